@@ -1,0 +1,81 @@
+# Targets are what a person wants to do; `make` lists them. ARGS goes to the program behind a target:
+#   make test ARGS="-k savepoint"
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+INSTALLED := $(VENV)/.flinkish-installed
+SPARK35 := .venv-spark35
+SPARK35_INSTALLED := $(SPARK35)/.installed
+# Beside that environment, not in it: jobs must run there without flinkish's own dependencies.
+SPARK35_TESTS := $(SPARK35)/for-tests
+ARGS ?=
+
+.PHONY: help venv demo test lint fmt bench test-matrix faults completions docs clean java moved
+
+help: ## list the targets
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
+
+venv: $(INSTALLED) ## make .venv and install flinkish into it, with all that development needs
+
+demo: java $(INSTALLED) ## the main job on real flights: run, savepoint, stop, resume as v2, compare (2 min)
+	@$(PYTHON) -m flinkish.examples.flights.demo $(ARGS)
+
+test: java lint ## lint, then the whole test suite: fast tests first, then those that start Spark
+	$(PYTHON) -m pytest -m "not matrix" $(ARGS)
+
+lint: $(INSTALLED) ## ruff, mypy --strict and the import rules between the packages
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m mypy
+	$(PYTHON) -m pytest -q tests/test_imports.py
+
+fmt: $(INSTALLED) ## format the code and apply the lint's safe fixes
+	$(PYTHON) -m ruff check --fix .
+	$(PYTHON) -m ruff format .
+
+bench: $(INSTALLED) ## measure what users wait for: the start-up of `list` and `--help`, and savepoints
+	$(PYTHON) -m tests.bench $(ARGS)
+
+test-matrix: java $(INSTALLED) $(SPARK35_INSTALLED) ## the whole lifecycle on Spark 3.5 too (makes .venv-spark35; slow)
+	FLINKISH_SPARK35_PYTHON=$(CURDIR)/$(SPARK35)/bin/python $(PYTHON) -m pytest -m matrix $(ARGS)
+	PYTHONPATH=$(SPARK35_TESTS) $(SPARK35)/bin/python -m pytest -p no:cacheprovider tests/driver $(ARGS)
+
+faults: java $(INSTALLED) ## only the tests that break things: kill -9, full disk, torn files, vanished files
+	$(PYTHON) -m pytest -m "not matrix" \
+	  tests/checkpoint tests/savepoint tests/restore tests/jobs tests/driver tests/e2e \
+	  -k "kill or full or corrupt or damage or truncat or torn or flip or vanish or unwritable or read_only or lost or missing or garbage" $(ARGS)
+
+completions: $(INSTALLED) ## write completions/flinkish.{bash,zsh,fish} from the commands
+	$(PYTHON) -m flinkish.cli.completion_files
+
+docs: $(INSTALLED) ## write the README's tables of commands, exit codes and settings from the code
+	$(PYTHON) -m flinkish.cli.docs
+
+clean: ## remove what this Makefile made, the virtual environments included
+	rm -rf $(VENV) $(SPARK35) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find flinkish tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+java:
+	@.ci/tools java
+
+# The stamp holds the checkout's path: an environment that was copied along with a checkout still
+# points to the old one, and is installed again.
+ifneq ($(shell cat $(INSTALLED) 2>/dev/null),$(CURDIR))
+$(INSTALLED): moved
+endif
+
+$(INSTALLED): pyproject.toml
+	@python=$$(.ci/tools python) && { $(PYTHON) -m pip --version >/dev/null 2>&1 || { \
+	  echo "making $(VENV) with $$python"; "$$python" -m venv --clear $(VENV); }; }
+	$(PYTHON) -m pip install --quiet --editable '.[dev]'
+	@printf '%s\n' '$(CURDIR)' > $@
+
+# Spark 3.5 runs on Python 3.11 at most; the pins are what it was released against.
+$(SPARK35_INSTALLED): Makefile
+	@python=$$(.ci/tools python 3.11 3.10) && "$$python" -m venv --clear $(SPARK35)
+	$(SPARK35)/bin/python -m pip install --quiet pyspark==3.5.9 'numpy<2' 'pandas<3' 'pyarrow<20' setuptools
+	$(SPARK35)/bin/python -m pip install --quiet --target $(SPARK35_TESTS) pytest pytest-timeout fsspec fastavro
+	@touch $@

@@ -1,0 +1,243 @@
+"""Every error flinkish reports: one tree, each class with its exit code, stable id and hint.
+
+::
+
+    FlinkishError                 1   failed
+    +-- UsageError                2   usage
+    |   +-- AmbiguousJob          2   ambiguous-job
+    |   +-- NoSavepointDirectory  2   no-savepoint-directory
+    |   +-- InvalidConfiguration  2   invalid-configuration
+    |   +-- InvalidUid            2   invalid-uid
+    |   +-- InvalidGraph          2   invalid-graph
+    +-- PartialFailure            3   partial
+    +-- Incompatible              4   incompatible
+    |   +-- UnsupportedSession    4   unsupported-session
+    |   +-- UnsupportedFormat     4   unsupported-format
+    |   +-- NotSavepointable      4   not-savepointable
+    |   +-- DuplicateUid          4   duplicate-uid
+    |   +-- HashCollision         4   hash-collision
+    |   +-- MissingUid            4   missing-uid
+    +-- ConsentNeeded             5   consent-needed
+    |   +-- NonRestoredState      5   non-restored-state
+    +-- JobNotFound               10  job-not-found
+    +-- RequestNotFound           10  request-not-found
+    +-- SavepointNotFound         11  savepoint-not-found
+    +-- Locked                    12  locked
+    +-- WrongState                13  wrong-state
+    |   +-- NoCommittedBatch      13  no-committed-batch
+    +-- WaitTimeout               14  timeout
+    +-- Corrupt                   15  corrupt
+    +-- StorageError              16  storage
+    |   +-- RegistryError         16  registry
+    +-- ProgramFailed             1   program-failed
+    +-- LaunchFailed              1   launch-failed
+    +-- DriverLost                1   driver-lost
+
+The ids and codes are part of the contract of the command line; a record of an error
+(``to_record``) crosses process borders through the registry and comes back as the same class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+
+class FlinkishError(Exception):
+    """Base of all errors that flinkish raises on purpose.
+
+    Parameters
+    ----------
+    message: what happened and why, one line, no trailing full stop needed.
+    hint: what to do; defaults to the class's own hint.
+    data: facts a program may want (they appear in ``--json`` errors).
+    """
+
+    code: ClassVar[int] = 1
+    id: ClassVar[str] = "failed"
+    default_hint: ClassVar[str] = ""
+
+    def __init__(self, message: str, *, hint: str | None = None, **data: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = self.default_hint if hint is None else hint
+        self.data = data
+
+    def to_record(self) -> dict[str, Any]:
+        """The error as plain JSON data: ``{"id", "code", "message", "hint"}`` and its facts."""
+        record: dict[str, Any] = {
+            "id": self.id,
+            "code": self.code,
+            "message": self.message,
+            "hint": self.hint,
+        }
+        record.update({k: v for k, v in self.data.items() if k not in record})
+        return record
+
+
+class UsageError(FlinkishError):
+    code, id = 2, "usage"
+
+
+class AmbiguousJob(UsageError):
+    id = "ambiguous-job"
+    default_hint = "give more digits of the job id"
+
+
+class NoSavepointDirectory(UsageError):
+    id = "no-savepoint-directory"
+    default_hint = (
+        "name a target directory, or set execution.checkpointing.savepoint-dir "
+        "(-D, flinkish.toml or FLINKISH_EXECUTION_CHECKPOINTING_SAVEPOINT_DIR)"
+    )
+
+
+class InvalidConfiguration(UsageError):
+    id = "invalid-configuration"
+
+
+class InvalidUid(UsageError):
+    """A uid or uid hash that cannot be one: empty, or not 32 hex digits."""
+
+    id = "invalid-uid"
+    default_hint = "give the operator a name of at least one character, or leave the uid out"
+
+
+class InvalidGraph(UsageError):
+    """What was given as an operator graph is none (edges to nowhere, a cycle)."""
+
+    id = "invalid-graph"
+
+
+class PartialFailure(FlinkishError):
+    code, id = 3, "partial"
+
+
+class Incompatible(FlinkishError):
+    code, id = 4, "incompatible"
+
+
+class UnsupportedSession(Incompatible):
+    id = "unsupported-session"
+
+
+class UnsupportedFormat(Incompatible):
+    id = "unsupported-format"
+
+
+class NotSavepointable(Incompatible):
+    id = "not-savepointable"
+
+
+class DuplicateUid(Incompatible):
+    """Two operators of one program carry the same uid or the same uid hash."""
+
+    id = "duplicate-uid"
+    default_hint = "give each of the two operators a uid of its own"
+
+
+class HashCollision(Incompatible):
+    """Two operators of one program would keep their state under the same operator id."""
+
+    id = "hash-collision"
+    default_hint = "give one of the two operators another uid"
+
+
+class MissingUid(Incompatible):
+    """Operators without uid where the configuration or the command asks for one."""
+
+    id = "missing-uid"
+    default_hint = 'name each of them with df.transform(uid("a-name"))'
+
+
+class ConsentNeeded(FlinkishError):
+    code, id = 5, "consent-needed"
+
+
+class NonRestoredState(ConsentNeeded):
+    id = "non-restored-state"
+    default_hint = "give -n (--allowNonRestoredState) to drop that state on purpose"
+
+
+class JobNotFound(FlinkishError):
+    code, id = 10, "job-not-found"
+    default_hint = "see the jobs with: flinkish list -a"
+
+
+class RequestNotFound(FlinkishError):
+    code, id = 10, "request-not-found"
+    default_hint = "see a job's requests with: flinkish status JOB"
+
+
+class SavepointNotFound(FlinkishError):
+    code, id = 11, "savepoint-not-found"
+    default_hint = "a savepoint is a directory with a _metadata file"
+
+
+class Locked(FlinkishError):
+    code, id = 12, "locked"
+
+
+class WrongState(FlinkishError):
+    code, id = 13, "wrong-state"
+
+
+class NoCommittedBatch(WrongState):
+    """A query has not finished its first micro-batch yet: there is nothing to save."""
+
+    id = "no-committed-batch"
+    default_hint = "wait until the query has committed its first batch, then try again"
+
+
+class WaitTimeout(FlinkishError):
+    code, id = 14, "timeout"
+
+
+class Corrupt(FlinkishError):
+    code, id = 15, "corrupt"
+
+
+class StorageError(FlinkishError):
+    code, id = 16, "storage"
+
+
+class RegistryError(StorageError):
+    id = "registry"
+
+
+class ProgramFailed(FlinkishError):
+    """The user's program ended with an error; ``data["tail"]`` has its last lines."""
+
+    id = "program-failed"
+    default_hint = "see the whole log with: flinkish logs JOB"
+
+
+class LaunchFailed(FlinkishError):
+    """The driver could not be started at all (no Java, no Spark, no such interpreter)."""
+
+    id = "launch-failed"
+
+
+class DriverLost(FlinkishError):
+    """The driver process is gone and left no result behind (killed, host down)."""
+
+    id = "driver-lost"
+    default_hint = "see the end of its log with: flinkish logs JOB"
+
+
+def error_classes() -> Iterator[type[FlinkishError]]:
+    """Every class of the tree, parents before children (for tables and tests)."""
+    queue: list[type[FlinkishError]] = [FlinkishError]
+    while queue:
+        cls = queue.pop(0)
+        yield cls
+        queue.extend(cls.__subclasses__())
+
+
+def from_record(record: Mapping[str, Any]) -> FlinkishError:
+    """Turn a record of :meth:`FlinkishError.to_record` back into an error of the same class."""
+    facts = {k: v for k, v in record.items() if k not in {"id", "code", "message", "hint"}}
+    for cls in error_classes():
+        if cls.id == record.get("id"):
+            return cls(str(record.get("message", "")), hint=record.get("hint"), **facts)
+    return FlinkishError(str(record.get("message", "")), hint=record.get("hint"), **facts)
