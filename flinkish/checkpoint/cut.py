@@ -1,0 +1,271 @@
+"""The cut: which files of a live checkpoint make up one committed batch, and no later one.
+
+A checkpoint always holds several batches and state versions; Spark writes the next and trims the
+oldest while we look. :func:`read_cut` names exactly the files of batch N and of state version
+N + 1 (plus a planned, uncommitted batch N + 1, so that a restart replays the same range), from one
+listing per directory. Nothing is locked: a file trimmed in between raises :class:`FilesVanished`,
+and the caller takes the newer batch.
+
+Why each file is needed: Spark reads ``offsets/N - 1`` at restart and refuses to start without it;
+a source log entry later than the offsets makes the file source skip files; a torn later state
+version is left by an interrupted batch.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish.checkpoint import files as fs
+from flinkish.checkpoint import layout
+from flinkish.checkpoint.operators import StoreInfo, read_operator
+from flinkish.checkpoint.trouble import FilesVanished, missing
+from flinkish.errors import Corrupt, NoCommittedBatch, UnsupportedFormat
+
+__all__ = [
+    "Cut",
+    "FilesVanished",
+    "OperatorState",
+    "StoreInfo",
+    "newest_committed_batch",
+    "read_cut",
+]
+
+
+@dataclass(frozen=True)
+class OperatorState:
+    """The state of one stateful operator at the cut."""
+
+    ordinal: int
+    #: Operator name of Spark 4.x's metadata ("stateStoreSave"); None on 3.5.
+    kind: str | None
+    #: Partition directories that exist; metadata may claim more (a global limit has one).
+    partitions: int
+    stores: tuple[StoreInfo, ...]
+    #: Size of the state files; metadata and schema files are not counted.
+    bytes: int
+    #: All files, metadata and schemas included.
+    files: int
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One committed batch of one query, and the files it consists of.
+
+    ``watermark_ms`` is the watermark the next batch starts with (None: no watermark yet);
+    ``checkpoint_format`` is 2 where commits carry unique ids of state files (a restart needs
+    ``spark.sql.streaming.stateStore.checkpointFormatVersion`` set to it), else 1.
+    ``files`` are posix paths relative to ``root``.
+    """
+
+    root: str
+    query_id: str
+    batch_id: int
+    planned_batch: int | None
+    watermark_ms: int | None
+    offsets: tuple[str, ...]
+    pins: Mapping[str, str]
+    backend: str | None
+    checkpoint_format: int
+    operators: tuple[OperatorState, ...]
+    files: tuple[str, ...]
+
+
+def newest_committed_batch(root: str) -> int | None:
+    """The newest batch with a commit log entry; None before the first one (or no checkpoint)."""
+    numbers = layout.batch_numbers(fs.list_names(os.path.join(fs.local_path(root), layout.COMMITS)))
+    return numbers[-1] if numbers else None
+
+
+def read_cut(root: str, batch_id: int | None = None) -> Cut:
+    """The cut at ``batch_id`` (None: the newest committed batch) of the checkpoint at ``root``.
+
+    Raises NoCommittedBatch when there is no such commit, FilesVanished when Spark has trimmed a
+    file and gone on meanwhile (try again), Corrupt when a file is missing or damaged and no newer
+    batch explains it, UnsupportedFormat for logs or state stores of an unknown kind.
+    """
+    root = fs.local_path(root)
+    committed = layout.batch_numbers(fs.list_names(os.path.join(root, layout.COMMITS)))
+    if not committed:
+        raise NoCommittedBatch(f"the query at {root} has not committed a batch yet")
+    batch = committed[-1] if batch_id is None else batch_id
+    if batch not in committed:
+        if batch < committed[0]:
+            raise NoCommittedBatch(
+                f"batch {batch} of {root} is older than the oldest one kept ({committed[0]})",
+                hint="keep more batches: spark.sql.streaming.minBatchesToRetain",
+            )
+        raise NoCommittedBatch(f"batch {batch} of {root} is not committed")
+    try:
+        return _Reader(root, batch, committed).read()
+    except FileNotFoundError as error:
+        raise missing(root, batch, str(error.filename), newest_committed_batch) from error
+
+
+class _Reader:
+    """Collects one cut; one object a call, so that the pieces share what was read."""
+
+    def __init__(self, root: str, batch: int, committed: list[int]) -> None:
+        self.root = root
+        self.batch = batch
+        self.committed = committed
+        self.files: list[str] = []
+
+    def read(self) -> Cut:
+        """The cut; FileNotFoundError for a file that is not there."""
+        # State first: it is what Spark trims soonest.
+        commits = self._commits()
+        offsets = self._offsets(self.batch)
+        planned_batch, planned = self._planned()
+        operators = self._state(offsets, commits)
+        self._logs(planned_batch)
+        self._sources(offsets, planned)
+        query_id = self._parse(layout.METADATA, layout.parse_query_id)
+        self.files.append(layout.METADATA)
+        commit = commits[self.batch]
+        return Cut(
+            root=self.root,
+            query_id=query_id,
+            batch_id=self.batch,
+            planned_batch=planned_batch,
+            watermark_ms=commit.next_watermark_ms or None,
+            offsets=offsets.offsets,
+            pins=offsets.pins,
+            backend=layout.backend_of(offsets.pins) if operators else None,
+            checkpoint_format=commit.version,
+            operators=operators,
+            files=tuple(sorted(self.files)),
+        )
+
+    def _parse(self, relative: str, parser: Any) -> Any:
+        data = fs.read_bytes(os.path.join(self.root, relative))
+        try:
+            return parser(data)
+        except layout.LogFormatError as error:
+            path = os.path.join(self.root, relative)
+            kind = UnsupportedFormat if "newer than" in str(error) else Corrupt
+            raise kind(f"{path} is not a log Spark wrote: {error}", path=path) from error
+
+    def _commits(self) -> dict[int, layout.CommitEntry]:
+        """The commit of the batch and, where state files have ids, those before it."""
+        newest: layout.CommitEntry = self._parse(
+            f"{layout.COMMITS}/{self.batch}", layout.parse_commit
+        )
+        commits = {self.batch: newest}
+        if not newest.state_ids:
+            return commits
+        for number in reversed(self.committed):
+            if number >= self.batch:
+                continue
+            if number != min(commits) - 1:
+                break  # a gap: what lies below cannot be trusted to be the lineage
+            try:
+                commits[number] = self._parse(f"{layout.COMMITS}/{number}", layout.parse_commit)
+            except FileNotFoundError:
+                break  # trimmed meanwhile; the files of those versions are kept by name
+        return commits
+
+    def _offsets(self, batch: int) -> layout.OffsetEntry:
+        entry: layout.OffsetEntry = self._parse(f"{layout.OFFSETS}/{batch}", layout.parse_offsets)
+        return entry
+
+    def _planned(self) -> tuple[int | None, layout.OffsetEntry | None]:
+        """Batch N + 1 when its offsets are written (whether or not it has committed since)."""
+        try:
+            return self.batch + 1, self._offsets(self.batch + 1)
+        except FileNotFoundError:
+            return None, None
+
+    def _logs(self, planned_batch: int | None) -> None:
+        offsets = set(fs.list_names(os.path.join(self.root, layout.OFFSETS)))
+        before = str(self.batch - 1)
+        wanted = [str(self.batch)]
+        # Spark reads the entry before the newest one; with a planned batch that is N itself.
+        if self.batch > 0 and (before in offsets or planned_batch is None):
+            wanted.append(before)
+        if planned_batch is not None:
+            wanted.append(str(planned_batch))
+        for name in wanted:
+            if name not in offsets:
+                raise FileNotFoundError(
+                    2, "not listed", os.path.join(self.root, layout.OFFSETS, name)
+                )
+            self.files.append(f"{layout.OFFSETS}/{name}")
+        self.files.append(f"{layout.COMMITS}/{self.batch}")
+        if self.batch - 1 in self.committed:
+            self.files.append(f"{layout.COMMITS}/{self.batch - 1}")
+
+    def _sources(self, offsets: layout.OffsetEntry, planned: layout.OffsetEntry | None) -> None:
+        ahead = dict(zip(planned.sources, planned.offsets, strict=True)) if planned else {}
+        read: set[str] = set()
+        for name, offset in zip(offsets.sources, offsets.offsets, strict=True):
+            position = ahead.pop(name, offset)
+            position = position if position != layout.NO_OFFSET else offset
+            # A DataFrame used twice is one source with two equal entries in the offset log
+            # (MicroBatchExecution: toExecutionRelationMap) and one log, that of the first.
+            if position in read and not self._source_names(name):
+                continue
+            read.add(position)
+            self._source(name, position)
+        for name, offset in ahead.items():  # a source first planned in batch N + 1
+            self._source(name, offset)
+
+    def _source_names(self, name: str) -> list[str]:
+        return fs.list_names(os.path.join(self.root, layout.SOURCES, name))
+
+    def _source(self, name: str, offset: str) -> None:
+        directory = os.path.join(self.root, layout.SOURCES, name)
+        prefix = f"{layout.SOURCES}/{name}/"
+        limit = layout.log_offset(offset)
+        if limit is None and offset == layout.NO_OFFSET and self._is_file_source(directory):
+            limit = -1
+        if limit is None:  # another source's own notes: all or nothing
+            self.files.extend(prefix + relative for relative, _ in fs.walk_files(directory))
+            return
+        present, absent = layout.source_log_entries(fs.list_names(directory), limit)
+        if absent:
+            raise FileNotFoundError(2, "not listed", os.path.join(directory, absent[0]))
+        self.files.extend(prefix + entry for entry in present)
+
+    def _is_file_source(self, directory: str) -> bool:
+        names = sorted(fs.list_names(directory))
+        if not names:
+            return False
+        return layout.is_file_source_log(fs.read_bytes(os.path.join(directory, names[0])))
+
+    def _state(
+        self, offsets: layout.OffsetEntry, commits: Mapping[int, layout.CommitEntry]
+    ) -> tuple[OperatorState, ...]:
+        listing = fs.list_directory(os.path.join(self.root, layout.STATE))
+        operators: list[OperatorState] = []
+        known = commits[self.batch].state_ids
+        ordinals = layout.batch_numbers(listing.directories)
+        for lost in sorted(set(known) - set(ordinals)):
+            raise FileNotFoundError(
+                2, "not listed", os.path.join(self.root, layout.STATE, str(lost))
+            )
+        for ordinal in ordinals:
+            ids = {n + 1: entry.state_ids.get(ordinal, ()) for n, entry in commits.items()}
+            found = read_operator(
+                self.root,
+                ordinal,
+                version=self.batch + 1,
+                pins=offsets.pins,
+                state_ids=ids if known else None,
+            )
+            if found is None:
+                continue
+            self.files.extend(found.files)
+            operators.append(
+                OperatorState(
+                    ordinal=ordinal,
+                    kind=found.kind,
+                    partitions=found.partitions,
+                    stores=found.stores,
+                    bytes=found.bytes,
+                    files=len(found.files),
+                )
+            )
+        return tuple(operators)

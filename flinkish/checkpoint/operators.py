@@ -1,0 +1,303 @@
+"""One stateful operator's directory ``state/<ordinal>``: the files of one state version.
+
+Layout: ``<partition>/`` holds the default store's files, ``<partition>/<store>/`` those of a
+named one (joins), ``0/[<store>/]_metadata/schema`` its schema; Spark 4.x adds
+``_metadata/metadata`` (v1), or ``_metadata/v2/<batch>`` with ``_stateSchema/<store>/<batch>_<id>``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish.checkpoint import files as fs
+from flinkish.checkpoint import layout, schema, state
+from flinkish.errors import Corrupt, NotSavepointable
+
+DEFAULT_STORE = "default"
+METADATA_DIRECTORY = "_metadata"
+SCHEMA_DIRECTORY = "_stateSchema"
+
+#: State version -> for each partition the ids of its stores' files.
+StateIds = Mapping[int, Sequence[Sequence[str]]]
+
+
+@dataclass(frozen=True)
+class StoreInfo:
+    """One state store (or column family of one) and its schemas as Spark's JSON, where known."""
+
+    name: str
+    key_schema: dict[str, Any] | None
+    value_schema: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class OperatorFiles:
+    """What an operator consists of at one version; ``files`` relative to the checkpoint."""
+
+    kind: str | None
+    partitions: int
+    stores: tuple[StoreInfo, ...]
+    bytes: int
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Store:
+    """One store of one partition, listed."""
+
+    name: str
+    prefix: str
+    listing: fs.Listing
+    versions: tuple[state.VersionedFile, ...]
+
+
+def read_operator(
+    root: str,
+    ordinal: int,
+    *,
+    version: int,
+    pins: Mapping[str, str],
+    state_ids: StateIds | None,
+) -> OperatorFiles | None:
+    """The files of ``state/<ordinal>`` at ``version``, or None when it has no part in it.
+
+    ``pins`` is the configuration of the offset log; ``state_ids`` the unique ids by version where
+    the commit log has them. An operator has no part in the version when a batch was only planned
+    with it, or when it was dropped from the program (Spark 3.5 leaves its directory behind).
+    Raises FileNotFoundError for a missing file, Corrupt for a damaged one, NotSavepointable for an
+    unknown state store provider.
+    """
+    directory = os.path.join(root, layout.STATE, str(ordinal))
+    prefix = f"{layout.STATE}/{ordinal}/"
+    top = fs.list_directory(directory)
+    metadata, files = _metadata_files(directory, prefix, top, version - 1)
+    stores = _list_stores(directory, prefix, layout.batch_numbers(top.directories))
+    if not _takes_part(stores, version, metadata, state_ids):
+        return None
+    partitions = _check_partitions(directory, stores, pins)
+    _check_stores(directory, stores, metadata)
+    total = 0
+    choose = _chooser(pins, version, state_ids)
+    for partition, listed in stores.items():
+        for store in listed:
+            chosen, size = _store_files(store, partition, choose)
+            files.extend(chosen)
+            total += size
+    files.extend(_schema_files(directory, prefix, stores.get(0, ())))
+    return OperatorFiles(
+        kind=metadata.name if metadata else None,
+        partitions=partitions,
+        stores=_store_infos(directory, stores, metadata, files),
+        bytes=total,
+        files=tuple(files),
+    )
+
+
+def _metadata_files(
+    directory: str, prefix: str, top: fs.Listing, batch: int
+) -> tuple[layout.OperatorMetadata | None, list[str]]:
+    """Spark 4.x's operator metadata valid at ``batch``, and its files up to that batch."""
+    files: list[str] = []
+    newest: tuple[int, str] | None = None
+    if METADATA_DIRECTORY in top.directories:
+        for relative, _ in fs.walk_files(os.path.join(directory, METADATA_DIRECTORY)):
+            head, _, name = relative.rpartition("/")
+            number = int(name) if head == "v2" and name.isdigit() else -1
+            if number > batch:
+                continue  # written by a batch that is not ours
+            files.append(f"{prefix}{METADATA_DIRECTORY}/{relative}")
+            if number >= 0 or relative == "metadata":
+                newest = max(newest or (-2, ""), (number, relative))
+    if SCHEMA_DIRECTORY in top.directories:
+        for relative, _ in fs.walk_files(os.path.join(directory, SCHEMA_DIRECTORY)):
+            number_text = relative.rpartition("/")[2].partition("_")[0]
+            if not (number_text.isdigit() and int(number_text) > batch):
+                files.append(f"{prefix}{SCHEMA_DIRECTORY}/{relative}")
+    if newest is None:
+        return None, files
+    path = os.path.join(directory, METADATA_DIRECTORY, newest[1])
+    try:
+        return layout.parse_operator_metadata(fs.read_bytes(path)), files
+    except layout.LogFormatError as error:
+        raise Corrupt(f"{path} is no operator metadata: {error}", path=path) from error
+
+
+def _list_stores(
+    directory: str, prefix: str, partitions: Sequence[int]
+) -> dict[int, tuple[_Store, ...]]:
+    found: dict[int, tuple[_Store, ...]] = {}
+    for partition in partitions:
+        path = os.path.join(directory, str(partition))
+        top = fs.list_directory(path)
+        versions = tuple(state.versions(top.files))
+        own = {state.SST_DIRECTORY, state.LOG_DIRECTORY, METADATA_DIRECTORY}
+        named = sorted(name for name in top.directories if name not in own)
+        stores: list[_Store] = []
+        if versions or not named:
+            stores.append(_Store(DEFAULT_STORE, f"{prefix}{partition}/", top, versions))
+        for name in named:
+            listing = fs.list_directory(os.path.join(path, name))
+            store_prefix = f"{prefix}{partition}/{name}/"
+            stores.append(_Store(name, store_prefix, listing, tuple(state.versions(listing.files))))
+        found[partition] = tuple(stores)
+    return found
+
+
+def _takes_part(
+    stores: Mapping[int, Sequence[_Store]],
+    version: int,
+    metadata: layout.OperatorMetadata | None,
+    state_ids: StateIds | None,
+) -> bool:
+    """Whether the operator belongs to the version, or only left or announced a directory."""
+    if state_ids is not None:
+        return bool(state_ids.get(version))
+    newest = max((f.version for p in stores.values() for s in p for f in s.versions), default=0)
+    if newest == 0:
+        return False  # nothing but schema files: planned, and never run
+    # Spark 4.x fails on a left-over operator, so there a missing version is damage.
+    return newest >= version or metadata is not None or newest == version - 1
+
+
+def _check_partitions(
+    directory: str, stores: Mapping[int, Sequence[_Store]], pins: Mapping[str, str]
+) -> int:
+    """Partitions must be 0..n-1, and n the pinned number or 1 (global limit, keyless grouping)."""
+    count = len(stores)
+    pinned = layout.pinned_partitions(pins)
+    expected = count if count == 1 or pinned is None else pinned
+    for partition in range(max(expected, count)):
+        if partition not in stores:
+            raise FileNotFoundError(2, "not listed", os.path.join(directory, str(partition)))
+    return count
+
+
+def _check_stores(
+    directory: str,
+    stores: Mapping[int, Sequence[_Store]],
+    metadata: layout.OperatorMetadata | None,
+) -> None:
+    """Every partition must have every store."""
+    names = {store.name for listed in stores.values() for store in listed}
+    if metadata is not None:
+        names |= set(metadata.stores)
+    for partition, listed in stores.items():
+        for lost in sorted(names - {store.name for store in listed}):
+            path = os.path.join(directory, str(partition), "" if lost == DEFAULT_STORE else lost)
+            raise FileNotFoundError(2, "not listed", path)
+
+
+_Chooser = Callable[[_Store, int], state.StoreChain]
+
+
+def _chooser(pins: Mapping[str, str], version: int, state_ids: StateIds | None) -> _Chooser:
+    backend = layout.backend_of(pins)
+    provider = pins.get(layout.PIN_PROVIDER)
+    if backend is None and provider:
+        raise NotSavepointable(
+            f"state store provider {provider} is unknown",
+            hint="flinkish knows Spark's HDFS-backed and RocksDB state stores",
+        )
+
+    def choose(store: _Store, partition: int) -> state.StoreChain:
+        if state_ids is not None:
+            ids = {
+                v: frozenset(by_partition[partition] if partition < len(by_partition) else ())
+                for v, by_partition in state_ids.items()
+            }
+            return state.rocksdb_chain_by_id(store.versions, version, ids)
+        kinds = {f.kind for f in store.versions}
+        rocksdb = backend == state.ROCKSDB or (backend is None and bool(kinds & {"zip"}))
+        if rocksdb or kinds == {"changelog"}:
+            return state.rocksdb_chain(store.versions, version)
+        return state.hdfs_chain(store.versions, version)
+
+    return choose
+
+
+def _store_files(store: _Store, partition: int, choose: _Chooser) -> tuple[list[str], int]:
+    """The store's files at the version and their size; FileNotFoundError for a missing one."""
+    path = store.listing.path
+    try:
+        chain = choose(store, partition)
+    except state.MissingVersion as lost:
+        raise FileNotFoundError(2, "not listed", os.path.join(path, str(lost.args[0]))) from lost
+    size = 0
+    names: list[str] = []
+    for name in chain.files:
+        names.append(name)
+        size += store.listing.size(name)
+        sidecar = f"{name}.crc"
+        if sidecar in store.listing.files:
+            names.append(sidecar)
+            size += store.listing.size(sidecar)
+    shared: dict[str, fs.Listing] = {}
+    for archive in chain.archives:
+        for reference in _references(os.path.join(path, archive)):
+            folder, _, name = reference.partition("/")
+            if folder not in shared:
+                shared[folder] = fs.list_directory(os.path.join(path, folder))
+            if name not in shared[folder].files:
+                if not chain.exact:
+                    continue  # an abandoned attempt's archive, kept only because we cannot tell
+                raise FileNotFoundError(2, "not listed", os.path.join(path, reference))
+            if reference not in names:
+                names.append(reference)
+                size += shared[folder].size(name)
+    return [store.prefix + name for name in names], size
+
+
+def _references(path: str) -> tuple[str, ...]:
+    try:
+        with fs.open_file(path) as file:
+            return state.archive_references(file)
+    except state.ArchiveError as error:
+        raise Corrupt(f"{path} is damaged: {error}", path=path) from error
+
+
+def _schema_files(directory: str, prefix: str, stores: Sequence[_Store]) -> list[str]:
+    """Schema files below partition 0 (one a store)."""
+    found: list[str] = []
+    for store in stores:
+        for relative, _ in fs.walk_files(os.path.join(store.listing.path, METADATA_DIRECTORY)):
+            found.append(f"{store.prefix}{METADATA_DIRECTORY}/{relative}")
+    return found
+
+
+def _store_infos(
+    directory: str,
+    stores: Mapping[int, Sequence[_Store]],
+    metadata: layout.OperatorMetadata | None,
+    files: Sequence[str],
+) -> tuple[StoreInfo, ...]:
+    infos: list[StoreInfo] = []
+    for store in stores.get(0, ()):
+        path = os.path.join(store.listing.path, METADATA_DIRECTORY, "schema")
+        listed = metadata.schema_files.get(store.name, ()) if metadata else ()
+        if listed:
+            # The path inside is where the checkpoint was first written; only its tail holds.
+            path = os.path.join(directory, SCHEMA_DIRECTORY, store.name, _last_part(listed[-1]))
+        elif f"{store.prefix}{METADATA_DIRECTORY}/schema" not in files:
+            infos.append(StoreInfo(store.name, None, None))
+            continue
+        try:
+            families = schema.parse_schema_file(fs.read_bytes(path))
+        except schema.SchemaFormatError as error:
+            raise Corrupt(f"{path} is damaged: {error}", path=path) from error
+        infos.extend(_named(store.name, family) for family in families)
+    return tuple(infos)
+
+
+def _named(store: str, family: schema.FamilySchema) -> StoreInfo:
+    """A family goes by its own name, below its store's where that is not the default one."""
+    name = store if family.name == schema.DEFAULT_FAMILY else family.name
+    if family.name != schema.DEFAULT_FAMILY and store != DEFAULT_STORE:
+        name = f"{store}/{family.name}"
+    return StoreInfo(name, family.key_schema, family.value_schema)
+
+
+def _last_part(location: str) -> str:
+    return location.rstrip("/").rpartition("/")[2]
