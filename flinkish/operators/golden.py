@@ -1,0 +1,285 @@
+"""Check the hashers against a file of ids that Flink itself computed.
+
+The file (JSON, or gzipped JSON) holds ``graphs`` (``source_ids``, ``nodes`` with their edges, uid,
+uid hash, expected ids), ``uids`` (uid, operator id), and may hold ``error_cases``: named programs
+that Flink refuses, or hashes to the given ids. Fields and sections that are not known are ignored,
+except that a section whose entries have ``uid`` and ``operator_id`` is checked as ``uids`` are.
+
+Run as ``python -m flinkish.operators.hasher FILE.json [--hasher v2|v3]``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from flinkish.errors import FlinkishError, InvalidGraph
+from flinkish.operators.coverage import require_uids
+from flinkish.operators.graph import OperatorGraph, OperatorNode, OutEdge
+from flinkish.operators.hasher import hash_v2, hash_v3, user_hashes
+from flinkish.operators.identity import identify
+from flinkish.operators.uids import uid_to_operator_id
+
+_SECTIONS = ("graphs", "error_cases")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One expectation of the file beside what we have; ``what`` says which it is."""
+
+    section: str
+    what: str
+    expected: str
+    computed: str
+
+    @property
+    def equal(self) -> bool:
+        """True when there is nothing to report."""
+        return self.expected == self.computed
+
+
+def load(path: str) -> Mapping[str, Any]:
+    """The file's contents; raises InvalidGraph (exit 2) when it cannot be read as such a file."""
+    try:
+        with open(path, "rb") as file:
+            raw = file.read()
+        if raw.startswith(b"\x1f\x8b"):
+            raw = gzip.decompress(raw)
+        data = json.loads(raw.decode("utf-8-sig", "surrogatepass"))
+    except OSError as error:
+        raise InvalidGraph(
+            f"{path}: {error.strerror or error}", hint="name a readable file"
+        ) from error
+    except (ValueError, EOFError) as error:
+        raise InvalidGraph(f"{path} is not JSON: {error}") from error
+    if (
+        not isinstance(data, dict)
+        or not any(isinstance(v, list) for v in data.values())
+        or not all(isinstance(data.get(name) or [], list) for name in _SECTIONS)
+    ):
+        raise InvalidGraph(
+            f"{path} holds neither graphs nor uids",
+            hint='expected: {"graphs": [{"graph", "nodes": [...]}], "uids": [...]}',
+        )
+    return data
+
+
+def read_graph(entry: Mapping[str, Any]) -> OperatorGraph:
+    """One entry of ``graphs``. In Flink every operator may keep state, so here all are stateful.
+
+    Raises InvalidGraph.
+    """
+    try:
+        nodes = tuple(_read_node(node) for node in entry["nodes"])
+        sources = tuple(int(key) for key in entry.get("source_ids") or ())
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InvalidGraph(
+            f"graph {_name(entry)!r}: {type(error).__name__}: {error}",
+            hint="a node has id, in_edges [id, ...], out_edges [{target, chainable}, ...]",
+        ) from error
+    return OperatorGraph(nodes, sources)
+
+
+def compare(data: Mapping[str, Any]) -> Iterator[Comparison]:
+    """Every expectation of the file, checked with hasher v2; a broken graph differs as a whole."""
+    for entry in data.get("graphs") or ():
+        yield from _compare_graph(entry)
+    for section, entries in data.items():
+        if section not in _SECTIONS:
+            yield from _compare_uids(section, entries)
+    for case in data.get("error_cases") or ():
+        yield from _compare_case(case)
+
+
+def unchecked(data: Mapping[str, Any]) -> list[str]:
+    """What the file holds that :func:`compare` does not understand."""
+    left = [
+        f"entry of section {section}: {entry!r:.80}"
+        for section, entries in data.items()
+        if section not in _SECTIONS and isinstance(entries, (list, dict))
+        for entry in (entries if isinstance(entries, list) else [entries])
+        if _uid_and_id(entry) is None
+    ]
+    for case in data.get("error_cases") or ():
+        if _case_name(case) not in _CASES:
+            left.append(f"error case {_case_name(case)}")
+    return left
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; exit 0 when all ids match (v3: when all could be computed), 1, or 2 (usage)."""
+    parser = argparse.ArgumentParser(
+        prog="python -m flinkish.operators.hasher",
+        description="Compare operator ids with those that Flink computed, or print those of v3.",
+        epilog="exit status: 0 all match, 1 some differ, 2 the file cannot be read",
+    )
+    parser.add_argument("file", metavar="FILE.json", help="graphs and uids; may be gzipped")
+    parser.add_argument(
+        "--hasher",
+        choices=("v2", "v3"),
+        default="v2",
+        help="v2: compare with the file's ids (default); v3: print the ids only",
+    )
+    options = parser.parse_args(arguments)
+    try:
+        data = load(options.file)
+    except InvalidGraph as error:
+        hint = f" ({error.hint})" if error.hint else ""
+        print(f"error: {error.message}{hint}", file=sys.stderr)
+        return error.code
+    try:
+        status = _print_v3(data) if options.hasher == "v3" else _print_comparisons(data)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader (head, less) has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141  # as a shell shows a process that SIGPIPE ended
+    return status
+
+
+def _print_comparisons(data: Mapping[str, Any]) -> int:
+    total: dict[str, int] = {}
+    wrong = 0
+    for found in compare(data):
+        total[found.section] = total.get(found.section, 0) + 1
+        if not found.equal:
+            wrong += 1
+            line = f"{found.what}: expected {found.expected}, computed {found.computed}"
+            print(_printable(line))
+    for what in unchecked(data):
+        print(_printable(f"not checked: {what}"), file=sys.stderr)
+    checked = ", ".join(f"{section} {count}" for section, count in total.items()) or "nothing"
+    print(f"{wrong} of {sum(total.values())} differ (checked: {checked})")
+    return 1 if wrong or not total else 0
+
+
+def _print_v3(data: Mapping[str, Any]) -> int:
+    status = 0
+    for entry in data.get("graphs") or ():
+        try:
+            ids = hash_v3(read_graph(entry))
+        except FlinkishError as error:
+            print(_printable(f"graph {_name(entry)}: {error.message}"), file=sys.stderr)
+            status = 1
+            continue
+        for key, operator_id in ids.items():
+            print(_printable(f"{_name(entry)} {key} {operator_id}"))
+    return status
+
+
+def _compare_graph(entry: Mapping[str, Any]) -> Iterator[Comparison]:
+    name = _name(entry)
+    try:
+        graph = read_graph(entry)
+        ids, hashes = hash_v2(graph), user_hashes(graph)
+    except FlinkishError as error:
+        yield Comparison("graphs", f"graph {name}", "ids", f"error: {error.message}")
+        return
+    for node in entry["nodes"]:
+        key = int(node["id"])
+        what = f"graph {name} node {key} ({node.get('name')})"
+        if node.get("expected_operator_id") is not None:
+            yield Comparison("ids", what, node["expected_operator_id"], ids[key])
+        if "expected_user_defined_operator_id" in node:
+            expected = node["expected_user_defined_operator_id"]
+            yield Comparison("user hashes", what, str(expected), str(hashes.get(key)))
+
+
+def _compare_uids(section: str, entries: object) -> Iterator[Comparison]:
+    for entry in entries if isinstance(entries, list) else [entries]:
+        pair = _uid_and_id(entry)
+        if pair is not None:
+            uid, expected = pair
+            short = ascii(uid) if len(uid) <= 60 else f"{uid[:60]!a}... ({len(uid)})"
+            yield Comparison(section, f"uid {short}", expected, uid_to_operator_id(uid))
+
+
+def _uid_and_id(entry: object) -> tuple[str, str] | None:
+    if not isinstance(entry, dict):
+        return None
+    uid, operator_id = entry.get("uid"), entry.get("operator_id")
+    return (uid, operator_id) if isinstance(uid, str) and isinstance(operator_id, str) else None
+
+
+def _compare_case(case: Mapping[str, Any]) -> Iterator[Comparison]:
+    """``ids``: what the hasher gives, in any order; ``message``: how the program is refused."""
+    name = _case_name(case)
+    if name not in _CASES:
+        return
+    graph, submit = _CASES[name]
+    if isinstance(case.get("ids"), list):
+        expected = ", ".join(sorted(case["ids"]))
+        computed = ", ".join(sorted(hash_v2(graph).values()))
+        yield Comparison("error cases", f"error case {name}, ids", expected, computed)
+    if case.get("message"):
+        try:
+            submit(graph)
+            computed = "no error"
+        except FlinkishError as error:
+            # Ours begin with Flink's sentence, operators' names apart, and go on to say more.
+            computed = error.message.replace('"s" (operator)', "s")
+        message = str(case["message"])
+        if computed.startswith(message):
+            computed = message
+        yield Comparison("error cases", f"error case {name}, message", message, computed)
+
+
+def _case_name(case: object) -> str:
+    return str(case.get("case")) if isinstance(case, dict) else repr(case)
+
+
+def _two(**changes: str | None) -> OperatorGraph:
+    """The program of the error cases: source "s", chained to a map "a", both changed alike."""
+    return _source_and_map(changes, changes)
+
+
+def _source_and_map(
+    source: Mapping[str, str | None], mapped: Mapping[str, str | None]
+) -> OperatorGraph:
+    first = OperatorNode(1, "s", out_edges=(OutEdge(2, chainable=True),))
+    second = OperatorNode(2, "a", in_edges=(1,))
+    # The fields that change are uid and uid_hash: strings, which mypy cannot tell from the rest.
+    return OperatorGraph((replace(first, **source), replace(second, **mapped)))  # type: ignore[arg-type]
+
+
+#: Error case -> a program like the one meant (the file gives names only), and how to submit it.
+_CASES: Mapping[str, tuple[OperatorGraph, Callable[[OperatorGraph], object]]] = {
+    "duplicate_uid": (_two(uid="same"), identify),
+    "uidhash_short": (_source_and_map({}, {"uid_hash": "abc"}), identify),
+    "uidhash_nonhex": (_source_and_map({}, {"uid_hash": "z" * 32}), identify),
+    "uidhash_upper": (_source_and_map({}, {"uid_hash": "ABCDEF0123456789" * 2}), identify),
+    "autogen_disabled": (_source_and_map({}, {"uid": "a"}), require_uids),
+    "uid_empty": (_source_and_map({}, {"uid": ""}), identify),
+    "uid_null": (_source_and_map({}, {"uid": None}), identify),
+    "dup_uidhash": (_two(uid_hash="0123456789abcdef" * 2), identify),
+}
+
+
+def _read_node(node: Mapping[str, Any]) -> OperatorNode:
+    return OperatorNode(
+        key=int(node["id"]),
+        name=str(node.get("name", node["id"])),
+        uid=node.get("uid"),
+        uid_hash=node.get("uid_hash"),
+        stateful=True,
+        in_edges=tuple(
+            int(edge["source"] if isinstance(edge, dict) else edge) for edge in node["in_edges"]
+        ),
+        out_edges=tuple(
+            OutEdge(int(edge["target"]), bool(edge["chainable"])) for edge in node["out_edges"]
+        ),
+    )
+
+
+def _name(entry: Mapping[str, Any]) -> str:
+    return str(entry.get("graph", "?")) if isinstance(entry, Mapping) else "?"
+
+
+def _printable(text: str) -> str:
+    """``text`` as one line that any terminal's encoding can show."""
+    return text.encode("ascii", "backslashreplace").decode().replace("\n", "\\n")

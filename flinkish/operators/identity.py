@@ -1,0 +1,106 @@
+"""Everything an operator is known by, for savepoints and restores, with the rules checked.
+
+A savepoint stores an operator's ids under both hashers, so that either can be asked for later and
+a job can move from v2 to v3. Ids are compared like with like only: an asked v3 id with stored v3
+ids, and so on; the same digits may mean two operators under two hashers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flinkish.errors import DuplicateUid, HashCollision
+from flinkish.operators.graph import OperatorGraph, OperatorNode
+from flinkish.operators.hasher import (
+    HasherVersion,
+    generated_v3,
+    hash_v2,
+    hash_v3,
+    user_hashes,
+)
+from flinkish.operators.uids import check_uid
+
+
+@dataclass(frozen=True)
+class OperatorIdentity:
+    """The ids of one operator (32 hex digits each), its node with it.
+
+    ``generated_v3`` is the v3 id it would have without its uid: where the state of a program that
+    had no uids yet is found once it has.
+    """
+
+    node: OperatorNode
+    operator_id_v2: str
+    operator_id_v3: str
+    generated_v3: str
+    user_hash: str | None = None
+
+    @property
+    def uid(self) -> str | None:
+        """The user's name for it."""
+        return self.node.uid
+
+    def operator_id(self, version: HasherVersion) -> str:
+        """The id under which state is written with this hasher."""
+        return self.operator_id_v2 if version is HasherVersion.V2 else self.operator_id_v3
+
+    def lookup_ids(self, version: HasherVersion) -> tuple[str, ...]:
+        """The ids to look for at restore, first match wins: the user hash, then the id.
+
+        Flink: ``StateAssignmentOperation`` (user-defined operator id, then the generated one).
+        """
+        own = self.operator_id(version)
+        return (own,) if self.user_hash in (None, own) else (str(self.user_hash), own)
+
+
+def identify(graph: OperatorGraph) -> dict[int, OperatorIdentity]:
+    """The identity of every operator, by key, in the order of ``graph.nodes``.
+
+    Raises InvalidUid (empty uid, malformed hash), DuplicateUid (two operators, one uid or one uid
+    hash) or HashCollision (two operators, one id; a uid hash that is the id of another stateful
+    operator, whose state it would take at the next restore).
+    """
+    for node in graph:
+        if node.uid is not None:
+            check_uid(node.uid)
+    hashes = user_hashes(graph)
+    v2, v3, generated = hash_v2(graph), hash_v3(graph), generated_v3(graph)
+    _refuse_shared_hashes(graph, hashes)
+    for ids in (v2, v3):
+        _refuse_foreign_hashes(graph, hashes, ids)
+    return {
+        node.key: OperatorIdentity(
+            node, v2[node.key], v3[node.key], generated[node.key], hashes.get(node.key)
+        )
+        for node in graph
+    }
+
+
+def _refuse_shared_hashes(graph: OperatorGraph, hashes: dict[int, str]) -> None:
+    # Flink lets this pass, and both operators then ask for the same state.
+    owners: dict[str, OperatorNode] = {}
+    for key in sorted(hashes):
+        node = graph.by_key[key]
+        other = owners.setdefault(hashes[key], node)
+        if other is not node:
+            raise DuplicateUid(
+                f"The uid hash {hashes[key]} is given to operators {other.describe()} "
+                f"and {node.describe()}",
+                hint="one state can go to one operator only: take the hash off one of them",
+                operators=[other.name, node.name],
+            )
+
+
+def _refuse_foreign_hashes(
+    graph: OperatorGraph, hashes: dict[int, str], ids: dict[int, str]
+) -> None:
+    stateful = {ids[node.key]: node for node in graph if node.stateful}
+    for key in sorted(hashes):
+        node, owner = graph.by_key[key], stateful.get(hashes[key])
+        if owner is not None and owner is not node:
+            raise HashCollision(
+                f"The uid hash {hashes[key]} of operator {node.describe()} is the operator id "
+                f"of {owner.describe()}",
+                hint=f'give "{owner.name}" a uid, then its id is another one',
+                operators=[node.name, owner.name],
+            )

@@ -1,0 +1,78 @@
+"""An operator graph as text: a tree for terminals, DOT for Graphviz (``flinkish info``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from flinkish.operators.graph import OperatorGraph, OperatorNode
+from flinkish.operators.hasher import HasherVersion
+from flinkish.operators.identity import OperatorIdentity
+
+
+def tree(
+    graph: OperatorGraph, identities: Mapping[int, OperatorIdentity], version: HasherVersion
+) -> Iterator[str]:
+    """The lines of the graph drawn from its sinks down to its sources, as Spark draws plans.
+
+    An operator with several consumers is drawn whole below the first, and named below the others.
+    ``-`` before an operator: chained to its consumer; ``=``: an exchange stands between.
+    """
+    drawn: set[int] = set()
+    sinks = sorted((node.key for node in graph if not node.out_edges), reverse=True)
+    # (key, mark, indent of the line, indent of what hangs below)
+    stack = [(key, "", "", "") for key in sinks]
+    while stack:
+        key, mark, indent, below = stack.pop()
+        node = graph.by_key[key]
+        line = f"{indent}{mark}{node.describe()}"
+        if key in drawn:
+            yield f"{line} (see above)"
+            continue
+        drawn.add(key)
+        uid = f" uid={node.uid}" if node.uid is not None else ""
+        yield f"{line}{uid} id={identities[key].operator_id(version)}"
+        inputs = node.in_edges
+        for position in reversed(range(len(inputs))):
+            last = position == len(inputs) - 1
+            mark = "- " if _chained(graph, inputs[position], key) else "= "
+            stack.append(
+                (
+                    inputs[position],
+                    mark,
+                    below + ("`-" if last else "|-"),
+                    below + ("  " if last else "| "),
+                )
+            )
+
+
+def dot(
+    graph: OperatorGraph, identities: Mapping[int, OperatorIdentity], version: HasherVersion
+) -> str:
+    """The graph in Graphviz' language: stateful operators as boxes, exchanges as dashed edges."""
+    lines = ["digraph operators {", "  rankdir=LR;"]
+    for node in graph:
+        shape = "box" if node.stateful else "ellipse"
+        label = _quoted("\n".join(_label(node, identities[node.key].operator_id(version))))
+        lines.append(f"  n{node.key} [shape={shape}, label={label}];")
+    for node in graph:
+        for edge in node.out_edges:
+            style = "" if edge.chainable else " [style=dashed]"
+            lines.append(f"  n{node.key} -> n{edge.target}{style};")
+    return "\n".join([*lines, "}"])
+
+
+def _label(node: OperatorNode, operator_id: str) -> Iterator[str]:
+    yield node.name
+    yield node.kind
+    if node.uid is not None:
+        yield f"uid {node.uid}"
+    yield operator_id
+
+
+def _chained(graph: OperatorGraph, source: int, target: int) -> bool:
+    return all(e.chainable for e in graph.by_key[source].out_edges if e.target == target)
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

@@ -1,0 +1,178 @@
+"""``uid`` and ``uid_hash``: names for operators that outlive changes of the program.
+
+``df.transform(uid("dedup-flights"))`` names the operator at the top of ``df``: a source, a
+stateless or a stateful one. The name is kept as a Scala ``TreeNodeTag`` on the DataFrame's logical
+plan (``org.apache.spark.sql.catalyst.trees``), which every later DataFrame shares: it changes no
+column, no plan and no result, so a program stays runnable with plain ``spark-submit``.
+
+Nothing here imports Spark: the plan is reached through the DataFrame itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any, TypeVar
+
+from flinkish.errors import InvalidUid, UsageError
+from flinkish.operators.uids import check_uid, check_uid_hash
+
+#: Name of the tree node tag that holds a :class:`Tag` as JSON.
+TAG_NAME = "flinkish.uid"
+#: Plan nodes that only give a DataFrame or a column another name.
+ALIASES = frozenset({"SubqueryAlias", "View", "ResolvedHint"})
+
+DataFrameT = TypeVar("DataFrameT")
+
+_warned = False
+
+
+@dataclass(frozen=True)
+class Tag:
+    """What a call of ``uid`` or ``uid_hash`` leaves on a plan node.
+
+    ``token`` is unique to the first call on a node: the same token at two places of a plan is one
+    DataFrame used twice. ``location`` is the place of that call, ``/dir/app.py:12``.
+    """
+
+    token: str
+    uid: str | None = None
+    uid_hash: str | None = None
+    location: str | None = None
+
+    def encode(self) -> str:
+        """The tag's value on the plan node."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def decode(cls, text: str) -> Tag:
+        """The tag of an :meth:`encode`-d value."""
+        return cls(**json.loads(text))
+
+
+def uid(name: str) -> Callable[[DataFrameT], DataFrameT]:
+    """Name the operator at the top of a DataFrame: ``df.transform(uid("counts"))``.
+
+    Where one step of the program makes several operators (SQL text), the name is that of its
+    outermost stateful one. The same name again is fine.
+
+    Parameters
+    ----------
+    name: the uid, at least one character; unique in the job.
+
+    Returns
+    -------
+    A function that takes a DataFrame and returns the same DataFrame. Without a classic Spark
+    session (Spark Connect) it does nothing, and warns once.
+
+    Raises
+    ------
+    InvalidUid: the name is no uid, or (when applied) the DataFrame has another one already.
+    """
+    checked = check_uid(name)
+    location = _caller()
+
+    def named(df: DataFrameT) -> DataFrameT:
+        return _mark(df, Tag(_token(), uid=checked, location=location))
+
+    return named
+
+
+def uid_hash(operator_id: str) -> Callable[[DataFrameT], DataFrameT]:
+    """Say under which operator id the state of the operator at the top of a DataFrame is looked up.
+
+    Flink's ``setUidHash``: at a restore this id is looked up first, then the operator's own; new
+    savepoints are written under the operator's own id.
+
+    Parameters
+    ----------
+    operator_id: 32 hex digits, as ``flinkish savepoint show`` prints them.
+
+    Raises
+    ------
+    InvalidUid: it is no such id, or (when applied) the DataFrame has another one already.
+    """
+    checked = check_uid_hash(operator_id)
+    location = _caller()
+
+    def marked(df: DataFrameT) -> DataFrameT:
+        return _mark(df, Tag(_token(), uid_hash=checked, location=location))
+
+    return marked
+
+
+def merge(before: Tag, new: Tag) -> Tag:
+    """Both tags of one operator as one; the first call's token and place stay. Pure.
+
+    Raises InvalidUid when they contradict each other.
+    """
+    for what, old, other in (
+        ("uid", before.uid, new.uid),
+        ("uid hash", before.uid_hash, new.uid_hash),
+    ):
+        if old is not None and other is not None and old != other:
+            where = f" ({before.location})" if before.location else ""
+            raise InvalidUid(
+                f"the DataFrame has the {what} {old!r} already{where}, it cannot be {other!r} too",
+                hint="name each DataFrame once; a select() or filter() on it is another operator",
+            )
+    return replace(before, uid=before.uid or new.uid, uid_hash=before.uid_hash or new.uid_hash)
+
+
+def tag_of(node: Any, key: Any) -> Tag | None:
+    """The tag on a JVM plan node, if any; ``key``: see :func:`tag_key`."""
+    found = node.getTagValue(key)
+    return Tag.decode(str(found.get())) if found.isDefined() else None
+
+
+def tag_key(jvm: Any, name: str = TAG_NAME) -> Any:
+    """Spark's key of the tag ``name``."""
+    return jvm.org.apache.spark.sql.catalyst.trees.TreeNodeTag(name)
+
+
+def _mark(df: DataFrameT, tag: Tag) -> DataFrameT:
+    jdf = getattr(df, "_jdf", None)
+    if jdf is None:
+        _no_plan(df)
+        return df
+    key = tag_key(df.sparkSession._jvm)  # type: ignore[attr-defined]  # a pyspark DataFrame
+    node = jdf.logicalPlan()
+    while node.nodeName() in ALIASES and node.children().size() == 1:
+        node = node.children().apply(0)
+    before = tag_of(node, key)
+    node.setTagValue(key, (tag if before is None else merge(before, tag)).encode())
+    return df
+
+
+def _no_plan(df: object) -> None:
+    """Refuse what is no DataFrame; say once that one of Spark Connect cannot be named."""
+    global _warned
+    if not type(df).__module__.startswith("pyspark."):
+        raise UsageError(
+            f"uid() and uid_hash() name DataFrames, not {type(df).__name__}",
+            hint='write df.transform(uid("a-name"))',
+        )
+    if not _warned:
+        import warnings
+
+        _warned = True
+        warnings.warn(
+            "flinkish: uids have no effect on Spark Connect, whose plans are out of reach",
+            stacklevel=4,
+        )
+
+
+def _token() -> str:
+    return os.urandom(8).hex()
+
+
+def _caller() -> str | None:
+    """Place of the first frame outside flinkish."""
+    own = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+    frame = sys._getframe(1)
+    while frame.f_back is not None and os.path.abspath(frame.f_code.co_filename).startswith(own):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
