@@ -1,0 +1,117 @@
+"""Running a driver that describes its program's queries instead of starting them.
+
+Nothing is registered: there is no job. The driver (``flinkish.driver.describe``) writes one JSON
+file into a directory of ours, which is read and removed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from flinkish.errors import DriverLost, FlinkishError, LaunchFailed, ProgramFailed, from_record
+from flinkish.jobs import logs, program
+from flinkish.jobs.model import Launch
+from flinkish.jobs.program import Installation
+from flinkish.jobs.supervisor import end_of
+
+#: Seconds a driver gets between SIGTERM and SIGKILL when the wait for it is interrupted.
+_GRACE = 5.0
+
+
+def describe_program(
+    launch: Launch,
+    installation: Installation,
+    *,
+    name: str,
+    environ: Mapping[str, str],
+    show_log: Callable[[str], object],
+) -> list[dict[str, Any]]:
+    """The queries of a program, as ``flinkish.driver.describe`` records them.
+
+    Parameters
+    ----------
+    name: Spark's application name.
+    show_log: gets the end of the driver's output when that was no success.
+
+    Raises
+    ------
+    LaunchFailed: the driver cannot be started.
+    FlinkishError: what the submission of the program would end with (ProgramFailed, MissingUid,
+        DuplicateUid, UnsupportedSession ...).
+    """
+    import json
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="flinkish-info-") as directory:
+        result, log = os.path.join(directory, "result.json"), os.path.join(directory, "log")
+        environment = {
+            **program.build_environment(
+                environ,
+                installation,
+                job_id="",
+                registry_url="",
+                flinkish_home=program.flinkish_home(),
+                fallback_path=program.fallback_path(),
+            ),
+            "FLINKISH_DESCRIBE": result,
+            "FLINKISH_DESCRIBE_OPTIONS": json.dumps(dict(launch.options)),
+        }
+        command = program.build_command(
+            launch, installation, name=name, driver_main=program.driver_main()
+        )
+        status = _run(command, environment, launch.working_directory, log)
+        error: FlinkishError | None
+        queries: list[dict[str, Any]] = []
+        try:
+            with open(result, encoding="utf-8") as file:
+                record = json.load(file)
+            queries = record["queries"]
+            error = from_record(record["error"]) if record["error"] else None
+        except FileNotFoundError:
+            # It never came to the end: no Spark, killed, a program that calls os._exit.
+            tail = logs.error_tail(logs.last_text(log))
+            error = end_of(status, tail, started=True)
+        if error is not None:
+            if isinstance(error, (ProgramFailed, LaunchFailed, DriverLost)):
+                error.hint = "see the whole output of the driver with: flinkish info --debug"
+            show_log(logs.last_text(log))
+            raise error
+        return queries
+
+
+def _run(
+    command: list[str], environment: Mapping[str, str], directory: str | None, log: str
+) -> int:
+    """Run ``command`` with all it prints in ``log``; it does not outlive an interrupted wait."""
+    import signal
+    import subprocess
+
+    with open(log, "wb") as output:
+        try:
+            child = subprocess.Popen(
+                command,
+                env=dict(environment),
+                cwd=directory,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise LaunchFailed(
+                f"the driver could not be started: {error.filename or command[0]}: "
+                f"{error.strerror}",
+                hint="see that it exists and may be executed",
+            ) from error
+        try:
+            return child.wait()
+        except BaseException:  # Ctrl-C, SIGTERM
+            os.killpg(child.pid, signal.SIGTERM)
+            try:
+                child.wait(_GRACE)
+            except subprocess.TimeoutExpired:
+                os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+            raise

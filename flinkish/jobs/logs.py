@@ -1,0 +1,153 @@
+"""A job's log file: where it is, its last lines, following it, and what in it is the error."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+
+_TAIL_BYTES = 64 * 1024
+_ERROR_LINES = 12
+_LINE_LIMIT = 500
+
+_TRACEBACK = "Traceback (most recent call last):"
+#: The line of an exception: a dotted class name, then its message.
+_EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:: .*|$)")
+#: Lines by which a JVM or spark-submit itself says what went wrong.
+_JVM = re.compile(
+    r"^(Exception in thread |Error: |Error occurred during |Caused by: |# +(A fatal error|There is)"
+    r"|(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error)\b|.*\bOutOfMemoryError\b"
+    r"|\d\d/\d\d/\d\d \d\d:\d\d:\d\d ERROR |JAVA_HOME is not set|.*: command not found"
+    r"|.*: No such file or directory)"
+)
+_FRAME = re.compile(r"^\s*(at |\.\.\. \d+ more)")
+
+
+def state_directory(environ: Mapping[str, str]) -> str:
+    """``$XDG_STATE_HOME/flinkish``, by default below ``~/.local/state``."""
+    base = environ.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(base):
+        home = environ.get("HOME") or os.path.expanduser("~")
+        base = os.path.join(home, ".local", "state")
+    return os.path.join(base, "flinkish")
+
+
+def log_path(environ: Mapping[str, str], job_id: str) -> str:
+    """Where the log of a new job goes."""
+    return os.path.join(state_directory(environ), "logs", f"{job_id}.log")
+
+
+def open_log(path: str) -> int:
+    """Open a log for appending, made with mode 0600; returns the file descriptor."""
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+
+def last_text(path: str, size: int = _TAIL_BYTES) -> str:
+    """The end of a log, at most ``size`` bytes; empty when it cannot be read."""
+    try:
+        with open(path, "rb") as stream:
+            end = stream.seek(0, os.SEEK_END)
+            stream.seek(max(0, end - size))
+            return stream.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def last_lines(path: str, count: int) -> tuple[str, int]:
+    """The last ``count`` lines of a file and the offset after them, without reading all of it.
+
+    Raises OSError.
+    """
+    block = 64 * 1024
+    with open(path, "rb") as stream:
+        end = position = stream.seek(0, os.SEEK_END)
+        data = b""
+        while position > 0 and data.count(b"\n", 0, len(data) - 1 if data else 0) < count:
+            step = min(block, position)
+            position -= step
+            stream.seek(position)
+            data = stream.read(step) + data
+    lines = data.splitlines(keepends=True)
+    return b"".join(lines[len(lines) - min(count, len(lines)) :]).decode("utf-8", "replace"), end
+
+
+class Follower:
+    """Reads what is appended to a file, from an offset on; the file may not exist yet."""
+
+    def __init__(self, path: str, offset: int = 0) -> None:
+        self.path = path
+        self.offset = offset
+        self._rest = b""
+
+    def read(self) -> str:
+        """What was added since the last call, in whole lines."""
+        return "".join(self._blocks(whole_lines=True))
+
+    def rest(self) -> str:
+        """All that is left, an unfinished last line too."""
+        return "".join(self._blocks(whole_lines=False))
+
+    def _blocks(self, *, whole_lines: bool) -> Iterator[str]:
+        try:
+            with open(self.path, "rb") as stream:
+                stream.seek(self.offset)
+                data = stream.read()
+        except FileNotFoundError:
+            data = b""
+        self.offset += len(data)
+        data = self._rest + data
+        at = data.rfind(b"\n") + 1 if whole_lines else len(data)
+        self._rest = data[at:]
+        yield data[:at].decode("utf-8", "replace")
+
+
+def error_tail(text: str, count: int = _ERROR_LINES) -> list[str]:
+    """The lines of a driver's log that say why it failed, at most ``count``. Pure.
+
+    Preference: the end of the last Python traceback (its last frame, the exception, and the
+    causes that Java adds to it), else what a JVM or ``spark-submit`` says (exceptions and their
+    causes without their frames), else the last lines there are.
+    """
+    lines = [line.rstrip() for line in text.splitlines()]
+    found = _python_error(lines) or _jvm_error(lines) or [line for line in lines if line.strip()]
+    return [line[:_LINE_LIMIT] for line in found[-count:]]
+
+
+def error_summary(tail: list[str]) -> str:
+    """The one line of an :func:`error_tail` that names the error; empty when it is empty."""
+    plain = [line.strip() for line in tail if line.strip()]
+    for line in plain:
+        if _EXCEPTION.match(line) and not line.startswith("File "):
+            return line
+    for line in plain:
+        if _JVM.match(line):
+            return line
+    return plain[-1] if plain else ""
+
+
+def _python_error(lines: list[str]) -> list[str]:
+    starts = [i for i, line in enumerate(lines) if line.lstrip(" |+").startswith(_TRACEBACK)]
+    if not starts:
+        return []
+    start = starts[-1]
+    at = next(
+        (
+            i
+            for i in range(start + 1, len(lines))
+            if lines[i] and not lines[i][0].isspace() and _EXCEPTION.match(lines[i])
+        ),
+        None,
+    )
+    if at is None:
+        return []
+    frame = next((i for i in range(at - 1, start, -1) if lines[i].startswith('  File "')), at)
+    found = [*lines[frame:at], lines[at]]
+    for line in lines[at + 1 : at + 400]:
+        if line.startswith((": ", "Caused by: ")):
+            found.append(line)
+    return found
+
+
+def _jvm_error(lines: list[str]) -> list[str]:
+    return [line for line in lines if _JVM.match(line) and not _FRAME.match(line)]

@@ -1,0 +1,155 @@
+"""Rows of the registry's tables to the words of :mod:`flinkish.jobs.model`, and back. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from flinkish.jobs.model import (
+    Job,
+    JobState,
+    Launch,
+    ProcessRef,
+    QueryStatus,
+    Request,
+    RequestKind,
+    RequestState,
+    SavepointRecord,
+    StateChange,
+)
+
+Row = Mapping[str, Any]
+
+#: Columns of flinkish_jobs that :meth:`Registry.update_job` may set.
+UPDATABLE = frozenset(
+    {
+        "log_path",
+        "checkpoint_dir",
+        "end_time",
+        "supervisor",
+        "driver",
+        "heartbeat",
+        "spark_version",
+        "application_id",
+        "exit_status",
+        "failure",
+    }
+)
+
+JOB_COLUMNS = (
+    "job_id, name, state, start_time, end_time, launch, log_path, checkpoint_dir, supervisor, "
+    "driver, heartbeat, spark_version, application_id, exit_status, failure"
+)
+REQUEST_COLUMNS = (
+    "request_id, job_id, kind, state, created, arguments, requester, started, finished, "
+    "progress, result, error"
+)
+SAVEPOINT_COLUMNS = (
+    "path, job_id, created, format, bytes, files, duration, queries, cause, request_id, disposed"
+)
+
+
+def dump(value: Any) -> str | None:
+    """JSON text of plain data; None stays None (SQL NULL)."""
+    return None if value is None else json.dumps(value, separators=(",", ":"))
+
+
+def load(text: str | None) -> Any:
+    """The inverse of :func:`dump`."""
+    return None if text is None else json.loads(text)
+
+
+def column_value(name: str, value: Any) -> Any:
+    """The stored form of one updatable field of a job. Raises TypeError for other names."""
+    if name not in UPDATABLE:
+        raise TypeError(f"a job's {name} cannot be updated")
+    if isinstance(value, ProcessRef):
+        return dump({"host": value.host, "pid": value.pid, "start_ticks": value.start_ticks})
+    return dump(dict(value)) if name == "failure" and value is not None else value
+
+
+def job_values(job: Job) -> dict[str, Any]:
+    """Statement parameters of a whole job."""
+    values = {name: column_value(name, getattr(job, name)) for name in UPDATABLE}
+    return values | {
+        "job_id": job.job_id,
+        "name": job.name,
+        "state": job.state.value,
+        "start_time": job.start_time,
+        "launch": dump(job.launch.to_json()),
+    }
+
+
+def job_of(row: Row) -> Job:
+    """A job of a row with :data:`JOB_COLUMNS`."""
+    values = dict(row)
+    values["state"] = JobState(row["state"])
+    values["launch"] = Launch.from_json(load(row["launch"]))
+    values["supervisor"] = _process(row["supervisor"])
+    values["driver"] = _process(row["driver"])
+    values["failure"] = load(row["failure"])
+    return Job(**values)
+
+
+def _process(text: str | None) -> ProcessRef | None:
+    data = load(text)
+    return ProcessRef(data["host"], data["pid"], data.get("start_ticks")) if data else None
+
+
+def change_of(row: Row) -> StateChange:
+    """A line of a job's state history."""
+    return StateChange(JobState(row["state"]), row["time"], row["reason"])
+
+
+def query_of(row: Row) -> QueryStatus:
+    """A query as its driver last reported it."""
+    return QueryStatus.from_json(load(row["status"]))
+
+
+def request_values(request: Request) -> dict[str, Any]:
+    """Statement parameters of a new request."""
+    return {
+        "request_id": request.request_id,
+        "job_id": request.job_id,
+        "kind": request.kind.value,
+        "state": request.state.value,
+        "created": request.created,
+        "arguments": dump(dict(request.arguments)),
+        "requester": request.requester,
+    }
+
+
+def request_of(row: Row) -> Request:
+    """A request of a row with :data:`REQUEST_COLUMNS`."""
+    values = dict(row)
+    values["kind"] = RequestKind(row["kind"])
+    values["state"] = RequestState(row["state"])
+    for name in ("arguments", "progress", "result", "error"):
+        values[name] = load(row[name])
+    return Request(**values)
+
+
+def savepoint_values(record: SavepointRecord) -> dict[str, Any]:
+    """Statement parameters of a savepoint."""
+    return {
+        "path": record.path,
+        "job_id": record.job_id,
+        "created": record.created,
+        "format": record.format,
+        "bytes": record.bytes,
+        "files": record.files,
+        "duration": record.duration,
+        "queries": dump([dict(query) for query in record.queries]),
+        "cause": record.trigger,  # TRIGGER is a reserved word of SQL
+        "request_id": record.request_id,
+        "disposed": record.disposed,
+    }
+
+
+def savepoint_of(row: Row) -> SavepointRecord:
+    """A savepoint of a row with :data:`SAVEPOINT_COLUMNS`."""
+    values = dict(row)
+    values["trigger"] = values.pop("cause")
+    values["queries"] = tuple(load(row["queries"]))
+    return SavepointRecord(**values)

@@ -1,0 +1,107 @@
+"""The registry's tables, as a list of forward steps: the schema's version is their number.
+
+One SQL text for SQLite and PostgreSQL: types both know (``DOUBLE PRECISION`` has SQLite's REAL
+affinity, ``BIGINT`` its INTEGER affinity), JSON as TEXT, booleans as 0 and 1. Tables carry a
+prefix because a PostgreSQL database may be shared with other programs.
+
+A released step is never edited: append a new one.
+"""
+
+from __future__ import annotations
+
+VERSION_TABLE = """
+CREATE TABLE IF NOT EXISTS flinkish_schema (
+    version BIGINT PRIMARY KEY,
+    applied DOUBLE PRECISION NOT NULL,
+    flinkish_version TEXT NOT NULL
+)
+"""
+
+#: Each step is one version: its statements are applied in one transaction with the version's row.
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        """
+        CREATE TABLE flinkish_jobs (
+            job_id TEXT PRIMARY KEY,
+            name TEXT NOT NULL,
+            state TEXT NOT NULL,
+            start_time DOUBLE PRECISION NOT NULL,
+            end_time DOUBLE PRECISION,
+            launch TEXT NOT NULL,
+            log_path TEXT,
+            checkpoint_dir TEXT,
+            supervisor TEXT,
+            driver TEXT,
+            heartbeat DOUBLE PRECISION,
+            spark_version TEXT,
+            application_id TEXT,
+            exit_status BIGINT,
+            failure TEXT,
+            revision BIGINT NOT NULL
+        )
+        """,
+        "CREATE INDEX flinkish_jobs_by_state ON flinkish_jobs (state, start_time)",
+        "CREATE INDEX flinkish_jobs_by_name ON flinkish_jobs (name)",
+        """
+        CREATE TABLE flinkish_states (
+            job_id TEXT NOT NULL REFERENCES flinkish_jobs (job_id),
+            number BIGINT NOT NULL,
+            state TEXT NOT NULL,
+            time DOUBLE PRECISION NOT NULL,
+            reason TEXT,
+            PRIMARY KEY (job_id, number)
+        )
+        """,
+        # A program may stop a query and start another of the same name: both rows stay, and
+        # `seen` (the job's revision at the last heartbeat that had it) tells which is current.
+        """
+        CREATE TABLE flinkish_queries (
+            job_id TEXT NOT NULL REFERENCES flinkish_jobs (job_id),
+            name TEXT NOT NULL,
+            query_id TEXT NOT NULL,
+            status TEXT NOT NULL,
+            seen BIGINT NOT NULL,
+            PRIMARY KEY (job_id, name, query_id)
+        )
+        """,
+        "CREATE INDEX flinkish_queries_by_id ON flinkish_queries (query_id)",
+        """
+        CREATE TABLE flinkish_requests (
+            request_id TEXT PRIMARY KEY,
+            job_id TEXT NOT NULL REFERENCES flinkish_jobs (job_id),
+            number BIGINT NOT NULL,
+            kind TEXT NOT NULL,
+            state TEXT NOT NULL,
+            created DOUBLE PRECISION NOT NULL,
+            arguments TEXT NOT NULL,
+            requester TEXT,
+            started DOUBLE PRECISION,
+            finished DOUBLE PRECISION,
+            progress TEXT,
+            result TEXT,
+            error TEXT
+        )
+        """,
+        "CREATE UNIQUE INDEX flinkish_requests_by_job ON flinkish_requests (job_id, number)",
+        # No foreign key: a savepoint may come from a job of another registry (savepoint import).
+        """
+        CREATE TABLE flinkish_savepoints (
+            path TEXT PRIMARY KEY,
+            job_id TEXT NOT NULL,
+            created DOUBLE PRECISION NOT NULL,
+            format TEXT NOT NULL,
+            bytes BIGINT NOT NULL,
+            files BIGINT NOT NULL,
+            duration DOUBLE PRECISION NOT NULL,
+            queries TEXT NOT NULL,
+            cause TEXT NOT NULL,
+            request_id TEXT,
+            disposed DOUBLE PRECISION
+        )
+        """,
+        "CREATE INDEX flinkish_savepoints_by_job ON flinkish_savepoints (job_id, created)",
+    ),
+)
+
+#: The newest version this flinkish reads and writes.
+VERSION = len(MIGRATIONS)
