@@ -1,0 +1,152 @@
+"""What a savepoint holds, as plain data; times are seconds since the epoch, sizes bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from flinkish.checkpoint.operators import StoreInfo
+
+FORMAT_NATIVE = "native"
+
+
+@dataclass(frozen=True)
+class Header:
+    """The savepoint as a whole: which job, when, why, written by what."""
+
+    job_id: str
+    job_name: str
+    created: float
+    trigger: str  # savepoint | stop | cancel
+    format: str = FORMAT_NATIVE
+    spark_version: str | None = None
+    python_version: str | None = None
+    flinkish_version: str | None = None
+    host: str | None = None
+
+
+@dataclass(frozen=True)
+class OperatorRecord:
+    """One stateful operator: its identity (as far as it has one) and its state's shape."""
+
+    ordinal: int
+    kind: str | None
+    partitions: int
+    bytes: int
+    files: int
+    stores: tuple[StoreInfo, ...] = ()
+    uid: str | None = None
+    operator_id: str | None = None
+    operator_id_v2: str | None = None
+    operator_id_v3: str | None = None
+    rows: int | None = None
+
+
+@dataclass(frozen=True)
+class QueryRecord:
+    """One query at one committed batch; ``directory`` is relative to the savepoint."""
+
+    name: str
+    directory: str
+    query_id: str
+    batch_id: int
+    run_id: str | None = None
+    planned_batch: int | None = None
+    watermark_ms: int | None = None
+    offsets: tuple[str, ...] = ()
+    pins: Mapping[str, str] = field(default_factory=dict)
+    source: Any = None
+    sink: Any = None
+    backend: str | None = None
+    checkpoint_format: int = 1
+    #: The checkpoint it was taken from (information only; nothing reads it back).
+    checkpoint: str | None = None
+    operators: tuple[OperatorRecord, ...] = ()
+    files: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class FileRecord:
+    """One file: ``path`` is relative to the directory of query number ``query``."""
+
+    query: int
+    path: str
+    size: int
+    digest: str
+
+
+@dataclass(frozen=True)
+class SavepointJob:
+    """The job a savepoint is taken of."""
+
+    job_id: str
+    name: str
+    spark_version: str | None = None
+    python_version: str | None = None
+    flinkish_version: str | None = None
+    host: str | None = None
+
+
+@dataclass(frozen=True)
+class OperatorFacts:
+    """What the driver knows of an operator and its checkpoint does not tell."""
+
+    ordinal: int
+    kind: str | None = None
+    uid: str | None = None
+    operator_id: str | None = None
+    operator_id_v2: str | None = None
+    operator_id_v3: str | None = None
+    rows: int | None = None
+
+
+@dataclass(frozen=True)
+class QuerySource:
+    """A query to save: ``checkpoint`` is its root, ``batch_id`` a fixed batch or None (newest).
+
+    ``source`` and ``sink`` are descriptions as JSON data.
+    """
+
+    name: str
+    checkpoint: str
+    run_id: str | None = None
+    source: Any = None
+    sink: Any = None
+    operators: tuple[OperatorFacts, ...] = ()
+    batch_id: int | None = None
+    #: The batch whose progress report the operators' row counts come from (None: that of the cut).
+    rows_batch: int | None = None
+
+
+@dataclass(frozen=True)
+class SavedQuery:
+    """One query of a finished savepoint."""
+
+    name: str
+    batch_id: int
+    query_id: str
+
+
+@dataclass(frozen=True)
+class SavepointInfo:
+    """A finished savepoint; ``path`` is absolute, ``duration`` in seconds."""
+
+    path: str
+    job_id: str
+    created: float
+    format: str
+    trigger: str
+    bytes: int
+    files: int
+    duration: float
+    linked: int
+    copied: int
+    queries: tuple[SavedQuery, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, with the fields the command line's contract names."""
+        data = asdict(self)
+        data["queries"] = list(data["queries"])
+        return data

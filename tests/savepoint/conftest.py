@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from flinkish.savepoint.model import OperatorFacts, QuerySource, SavepointInfo, SavepointJob
+from flinkish.savepoint.reporter import SilentReporter
+from flinkish.savepoint.writer import write_savepoint
+from tests.checkpoint.likeness import CheckpointLikeness
+
+JOB = SavepointJob("0123456789abcdef0123456789abcdef", "job", spark_version="4.3.0")
+
+Taking = Callable[..., SavepointInfo]
+
+
+@pytest.fixture
+def likeness(tmp_path: Path) -> CheckpointLikeness:
+    """A checkpoint with a few batches."""
+    return CheckpointLikeness(tmp_path / "checkpoint", backend="rocksdb").run_to(4)
+
+
+@pytest.fixture
+def take(tmp_path: Path) -> Taking:
+    """Take a savepoint of checkpoints, by default below ``tmp_path/savepoints``."""
+
+    def taking(*checkpoints: Path, target: Path | None = None) -> SavepointInfo:
+        queries = [
+            QuerySource(
+                f"query {number}",
+                str(path),
+                run_id=f"run-{number}",
+                source=[{"description": "FileStreamSource[file:/in]"}],
+                sink={"format": "parquet", "path": "/out"},
+                operators=(OperatorFacts(0, kind="agg", uid="counts", rows=12),)
+                if (path / "state").exists()
+                else (),
+            )
+            for number, path in enumerate(checkpoints)
+        ]
+        return write_savepoint(
+            str(target or tmp_path / "savepoints"),
+            JOB,
+            queries,
+            trigger="stop",
+            reporter=SilentReporter(),
+        )
+
+    return taking
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own with 256 KiB; skips where none can be mounted."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a tmpfs needs root")
+    mount = tmp_path / "small"
+    mount.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(mount)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        pytest.skip(f"no tmpfs can be mounted here: {done.stderr.strip()}")
+    try:
+        yield mount
+    finally:
+        subprocess.run(["umount", str(mount)], check=True)
+
+
+@pytest.fixture
+def other_disk() -> Iterator[Path]:
+    """A directory on another file system than the temporary one."""
+    import tempfile
+
+    shm = Path("/dev/shm")
+    if not shm.is_dir() or shm.stat().st_dev == Path(tempfile.gettempdir()).stat().st_dev:
+        pytest.skip("/dev/shm is no other file system here")
+    with tempfile.TemporaryDirectory(dir=shm) as directory:
+        yield Path(directory)

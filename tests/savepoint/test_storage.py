@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from flinkish.errors import StorageError
+from flinkish.savepoint import storage
+
+
+def test_place_links_and_replaces(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"123")
+    (tmp_path / "b").write_bytes(b"old")
+    assert storage.place(str(tmp_path / "a"), str(tmp_path / "b")) == storage.Placed(3, True)
+    assert os.path.samefile(tmp_path / "a", tmp_path / "b")
+
+
+def test_place_copies_across_file_systems(tmp_path: Path, other_disk: Path) -> None:
+    (tmp_path / "a").write_bytes(b"123")
+    placed = storage.place(str(tmp_path / "a"), str(other_disk / "b"))
+    assert placed == storage.Placed(3, False)
+    assert (other_disk / "b").read_bytes() == b"123"
+
+
+def test_place_tells_a_gone_source_from_a_refused_target(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        storage.place(str(tmp_path / "gone"), str(tmp_path / "b"))
+    (tmp_path / "a").write_bytes(b"")
+    with pytest.raises(StorageError):
+        storage.place(str(tmp_path / "a"), str(tmp_path / "a" / "b"))
+
+
+def test_remove_empty_directories_leaves_the_others(tmp_path: Path) -> None:
+    (tmp_path / "x/y/z").mkdir(parents=True)
+    (tmp_path / "x/full").mkdir()
+    (tmp_path / "x/full/file").write_text("")
+    paths = [tmp_path / "x", tmp_path / "x/y", tmp_path / "x/y/z", tmp_path / "x/full"]
+    storage.remove_empty_directories([*map(str, paths), str(tmp_path / "never")])
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["file", "full", "x"]
+
+
+def test_uri(tmp_path: Path) -> None:
+    assert storage.to_uri(str(tmp_path)) == f"file:{tmp_path}"
