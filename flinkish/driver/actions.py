@@ -1,0 +1,276 @@
+"""What the agent does for a request: savepoint, stop, cancel."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from flinkish import __version__
+from flinkish.checkpoint.cut import newest_committed_batch
+from flinkish.driver import jvm as spark_jvm
+from flinkish.driver.log import say
+from flinkish.driver.managed import ManagedQuery, sources_of, status_of
+from flinkish.driver.quiesce import quiesce, stop_hard
+from flinkish.driver.runtime import Runtime
+from flinkish.driver.writerfacts import why_not_savepointable
+from flinkish.errors import FlinkishError, WaitTimeout, WrongState
+from flinkish.jobs.model import JobState, Request, RequestKind, RequestState, SavepointRecord
+from flinkish.savepoint import storage
+from flinkish.savepoint.model import OperatorFacts, QuerySource, SavepointInfo, SavepointJob
+from flinkish.savepoint.writer import write_savepoint
+
+#: Seconds a savepoint may take when the request does not say.
+DEFAULT_SAVEPOINT_TIMEOUT = 600.0
+
+
+class Actions:
+    """Carries out requests, one at a time.
+
+    Parameters
+    ----------
+    runtime: the job.
+    quiesce_timeout: seconds ``stop`` waits for running batches.
+    cancel_grace: seconds a plain cancel waits for them before it interrupts.
+    """
+
+    def __init__(self, runtime: Runtime, *, quiesce_timeout: float, cancel_grace: float) -> None:
+        self._runtime = runtime
+        self._quiesce_timeout = quiesce_timeout
+        self._cancel_grace = cancel_grace
+
+    def perform(self, request: Request) -> None:
+        """Do what ``request`` asks and write its result or error into the registry."""
+        registry = self._runtime.registry
+        do = {
+            RequestKind.SAVEPOINT: self._savepoint,
+            RequestKind.STOP: self._stop,
+            RequestKind.CANCEL: self._cancel,
+        }[request.kind]
+        with self._runtime.in_flight():
+            try:
+                if self._runtime.ending is not None:
+                    raise WrongState(f"the job is ending ({self._runtime.ending.value})")
+                result = do(request)
+            except FlinkishError as error:
+                say(f"request {request.request_id} ({request.kind.value}) failed: {error.message}")
+                registry.fail(request.request_id, error.to_record())
+            except Exception as error:  # noqa: BLE001 - see below
+                # The boundary of the agent: whatever went wrong must reach the client, and the
+                # job must go on.
+                traceback.print_exc()
+                wrapped = FlinkishError(
+                    f"{request.kind.value} failed: {type(error).__name__}: {error}",
+                    hint="the driver's log has the traceback: flinkish logs JOB",
+                )
+                registry.fail(request.request_id, wrapped.to_record())
+            else:
+                registry.complete(request.request_id, result)
+
+    def _savepoint(self, request: Request) -> Mapping[str, Any]:
+        queries = self._savepointable()
+        self._await_first_commits(request, queries)
+        info = self._write(request, queries, "savepoint")
+        return {"savepoint": info, "rung": None}
+
+    def _stop(self, request: Request) -> Mapping[str, Any]:
+        info = self._quiesce_and_write(request, "stop")
+        self._runtime.end(JobState.FINISHED)
+        return {"savepoint": info, "rung": "quiesce"}
+
+    def _cancel(self, request: Request) -> Mapping[str, Any]:
+        if request.arguments.get("target"):
+            info: Mapping[str, Any] | None = self._quiesce_and_write(request, "cancel")
+            rung = "quiesce"
+        else:
+            info, rung = None, self._end_all()
+        registry = self._runtime.registry
+        registry.transition(self._runtime.job_id, JobState.CANCELLING, "cancel requested")
+        self._runtime.end(JobState.CANCELED)
+        return {"savepoint": info, "rung": rung}
+
+    def _savepointable(self) -> list[ManagedQuery]:
+        queries = self._runtime.queries()
+        if not queries:
+            raise WrongState(
+                "the job has no streaming query",
+                hint="a savepoint is of streaming queries; a batch program has no state to keep",
+            )
+        for query in queries:
+            reason = why_not_savepointable(query.facts)
+            if reason is not None:
+                reason.message = f"query '{query.name}': {reason.message}"
+                raise reason
+        return queries
+
+    def _quiesce_and_write(self, request: Request, trigger: str) -> Mapping[str, Any]:
+        """Savepoint and end as one action: when it fails, the queries go on."""
+        queries = self._savepointable()
+        target = str(request.arguments["target"])
+        check_writable(target)
+        self._await_first_commits(request, queries)
+        active = [q for q in queries if not spark_jvm.has_ended(q.jsq)]
+        for query in active:
+            query.quiesced = True
+        try:
+            if active:
+                quiesce(
+                    active[0].gateway_jvm,
+                    [q.jsq for q in active],
+                    self._quiesce_timeout,
+                    lambda: self._check_not_cancelled(request),
+                )
+            return self._write(request, queries, trigger)
+        except BaseException:
+            self._runtime.resume(active)
+            raise
+
+    def _end_all(self) -> str:
+        """Plain cancel: batch boundary if it comes soon, else interrupt. Returns the rung."""
+        active = [q for q in self._runtime.queries() if not spark_jvm.has_ended(q.jsq)]
+        if not active:
+            return "quiesce"
+        for query in active:
+            query.quiesced = True
+        try:
+            quiesce(active[0].gateway_jvm, [q.jsq for q in active], self._cancel_grace)
+        except WaitTimeout:
+            stop_hard([q.jsq for q in active])
+            return "stop"
+        return "quiesce"
+
+    def _await_first_commits(self, request: Request, queries: list[ManagedQuery]) -> None:
+        """A query that has committed nothing yet has nothing to save: wait before ending it."""
+        deadline = time.monotonic() + self._timeout(request)
+        waiting = queries
+        while waiting := [q for q in waiting if newest_committed_batch(q.checkpoint) is None]:
+            ended = [q.name for q in waiting if spark_jvm.has_ended(q.jsq)]
+            if ended:
+                raise WrongState(f"query '{ended[0]}' ended before it committed a batch")
+            if time.monotonic() > deadline:
+                raise WaitTimeout(
+                    "no batch was committed yet", hint="is there input? see: flinkish status JOB"
+                )
+            self._check_not_cancelled(request)
+            time.sleep(0.2)
+
+    def _check_not_cancelled(self, request: Request) -> None:
+        """A plain cancel does not wait behind a savepoint that itself waits."""
+        for other in self._runtime.registry.requests(request.job_id):
+            plain = other.kind is RequestKind.CANCEL and not other.arguments.get("target")
+            if plain and other.state is RequestState.PENDING:
+                raise WrongState(
+                    f"given up for the cancel request {other.request_id}",
+                    hint=f"see: flinkish request show {other.request_id}",
+                )
+
+    def _timeout(self, request: Request) -> float:
+        return float(request.arguments.get("timeout") or DEFAULT_SAVEPOINT_TIMEOUT)
+
+    def _write(
+        self, request: Request, queries: list[ManagedQuery], trigger: str
+    ) -> Mapping[str, Any]:
+        runtime = self._runtime
+        session = queries[0].session
+        job = runtime.registry.job(runtime.job_id)
+        info = write_savepoint(
+            str(request.arguments["target"]),
+            SavepointJob(
+                job_id=job.job_id,
+                name=job.name,
+                spark_version=session.version,
+                python_version=platform.python_version(),
+                flinkish_version=__version__,
+            ),
+            [_source_of(query) for query in queries],
+            trigger=trigger,
+            reporter=_RequestReporter(runtime, request),
+            deadline=time.monotonic() + self._timeout(request),
+        )
+        runtime.registry.add_savepoint(_record_of(info, request, trigger))
+        say(f"savepoint completed: {info.path}")
+        return {
+            "path": info.path,
+            "format": info.format,
+            "bytes": info.bytes,
+            "files": info.files,
+            "duration": round(info.duration, 3),
+            "queries": [asdict(query) for query in info.queries],
+        }
+
+
+def check_writable(target: str) -> None:
+    """Find out that a target cannot be written before any query is quiesced for it.
+
+    Raises StorageError naming the path.
+    """
+    directory = storage.local_path(target)
+    storage.make_directory(directory)
+    probe = storage.temporary_name(os.path.join(directory, "probe"))
+    storage.make_new_directory(probe)
+    storage.remove_tree(probe)
+
+
+def _source_of(query: ManagedQuery) -> QuerySource:
+    status = status_of(query)
+    return QuerySource(
+        name=query.name,
+        checkpoint=query.checkpoint,
+        run_id=query.run_id,
+        source=sources_of(query.progress),
+        sink=query.facts.describe_sink(),
+        rows_batch=query.progress.get("batchId"),
+        operators=tuple(
+            OperatorFacts(ordinal=op.ordinal, kind=op.kind, rows=op.rows, uid=op.uid)
+            for op in status.operators
+        ),
+    )
+
+
+def _record_of(info: SavepointInfo, request: Request, trigger: str) -> SavepointRecord:
+    return SavepointRecord(
+        path=info.path,
+        job_id=request.job_id,
+        created=info.created,
+        format=info.format,
+        bytes=info.bytes,
+        files=info.files,
+        duration=info.duration,
+        queries=tuple(asdict(query) for query in info.queries),
+        trigger=trigger,
+        request_id=request.request_id,
+    )
+
+
+class _RequestReporter:
+    """Progress of a savepoint, written into its request at most a few times a second."""
+
+    _INTERVAL = 0.3
+
+    def __init__(self, runtime: Runtime, request: Request) -> None:
+        self._registry = runtime.registry
+        self._request_id = request.request_id
+        self._facts: dict[str, Any] = {}
+        self._next = 0.0
+
+    def phase(self, name: str) -> None:
+        self._facts["phase"] = name
+        self._send(force=True)
+
+    def files(self, done: int, total: int) -> None:
+        self._facts.update(files=done, files_total=total)
+        self._send()
+
+    def bytes(self, done: int, total: int) -> None:
+        self._facts.update(bytes=done, bytes_total=total)
+        self._send()
+
+    def _send(self, *, force: bool = False) -> None:
+        now = time.monotonic()
+        if force or now >= self._next:
+            self._next = now + self._INTERVAL
+            self._registry.progress(self._request_id, dict(self._facts))

@@ -1,0 +1,284 @@
+"""Describe mode: the user's program is run, its queries are planned, none is started.
+
+``flinkish info`` starts the driver with ``FLINKISH_DESCRIBE`` naming the file that gets the
+result. ``DataStreamWriter.start`` and ``toTable`` plan the query and hand the program a query that
+has ended already; everything else of the program runs as it is, to its end.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from flinkish.config import parse_boolean
+from flinkish.driver.bootstrap import Outcome, print_traceback, program_failed, run_program
+from flinkish.driver.hook import Hook
+from flinkish.driver.planner import PlannedQuery, check_across_queries, plan_query
+from flinkish.driver.runtime import Runtime
+from flinkish.driver.writerfacts import WriterFacts
+from flinkish.errors import FlinkishError, InvalidConfiguration
+from flinkish.operators.coverage import require_uids
+from flinkish.operators.graph import OperatorNode
+from flinkish.operators.hasher import HasherVersion
+from flinkish.operators.render import dot, tree
+
+#: The environment variable with the path of the result; its presence asks for this mode.
+RESULT_VARIABLE = "FLINKISH_DESCRIBE"
+#: The environment variable with the configuration, a JSON object.
+OPTIONS_VARIABLE = "FLINKISH_DESCRIBE_OPTIONS"
+
+
+def main(argv: Sequence[str]) -> int:
+    """The driver's main function in this mode; ``argv`` as in :mod:`.bootstrap`.
+
+    Writes ``{"queries": [...], "error": {...} | null}`` and returns the program's exit status.
+    """
+    description = Description(json.loads(os.environ.get(OPTIONS_VARIABLE) or "{}"))
+    error: FlinkishError | None
+    status = 0
+    try:
+        outcome = description.run(lambda: run_program(argv))
+        error, status = description.failure(outcome), outcome.status
+    except FlinkishError as refused:
+        error = refused
+    record = {
+        "queries": [query_record(name, planned) for name, planned in description.queries],
+        "error": None if error is None else error.to_record(),
+    }
+    path = os.environ[RESULT_VARIABLE]
+    with open(path + ".tmp", "w", encoding="utf-8") as file:
+        json.dump(record, file, default=str)
+    os.replace(path + ".tmp", path)
+    description.stop_session()
+    return status or (0 if error is None else 1)
+
+
+_STOPPED = {"message": "Stopped", "isDataAvailable": False, "isTriggerActive": False}
+
+
+class Description:
+    """Takes the place of the runtime behind the hook; ``queries`` are the planned ones by name."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        word = options.get("execution.stream-graph-hasher.version") or HasherVersion.V3.value
+        try:
+            self._hasher = HasherVersion(word.lower())
+        except ValueError:
+            raise InvalidConfiguration(
+                f"execution.stream-graph-hasher.version is {word!r}", hint="it takes v2 or v3"
+            ) from None
+        self._uids_required = not parse_boolean(options.get("pipeline.auto-generate-uids", "true"))
+        self.queries: list[tuple[str, PlannedQuery]] = []
+        self._fatal: FlinkishError | None = None
+        self._session: Any = None
+
+    def run(self, program: Callable[[], Outcome]) -> Outcome:
+        """Run ``program`` with PySpark's writers intercepted."""
+        hook = Hook(cast(Runtime, self))  # it has what the hook calls
+        hook.install()
+        try:
+            return program()
+        finally:
+            hook.remove()
+
+    def failure(self, outcome: Outcome) -> FlinkishError | None:
+        """The error that the program's submission would end with, if any."""
+        if self._fatal is not None:
+            return self._fatal
+        if outcome.status != 0:
+            if outcome.error is not None:
+                print_traceback(outcome.error)
+            return program_failed(outcome)
+        if self._uids_required:
+            try:
+                # Of all queries at once, so that the user hears of every operator.
+                require_uids(node for _, planned in self.queries for node in planned.graph)
+            except FlinkishError as missing:
+                return missing
+        return None
+
+    def stop_session(self) -> None:
+        """Stop Spark when the program has not."""
+        if self._session is not None:
+            self._session.stop()
+
+    # --- what the hook calls ----------------------------------------------------------------
+
+    def session_created(self, session: Any) -> None:
+        """Keep the session, to stop it at the end."""
+        self._session = session
+
+    def before_session_stop(self) -> None:
+        """The program stops Spark itself."""
+        self._session = None
+
+    def fail(self, error: FlinkishError) -> None:
+        """Note an error that counts whatever the program does about it."""
+        self._fatal = self._fatal or error
+
+    def start_query(self, writer: Any, facts: WriterFacts, begin: Callable[[], Any]) -> Any:
+        """Plan the query; ``begin`` is never called.
+
+        Returns a query that has ended.
+        """
+        self.session_created(writer._spark)
+        given = facts.query_name
+        name = given or self._next_name()
+        try:
+            planned = self._plan(writer, facts, given)
+            notes = check_across_queries(name, planned, self.queries)
+        except FlinkishError as error:
+            self.fail(error)
+            raise
+        planned = replace(planned, notes=(*planned.notes, *notes))
+        self.queries.append((name, planned))
+        return ended_query(name)
+
+    def await_query(self, query: Any, wait: Callable[[float], Any], timeout: float | None) -> Any:
+        """No query runs, so there is nothing to wait for."""
+        return None if timeout is None else True
+
+    def await_any(self, manager: Any, wait: Callable[[float], Any], timeout: float | None) -> Any:
+        """As :meth:`await_query`."""
+        return None if timeout is None else True
+
+    def wait_for_requests(self) -> None:
+        """There are no requests."""
+
+    def appears_active(self, query: Any) -> bool:
+        """No query is active."""
+        return False
+
+    # --- inside -----------------------------------------------------------------------------
+
+    def _next_name(self) -> str:
+        """As :mod:`flinkish.driver.runtime` names queries without a name: by order of start."""
+        taken = {name for name, _ in self.queries}
+        return next(n for n in map("query-{}".format, itertools.count(1)) if n not in taken)
+
+    def _plan(self, writer: Any, facts: WriterFacts, name: str | None) -> PlannedQuery:
+        format_ = facts.format or ("table" if facts.table else None)
+        return plan_query(
+            writer._df,
+            facts.output_mode or "append",
+            name,
+            hasher=self._hasher,
+            sink=f"{format_} sink" if format_ else "sink",
+            location=_caller(),
+        )
+
+
+def ended_query(name: str) -> Any:
+    """A ``StreamingQuery`` that has ended well without a single batch."""
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    class EndedQuery(StreamingQuery):
+        """Answers at once, and with nothing. PySpark's own class reaches into the JVM."""
+
+        id = property(lambda self: query_id)
+        runId = property(lambda self: run_id)
+        name = property(lambda self: name)
+        isActive = property(lambda self: False)
+        lastProgress = property(lambda self: None)
+        recentProgress = property(lambda self: [])
+        status = property(lambda self: dict(_STOPPED))
+
+        def __init__(self) -> None:
+            pass
+
+        def awaitTermination(self, timeout: int | None = None) -> bool | None:
+            return None if timeout is None else True
+
+        def processAllAvailable(self) -> None:
+            pass
+
+        def stop(self) -> None:
+            pass
+
+        def explain(self, extended: bool = False) -> None:
+            pass
+
+        def exception(self) -> None:
+            pass
+
+    query_id, run_id = str(uuid.uuid4()), str(uuid.uuid4())
+    return EndedQuery()
+
+
+def query_record(name: str, planned: PlannedQuery) -> dict[str, Any]:
+    """A planned query as plain data: the fields of ``flinkish info --json``, and how it is shown.
+
+    ``tree``, ``dot``, ``coverage_message`` and ``missing`` are for the command's other outputs.
+    """
+    found = planned.coverage()
+    return {
+        "name": name,
+        "operators": [_operator_record(planned, node) for node in planned.graph],
+        "coverage": {"stateful": found.stateful, "with_uid": found.with_uid},
+        "notes": list(planned.notes),
+        "tree": list(tree(planned.graph, planned.identities, planned.hasher)),
+        "dot": dot(planned.graph, planned.identities, planned.hasher),
+        "coverage_message": found.message(),
+        "missing": [_facts(node) for node in found.missing],
+    }
+
+
+def _operator_record(planned: PlannedQuery, node: OperatorNode) -> dict[str, Any]:
+    identity = planned.identities[node.key]
+    inputs = [planned.identities[key].operator_id(planned.hasher) for key in node.in_edges]
+    record: dict[str, Any] = {
+        "name": node.name,
+        "uid": node.uid,
+        "uid_hash": identity.user_hash,
+        "operator_id": identity.operator_id(planned.hasher),
+        "operator_id_v2": identity.operator_id_v2,
+        "operator_id_v3": identity.operator_id_v3,
+        "kind": node.kind,
+        "stateful": node.stateful,
+        "ordinal": None,
+        "inputs": inputs,
+        "chained": [edge.chainable for edge in node.out_edges],
+        "location": node.location,
+        "key_schema": None,
+        "value_schema": None,
+    }
+    for operator in planned.operators:
+        if operator.key == node.key:
+            stores = [
+                {"name": s.name, "key_schema": s.key_schema, "value_schema": s.value_schema}
+                for s in operator.stores
+            ]
+            record.update(ordinal=operator.ordinal, partitions=operator.partitions, stores=stores)
+            if stores:  # of an operator with several stores: the first one's
+                record["key_schema"] = stores[0]["key_schema"]
+                record["value_schema"] = stores[0]["value_schema"]
+    return record
+
+
+def _facts(node: OperatorNode) -> dict[str, Any]:
+    return {
+        "name": node.name,
+        "kind": node.kind,
+        "stateful": node.stateful,
+        "location": node.location,
+    }
+
+
+def _caller() -> str | None:
+    """Place in the program that starts the query."""
+    import pyspark
+
+    own = tuple(
+        os.path.dirname(os.path.abspath(str(path))) + os.sep
+        for path in (os.path.dirname(os.path.abspath(__file__)), pyspark.__file__)
+    )
+    frame = sys._getframe(1)
+    while frame.f_back is not None and os.path.abspath(frame.f_code.co_filename).startswith(own):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"

@@ -1,0 +1,66 @@
+"""Names and checkpoint directories for the queries of a job, also for those without a name."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+
+class Names:
+    """Hands out query names and directories; thread-safe, as programs start queries in threads.
+
+    Parameters
+    ----------
+    root: directory under which the job's queries get their checkpoints.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._lock = threading.Lock()
+        self._names: set[str] = set()
+        self._by_location: dict[str, str] = {}
+        self._runs: dict[str, int] = {}
+
+    def given(self, name: str) -> str:
+        """Note a name of the program's own; returns it."""
+        with self._lock:
+            self._names.add(name)
+        return name
+
+    def generate(self, location: str | None, retried: str | None) -> str:
+        """A name for a query without one: ``query-1``, ``query-2`` ... in the order of starts.
+
+        Parameters
+        ----------
+        location: the program's own checkpoint location; the same one again is the same query.
+        retried: name of an unnamed query that failed and has not been started again since.
+        """
+        with self._lock:
+            if location is not None and location in self._by_location:
+                return self._by_location[location]
+            if location is None and retried is not None:
+                return retried
+            number = 1
+            while f"query-{number}" in self._names:
+                number += 1
+            name = f"query-{number}"
+            self._names.add(name)
+            if location is not None:
+                self._by_location[location] = name
+            return name
+
+    def directory(self, name: str, *, fresh: bool) -> str:
+        """The checkpoint directory for a new run of ``name``.
+
+        Parameters
+        ----------
+        fresh: True for the first run, and when the run before ended well: started again under its
+            name, that is another query to Spark (it would have got a temporary checkpoint). A
+            query that failed and is started again goes on where it was.
+        """
+        with self._lock:
+            if fresh:
+                self._runs[name] = self._runs.get(name, 0) + 1
+            run = self._runs.setdefault(name, 1)
+        safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in name).strip(".") or "_"
+        return os.path.join(self._root, safe if run == 1 else f"{safe}-{run}")

@@ -1,0 +1,360 @@
+"""Spark's plans of a streaming query as plain data: the analyzed plan, and its stateful operators.
+
+The only module that asks the JVM about plans. Facts used (Spark 3.5 to 4.3):
+
+* Every plan that is the top of a ``Dataset`` carries the tag ``dataset_id``
+  (``Dataset.DATASET_ID_TAG``): what lies between two of them was made in one step of the program,
+  by the analyzer or from SQL text.
+* ``IncrementalExecution`` numbers the stateful operators while it plans (``StateOpIdRule``), and
+  on 4.x writes their metadata and state schemas below its checkpoint location.
+* ``MicroBatchExecution`` plans in a clone of the session without adaptive execution and
+  cost-based optimization.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from flinkish.checkpoint.layout import PIN_STATE_PARTITIONS
+from flinkish.checkpoint.operators import StoreInfo
+from flinkish.driver.planschemas import stores_in_files, stores_of_node
+from flinkish.errors import Incompatible
+from flinkish.operators.tagging import ALIASES, Tag, tag_key, tag_of
+
+#: Leaves that are sources of a streaming query.
+SOURCES = frozenset({"StreamingRelation", "StreamingRelationV2", "StreamingExecutionRelation"})
+#: Nodes that are no operator of their own.
+PASSING = ALIASES | {
+    "LocalLimit",
+    "SubqueryColumnAliases",
+    "UpdateEventTimeWatermarkColumn",
+    "WithCTE",
+}
+_AGGREGATION = frozenset({"stateStoreSave", "sessionWindowStateStoreSaveExec"})
+_TRANSFORM_WITH_STATE = frozenset({"transformWithStateExec", "transformWithStateInPandasExec"})
+#: Nodes that may keep state, and Spark's names for the physical operators they become.
+STATEFUL: dict[str, frozenset[str]] = {
+    "Aggregate": _AGGREGATION,
+    "Deduplicate": frozenset({"dedupe"}),
+    "DeduplicateWithinWatermark": frozenset({"dedupeWithinWatermark"}),
+    "Distinct": _AGGREGATION,
+    "Except": _AGGREGATION,
+    "FlatMapGroupsInPandasWithState": frozenset({"applyInPandasWithState"}),
+    "FlatMapGroupsWithState": frozenset({"flatMapGroupsWithState"}),
+    "GlobalLimit": frozenset({"globalLimit"}),
+    "Intersect": _AGGREGATION,
+    "Join": frozenset({"symmetricHashJoin"}),
+    "TransformWithState": _TRANSFORM_WITH_STATE,
+    "TransformWithStateInPandas": _TRANSFORM_WITH_STATE,
+    "TransformWithStateInPySpark": _TRANSFORM_WITH_STATE,
+}
+_INDEX_TAG = "flinkish.index"
+_STREAMING = "org.apache.spark.sql.execution.streaming"
+#: Where classes of Spark's streaming engine live: 3.5, 4.0 first, then the packages of 4.1 on.
+_PACKAGES = ("", ".runtime", ".checkpointing", ".operators.stateful")
+
+
+@dataclass(frozen=True)
+class LogicalNode:
+    """One streaming node of an analyzed plan; parts that are not streaming are left out.
+
+    ``name`` is Spark's class. ``step``: the top of a DataFrame of the program. ``hidden_output``:
+    the projection that Spark lays over a USING join. ``exchange``: its input is redistributed.
+    ``source`` is the format of a source, ``source_name`` the name given by ``.name("x")``.
+    ``location`` is ``file:line`` where Spark knows it. ``children`` are positions in the plan.
+    """
+
+    name: str
+    step: bool = False
+    hidden_output: bool = False
+    exchange: bool = False
+    tag: Tag | None = None
+    label: str = ""
+    source: str | None = None
+    source_name: str | None = None
+    location: str | None = None
+    children: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class PhysicalOperator:
+    """One stateful operator as Spark will run it.
+
+    ``kind`` is Spark's own name for it, ``link`` the position in the analyzed plan of the node it
+    came from, where the optimizer has kept the trace.
+    """
+
+    ordinal: int
+    kind: str
+    partitions: int
+    link: int | None
+    stores: tuple[StoreInfo, ...]
+
+
+class PlanReader:
+    """Reads the plans of one DataFrame that is to be written as a stream."""
+
+    def __init__(self, df: Any, output_mode: str) -> None:
+        self._jvm = df.sparkSession._jvm
+        self._spark4 = not str(df.sparkSession.version).startswith("3.")
+        self._session = df.sparkSession._jsparkSession
+        modes = self._jvm.org.apache.spark.sql.streaming.OutputMode
+        self._mode = getattr(modes, output_mode.capitalize())()
+        analyzed = df._jdf.queryExecution().analyzed()
+        self._check_supported(analyzed)
+        # A clone has a node of its own for every place of a DataFrame that is used twice.
+        self._plan = self._inlined(analyzed.clone())
+
+    def logical(self) -> tuple[LogicalNode, ...]:
+        """The streaming part of the analyzed plan, in pre-order: the top first."""
+        keys = {name: tag_key(self._jvm, name) for name in ("dataset_id", _INDEX_TAG)}
+        uid_key = tag_key(self._jvm)
+        hidden = self._jvm.org.apache.spark.sql.catalyst.plans.logical.Project.hiddenOutputTag()
+        nodes: list[LogicalNode] = []
+        children: list[list[int]] = []
+        stack: list[tuple[Any, int | None]] = [(self._plan, None)]
+        while stack:
+            node, parent = stack.pop()
+            position = len(nodes)
+            if parent is not None:
+                children[parent].append(position)
+            name = str(node.getClass().getSimpleName())
+            if name in STATEFUL:  # others would hand it on to nodes the optimizer makes of two
+                node.setTagValue(keys[_INDEX_TAG], str(position))
+            nodes.append(
+                LogicalNode(
+                    name=name,
+                    step=bool(node.getTagValue(keys["dataset_id"]).isDefined()),
+                    hidden_output=name == "Project" and bool(node.getTagValue(hidden).isDefined()),
+                    exchange=_redistributes(name, node),
+                    tag=tag_of(node, uid_key),
+                    label=_label(name, node),
+                    source=_format(name, node) if name in SOURCES else None,
+                    source_name=_source_name(node) if name in SOURCES else None,
+                    location=self._origin(node),
+                )
+            )
+            children.append([])
+            stack += [
+                (child, position) for child in reversed(_list(node.children())) if _streams(child)
+            ]
+        return tuple(
+            replace(node, children=tuple(below))
+            for node, below in zip(nodes, children, strict=True)
+        )
+
+    def physical(self) -> tuple[PhysicalOperator, ...]:
+        """The stateful operators of the physical plan by ordinal; plans, and runs no job."""
+        index = tag_key(self._jvm, _INDEX_TAG)
+        is_writer = self._class("StateStoreWriter").isInstance
+        with _scratch() as directory:
+            state = os.path.join(directory, "state")
+            # transformWithState reads the checkpoint back at once, and wants this batch's offsets.
+            os.makedirs(os.path.join(directory, "offsets"))
+            open(os.path.join(directory, "offsets", "0"), "wb").close()
+            found = []
+            stack = [self._execution(f"file://{state}").executedPlan()]
+            while stack:
+                node = stack.pop()
+                children = _list(node.children())
+                stack += children
+                if not is_writer(node) or not node.stateInfo().isDefined():
+                    continue
+                info = node.stateInfo().get()
+                ordinal, kind = int(info.operatorId()), _operator_name(node)
+                link = node.logicalLink()
+                tagged = link.get().getTagValue(index) if link.isDefined() else link
+                files = os.path.join(state, str(ordinal))
+                found.append(
+                    PhysicalOperator(
+                        ordinal=ordinal,
+                        kind=kind,
+                        partitions=int(children[0].outputPartitioning().numPartitions()),
+                        link=int(tagged.get()) if tagged.isDefined() else None,
+                        stores=stores_in_files(files)
+                        if os.path.isdir(files)
+                        else stores_of_node(self._jvm, kind, node),
+                    )
+                )
+        return tuple(sorted(found, key=lambda operator: operator.ordinal))
+
+    # --- inside -----------------------------------------------------------------------------
+
+    def _check_supported(self, analyzed: Any) -> None:
+        """Raise what Spark itself would raise at the start of the query."""
+        conf = self._session.sessionState().conf()
+        if conf.isUnsupportedOperationCheckEnabled():
+            checker = self._jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+            checker.checkForStreaming(analyzed, self._mode)
+
+    def _inlined(self, plan: Any) -> Any:
+        """The plan with common table expressions put where they are used, as Spark runs them."""
+        tables = [n for n in _walk(plan) if n.getClass().getSimpleName() == "WithCTE"]
+        if not tables:
+            return plan
+        for table in tables:
+            table.plan().copyTagsFrom(table)
+        rule = self._load("org.apache.spark.sql.catalyst.optimizer.InlineCTE")
+        (constructor,) = rule.getConstructors()
+        inline = self._jvm.org.apache.spark.sql.catalyst.optimizer.InlineCTE
+        return inline(*[True] + [False] * (constructor.getParameterCount() - 1)).apply(plan)
+
+    def _execution(self, checkpoint: str) -> Any:
+        session = self._session.cloneSession()
+        for key in ("spark.sql.adaptive.enabled", "spark.sql.cbo.enabled"):
+            session.conf().set(key, "false")
+        # As StreamExecution does (4.1 on): else the default of this key is a null.
+        partitions = session.conf().get("spark.sql.shuffle.partitions")
+        session.conf().set(
+            PIN_STATE_PARTITIONS, session.conf().get(PIN_STATE_PARTITIONS, partitions)
+        )
+        execution = self._class("IncrementalExecution")
+        (constructor,) = execution.getConstructors()
+        ids = [self._jvm.java.util.UUID.randomUUID() for _ in range(2)]
+        arguments = [
+            session,
+            self._plan,
+            self._mode,
+            checkpoint,
+            *ids,
+            0,
+            getattr(getattr(self._jvm.scala, "None$"), "MODULE$"),
+            self._module("OffsetSeqMetadata").apply(0, 0, session.conf()),
+            self._module("WatermarkPropagator").noop(),
+        ]
+        if constructor.getParameterCount() > len(arguments):
+            arguments.append(True)  # isFirstBatch; what follows has defaults
+            companion = self._module("IncrementalExecution")
+            for number in range(len(arguments) + 1, constructor.getParameterCount() + 1):
+                arguments.append(getattr(companion, f"$lessinit$greater$default${number}")())
+        make: Any = self._jvm
+        for part in str(execution.getName()).split("."):
+            make = getattr(make, part)
+        return make(*arguments)
+
+    def _class(self, simple_name: str) -> Any:
+        for package in _PACKAGES:
+            found = self._load(f"{_STREAMING}{package}.{simple_name}", missing_ok=True)
+            if found is not None:
+                return found
+        raise Incompatible(
+            f"this Spark has no {simple_name} where flinkish knows it",
+            hint="see which versions of Spark flinkish supports: flinkish compat",
+        )
+
+    def _module(self, simple_name: str) -> Any:
+        return self._class(f"{simple_name}$").getField("MODULE$").get(None)
+
+    def _load(self, name: str, *, missing_ok: bool = False) -> Any:
+        loader = self._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        try:
+            return self._jvm.java.lang.Class.forName(name, False, loader)
+        except Exception as error:
+            # Its type is Py4J's or PySpark's, by version; the Java class is in the text.
+            if missing_ok and "ClassNotFoundException" in str(error):
+                return None
+            raise
+
+    def _origin(self, node: Any) -> str | None:
+        """Place in the program of a column that the node computes (PySpark 4 notes it)."""
+        if not self._spark4:
+            return None
+        for expression in _list(node.expressions()):
+            context = expression.origin().pysparkErrorContext()
+            if context.isDefined():
+                return str(context.get()._2())
+        return None
+
+
+def _operator_name(node: Any) -> str:
+    """Spark's name for a stateful operator, as in its metadata and progress reports of 4.x."""
+    name = str(node.shortName())
+    if name != "defaultName":
+        return name
+    simple = str(node.getClass().getSimpleName())  # 3.5 has no name for session windows
+    return simple[:1].lower() + simple[1:]
+
+
+def _list(sequence: Any) -> list[Any]:
+    return [sequence.apply(i) for i in range(sequence.size())]
+
+
+def _walk(plan: Any) -> Iterator[Any]:
+    stack = [plan]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack += reversed(_list(node.children()))
+
+
+def _streams(node: Any) -> bool:
+    return bool(node.isStreaming())
+
+
+def _redistributes(name: str, node: Any) -> bool:
+    if name == "Repartition":
+        return bool(node.shuffle())
+    if name == "Sort":
+        return bool(getattr(node, "global")())
+    return name in {
+        "FlatMapCoGroupsInArrow",
+        "FlatMapCoGroupsInPandas",
+        "FlatMapGroupsInArrow",
+        "FlatMapGroupsInPandas",
+        "RebalancePartitions",
+        "RepartitionByExpression",
+    }
+
+
+def _format(name: str, node: Any) -> str:
+    """``file``, ``rate``, ``kafka`` ...: of the relation's ``sourceName``, ``FileSource[/dir]``."""
+    full = str(node.sourceName() if name != "StreamingExecutionRelation" else node.source())
+    word = full.partition("[")[0].strip() or name
+    return word.removesuffix("Source").lower() or word
+
+
+def _source_name(node: Any) -> str | None:
+    """The name a program gave with ``readStream.name("x")`` (Spark 4.2 on)."""
+    if "name=" not in str(node.simpleString(1000)):
+        return None
+    named = node.sourceIdentifyingName()
+    return str(named.name()) if named.getClass().getSimpleName() == "UserProvided" else None
+
+
+_NAMED: dict[str, Callable[[Any], list[Any]]] = {
+    "Aggregate": lambda node: _list(node.groupingExpressions()),
+    "Deduplicate": lambda node: _list(node.keys()),
+    "DeduplicateWithinWatermark": lambda node: _list(node.keys()),
+    "EventTimeWatermark": lambda node: [node.eventTime()],
+}
+
+
+def _label(name: str, node: Any) -> str:
+    """A few words that tell it from others of its kind, such as the columns it groups by."""
+    columns = [_column(e) for e in _NAMED[name](node)] if name in _NAMED else []
+    if name == "Join":
+        return str(node.joinType().sql()).lower()
+    return ", ".join(columns[:5]) + (", ..." if len(columns) > 5 else "")
+
+
+def _column(expression: Any) -> str:
+    kind = expression.getClass().getSimpleName()
+    if kind in ("AttributeReference", "Alias"):
+        return str(expression.name())
+    text = str(expression.sql())
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+@contextmanager
+def _scratch() -> Iterator[str]:
+    directory = tempfile.mkdtemp(prefix="flinkish-plan-")
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)

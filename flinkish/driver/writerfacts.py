@@ -1,0 +1,86 @@
+"""What a program told its ``DataStreamWriter``, and what of it cannot be savepointed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from flinkish.errors import NotSavepointable
+
+
+@dataclass
+class WriterFacts:
+    """Recorded calls on one ``DataStreamWriter`` (mutable: the writer is a builder).
+
+    ``options`` has lower-case keys, as Spark's own map is case-insensitive.
+    """
+
+    query_name: str | None = None
+    format: str | None = None
+    output_mode: str | None = None
+    trigger: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict)
+    path: str | None = None
+    table: str | None = None
+
+    @property
+    def bounded(self) -> bool:
+        """True when the query ends by itself once it has read what there is."""
+        return bool(self.trigger.get("once") or self.trigger.get("availableNow"))
+
+    def copy(self) -> WriterFacts:
+        """The facts as they are now; the writer may be used for another query."""
+        return replace(self, trigger=dict(self.trigger), options=dict(self.options))
+
+    def describe_sink(self) -> dict[str, Any]:
+        """The sink as plain data for a savepoint's metadata (no option values: may be secret)."""
+        facts = {
+            "format": self.format,
+            "output_mode": self.output_mode,
+            "path": self.path or self.options.get("path"),
+            "table": self.table,
+            "trigger": {k: str(v) for k, v in self.trigger.items()},
+        }
+        return {key: value for key, value in facts.items() if value}
+
+
+_ATTRIBUTE = "_flinkish_facts"
+
+
+def facts_of(writer: Any) -> WriterFacts:
+    """The facts recorded on ``writer`` (made on first use)."""
+    facts: WriterFacts | None = writer.__dict__.get(_ATTRIBUTE)
+    if facts is None:
+        facts = writer.__dict__[_ATTRIBUTE] = WriterFacts()
+    return facts
+
+
+def why_not_savepointable(facts: WriterFacts) -> NotSavepointable | None:
+    """The reason why a query written this way has no consistent cut to take, or None.
+
+    Continuous processing and real-time mode do not commit a batch's state with its offsets the
+    way micro-batches do; asynchronous progress tracking leaves batches out of the logs; the
+    memory sink cannot be restarted from a checkpoint but in complete mode (Spark:
+    ``DataStreamWriter.startInternal``, "recoverFromCheckpointLocation").
+    """
+    if "continuous" in facts.trigger:
+        return NotSavepointable(
+            "the query uses a continuous trigger, which commits no batches",
+            hint="use a processingTime or availableNow trigger",
+        )
+    if "realTime" in facts.trigger:
+        return NotSavepointable(
+            "the query runs in real-time mode, whose offsets and state are not cut together",
+            hint="use a processingTime or availableNow trigger",
+        )
+    if facts.options.get("asyncprogresstrackingenabled", "false").lower() == "true":
+        return NotSavepointable(
+            "the query uses asyncProgressTrackingEnabled, which leaves batches out of its logs",
+            hint="switch asyncProgressTrackingEnabled off",
+        )
+    if facts.format == "memory" and (facts.output_mode or "append").lower() != "complete":
+        return NotSavepointable(
+            "the query writes to the memory sink, which Spark cannot restart from a checkpoint",
+            hint="use another sink, or cancel without a savepoint",
+        )
+    return None

@@ -1,0 +1,74 @@
+"""Fixtures for driver tests: one Spark session for all of them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.jobs.registry import Registry
+from tests.driver.harness import InProcessJob
+from tests.driver.programs import write_input
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    from pyspark.sql import SparkSession
+
+    # Python workers run what the tests run; without this, whatever python3 is on the path.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("flinkish-tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "2g")
+        .config("spark.sql.shuffle.partitions", "3")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .config("spark.sql.streaming.pollingDelay", "10ms")
+        .config("spark.sql.streaming.stateStore.maintenanceInterval", "1s")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def input_dir(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The common input, written once."""
+    directory = tmp_path_factory.mktemp("input")
+    write_input(str(directory))
+    return str(directory)
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[Registry]:
+    with Registry.open(f"sqlite:///{tmp_path}/registry.db") as registry:
+        yield registry
+
+
+@pytest.fixture
+def new_job(
+    spark: Any, registry: Registry, tmp_path: Path
+) -> Iterator[Callable[..., InProcessJob]]:
+    """Make in-process jobs; the last one is cleaned up whatever the test does."""
+    jobs: list[InProcessJob] = []
+
+    def make(**kwargs: Any) -> InProcessJob:
+        if jobs:
+            jobs[-1].close()
+        # A fresh driver knows of no ended query; this shared session would.
+        spark.streams.resetTerminated()
+        jobs.append(InProcessJob(registry, str(tmp_path / "checkpoints"), **kwargs))
+        return jobs[-1]
+
+    yield make
+    if jobs:
+        jobs[-1].close()
+        for query in spark.streams.active:
+            query.stop()

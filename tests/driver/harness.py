@@ -1,0 +1,128 @@
+"""Jobs inside the test's own process: the real runtime, hook, agent and registry around a program
+that runs in a thread, on one shared Spark session. What only a real driver process has (launch,
+exit, kill) is tested elsewhere."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from flinkish.driver.actions import Actions
+from flinkish.driver.agent import Agent
+from flinkish.driver.bootstrap import Outcome, conclude, run_callable
+from flinkish.driver.hook import Hook
+from flinkish.driver.runtime import Runtime
+from flinkish.errors import from_record
+from flinkish.jobs.model import (
+    Job,
+    JobState,
+    Launch,
+    Request,
+    RequestKind,
+    RequestState,
+    RestoreSpec,
+)
+from flinkish.jobs.registry import Registry, new_job_id
+
+
+class InProcessJob:
+    """One job in this process; only one can run at a time (the hook is process-wide)."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        directory: str,
+        *,
+        restore: RestoreSpec | None = None,
+        quiesce_timeout: float = 60.0,
+        cancel_grace: float = 5.0,
+    ) -> None:
+        self.registry = registry
+        self.job_id = new_job_id()
+        launch = Launch(application="in-process", restore=restore)
+        job = Job(
+            job_id=self.job_id,
+            name="test",
+            state=JobState.INITIALIZING,
+            start_time=time.time(),
+            launch=launch,
+            checkpoint_dir=os.path.join(directory, self.job_id),
+        )
+        registry.add_job(job)
+        registry.transition(self.job_id, JobState.CREATED)
+        self.runtime = Runtime(registry, job, str(job.checkpoint_dir))
+        actions = Actions(self.runtime, quiesce_timeout=quiesce_timeout, cancel_grace=cancel_grace)
+        self.agent = Agent(self.runtime, actions, heartbeat_interval=0.3, shutdown_grace=60.0)
+        self.hook = Hook(self.runtime)
+        self.hook.install()
+        self.agent.start()
+        self.outcome: Outcome | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self, program: Callable[[], Any]) -> InProcessJob:
+        """Run ``program`` in a thread; conclude the job when it returns."""
+
+        def main() -> None:
+            self.outcome = run_callable(program)
+            conclude(self.runtime, self.agent, self.hook, self.outcome, stop_session=False)
+
+        self._thread = threading.Thread(target=main, name="program", daemon=True)
+        self._thread.start()
+        return self
+
+    def job(self) -> Job:
+        return self.registry.job(self.job_id)
+
+    def wait(self, timeout: float = 120.0) -> Job:
+        """Wait for the program to end; returns the job's final record."""
+        assert self._thread is not None
+        self._thread.join(timeout)
+        assert not self._thread.is_alive(), "the program did not end"
+        return self.job()
+
+    def wait_until(self, condition: Callable[[], Any], timeout: float = 60.0) -> None:
+        deadline = time.monotonic() + timeout
+        while not condition():
+            assert time.monotonic() < deadline, "condition not met in time"
+            assert not self.job().state.is_final, self.job().failure
+            time.sleep(0.02)
+
+    def batch(self) -> int:
+        """Newest committed batch over all queries, -1 before the first."""
+        from flinkish.checkpoint.cut import newest_committed_batch
+
+        batches = [newest_committed_batch(q.checkpoint) for q in self.runtime.queries()]
+        return -1 if not batches or None in batches else min(b for b in batches if b is not None)
+
+    def request(
+        self, kind: RequestKind, target: str | None = None, **extra: Any
+    ) -> Mapping[str, Any]:
+        """Submit a request, wait for its end; returns its result or raises its error."""
+        request = self.finish(
+            self.registry.submit(
+                self.job_id, kind, {"target": target, "format": "native", **extra}
+            ).request_id
+        )
+        if request.state is RequestState.FAILED:
+            assert request.error is not None
+            raise from_record(request.error)
+        assert request.result is not None
+        return request.result
+
+    def finish(self, request_id: str, timeout: float = 60.0) -> Request:
+        deadline = time.monotonic() + timeout
+        while True:
+            request = self.registry.request(request_id)
+            if request.state.is_final:
+                return request
+            assert time.monotonic() < deadline, "the request has no result"
+            time.sleep(0.02)
+
+    def close(self) -> None:
+        """End whatever still runs (for failed tests)."""
+        self.runtime.end_queries()
+        self.agent.close()
+        self.hook.remove()

@@ -1,0 +1,463 @@
+"""stop and cancel as one action: the program never gets past a query that is only quiesced."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.errors import (
+    NotSavepointable,
+    StorageError,
+    WaitTimeout,
+    WrongState,
+)
+from flinkish.jobs.model import JobState, RequestKind, RequestState
+from flinkish.jobs.registry import Registry
+from tests.driver.harness import InProcessJob
+
+pytestmark = pytest.mark.spark
+
+NewJob = Callable[..., InProcessJob]
+
+
+def rate(spark: Any) -> Any:
+    return spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+
+
+def start_counting(spark: Any, name: str = "counts", interval: str = "0 seconds") -> Any:
+    frame = rate(spark).groupBy(rate_key()).count()
+    writer = frame.writeStream.queryName(name).outputMode("update").format("noop")
+    return writer.trigger(processingTime=interval).start()
+
+
+def rate_key() -> Any:
+    from pyspark.sql import functions as F
+
+    return (F.col("value") % 5).alias("k")
+
+
+def unwritable(tmp_path: Path) -> str:
+    """A target below a plain file: not writable for root either."""
+    blocker = tmp_path / "file"
+    blocker.write_text("in the way")
+    return str(blocker / "savepoints")
+
+
+def test_a_failed_stop_leaves_the_job_running_and_the_program_waiting(
+    spark: Any, new_job: NewJob, tmp_path: Path
+) -> None:
+    returned = threading.Event()
+
+    def program() -> None:
+        start_counting(spark).awaitTermination()
+        returned.set()
+
+    job = new_job().start(program)
+    job.wait_until(lambda: job.batch() >= 1)
+    run_before = job.runtime.queries()[0].run_id
+    with pytest.raises(StorageError) as caught:
+        job.request(RequestKind.STOP, unwritable(tmp_path))
+    assert "savepoints" in caught.value.message
+    assert job.job().state is JobState.RUNNING
+    assert not returned.is_set()
+    # An unwritable target is found before anything is quiesced: the same run goes on.
+    assert job.runtime.queries()[0].run_id == run_before
+    batch = job.batch()
+    job.wait_until(lambda: job.batch() > batch)
+    job.request(RequestKind.STOP, str(tmp_path / "savepoints"))
+    assert job.wait().state is JobState.FINISHED
+    assert returned.is_set()
+
+
+@pytest.mark.parametrize(
+    "waiting", ["awaitTermination", "awaitAny", "isActive", "active", "timeout"]
+)
+def test_a_savepoint_that_fails_after_the_quiesce_resumes_the_queries(
+    spark: Any,
+    new_job: NewJob,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    waiting: str,
+) -> None:
+    """The write itself fails (the target disappears under it): same query id, next batch."""
+    from flinkish.driver import actions
+
+    returned = threading.Event()
+
+    def program() -> None:
+        query = start_counting(spark)
+        if waiting == "awaitTermination":
+            query.awaitTermination()
+        elif waiting == "awaitAny":
+            spark.streams.awaitAnyTermination()
+        elif waiting == "timeout":
+            while not query.awaitTermination(1):
+                pass
+        elif waiting == "active":
+            while spark.streams.active:
+                time.sleep(0.01)
+        else:
+            while query.isActive:
+                time.sleep(0.01)
+        returned.set()
+
+    job = new_job().start(program)
+    job.wait_until(lambda: job.batch() >= 1)
+    before = job.runtime.queries()[0]
+    query_id, run_id = before.query_id, before.run_id
+    # The early look at the target is skipped, as if it broke right after it.
+    with monkeypatch.context() as patch:
+        patch.setattr(actions, "check_writable", lambda target: None)
+        with pytest.raises(StorageError):
+            job.request(RequestKind.STOP, unwritable(tmp_path))
+    assert job.job().state is JobState.RUNNING
+    after = job.runtime.queries()[0]
+    assert after.query_id == query_id
+    assert after.run_id != run_id
+    batch = job.batch()
+    job.wait_until(lambda: job.batch() > batch + 1)
+    assert not returned.is_set()
+    result = job.request(RequestKind.STOP, str(tmp_path / "savepoints"))
+    assert result["rung"] == "quiesce"
+    assert job.wait().state is JobState.FINISHED
+    assert returned.is_set()
+
+
+def test_stop_wakes_a_trigger_that_sleeps(spark: Any, new_job: NewJob, tmp_path: Path) -> None:
+    job = new_job().start(lambda: start_counting(spark, interval="10 minutes").awaitTermination())
+    job.wait_until(lambda: job.batch() >= 0)
+    began = time.monotonic()
+    job.request(RequestKind.STOP, str(tmp_path))
+    assert job.wait().state is JobState.FINISHED
+    assert time.monotonic() - began < 30
+
+
+def test_nothing_is_processed_after_the_savepoint_of_a_stop(
+    spark: Any, new_job: NewJob, tmp_path: Path
+) -> None:
+    seen: list[int] = []
+
+    def program() -> None:
+        writer = rate(spark).writeStream.queryName("q")
+        writer.foreachBatch(lambda frame, batch: seen.append(batch)).start().awaitTermination()
+
+    job = new_job().start(program)
+    job.wait_until(lambda: job.batch() >= 3)
+    result = job.request(RequestKind.STOP, str(tmp_path))
+    job.wait()
+    assert seen == list(range(len(seen)))
+    assert result["savepoint"]["queries"][0]["batch_id"] == seen[-1]
+
+
+@pytest.mark.parametrize("interval", ["0 seconds", "150 milliseconds"])
+def test_a_stop_at_any_moment_interrupts_no_batch(
+    spark: Any, new_job: NewJob, tmp_path: Path, interval: str
+) -> None:
+    """On 4.x Spark itself gives up a batch whose query is ended while it is being planned."""
+    rng = random.Random(interval)
+    for _ in range(6):
+        job = new_job().start(lambda: start_counting(spark, interval=interval).awaitTermination())
+        job.wait_until(lambda: job.batch() >= 0)  # noqa: B023 - called at once
+        time.sleep(rng.random() * 0.6)
+        savepoint = job.request(RequestKind.STOP, str(tmp_path))["savepoint"]
+        assert job.wait().state is JobState.FINISHED
+        checkpoint = Path(job.runtime.queries()[0].checkpoint)
+        planned = max(int(p.name) for p in (checkpoint / "offsets").iterdir() if p.name.isdigit())
+        assert planned == savepoint["queries"][0]["batch_id"]
+
+
+def test_several_queries_are_cut_and_ended_together(
+    spark: Any, new_job: NewJob, tmp_path: Path
+) -> None:
+    def program() -> None:
+        start_counting(spark, "one")
+        start_counting(spark, "two", "200 milliseconds")
+        rate(spark).writeStream.format("noop").start()
+        spark.streams.awaitAnyTermination()
+
+    job = new_job().start(program)
+    job.wait_until(lambda: len(job.runtime.queries()) == 3 and job.batch() >= 1)
+    result = job.request(RequestKind.STOP, str(tmp_path))
+    names = [q["name"] for q in result["savepoint"]["queries"]]
+    assert names == ["one", "two", "query-1"]
+    assert job.wait().state is JobState.FINISHED
+    assert not spark.streams.active
+
+
+def test_cancel_ends_a_long_batch_the_hard_way_and_says_so(spark: Any, new_job: NewJob) -> None:
+    def program() -> None:
+        writer = rate(spark).writeStream.queryName("slow")
+        writer.foreachBatch(lambda frame, batch: time.sleep(8)).start().awaitTermination()
+
+    job = new_job(cancel_grace=0.5).start(program)
+    job.wait_until(lambda: job.runtime.queries() != [] and job.runtime.statuses()[0].active)
+    time.sleep(1)
+    result = job.request(RequestKind.CANCEL)
+    assert result == {"savepoint": None, "rung": "stop"}
+    assert job.wait().state is JobState.CANCELED
+
+
+def test_cancel_with_savepoint(spark: Any, new_job: NewJob, tmp_path: Path) -> None:
+    job = new_job().start(lambda: start_counting(spark).awaitTermination())
+    job.wait_until(lambda: job.batch() >= 1)
+    result = job.request(RequestKind.CANCEL, str(tmp_path))
+    assert Path(result["savepoint"]["path"]).joinpath("_metadata").is_file()
+    assert job.wait().state is JobState.CANCELED
+    states = [change.state.value for change in job.registry.state_history(job.job_id)]
+    assert states == ["INITIALIZING", "CREATED", "RUNNING", "CANCELLING", "CANCELED"]
+
+
+def test_a_batch_longer_than_the_quiesce_timeout_fails_the_stop_and_the_job_goes_on(
+    spark: Any, new_job: NewJob, tmp_path: Path
+) -> None:
+    pause = threading.Event()
+    seen: list[int] = []
+
+    def slow(frame: Any, batch: int) -> None:
+        seen.append(batch)
+        if batch == 1:
+            pause.wait(30)
+
+    def program() -> None:
+        rate(spark).writeStream.queryName("q").foreachBatch(slow).start().awaitTermination()
+
+    job = new_job(quiesce_timeout=1.0).start(program)
+    job.wait_until(lambda: 1 in seen)
+    with pytest.raises(WaitTimeout):
+        job.request(RequestKind.STOP, str(tmp_path))
+    assert job.job().state is JobState.RUNNING
+    pause.set()
+    job.wait_until(lambda: 4 in seen)
+    assert seen == sorted(set(seen)), "no batch ran twice, none was interrupted"
+    job.request(RequestKind.STOP, str(tmp_path))
+    assert job.wait().state is JobState.FINISHED
+
+
+def test_a_savepoint_before_the_first_commit_waits_for_it(
+    spark: Any, new_job: NewJob, tmp_path: Path
+) -> None:
+    hold = threading.Event()
+
+    def program() -> None:
+        writer = rate(spark).writeStream.queryName("q")
+        writer.foreachBatch(lambda frame, batch: hold.wait(30)).start().awaitTermination()
+
+    job = new_job().start(program)
+    job.wait_until(lambda: job.runtime.queries() != [])
+    submitted = job.registry.submit(
+        job.job_id, RequestKind.SAVEPOINT, {"target": str(tmp_path), "format": "native"}
+    )
+    time.sleep(1)
+    assert job.registry.request(submitted.request_id).state is RequestState.IN_PROGRESS
+    hold.set()
+    assert job.finish(submitted.request_id).state is RequestState.COMPLETED
+    job.request(RequestKind.CANCEL)
+
+
+def test_a_savepoint_with_nothing_to_read_times_out(
+    spark: Any, new_job: NewJob, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+
+    def program() -> None:
+        frame = spark.readStream.schema("a int").json(str(tmp_path / "in"))
+        frame.writeStream.queryName("q").format("noop").start().awaitTermination()
+
+    job = new_job().start(program)
+    job.wait_until(lambda: job.runtime.queries() != [])
+    with pytest.raises(WaitTimeout):
+        job.request(RequestKind.SAVEPOINT, str(tmp_path / "sp"), timeout=1)
+    job.request(RequestKind.CANCEL)
+    assert job.wait().state is JobState.CANCELED
+
+
+def test_memory_sink_is_refused_and_the_job_untouched(
+    spark: Any, new_job: NewJob, tmp_path: Path
+) -> None:
+    def program() -> None:
+        rate(spark).writeStream.queryName("mem").format("memory").start().awaitTermination()
+
+    job = new_job().start(program)
+    job.wait_until(lambda: job.batch() >= 0)
+    with pytest.raises(NotSavepointable) as caught:
+        job.request(RequestKind.STOP, str(tmp_path))
+    assert "memory" in caught.value.message
+    batch = job.batch()
+    job.wait_until(lambda: job.batch() > batch)
+    job.request(RequestKind.CANCEL)
+
+
+def test_a_program_without_a_query_has_nothing_to_save(
+    spark: Any, new_job: NewJob, tmp_path: Path
+) -> None:
+    go_on = threading.Event()
+    job = new_job().start(lambda: go_on.wait(60))
+    with pytest.raises(WrongState) as caught:
+        job.request(RequestKind.SAVEPOINT, str(tmp_path))
+    assert "no streaming query" in caught.value.message
+    go_on.set()
+    assert job.wait().state is JobState.FINISHED
+
+
+def test_a_failing_query_fails_the_job_even_when_the_program_does_not_look(
+    spark: Any, new_job: NewJob
+) -> None:
+    def boom(frame: Any, batch: int) -> None:
+        raise ValueError("bad row 17")
+
+    def program() -> None:
+        query = rate(spark).writeStream.queryName("q").foreachBatch(boom).start()
+        while query.isActive:
+            time.sleep(0.05)
+
+    job = new_job().start(program)
+    final = job.wait()
+    assert final.state is JobState.FAILED
+    assert final.failure is not None
+    assert "query 'q' failed" in str(final.failure["message"])
+
+
+def test_the_end_of_the_script_waits_for_the_savepoint_in_flight(
+    spark: Any, new_job: NewJob, tmp_path: Path, registry: Registry
+) -> None:
+    """A bounded program that ends in the middle of a savepoint."""
+    job = new_job()
+    hold = threading.Event()
+
+    def program() -> None:
+        def slow(frame: Any, batch: int) -> None:
+            if batch == 1:
+                hold.set()
+                time.sleep(0.5)
+
+        query = rate(spark).writeStream.queryName("q").foreachBatch(slow).start()
+        hold.wait(30)
+        query.stop()
+
+    job.start(program)
+    hold.wait(30)
+    submitted = registry.submit(
+        job.job_id, RequestKind.SAVEPOINT, {"target": str(tmp_path), "format": "native"}
+    )
+    assert job.wait().state is JobState.FINISHED
+    assert registry.request(submitted.request_id).state.is_final
+
+
+def test_one_writer_started_twice_resumes_as_two_queries(
+    spark: Any, new_job: NewJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer has gone on to the second query when the first is to be started again."""
+    from flinkish.driver import actions
+
+    def program() -> None:
+        writer = rate(spark).writeStream.format("noop")
+        writer.queryName("one").start()
+        writer.queryName("two").start()
+        spark.streams.awaitAnyTermination()
+
+    job = new_job().start(program)
+    job.wait_until(lambda: len(job.runtime.queries()) == 2 and job.batch() >= 1)
+    ids = [(q.name, q.query_id) for q in job.runtime.queries()]
+    with monkeypatch.context() as patch:
+        patch.setattr(actions, "check_writable", lambda target: None)
+        with pytest.raises(StorageError):
+            job.request(RequestKind.STOP, unwritable(tmp_path))
+    batch = job.batch()
+    job.wait_until(lambda: job.batch() > batch + 1)
+    assert [(q.name, q.query_id) for q in job.runtime.queries()] == ids
+    job.request(RequestKind.STOP, str(tmp_path / "sp"))
+    assert job.wait().state is JobState.FINISHED
+
+
+@pytest.mark.parametrize("kind", [RequestKind.SAVEPOINT, RequestKind.STOP])
+def test_a_cancel_does_not_wait_behind_a_request_that_waits(
+    spark: Any, new_job: NewJob, tmp_path: Path, kind: RequestKind
+) -> None:
+    (tmp_path / "in").mkdir()
+
+    def program() -> None:
+        frame = spark.readStream.schema("a int").json(str(tmp_path / "in"))
+        frame.writeStream.queryName("q").format("noop").start().awaitTermination()
+
+    job = new_job().start(program)
+    job.wait_until(lambda: job.runtime.queries() != [])
+    waiting = job.registry.submit(job.job_id, kind, {"target": str(tmp_path), "format": "native"})
+    job.wait_until(
+        lambda: job.registry.request(waiting.request_id).state is RequestState.IN_PROGRESS
+    )
+    job.request(RequestKind.CANCEL)
+    assert job.wait().state is JobState.CANCELED
+    given_up = job.registry.request(waiting.request_id)
+    assert given_up.state is RequestState.FAILED
+    assert given_up.error is not None
+    assert "cancel" in str(given_up.error["message"])
+
+
+def test_unnamed_queries_started_in_threads_get_names_of_their_own(
+    spark: Any, new_job: NewJob
+) -> None:
+    def start(_: int) -> Any:
+        return rate(spark).writeStream.format("noop").start()
+
+    def program() -> None:
+        with ThreadPoolExecutor(3) as pool:
+            list(pool.map(start, range(3)))
+        spark.streams.awaitAnyTermination()
+
+    job = new_job().start(program)
+    job.wait_until(lambda: len(job.runtime.queries()) == 3 and job.batch() >= 0)
+    queries = job.runtime.queries()
+    assert {q.name for q in queries} == {"query-1", "query-2", "query-3"}
+    assert len({q.checkpoint for q in queries}) == 3
+    job.request(RequestKind.CANCEL)
+    assert job.wait().state is JobState.CANCELED
+
+
+def test_an_unnamed_query_that_is_retried_is_the_same_query(spark: Any, new_job: NewJob) -> None:
+    seen: list[int] = []
+
+    def once_broken(frame: Any, batch: int) -> None:
+        seen.append(batch)
+        if len(seen) == 2:
+            raise ValueError("the first time")
+
+    def program() -> None:
+        for _ in range(2):
+            query = rate(spark).writeStream.foreachBatch(once_broken).start()
+            try:
+                query.awaitTermination(6)
+            except Exception:  # noqa: BLE001 - what a retrying program does
+                continue
+            query.stop()
+
+    job = new_job().start(program)
+    final = job.wait()
+    assert final.state is JobState.FINISHED, final.failure
+    assert [q.name for q in job.runtime.queries()] == ["query-1"]
+    assert seen[:3] == [0, 1, 1], "it went on where it was"
+
+
+def test_a_relative_checkpoint_location_is_sparks_to_resolve(
+    spark: Any, new_job: NewJob, tmp_path: Path
+) -> None:
+    name = f"relative-{tmp_path.name}"
+
+    def program() -> None:
+        writer = rate(spark).writeStream.queryName("q").format("noop")
+        writer.option("checkpointLocation", name).start().awaitTermination()
+
+    job = new_job().start(program)
+    job.wait_until(lambda: job.batch() >= 0)
+    checkpoint = Path(job.runtime.queries()[0].checkpoint)
+    assert checkpoint.name == name
+    job.request(RequestKind.CANCEL)
+    assert job.wait().state is JobState.CANCELED
+    shutil.rmtree(checkpoint)

@@ -1,0 +1,279 @@
+"""run -s inside the driver: matching by query name, query ids, claim, adopted checkpoints."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.errors import NonRestoredState
+from flinkish.jobs.model import JobState, RequestKind, RestoreSpec
+from tests.driver.harness import InProcessJob
+from tests.driver.test_gate import rate, start_counting
+
+pytestmark = pytest.mark.spark
+
+NewJob = Callable[..., InProcessJob]
+
+
+def stopped_savepoint(
+    spark: Any, new_job: NewJob, target: Path, names: tuple[str, ...] = ("counts",)
+) -> tuple[dict[str, Any], InProcessJob]:
+    """A savepoint of a job that was stopped with it."""
+
+    def program() -> None:
+        for name in names:
+            start_counting(spark, name)
+        spark.streams.awaitAnyTermination()
+
+    job = new_job().start(program)
+    job.wait_until(lambda: len(job.runtime.queries()) == len(names) and job.batch() >= 2)
+    savepoint = job.request(RequestKind.STOP, str(target))["savepoint"]
+    assert job.wait().state is JobState.FINISHED
+    return savepoint, job
+
+
+def restored(
+    spark: Any, new_job: NewJob, path: str, name: str = "counts", **spec: Any
+) -> InProcessJob:
+    job = new_job(restore=RestoreSpec(path=path, **spec))
+    return job.start(lambda: start_counting(spark, name).awaitTermination())
+
+
+def test_a_stopped_job_goes_on_with_its_query_id_at_the_next_batch(
+    spark: Any, new_job: NewJob, tmp_path: Path
+) -> None:
+    savepoint, first = stopped_savepoint(spark, new_job, tmp_path / "sp")
+    batch = savepoint["queries"][0]["batch_id"]
+    job = restored(spark, new_job, savepoint["path"])
+    job.wait_until(lambda: job.batch() > batch)
+    query = job.runtime.queries()[0]
+    assert query.query_id == first.runtime.queries()[0].query_id
+    assert query.restored_batch == batch
+    assert query.checkpoint != first.runtime.queries()[0].checkpoint
+    assert committed(query.checkpoint)[0] <= batch
+    job.request(RequestKind.CANCEL)
+    assert Path(savepoint["path"]).is_dir()  # NO_CLAIM
+
+
+def committed(checkpoint: str) -> list[int]:
+    """The batches of the commit log; none may be missing in between."""
+    commits = Path(checkpoint, "commits")
+    batches = sorted(int(p.name) for p in commits.iterdir() if p.name.isdigit())
+    assert batches == list(range(batches[0], batches[-1] + 1))
+    return batches
+
+
+def test_fork_gets_a_new_query_id(spark: Any, new_job: NewJob, tmp_path: Path) -> None:
+    savepoint, first = stopped_savepoint(spark, new_job, tmp_path / "sp")
+    job = restored(spark, new_job, savepoint["path"], fork=True)
+    job.wait_until(lambda: job.batch() > savepoint["queries"][0]["batch_id"])
+    assert job.runtime.queries()[0].query_id != first.runtime.queries()[0].query_id
+    job.request(RequestKind.CANCEL)
+
+
+def test_a_savepoint_that_was_outlived_gets_a_new_query_id(
+    spark: Any, new_job: NewJob, tmp_path: Path
+) -> None:
+    """Restored twice: the first restore went on, so the second is another history."""
+    savepoint, first = stopped_savepoint(spark, new_job, tmp_path / "sp")
+    batch = savepoint["queries"][0]["batch_id"]
+    second = restored(spark, new_job, savepoint["path"])
+    second.wait_until(lambda: second.batch() > batch)
+    second.request(RequestKind.CANCEL)
+    second.wait()
+    third = restored(spark, new_job, savepoint["path"])
+    third.wait_until(lambda: third.batch() > batch)
+    ids = [j.runtime.queries()[0].query_id for j in (first, second, third)]
+    assert ids[0] == ids[1] != ids[2]
+    third.request(RequestKind.CANCEL)
+
+
+def test_a_renamed_query_is_refused_before_anything_runs(
+    spark: Any, new_job: NewJob, tmp_path: Path
+) -> None:
+    savepoint, _ = stopped_savepoint(spark, new_job, tmp_path / "sp")
+    job = restored(spark, new_job, savepoint["path"], name="renamed")
+    final = job.wait()
+    assert final.state is JobState.FAILED
+    assert final.failure is not None
+    assert final.failure["code"] == 5
+    assert job.outcome is not None
+    assert isinstance(job.outcome.error, NonRestoredState)
+    assert not job.runtime.queries()
+
+
+def test_dash_n_starts_a_renamed_query_empty(spark: Any, new_job: NewJob, tmp_path: Path) -> None:
+    savepoint, _ = stopped_savepoint(spark, new_job, tmp_path / "sp")
+    job = restored(spark, new_job, savepoint["path"], name="renamed", allow_non_restored=True)
+    job.wait_until(lambda: job.batch() >= 0)
+    assert job.runtime.queries()[0].restored_batch is None
+    job.request(RequestKind.CANCEL)
+    assert job.wait().state is JobState.CANCELED
+
+
+def test_a_query_that_is_never_started_again_is_refused_unless_dropped(
+    spark: Any, new_job: NewJob, tmp_path: Path
+) -> None:
+    savepoint, _ = stopped_savepoint(spark, new_job, tmp_path / "sp", ("one", "two"))
+    job = restored(spark, new_job, savepoint["path"], name="one")
+    final = job.wait()
+    assert final.state is JobState.FAILED
+    assert final.failure is not None
+    assert "'two'" in str(final.failure["message"])
+    assert final.failure["code"] == 5
+    job = restored(spark, new_job, savepoint["path"], name="one", allow_non_restored=True)
+    job.wait_until(lambda: job.batch() > 2)
+    job.request(RequestKind.CANCEL)
+    assert job.wait().state is JobState.CANCELED
+
+
+def test_claim_deletes_the_savepoint_after_the_first_own_commit(
+    spark: Any, new_job: NewJob, tmp_path: Path
+) -> None:
+    savepoint, _ = stopped_savepoint(spark, new_job, tmp_path / "sp")
+    job = restored(spark, new_job, savepoint["path"], claim_mode="claim")
+    job.wait_until(lambda: not Path(savepoint["path"]).exists())
+    assert job.batch() > savepoint["queries"][0]["batch_id"]
+    assert [s for s in job.registry.savepoints() if s.path == savepoint["path"]] == []
+    job.request(RequestKind.CANCEL)
+    assert job.wait().state is JobState.CANCELED
+
+
+def test_claim_keeps_the_savepoint_of_a_job_that_never_committed(
+    spark: Any, new_job: NewJob, tmp_path: Path
+) -> None:
+    """Flink 1.18 loses the savepoint here."""
+    savepoint, _ = stopped_savepoint(spark, new_job, tmp_path / "sp")
+
+    def program() -> None:
+        def boom(frame: Any, batch: int) -> None:
+            raise ValueError("no")
+
+        grouped = rate(spark).groupBy("value").count()
+        writer = grouped.writeStream.queryName("counts").outputMode("update")
+        writer.foreachBatch(boom).start().awaitTermination()
+
+    job = new_job(restore=RestoreSpec(path=savepoint["path"], claim_mode="claim"))
+    assert job.start(program).wait().state is JobState.FAILED
+    assert Path(savepoint["path"], "_metadata").is_file()
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_plain_spark_checkpoint_is_adopted(
+    spark: Any, new_job: NewJob, tmp_path: Path, several: bool
+) -> None:
+    """A query that flinkish never managed."""
+    root = tmp_path / "plain"
+    location = root / "counts" if several else root
+    frame = rate(spark).selectExpr("value % 5 as k").groupBy("k").count()
+    writer = frame.writeStream.outputMode("update").format("noop")
+    query = writer.option("checkpointLocation", str(location)).start()
+    while query.lastProgress is None or query.lastProgress["batchId"] < 2:
+        pass
+    query.stop()
+    query_id = json.loads((location / "metadata").read_text())["id"]
+
+    def program() -> None:
+        again = rate(spark).selectExpr("value % 5 as k").groupBy("k").count()
+        writer = again.writeStream.outputMode("update").format("noop")
+        (writer.queryName("counts") if several else writer).start().awaitTermination()
+
+    job = new_job(restore=RestoreSpec(path=str(root))).start(program)
+    job.wait_until(lambda: job.batch() >= 4)
+    assert job.runtime.queries()[0].query_id == query_id
+    assert (location / "commits").is_dir()
+    job.request(RequestKind.CANCEL)
+    assert job.wait().state is JobState.CANCELED
+
+
+def test_the_programs_own_checkpoint_location_is_used_and_left_alone(
+    spark: Any, new_job: NewJob, tmp_path: Path
+) -> None:
+    own = tmp_path / "own"
+
+    def program() -> None:
+        writer = rate(spark).writeStream.queryName("q").format("noop")
+        writer.option("checkpointLocation", str(own)).start().awaitTermination()
+
+    job = new_job().start(program)
+    job.wait_until(lambda: job.batch() >= 1)
+    assert job.runtime.queries()[0].checkpoint == str(own)
+    savepoint = job.request(RequestKind.STOP, str(tmp_path / "sp"))["savepoint"]
+    job.wait()
+    before = sorted(p.name for p in (own / "commits").iterdir())
+    shutil.copytree(own, tmp_path / "copy")
+    again = new_job(restore=RestoreSpec(path=savepoint["path"])).start(program)
+    again.wait_until(lambda: again.batch() > savepoint["queries"][0]["batch_id"])
+    assert again.runtime.queries()[0].checkpoint != str(own)
+    assert sorted(p.name for p in (own / "commits").iterdir()) == before
+    again.request(RequestKind.CANCEL)
+
+
+def write_numbers(directory: Path, first: int, last: int) -> None:
+    directory.mkdir(exist_ok=True)
+    for number in range(first, last):
+        (directory / f"{number}.txt").write_text(f"{number}\n")
+
+
+@pytest.mark.parametrize("name", ["x", None])
+def test_a_loop_over_one_checkpoint_goes_on_from_the_restored_one(
+    spark: Any, new_job: NewJob, tmp_path: Path, name: str | None
+) -> None:
+    """A program that starts its bounded query again and again, on a location of its own."""
+    source, own = tmp_path / "in", tmp_path / "own"
+    seen: list[str] = []
+    hold = threading.Event()
+
+    def program() -> None:
+        for number in range(3):
+            write_numbers(source, len(seen), len(seen) + 2)
+            writer = spark.readStream.text(str(source)).writeStream
+            writer = writer.queryName(name) if name else writer
+            writer = writer.foreachBatch(
+                lambda frame, batch: seen.extend(row.value for row in frame.collect())
+            )
+            writer = writer.option("checkpointLocation", str(own)).trigger(availableNow=True)
+            writer.start().awaitTermination()
+            if number == 2:
+                hold.wait(30)
+
+    job = new_job().start(program)
+    job.wait_until(lambda: len(seen) == 6 and job.batch() >= 2)
+    assert [q.name for q in job.runtime.queries()] == [name or "query-1"]
+    path = job.request(RequestKind.SAVEPOINT, str(tmp_path / "sp"))["savepoint"]["path"]
+    hold.set()
+    assert job.wait().state is JobState.FINISHED
+    before = sorted(p.name for p in (own / "commits").iterdir())
+    again = new_job(restore=RestoreSpec(path=path)).start(program)
+    final = again.wait()
+    assert final.state is JobState.FINISHED, final.failure
+    assert sorted(seen, key=int) == [str(n) for n in range(12)], "each input once"
+    assert sorted(p.name for p in (own / "commits").iterdir()) == before
+
+
+def test_queries_one_after_the_other_are_restored(
+    spark: Any, new_job: NewJob, tmp_path: Path
+) -> None:
+    """The second query is started only when the first, a bounded one, has ended."""
+
+    def program() -> None:
+        write_numbers(tmp_path / "in", 0, 2)
+        first = spark.readStream.text(str(tmp_path / "in")).writeStream.queryName("first")
+        first.format("noop").trigger(availableNow=True).start().awaitTermination()
+        start_counting(spark, "second").awaitTermination()
+
+    job = new_job().start(program)
+    job.wait_until(lambda: len(job.runtime.queries()) == 2 and job.batch() >= 0)
+    path = job.request(RequestKind.STOP, str(tmp_path / "sp"))["savepoint"]["path"]
+    assert job.wait().state is JobState.FINISHED
+    again = new_job(restore=RestoreSpec(path=path)).start(program)
+    again.wait_until(lambda: len(again.runtime.queries()) == 2 and again.batch() >= 0)
+    assert all(q.restored_batch is not None for q in again.runtime.queries())
+    again.request(RequestKind.CANCEL)
+    assert again.wait().state is JobState.CANCELED
