@@ -1,0 +1,183 @@
+"""The command as a click application: lazily loaded commands, errors, signals, completion."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from flinkish import __version__
+from flinkish.cli import commands
+from flinkish.cli.base import HELP_NAMES, did_you_mean, scan
+from flinkish.cli.output import Output, report
+from flinkish.cli.session import Interrupted
+from flinkish.cli.text import SCHEMA_VERSION
+from flinkish.errors import UsageError
+
+COMPLETE = "_FLINKISH_COMPLETE"
+
+
+class Root(click.Group):
+    """``flinkish`` itself: its commands are imported when they are called, not before."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of the table."""
+        return list(commands.COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command."""
+        return commands.load(cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click, and the first word after ``savepoint`` may name another command."""
+        if args[0] not in commands.COMMANDS and args[0][:1] != "-" and not ctx.resilient_parsing:
+            near = did_you_mean(args[0], commands.COMMANDS)
+            raise click.UsageError(f"No such command {args[0]!r}.{near}", ctx=ctx)
+        name, command, rest = super().resolve_command(ctx, args)
+        words = commands.SUB_WORDS.get(name or "", {})
+        if command is None or not words:
+            return name, command, rest
+        first = next((word for kind, word in scan(command, rest) if kind == "argument"), None)
+        if first not in words:
+            return name, command, rest
+        rest.remove(first)
+        return f"{name} {first}", commands.load(f"{name} {first}"), rest
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The table of commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in commands.COMMANDS.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Names of commands and the root's own options."""
+        found = [
+            CompletionItem(name, help=entry.help)
+            for name, entry in commands.COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
+
+
+def _version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        click.echo(f"flinkish {__version__}")
+        ctx.exit()
+
+
+root = Root(
+    "flinkish",
+    help=(
+        "Apache Flink's job lifecycle for PySpark Structured Streaming: run jobs, take savepoints, "
+        "stop and resume from them."
+    ),
+    epilog="Each command has its own help: flinkish COMMAND --help",
+    context_settings={"help_option_names": HELP_NAMES},
+    no_args_is_help=False,
+    params=[
+        click.Option(
+            ["-v", "--version"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_version,
+            help="Show the version.",
+        )
+    ],
+)
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run one command line; returns its exit status."""
+    if COMPLETE in os.environ:
+        from click.shell_completion import shell_complete
+
+        return shell_complete(root, {}, "flinkish", COMPLETE, os.environ[COMPLETE])
+    out = _output_of(argv)
+    try:
+        with _sigterm_raises():
+            return _invoke(argv)
+    except Interrupted as stop:
+        return _interrupted(stop, out)
+    except click.ClickException as error:
+        return report(_usage_error(error), out)
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the boundary: all is reported
+        return report(error, out)
+
+
+def _invoke(argv: Sequence[str]) -> int:
+    try:
+        with root.make_context("flinkish", list(argv)) as ctx:
+            status: Any = root.invoke(ctx)
+            return int(status or 0)
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+
+
+def _usage_error(error: click.ClickException) -> UsageError:
+    message = error.format_message().strip().rstrip(".")
+    message = message[:1].lower() + message[1:]
+    ctx = getattr(error, "ctx", None)
+    path = ctx.command_path if ctx else "flinkish"
+    return UsageError(message, hint=f"see: {path} --help")
+
+
+def _output_of(argv: Sequence[str]) -> Output:
+    """How errors are to be shown, known before (and whether or not) the line can be parsed."""
+    words = list(argv)
+    given: set[str] = set()
+    if words and words[0] in commands.COMMANDS:
+        command = commands.load(words[0])
+        if isinstance(command, click.Group):
+            given = set(words)
+        elif command is not None:
+            given = {word for kind, word in scan(command, words[1:]) if kind == "option"}
+    else:
+        given = set(words)
+    return Output(json="--json" in given, debug="--debug" in given)
+
+
+@contextmanager
+def _sigterm_raises() -> Iterator[None]:
+    """Inside, SIGTERM ends the waiting properly, with status 143."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise Interrupted(143)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupted(stop: Interrupted, out: Output) -> int:
+    sys.stdout.flush()
+    if out.json:
+        import json
+
+        record = {
+            "id": "interrupted",
+            "code": stop.code,
+            "message": stop.message or "interrupted",
+            "hint": f"follow it with: {stop.follow}" if stop.follow else "",
+        }
+        text = json.dumps({"schema_version": SCHEMA_VERSION, "error": record})
+        sys.stderr.write(text + "\n")
+    elif stop.message:
+        sys.stderr.write(stop.message + "\n")
+        if stop.follow:
+            sys.stderr.write(f"follow it with: {stop.follow}\n")
+    return stop.code

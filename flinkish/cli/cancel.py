@@ -1,0 +1,140 @@
+"""``flinkish cancel JOB`` and ``flinkish cancel -s [TARGET] JOB``."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from flinkish.cli import trigger
+from flinkish.cli.arguments import (
+    complete_job,
+    detached_option,
+    dry_run_option,
+    format_option,
+    interruptible,
+    timeout_option,
+)
+from flinkish.cli.base import Call, OptionalValue, command
+from flinkish.cli.progress import progress
+from flinkish.cli.session import Session
+from flinkish.errors import Locked, UsageError, WaitTimeout
+from flinkish.jobs.model import Job, Request, RequestKind
+
+_DEFAULT_TARGET = ""
+
+
+@command("cancel", exit_codes=(4, 10, 12, 13, 14, 15))
+@click.argument("job", metavar="JOB", required=False, shell_complete=complete_job)
+@click.option(
+    "-s",
+    "--withSavepoint",
+    "savepoint",
+    cls=OptionalValue,
+    is_flag=False,
+    flag_value=_DEFAULT_TARGET,
+    metavar="[TARGET]",
+    type=click.Path(),
+    help="Take a savepoint first. TARGET may be left out: execution.checkpointing.savepoint-dir.",
+)
+@format_option
+@detached_option
+@timeout_option
+@dry_run_option
+def cancel(
+    call: Call,
+    job: str | None,
+    savepoint: str | None,
+    format_: str,
+    detached: bool,
+    timeout: float | None,
+    dry_run: bool,
+) -> int:
+    """Cancel a job, with a savepoint first when -s is given.
+
+    A driver that does not answer within execution.cancel.grace is ended by signals where it runs
+    on this host.
+    """
+    job, with_savepoint, target = resolve_words(job, savepoint)
+    with call.session() as session:
+        found = session.find_job(job)
+        where = trigger.savepoint_target(session, target, found) if with_savepoint else None
+        if dry_run:
+            return trigger.dry_run(session, found, RequestKind.CANCEL, where)
+        seconds = session.config.duration("client.timeout") if timeout is None else timeout
+        deadline = time.monotonic() + seconds
+        how = " with a savepoint" if with_savepoint else ""
+        session.out.note(f"Cancelling job {found.job_id}{how}.")
+        if where is not None:
+            request = trigger.submit(session, found, RequestKind.CANCEL, where, seconds)
+        else:
+            request = _submit_plain(session, found, seconds)
+        if detached:
+            return trigger.detached(session, request)
+        if where is not None:
+            session.out.note("Waiting for response...")
+            request = trigger.wait_for(session, request, seconds)
+        else:
+            request = _wait_plain(session, request, seconds)
+        ended = _wait_for_end(session, request, deadline - time.monotonic())
+        return trigger.show_result(session, session.registry.request(request.request_id), ended)
+
+
+def resolve_words(job: str | None, savepoint: str | None) -> tuple[str, bool, str | None]:
+    """(job, with a savepoint, its target or None for the default). Pure.
+
+    ``cancel -s JOB`` reads JOB as the optional target first; as no job is left then, it is the
+    job (Flink: ``CliFrontend.cancel``).
+    """
+    if job is None:
+        if not savepoint:
+            raise UsageError(
+                "missing JobID: specify the job to cancel",
+                hint="flinkish cancel [-s [TARGET]] JOB; see the jobs with: flinkish list",
+            )
+        return savepoint, True, None
+    if savepoint is None:
+        return job, False, None
+    return job, True, savepoint or None
+
+
+def _submit_plain(session: Session, job: Job, seconds: float) -> Request:
+    try:
+        return trigger.submit(session, job, RequestKind.CANCEL, None, seconds)
+    except Locked as locked:
+        from flinkish.jobs.termination import answers_late
+
+        registry = session.registry
+        first = registry.request(str(locked.data.get("request_id")))
+        grace = session.config.duration("execution.cancel.grace")
+        if answers_late(first, registry.requests(job.job_id), grace, registry.now()):
+            return first  # nobody will ever answer it: this call sees to the end of the job
+        raise
+
+
+def _wait_plain(session: Session, request: Request, seconds: float) -> Request:
+    from flinkish.jobs.termination import await_cancel
+
+    message = f"stopped waiting; the cancel of job {request.job_id} goes on"
+    follow = f"flinkish request wait {request.request_id}"
+    with interruptible(message, follow), progress(session.out) as show:
+        done = await_cancel(
+            session.registry,
+            request,
+            grace=session.config.duration("execution.cancel.grace"),
+            timeout=seconds,
+            on_progress=show,
+        )
+    return trigger.checked(done)
+
+
+def _wait_for_end(session: Session, request: Request, left: float) -> Job:
+    from flinkish.jobs.termination import can_kill, kill_job
+
+    try:
+        return trigger.wait_for_end(session, request, left)
+    except WaitTimeout:
+        job = session.registry.job(request.job_id)
+        if not can_kill(job):
+            raise
+        return kill_job(session.registry, job, request.request_id)

@@ -1,0 +1,59 @@
+"""The table of commands: where each one lives and what one line of help says of it.
+
+Static, so that ``flinkish --help`` and the completion of command names import no command.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import click
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One command: ``module`` has it as ``attribute``; ``help`` is its line in the overview."""
+
+    module: str
+    attribute: str
+    help: str
+
+
+COMMANDS: dict[str, Entry] = {
+    "run": Entry("flinkish.cli.run", "run", "Start a job."),
+    "list": Entry("flinkish.cli.list", "list_command", "List jobs."),
+    "info": Entry("flinkish.cli.info", "info", "Show a program's operators and their uids."),
+    "status": Entry("flinkish.cli.status", "status", "Show one job in full."),
+    "savepoint": Entry(
+        "flinkish.cli.savepoint", "savepoint", "Take a savepoint of a running job, or dispose one."
+    ),
+    "stop": Entry("flinkish.cli.stop", "stop", "Stop a job with a savepoint."),
+    "cancel": Entry("flinkish.cli.cancel", "cancel", "Cancel a job."),
+    "checkpoint": Entry(
+        "flinkish.cli.checkpoint", "checkpoint", "Show each query's newest committed batch."
+    ),
+    "request": Entry("flinkish.cli.request", "request", "Follow a detached savepoint or stop."),
+    "logs": Entry("flinkish.cli.logs", "logs", "Show the driver's log of a job."),
+    "config": Entry("flinkish.cli.config", "config", "Show the effective configuration."),
+    "completion": Entry("flinkish.cli.completion", "completion", "Print a shell's completions."),
+}
+
+#: First words after a command that make it another command.
+SUB_WORDS: dict[str, dict[str, Entry]] = {
+    "savepoint": {
+        "show": Entry("flinkish.cli.savepoint_show", "show", "Show what is inside a savepoint."),
+    }
+}
+
+
+def load(name: str) -> click.Command | None:
+    """The command ``name`` (``savepoint show`` too), imported; None when there is none."""
+    first, _, word = name.partition(" ")
+    entry = SUB_WORDS.get(first, {}).get(word) if word else COMMANDS.get(first)
+    if entry is None:
+        return None
+    command: click.Command = getattr(import_module(entry.module), entry.attribute)
+    return command

@@ -1,0 +1,68 @@
+"""``flinkish savepoint -d PATH``: asks, deletes, says what stayed."""
+
+from __future__ import annotations
+
+import sys
+
+from flinkish.cli.session import Session
+from flinkish.cli.text import size_text
+from flinkish.errors import ConsentNeeded, RegistryError
+
+
+def dispose_savepoint(session: Session, path: str, *, yes: bool, dry_run: bool) -> int:
+    """Delete the savepoint at ``path``; returns the exit status.
+
+    Raises :class:`ConsentNeeded` when nobody said yes, and what
+    :func:`flinkish.savepoint.dispose.dispose` raises.
+    """
+    from flinkish.savepoint.dispose import dispose
+
+    out = session.out
+    plan = dispose(path, dry_run=True)
+    what = f"{plan.removed} files, {size_text(plan.bytes)}"
+    if not dry_run:
+        if not yes:
+            _ask(plan.path, what)
+        out.note(f"Disposing savepoint '{plan.path}'.")
+        done = dispose(path)
+        try:
+            session.registry.mark_disposed(plan.path)
+        except RegistryError as error:
+            out.warning(f"the registry does not know yet that it is gone: {error.message}")
+    else:
+        done = plan
+    if out.json:
+        out.document(
+            {
+                "disposed": not dry_run,
+                "dry_run": dry_run,
+                "path": done.path,
+                "files": done.removed,
+                "bytes": done.bytes,
+                "missing": done.missing,
+                "foreign": list(done.foreign),
+            }
+        )
+    elif out.quiet:
+        out.line(done.path)
+    elif dry_run:
+        out.line(f"Savepoint '{done.path}' would be disposed: {what}.")
+    else:
+        out.line(f"Savepoint '{path}' disposed.")
+    if done.foreign:
+        some = ", ".join(done.foreign[:3]) + (", ..." if len(done.foreign) > 3 else "")
+        out.warning(f"{len(done.foreign)} files that are not the savepoint's own stay: {some}")
+    return 0
+
+
+def _ask(path: str, what: str) -> None:
+    refused = ConsentNeeded(
+        f"disposing of the savepoint {path} ({what}) needs your agreement",
+        hint="give --yes to delete it, or --dry-run to see what would go",
+    )
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise refused
+    sys.stderr.write(f"Delete the savepoint {path} ({what})? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise refused

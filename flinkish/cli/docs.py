@@ -1,0 +1,156 @@
+"""The README's tables, from the code; ``python -m flinkish.cli.docs`` writes them into it.
+
+A table stands between ``<!-- begin NAME -->`` and ``<!-- end NAME -->``; what is there is replaced.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+
+import click
+
+from flinkish.cli import commands
+from flinkish.cli.base import Command
+from flinkish.config import KEYS
+from flinkish.errors import FlinkishError, error_classes
+
+#: What a code means for the one who called; the ids beside it come from the error classes.
+MEANINGS = {
+    0: "done",
+    1: "the operation failed",
+    2: "wrong arguments or configuration",
+    3: "done in part: several jobs or paths, some failed",
+    4: "the restore check says no, or what is there cannot be handled: version, state, format",
+    5: "needs explicit agreement: `-n`, `--yes`",
+    10: "no such job or request",
+    11: "no savepoint at that path",
+    12: "another operation holds the job or the savepoint",
+    13: "the job's state does not allow it",
+    14: "the wait timed out; the work goes on",
+    15: "digests, sizes or structure do not hold",
+    16: "storage or registry unreachable, refused or full",
+    130: "interrupted (SIGINT)",
+    143: "terminated (SIGTERM)",
+}
+#: Options every command has, and the codes every command can give: said once, above the table.
+COMMON_OPTIONS = ("dynamic", "json_output", "quiet", "debug")
+COMMON_CODES = frozenset({0, 1, 2, 16, 130, 143})
+
+
+def command_table() -> str:
+    """All commands: how they are called, what they do, their options and special exit codes."""
+    rows = [("Command", "What it does", "Options", "Exit codes besides")]
+    for name, command in _all_commands():
+        ctx = click.Context(command, info_name=name)
+        arguments = [p.make_metavar(ctx) for p in command.params if isinstance(p, click.Argument)]
+        codes = sorted(set(getattr(command, "exit_codes", ())) - COMMON_CODES)
+        rows.append(
+            (
+                f"`{' '.join([name, *arguments])}`",
+                (command.help or "").strip().partition("\n\n")[0].replace("\n", " "),
+                ", ".join(f"`{'/'.join(names)}`" for names in _options(command)),
+                ", ".join(map(str, codes)),
+            )
+        )
+    return _table(rows)
+
+
+def exit_code_table() -> str:
+    """All exit codes, the ids of the errors behind each, and what it means."""
+    ids: dict[int, list[str]] = {code: [] for code in MEANINGS}
+    for cls in error_classes():
+        # Other modules' own subclasses never leave them, and are known only once imported.
+        if cls.__module__ == FlinkishError.__module__:
+            ids[cls.code].append(cls.id)
+    rows = [("Code", "Meaning", "Error ids (in `--json` errors)")]
+    for code, meaning in MEANINGS.items():
+        rows.append((str(code), meaning, ", ".join(f"`{name}`" for name in ids[code])))
+    return _table(rows)
+
+
+def configuration_table() -> str:
+    """All configuration keys with their old names, defaults and meanings."""
+    rows = [("Key (older name)", "Default", "Meaning")]
+    for key in KEYS:
+        old = f" ({', '.join(f'`{name}`' for name in key.old_names)})" if key.old_names else ""
+        default = f"`{key.default}`" if key.default is not None else "none"
+        rows.append((f"`{key.name}`{old}", default, key.meaning))
+    return _table(rows)
+
+
+TABLES = {
+    "commands": command_table,
+    "exit codes": exit_code_table,
+    "configuration": configuration_table,
+}
+
+
+def render(text: str) -> str:
+    """``text`` with every table brought up to date.
+
+    Raises
+    ------
+    ValueError: a table's markers are missing.
+    """
+    for name, table in TABLES.items():
+        begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->"
+        before, found, rest = text.partition(begin)
+        _, found_end, after = rest.partition(end)
+        if not found or not found_end:
+            raise ValueError(f"no place for the table: {begin.strip()} ... {end}")
+        text = f"{before}{begin}{table()}{end}{after}"
+    return text
+
+
+def readme_path() -> str:
+    """The README of this checkout."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    return os.path.join(os.path.dirname(os.path.dirname(here)), "README.md")
+
+
+def main() -> int:
+    """Write the tables into the README."""
+    path = readme_path()
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(render(text))
+    return 0
+
+
+def _all_commands() -> Iterator[tuple[str, click.Command]]:
+    """Commands by the words that call them, those of a group and the sub-words one by one."""
+    for name in commands.COMMANDS:
+        command = commands.load(name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from ((f"{name} {word}", sub) for word, sub in command.commands.items())
+        else:
+            yield name, command
+        for word in commands.SUB_WORDS.get(name, {}):
+            sub = commands.load(f"{name} {word}")
+            assert sub is not None
+            yield f"{name} {word}", sub
+
+
+def _options(command: click.Command) -> Iterator[Sequence[str]]:
+    """Spellings of the command's own options."""
+    for parameter in command.params:
+        if isinstance(parameter, click.Option) and not (
+            isinstance(command, Command) and parameter.name in COMMON_OPTIONS
+        ):
+            yield parameter.opts
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table; the first row is the header."""
+    lines = [[re.sub(r"\s+", " ", cell).replace("|", "\\|") for cell in row] for row in rows]
+    lines.insert(1, ["---"] * len(rows[0]))
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""The ``flinkish`` console script.
+
+``import click`` alone costs as much as the whole start-up budget of ``flinkish list``, and so does
+the registry's object model. Plain uses of ``list`` are therefore parsed by hand and read by
+:mod:`flinkish.jobs.glance`; anything unusual (help, ``-D``, a mistake, a job that may be dead)
+goes to click and the registry. Both ways show their rows with :mod:`flinkish.cli.jobs_text`.
+
+This module imports nothing that Python has not loaded by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False  # of this name, so that type checkers know it; typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_FLAGS = {
+    "-r": "running",
+    "--running": "running",
+    "-s": "scheduled",
+    "--scheduled": "scheduled",
+    "-a": "everything",
+    "--all": "everything",
+    "--json": "json",
+    "-q": "quiet",
+    "--quiet": "quiet",
+    "--debug": "debug",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit status.
+
+    Parameters
+    ----------
+    argv: the arguments without the program's name; default: ``sys.argv[1:]``.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        try:
+            plain = arguments[:1] == ["list"] and list_plainly(arguments[1:])
+        except KeyboardInterrupt:
+            return 130
+        if plain:
+            status = 0
+        else:
+            from flinkish.cli.app import run
+
+            status = run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has gone (`| head`); Python would complain again when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141  # 128 + SIGPIPE, what a shell shows for any other tool
+    return status
+
+
+def list_plainly(arguments: Sequence[str]) -> bool:
+    """Do a ``list`` whose arguments, configuration and jobs are plain; False: nothing was done."""
+    if "_FLINKISH_COMPLETE" in os.environ:
+        return False
+    parsed = parse_list(arguments)
+    if parsed is None:
+        return False
+    flags, name = parsed
+    from flinkish.jobs.glance import read_jobs, registry_path
+
+    try:
+        path = registry_path(os.environ, os.getcwd())
+    except OSError:  # the working directory is gone
+        return False
+    if path is None:
+        return False
+    running, scheduled = "running" in flags, "scheduled" in flags
+    everything = "everything" in flags
+    rows = read_jobs(path, running=running, scheduled=scheduled, everything=everything, name=name)
+    if rows is None:
+        return False
+    from flinkish.cli.jobs_text import notice, show
+
+    json, quiet = "json" in flags, "quiet" in flags
+    sys.stdout.write(show(rows, json=json, quiet=quiet))
+    if not rows and not json and not quiet:
+        said = notice(running=running, scheduled=scheduled, everything=everything, name=name)
+        sys.stderr.write(said + "\n")
+    return True
+
+
+def parse_list(arguments: Sequence[str]) -> tuple[set[str], str | None] | None:
+    """Plain arguments of ``list``: (names of the flags that are set, ``--name``); else None. Pure.
+
+    ``-D`` is not among them: what it may set needs the whole configuration.
+    """
+    flags: set[str] = set()
+    name: str | None = None
+    rest = iter(arguments)
+    for word in rest:
+        if word in _FLAGS:
+            flags.add(_FLAGS[word])
+        elif word == "--name":
+            name = next(rest, "-")
+            if name.startswith("-"):
+                return None
+        elif word.startswith("--name=") and len(word) > 7:
+            name = word[7:]
+        else:
+            return None
+    return flags, name
+
+
+if __name__ == "__main__":
+    sys.exit(main())

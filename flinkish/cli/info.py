@@ -1,0 +1,231 @@
+"""``flinkish info``: a program's operators, without running its queries."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+
+from flinkish.cli.arguments import complete_file
+from flinkish.cli.base import Call, command
+from flinkish.cli.output import Output
+from flinkish.cli.run import pairs
+from flinkish.cli.submission import RunOptions, default_name, launch_of
+from flinkish.errors import FlinkishError, MissingUid, UsageError
+from flinkish.jobs import describer, program
+
+#: Fields of a recorded query that are for people, not part of the JSON document.
+_SHOWN = ("tree", "dot", "coverage_message", "missing")
+
+
+@command(
+    "info",
+    exit_codes=(4,),
+    context_settings={"allow_interspersed_args": False},
+    options_metavar="[OPTIONS]",
+)
+@click.argument(
+    "words",
+    metavar="APP.py [ARGS]...",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    shell_complete=complete_file,
+)
+@click.option("--dot", "as_dot", is_flag=True, help="The graph for Graphviz, one a query.")
+@click.option(
+    "--require-uids",
+    is_flag=True,
+    help="Exit 4 when a stateful operator has no uid (for CI).",
+)
+@click.option(
+    "-p",
+    "--parallelism",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="State partitions (spark.sql.shuffle.partitions).",
+)
+@click.option("-m", "--master", "--jobmanager", "master", metavar="URL", help="Spark's master.")
+@click.option(
+    "-py",
+    "--python",
+    "program_file",
+    metavar="FILE",
+    type=click.Path(),
+    help="The program; then all words after the options are its arguments.",
+)
+@click.option("-pym", "--pyModule", "module", metavar="MODULE", help="The program, as a module.")
+@click.option(
+    "-pyfs",
+    "--pyFiles",
+    "py_files",
+    metavar="FILES",
+    multiple=True,
+    help="Files, comma-separated, for the program's imports.",
+)
+@click.option(
+    "-pyarch",
+    "--pyArchives",
+    "archives",
+    metavar="FILES",
+    multiple=True,
+    help="Archives, comma-separated, unpacked on the executors.",
+)
+@click.option(
+    "-pyexec", "--pyExecutable", "python", metavar="PYTHON", help="Python of the executors."
+)
+@click.option(
+    "-pyclientexec",
+    "--pyClientExecutable",
+    "client_python",
+    metavar="PYTHON",
+    help="Python of the driver.",
+)
+@click.option(
+    "-C",
+    "--classpath",
+    "jars",
+    metavar="URL",
+    multiple=True,
+    help="A jar for driver and executors (repeatable).",
+)
+@click.option(
+    "--packages", metavar="COORDINATES", multiple=True, help="Maven packages, comma-separated."
+)
+@click.option(
+    "--spark-home",
+    metavar="DIR",
+    type=click.Path(),
+    help="The Spark to use. Default: SPARK_HOME, else the installed pyspark.",
+)
+@click.option(
+    "--conf",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=pairs,
+    help="A Spark setting (repeatable).",
+)
+def info(
+    call: Call, as_dot: bool, require_uids: bool, program_file: str | None, **options: Any
+) -> int:
+    """Show a program's operators: uids, operator ids, state.
+
+    The program runs to its end, but its streaming queries are only planned: none is started, no
+    stream is read and no job is registered. Everything after APP.py goes to the program.
+    """
+    if as_dot and call.out.json:
+        raise UsageError("--dot and --json exclude each other", hint="ask for one of them")
+    given = RunOptions(
+        **options,
+        program=program_file,
+        detached=False,
+        savepoint=None,
+        allow_non_restored=False,
+        claim_mode=None,
+        fork=False,
+        name=None,
+        cancel_on_exit=False,
+        no_wait=False,
+        dry_run=False,
+    )
+    parallelism = given.parallelism
+    flags = {"parallelism.default": None if parallelism is None else str(parallelism)}
+    with call.session(flags) as session:
+        launch = launch_of(given, session.config, os.getcwd())
+        program.check_deploy_mode(launch)
+        installation = program.resolve(launch, os.environ)
+        call.out.note("planning the program's queries ...")
+        try:
+            queries = describer.describe_program(
+                program.pinned(launch, installation),
+                installation,
+                name=default_name(launch),
+                environ=os.environ,
+                show_log=sys.stderr.write if call.out.debug else _nowhere,
+            )
+        except FlinkishError as error:
+            if not (call.out.json or call.out.debug):
+                for line in error.data.get("tail") or ():
+                    sys.stderr.write(f"  {line}\n")
+            raise
+    missing = [fact for query in queries for fact in query["missing"]]
+    if require_uids and missing:
+        names = ", ".join(_described(fact) for fact in missing)
+        raise MissingUid(
+            f"{len(missing)} stateful operator{'s have' if len(missing) > 1 else ' has'} no uid: "
+            f"{names}",
+            operators=missing,
+        )
+    _show(call.out, queries, as_dot=as_dot)
+    return 0
+
+
+def _nowhere(_text: str) -> None:
+    """Where the log goes that nobody asked for."""
+
+
+def _show(out: Output, queries: list[dict[str, Any]], *, as_dot: bool) -> None:
+    if not queries:
+        out.warning("the program started no streaming query")
+    for query in queries:
+        for note in query["notes"]:
+            out.warning(f"query '{query['name']}': {note}")
+        if query["missing"]:
+            out.warning(f"query '{query['name']}': {query['coverage_message']}")
+    if out.json:
+        documents = [{k: v for k, v in q.items() if k not in _SHOWN} for q in queries]
+        out.document({"queries": documents})
+    elif as_dot:
+        for query in queries:
+            out.line(query["dot"])
+    else:
+        for number, query in enumerate(queries):
+            if number:
+                out.line()
+            for line in _text(query, quiet=out.quiet):
+                out.line(line)
+
+
+def _text(query: Mapping[str, Any], *, quiet: bool) -> Iterator[str]:
+    """A query for people: its tree, then what each stateful operator keeps."""
+    yield f"Query {query['name']}"
+    yield from (f"  {line}" for line in query["tree"])
+    if quiet:
+        return
+    stateful = sorted(
+        (op for op in query["operators"] if op["stateful"]), key=lambda op: op["ordinal"]
+    )
+    for operator in stateful:
+        yield (
+            f'  state {operator["ordinal"]}: "{operator["name"]}" ({operator["kind"]}, '
+            f"partitions: {operator['partitions']})"
+        )
+        for store in operator["stores"]:
+            key, value = _columns(store["key_schema"]), _columns(store["value_schema"])
+            yield f"    {store['name']}: ({key}) -> ({value})"
+
+
+def _columns(schema: Mapping[str, Any] | None) -> str:
+    """``k int, ts timestamp`` of a schema in Spark's JSON."""
+    fields = (schema or {}).get("fields", ())
+    return ", ".join(f"{field['name']} {_type(field['type'])}" for field in fields)
+
+
+def _type(type_: Any) -> str:
+    if not isinstance(type_, Mapping):
+        return str(type_)
+    kind = type_.get("type")
+    if kind == "struct":
+        return f"struct<{_columns(type_)}>"
+    if kind == "array":
+        return f"array<{_type(type_['elementType'])}>"
+    if kind == "map":
+        return f"map<{_type(type_['keyType'])}, {_type(type_['valueType'])}>"
+    return str(kind)
+
+
+def _described(fact: Mapping[str, Any]) -> str:
+    where = f", {fact['location']}" if fact["location"] else ""
+    return f'"{fact["name"]}" ({fact["kind"]}{where})'

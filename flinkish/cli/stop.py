@@ -1,0 +1,64 @@
+"""``flinkish stop JOB``: savepoint and stop as one action."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from flinkish.cli import trigger
+from flinkish.cli.arguments import (
+    detached_option,
+    dry_run_option,
+    format_option,
+    job_argument,
+    timeout_option,
+)
+from flinkish.cli.base import Call, command
+from flinkish.jobs.model import RequestKind
+
+
+@command("stop", exit_codes=(4, 10, 12, 13, 14, 15))
+@job_argument
+@click.option(
+    "-p",
+    "--savepointPath",
+    "target",
+    metavar="PATH",
+    type=click.Path(),
+    help="Directory for the savepoint. Default: execution.checkpointing.savepoint-dir.",
+)
+@format_option
+@detached_option
+@timeout_option
+@dry_run_option
+def stop(
+    call: Call,
+    job: str,
+    target: str | None,
+    format_: str,
+    detached: bool,
+    timeout: float | None,
+    dry_run: bool,
+) -> int:
+    """Stop a job with a savepoint: nothing is processed after it.
+
+    When the savepoint fails, the job goes on from where it was.
+    """
+    with call.session() as session:
+        found = session.find_job(job)
+        where = trigger.savepoint_target(session, target, found)
+        if dry_run:
+            return trigger.dry_run(session, found, RequestKind.STOP, where)
+        seconds = session.config.duration("client.timeout") if timeout is None else timeout
+        deadline = time.monotonic() + seconds
+        out = session.out
+        out.note(f'Suspending job "{found.job_id}" with a {format_.upper()} savepoint.')
+        out.note(f"Triggering stop-with-savepoint for job {found.job_id}.")
+        request = trigger.submit(session, found, RequestKind.STOP, where, seconds)
+        if detached:
+            return trigger.detached(session, request)
+        out.note("Waiting for response...")
+        request = trigger.wait_for(session, request, seconds)
+        ended = trigger.wait_for_end(session, request, deadline - time.monotonic())
+        return trigger.show_result(session, request, ended)

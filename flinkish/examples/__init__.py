@@ -1,0 +1,1 @@
+"""Small real programs used by the README, the tests and the benchmarks."""

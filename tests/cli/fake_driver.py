@@ -1,0 +1,131 @@
+"""A driver without Spark: it speaks the registry as a real one does, and does as its program's
+first argument says. Started by the fake ``spark-submit`` of :mod:`tests.cli.conftest`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+sys.path.insert(0, os.environ["FLINKISH_HOME"])
+
+from flinkish.errors import NotSavepointable, ProgramFailed
+from flinkish.jobs.liveness import process_ref
+from flinkish.jobs.model import (
+    JobState,
+    OperatorStatus,
+    QueryStatus,
+    Request,
+    RequestKind,
+    SavepointRecord,
+)
+from flinkish.jobs.registry import Registry
+
+BATCH = 7
+#: Seconds after which a stand-in whose test has forgotten it ends itself.
+LIFETIME = 120.0
+
+
+def main() -> int:
+    forgotten = threading.Timer(LIFETIME, os._exit, (1,))
+    forgotten.daemon = True
+    forgotten.start()
+    job_id = os.environ["FLINKISH_JOB_ID"]
+    words = sys.argv[sys.argv.index(next(a for a in sys.argv if a.endswith("__main__.py"))) + 1 :]
+    print("arguments:", *words, flush=True)
+    mode = words[1] if len(words) > 1 else "serve"
+    if mode == "silent":
+        time.sleep(60)
+    registry = Registry.open(os.environ["FLINKISH_REGISTRY"], create=False)
+    registry.update_job(job_id, driver=process_ref(), spark_version="4.3.0")
+    registry.transition(job_id, JobState.CREATED, "driver started")
+    if mode == "die":
+        error = ProgramFailed("ModuleNotFoundError: No module named 'nothing'", tail=["a", "b"])
+        registry.transition(job_id, JobState.FAILED, error.message, failure=error.to_record())
+        return 1
+    if mode == "batch":
+        registry.transition(job_id, JobState.FINISHED, "program ended")
+        return 0
+    query = QueryStatus(
+        name="counts",
+        query_id="11111111-2222-3333-4444-555555555555",
+        run_id="r",
+        checkpoint_dir=f"{registry.job(job_id).checkpoint_dir}/counts",
+        batch_id=BATCH,
+        state_rows=3,
+        operators=(OperatorStatus(ordinal=0, kind="stateStoreSave", rows=3),),
+    )
+    registry.heartbeat(job_id, [query])
+    registry.transition(job_id, JobState.RUNNING, "query 'counts' started")
+    if mode == "bounded":
+        time.sleep(0.5)
+        print("the last line", flush=True)
+        registry.transition(job_id, JobState.FINISHED, "program ended")
+        return 0
+    threading.Thread(target=beat, args=(registry, job_id, query), daemon=True).start()
+    while True:
+        request = None if mode == "deaf" else registry.claim(job_id)
+        if request is not None and serve(registry, request, mode):
+            time.sleep(0.1)
+            return 0
+        time.sleep(0.02)
+
+
+def beat(registry: Registry, job_id: str, query: QueryStatus) -> None:
+    while True:
+        time.sleep(0.5)
+        registry.heartbeat(job_id, [query])
+
+
+def serve(registry: Registry, request: Request, mode: str) -> bool:
+    """Do what is asked; True when the job has ended by it."""
+    if mode == "slow":
+        for files in range(1, 11):
+            registry.progress(
+                request.request_id, {"phase": "copying", "files": files, "files_total": 10}
+            )
+            time.sleep(0.1)
+    target = request.arguments.get("target")
+    if mode == "refuse" and target:
+        error = NotSavepointable("query 'counts' has a memory sink", hint="use another sink")
+        registry.fail(request.request_id, error.to_record())
+        return False
+    savepoint = None
+    if target:
+        path = Path(target) / f"savepoint-{request.job_id[:6]}-{request.request_id[:12]}"
+        path.mkdir(parents=True)
+        savepoint = {
+            "path": str(path),
+            "format": "native",
+            "bytes": 10,
+            "files": 1,
+            "duration": 0.1,
+            "queries": [{"name": "counts", "batch_id": BATCH}],
+        }
+        registry.add_savepoint(
+            SavepointRecord(
+                path=str(path),
+                job_id=request.job_id,
+                created=time.time(),
+                format="native",
+                bytes=10,
+                files=1,
+                duration=0.1,
+                trigger=request.kind.value,
+                request_id=request.request_id,
+            )
+        )
+    result = {"savepoint": savepoint, "rung": "quiesce"}
+    registry.complete(request.request_id, result)
+    if request.kind is RequestKind.STOP:
+        registry.transition(request.job_id, JobState.FINISHED, "stopped")
+    elif request.kind is RequestKind.CANCEL:
+        registry.transition(request.job_id, JobState.CANCELLING, "cancel requested")
+        registry.transition(request.job_id, JobState.CANCELED, "canceled")
+    return request.kind is not RequestKind.SAVEPOINT
+
+
+if __name__ == "__main__":
+    sys.exit(main())

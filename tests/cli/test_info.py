@@ -1,0 +1,168 @@
+"""``flinkish info`` without Spark: its options, its output, and drivers that do not answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Command
+from tests.launching import make_spark
+
+OPERATOR: dict[str, Any] = {
+    "name": "counts",
+    "uid": None,
+    "operator_id": "0" * 32,
+    "kind": "stateStoreSave",
+    "stateful": True,
+    "ordinal": 0,
+    "inputs": [],
+    "partitions": 2,
+    "stores": [
+        {
+            "name": "default",
+            "key_schema": {
+                "fields": [
+                    {"name": "k", "type": {"type": "array", "elementType": "long"}},
+                    {
+                        "name": "m",
+                        "type": {"type": "map", "keyType": "string", "valueType": "integer"},
+                    },
+                ]
+            },
+            "value_schema": {
+                "fields": [
+                    {
+                        "name": "s",
+                        "type": {"type": "struct", "fields": [{"name": "a", "type": "date"}]},
+                    }
+                ]
+            },
+        }
+    ],
+}
+QUERY: dict[str, Any] = {
+    "name": "q",
+    "operators": [OPERATOR],
+    "coverage": {"stateful": 1, "with_uid": 0},
+    "notes": ["a note"],
+    "tree": ['"counts" (stateful stateStoreSave)'],
+    "dot": "digraph operators {\n}",
+    "coverage_message": "0 of 1 stateful operator has a uid",
+    "missing": [
+        {"name": "counts", "kind": "stateStoreSave", "stateful": True, "location": "a.py:3"}
+    ],
+}
+
+
+def _driver(cli: Command, script: str) -> None:
+    """Make ``spark-submit`` a Python script."""
+    path = cli.directory / "driver.py"
+    path.write_text("import json, os, sys\n" + script)
+    cli.spark_home = cli.directory / "describing"
+    make_spark(cli.spark_home, f'exec "{sys.executable}" "{path}" "$@"\n')
+
+
+def _answers(cli: Command, record: dict[str, Any]) -> None:
+    (cli.directory / "record.json").write_text(json.dumps(record))
+    _driver(
+        cli,
+        f"data = open({str(cli.directory / 'record.json')!r}).read()\n"
+        "open(os.environ['FLINKISH_DESCRIBE'], 'w').write(data)\n"
+        f"open({str(cli.directory / 'seen.json')!r}, 'w').write(json.dumps(\n"
+        "    [sys.argv[1:], json.loads(os.environ['FLINKISH_DESCRIBE_OPTIONS'])]))\n",
+    )
+
+
+def _words(cli: Command, *options: str) -> list[str]:
+    return ["info", "--spark-home", str(cli.spark_home), *options, str(cli.program), "-x", "1"]
+
+
+def test_the_driver_gets_the_program_and_the_configuration(cli: Command) -> None:
+    _answers(cli, {"queries": [QUERY], "error": None})
+    hasher = "execution.stream-graph-hasher.version"
+    cli.ok(*_words(cli, "-p", "3", "-m", "local[9]", "-D", f"{hasher}=v2"))
+    words, options = json.loads((cli.directory / "seen.json").read_text())
+    assert words[-3:] == [str(cli.program), "-x", "1"]
+    assert words[:2] == ["--master", "local[9]"]
+    assert "spark.sql.shuffle.partitions=3" in words
+    assert options[hasher] == "v2"
+
+
+def test_text(cli: Command) -> None:
+    _answers(cli, {"queries": [QUERY, QUERY], "error": None})
+    result = cli.ok(*_words(cli))
+    block = [
+        "Query q",
+        '  "counts" (stateful stateStoreSave)',
+        '  state 0: "counts" (stateStoreSave, partitions: 2)',
+        "    default: (k array<long>, m map<string, integer>) -> (s struct<a date>)",
+    ]
+    assert result.out.splitlines() == [*block, "", *block]
+    assert "warning: query 'q': a note" in result.err
+    assert "warning: query 'q': 0 of 1 stateful operator has a uid" in result.err
+
+
+def test_json_has_the_contract_and_no_drawing(cli: Command) -> None:
+    _answers(cli, {"queries": [QUERY], "error": None})
+    result = cli.ok(*_words(cli, "--json"))
+    (query,) = result.json()["queries"]
+    assert set(query) == {"name", "operators", "coverage", "notes"}
+    assert result.err == ""
+
+
+def test_dot(cli: Command) -> None:
+    _answers(cli, {"queries": [QUERY], "error": None})
+    assert cli.ok(*_words(cli, "--dot")).out == QUERY["dot"] + "\n"
+    refused = cli(*_words(cli, "--dot", "--json"))
+    assert refused.code == 2
+
+
+def test_required_uids(cli: Command) -> None:
+    _answers(cli, {"queries": [QUERY], "error": None})
+    result = cli(*_words(cli, "--require-uids"))
+    assert (result.code, result.out) == (4, "")
+    assert '1 stateful operator has no uid: "counts" (stateStoreSave, a.py:3)' in result.err
+
+
+def test_no_query_is_said(cli: Command) -> None:
+    _answers(cli, {"queries": [], "error": None})
+    result = cli.ok(*_words(cli))
+    assert result.out == ""
+    assert "no streaming query" in result.err
+
+
+def test_an_error_of_the_driver_is_ours(cli: Command) -> None:
+    error = {"id": "duplicate-uid", "code": 4, "message": "twice", "hint": "once"}
+    _answers(cli, {"queries": [], "error": error})
+    assert cli(*_words(cli, "--json")).error()["message"] == "twice"
+
+
+def test_a_driver_that_dies_without_an_answer(cli: Command) -> None:
+    _driver(cli, "print('the reason', file=sys.stderr); sys.exit(3)\n")
+    result = cli(*_words(cli))
+    assert result.code == 1
+    assert "exited with status 3" in result.err
+    assert "the reason" in result.err
+
+
+def test_debug_shows_the_driver_s_output(cli: Command) -> None:
+    _driver(cli, "print('line one\\nline two'); sys.exit(3)\n")
+    assert "line one\nline two\n" in cli(*_words(cli, "--debug")).err
+
+
+def test_nothing_is_left_behind(cli: Command, tmp_path: Path) -> None:
+    _answers(cli, {"queries": [QUERY], "error": None})
+    before = {n for n in os.listdir("/tmp") if n.startswith("flinkish-info-")}
+    cli.ok(*_words(cli))
+    assert {n for n in os.listdir("/tmp") if n.startswith("flinkish-info-")} <= before
+    assert not (tmp_path / "state/flinkish/registry.db").exists()
+
+
+@pytest.mark.parametrize("words", [["info"], ["info", "no-such.py"], ["info", "-n", "app.py"]])
+def test_wrong_arguments(cli: Command, words: list[str]) -> None:
+    assert cli(*words).code == 2

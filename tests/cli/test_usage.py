@@ -1,0 +1,277 @@
+"""Mistakes: each a usage error of one line, on stderr, exit 2; in JSON when asked for."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from flinkish.cli import commands
+from flinkish.cli.app import root
+from flinkish.cli.base import Command as FlinkishCommand
+from flinkish.cli.base import scan
+from flinkish.cli.cancel import resolve_words
+from flinkish.errors import UsageError
+from tests.cli.conftest import ROOT, Command
+
+MISTAKES = [
+    ([], "missing command"),
+    (["frobnicate"], "no such command 'frobnicate'"),
+    (["lst"], "list"),
+    (["list", "--wath"], "--watch"),
+    (["list", "x"], "unexpected extra argument"),
+    (["stop"], "missing argument 'JOB'"),
+    (["stop", "a" * 4, "b"], "unexpected extra argument"),
+    (["stop", "z" * 32, "-p", "x"], "cannot parse JobID"),
+    (["stop", "-type", "odd", "x"], "unknown savepoint type 'odd'"),
+    (["stop", "-d", "x"], "no such option"),
+    (["savepoint"], "missing JobID"),
+    (["savepoint", "a", "b", "c"], "unexpected extra argument"),
+    (["savepoint", "x", "-type", "canonical"], "canonical"),
+    (["savepoint", "x", "--timeout", "soon"], "--timeout: 'soon' is not a duration"),
+    (["savepoint", "-etached", "x"], "no such option '-etached'"),
+    (["savepoint", "-detachd", "x"], "-detached"),
+    (["savepoint", "-d"], "requires an argument"),
+    (["savepoint", "-d", "x", "job"], "neither a job nor -detached"),
+    (["savepoint", "show"], "missing argument 'PATH'"),
+    (["cancel"], "missing JobID"),
+    (["cancel", "-s"], "missing JobID"),
+    (["cancel", "-s", "a", "b", "c"], "unexpected extra argument"),
+    (["run"], "no program was specified"),
+    (["run", "missing.py"], "does not exist: missing.py"),
+    (["run", "."], "is a directory"),
+    (["run", "-n", "app.py"], "-n (--allowNonRestoredState) needs a savepoint"),
+    (["run", "-cm", "claim", "app.py"], "-cm (--claimMode) needs a savepoint"),
+    (["run", "--fork", "app.py"], "--fork needs a savepoint"),
+    (["run", "-cm", "legacy", "app.py"], "claim mode legacy does not exist here"),
+    (["run", "-rm", "odd", "app.py"], "unknown claim mode 'odd'"),
+    (["run", "-p", "0", "app.py"], "0 is not in the range"),
+    (["run", "-p", "x", "app.py"], "not a valid integer"),
+    (["run", "--conf", "novalue", "app.py"], "is not KEY=VALUE"),
+    (["run", "-py", "app.py", "-pym", "mod"], "exclude each other"),
+    (["run", "--conf", "spark.submit.deployMode=cluster", "app.py"], "deployMode=cluster"),
+    (["run", "-D", "client.timeout=odd", "app.py"], "'odd' is not a duration"),
+    (["run", "-D", "=x", "app.py"], "names no key"),
+    (["run", "--plan", "app.py"], "no such option"),
+    (["request"], "missing command"),
+    (["request", "frob"], "no such command"),
+    (["request", "show"], "missing argument"),
+    (["config", "show", "x"], "unexpected extra argument"),
+    (["completion", "ksh"], "'ksh' is not one of"),
+    (["list", "-D", "registry.url=sqlite://host/x"], "names a host"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), MISTAKES, ids=lambda v: " ".join(v)[:40])
+def test_a_mistake_is_one_line_and_exit_2(cli: Command, words: list[str], message: str) -> None:
+    result = cli(*words)
+    assert result.code == 2, result.err
+    assert result.out == ""
+    error, *rest = result.err.splitlines()
+    assert error.startswith("error: ")
+    assert message in error
+    assert len(rest) <= 1
+    assert all(line.startswith("hint: ") for line in rest)
+
+
+@pytest.mark.parametrize(("words", "message"), MISTAKES[2:], ids=lambda v: " ".join(v)[:40])
+def test_a_mistake_in_json(cli: Command, words: list[str], message: str) -> None:
+    at = 2 if words[0] in ("request", "config") or words[1:2] == ["show"] else 1
+    result = cli(*words[:at], "--json", *words[at:])
+    assert result.code == 2
+    error = result.error()
+    if len(words) >= at:  # a group without its command has no options of its own
+        assert message in error["message"]
+    assert error["id"]
+
+
+def test_json_of_the_program_is_not_ours(cli: Command) -> None:
+    assert cli("run", "missing.py", "--json").err.startswith("error: ")
+    assert cli("run", "--json", "missing.py").error()["id"] == "usage"
+
+
+def test_not_found(cli: Command, tmp_path: Path) -> None:
+    for words in (["status", "nobody"], ["stop", "ab" * 16, "-p", "x"], ["logs", "abcd"]):
+        result = cli(*words, "--json")
+        assert (result.code, result.error()["id"]) == (10, "job-not-found")
+    assert cli("request", "show", "ab" * 16, "--json").error()["id"] == "request-not-found"
+    for words in (
+        ["savepoint", "show", str(tmp_path)],
+        ["savepoint", "-d", str(tmp_path)],
+        ["run", "-s", str(tmp_path), "app.py"],
+        ["run", "-s", str(tmp_path / "nothing"), "app.py"],
+    ):
+        prefix = words[:2] if words[1] == "show" else words[:1]
+        rest = words[len(prefix) :]
+        error = cli(
+            *prefix, "--json", *(("--spark-home", "spark") if prefix == ["run"] else ()), *rest
+        ).error()
+        assert (error["id"], error["code"]) == ("savepoint-not-found", 11)
+    assert not (tmp_path / "state/flinkish/logs").exists(), "nothing was launched"
+
+
+def test_targets_on_other_storage_are_refused_at_once(cli: Command) -> None:
+    job = cli.start()
+    error = cli("stop", job, "-p", "s3://bucket/x", "--json").error()
+    assert error["code"] == 16
+    assert cli.status(job)["requests"] == []
+
+
+def test_secrets_do_not_reach_the_terminal(cli: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLINKISH_REGISTRY", "postgresql://me:hush@127.0.0.1:1/db")
+    for words in (
+        ["list"],
+        ["list", "--json"],
+        ["config", "show", "--origin"],
+        ["list", "--debug"],
+    ):
+        result = cli(*words)
+        assert "hush" not in result.out + result.err, words
+    assert cli("list").code == 16
+    words = cli.run_words("x", "--dry-run", "--conf", "spark.db=jdbc:pg://me:hush@h/d")
+    assert "hush" not in cli.ok(*words).out
+
+
+def test_unexpected_exceptions_are_one_line_without_debug(
+    cli: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("a bug\nwith details")
+
+    monkeypatch.setattr("flinkish.cli.base.Session", broken)
+    result = cli("config", "show")
+    assert result.code == 1
+    assert result.err.splitlines() == [
+        "error: unexpected RuntimeError: a bug",
+        "hint: run it again with --debug for the traceback",
+    ]
+    assert "Traceback" in cli("config", "show", "--debug").err
+
+
+def all_commands() -> list[tuple[str, click.Command]]:
+    found: list[tuple[str, click.Command]] = []
+    for name in commands.COMMANDS:
+        command = commands.load(name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            found += [(f"{name} {sub}", part) for sub, part in command.commands.items()]
+        else:
+            found.append((name, command))
+    show = commands.load("savepoint show")
+    assert show is not None
+    return [*found, ("savepoint show", show)]
+
+
+@pytest.mark.parametrize("name", [name for name, _ in all_commands()])
+def test_every_help_ends_with_its_exit_codes(cli: Command, name: str) -> None:
+    for option in ("-h", "--help"):
+        text = cli.ok(*name.split(), option).out
+        last = " ".join(text[text.rindex("Exit codes: ") :].split())
+        assert re.fullmatch(r"Exit codes: 0 ok, 1 failed, 2 usage(, \d+ [a-z-]+)+", last)
+        assert f"Usage: flinkish {name}" in text
+
+
+@pytest.mark.parametrize(("name", "command"), all_commands())
+def test_every_command_has_the_common_options(name: str, command: click.Command) -> None:
+    assert isinstance(command, FlinkishCommand)
+    spellings = {s for p in command.params if isinstance(p, click.Option) for s in p.opts}
+    assert {"-D", "--json", "-q", "--quiet", "--debug"} <= spellings
+
+
+def test_the_overview_lists_all_and_imports_none(cli: Command) -> None:
+    text = cli.ok("--help").out
+    assert [line.split()[0] for line in text.splitlines() if re.match(r"  [a-z]+  ", line)] == list(
+        commands.COMMANDS
+    )
+    source = (
+        "import sys; from flinkish.cli.entry import main; main(['--help'])\n"
+        "loaded = {m for m in sys.modules if m.startswith('flinkish.')}\n"
+        "assert not loaded & {'flinkish.cli.run', 'flinkish.cli.stop', 'flinkish.cli.list'}, loaded"
+    )
+    subprocess.run([sys.executable, "-c", source], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+
+
+def test_version(cli: Command) -> None:
+    from flinkish import __version__
+
+    assert cli.ok("--version").out == cli.ok("-v").out == f"flinkish {__version__}\n"
+
+
+def test_config_show(cli: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLINKISH_CLIENT_TIMEOUT", "5 s")
+    lines = cli.ok("config", "show", "--origin", "-Dspark.password=hush").out.splitlines()
+    (line,) = [line for line in lines if line.startswith("client.timeout ")]
+    assert line.split() == ["client.timeout", "5", "s", "environment", "FLINKISH_CLIENT_TIMEOUT"]
+    assert "hush" not in "".join(lines)
+    settings = cli.ok("config", "show", "--json").json()["settings"]
+    assert {"key": "client.timeout", "value": "5 s"}.items() <= settings[
+        [s["key"] for s in settings].index("client.timeout")
+    ].items()
+    assert "client.timeout=5 s" in cli.ok("config", "show").out
+
+
+def test_misspelt_keys_are_warned_about(cli: Command) -> None:
+    result = cli.ok("list", "-D", "client.timout=5 s")
+    assert "did you mean client.timeout?" in result.err
+    assert cli.ok("list", "--json", "-D", "client.timout=5 s").err == ""
+
+
+def test_a_reader_that_goes_away_is_no_error(cli: Command) -> None:
+    done = subprocess.run(
+        f"{sys.executable} -m flinkish config show | true; echo ${{PIPESTATUS[0]}}",
+        shell=True,
+        executable="/bin/bash",
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert done.stderr == ""
+    assert done.stdout.strip() in ("141", "0"), "0 when the pipe still took it"
+
+
+@pytest.mark.parametrize(
+    ("job", "savepoint", "expected"),
+    [
+        ("j", None, ("j", False, None)),
+        ("j", "", ("j", True, None)),
+        ("j", "t", ("j", True, "t")),
+        (None, "j", ("j", True, None)),
+    ],
+)
+def test_flinks_optional_target(
+    job: str | None, savepoint: str | None, expected: tuple[str, bool, str | None]
+) -> None:
+    assert resolve_words(job, savepoint) == expected
+    with pytest.raises(UsageError):
+        resolve_words(None, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "found"),
+    [
+        ("run", "-p 4 -Da=b --conf x=y -d app.py --json -n", "-p -Da=b --conf -d | app.py"),
+        ("run", "-D a --conf=x=y -- app.py --json", "-D --conf=x=y |"),
+        ("savepoint", "-d x --json show", "-d --json | show"),
+        ("cancel", "-s -q j", "-s -q | j"),
+        ("cancel", "-s t j", "-s | j"),
+        ("logs", "-n5 j -f", "-n5 -f | j"),
+    ],
+)
+def test_scanning_a_command_line(name: str, line: str, found: str) -> None:
+    command = root.get_command(click.Context(root), name)
+    assert command is not None
+    words = list(scan(command, line.split()))
+    options = " ".join(word for kind, word in words if kind == "option")
+    arguments = " ".join(word for kind, word in words if kind == "argument")
+    assert f"{options} | {arguments}".strip() == found
+
+
+def test_sub_words_of_savepoint(cli: Command, tmp_path: Path) -> None:
+    assert cli("savepoint", "--json", "show", str(tmp_path)).error()["code"] == 11
+    # A job of that name is reached by its id.
+    job = cli.ok(*cli.run_words("serve", "-d", "-q", "--name", "show")).out.strip()
+    assert cli.ok("savepoint", job[:6], str(tmp_path / "sp"), "-q").out

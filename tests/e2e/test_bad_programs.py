@@ -1,0 +1,81 @@
+"""Programs that cannot work: each with its reason at once, its exit code, and nothing lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.cli import LIGHT, PROGRAMS, Flinkish
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "id_", "words"),
+    [
+        ("bad_syntax.py", 1, "program-failed", ["SyntaxError"]),
+        ("dies.py", 1, "program-failed", ["ModuleNotFoundError", "a_module_that_does_not_exist"]),
+        ("connect.py", 4, "unsupported-session", ["Spark Connect"]),
+    ],
+)
+def test_run_says_why_a_program_died(
+    flinkish: Flinkish, program: str, code: int, id_: str, words: list[str]
+) -> None:
+    path = PROGRAMS / program
+    if program == "bad_syntax.py":  # not kept as a file: linters read every file
+        path = flinkish.directory / program
+        path.write_text("import sys\n\ndef broken(:\n    pass\n")
+    result = flinkish("run", "-d", "--json", *LIGHT, str(path))
+    assert result.code == code, result.err
+    error = result.error()
+    assert (error["id"], error["code"]) == (id_, code)
+    for word in words:
+        assert word in error["message"]
+    assert error["hint"]
+    (job,) = flinkish.ok("list", "-a", "--json").json()["jobs"]
+    assert job["state"] == "FAILED"
+    record = flinkish.job(job["job_id"])
+    assert words[0] in record["state_history"][-1]["reason"]
+
+
+def test_a_batch_program_finishes_and_has_nothing_to_savepoint(
+    flinkish: Flinkish, tmp_path: Path
+) -> None:
+    result = flinkish.ok("run", "-d", "-q", *LIGHT, str(PROGRAMS / "no_query.py"))
+    job = result.out.strip()
+    assert flinkish.job(job)["state"] == "FINISHED"
+    assert "sum 4950" in flinkish.ok("logs", job).out
+    failed = flinkish("savepoint", job, str(tmp_path))
+    assert failed.code == 13
+    assert "FINISHED" in failed.err
+
+
+def test_a_batch_program_that_still_runs_has_no_query_to_savepoint(
+    flinkish: Flinkish, tmp_path: Path
+) -> None:
+    job = flinkish.ok(
+        "run", "-d", "-q", "--no-wait", *LIGHT, str(PROGRAMS / "no_query.py"), "60"
+    ).out.strip()
+    flinkish.wait(job, lambda r: r["spark_version"])
+    failed = flinkish("savepoint", job, str(tmp_path))
+    assert failed.code == 13
+    assert "no streaming query" in failed.err
+    flinkish.ok("cancel", job)
+    assert flinkish.job(job)["state"] == "CANCELED"
+
+
+def test_a_failed_query_fails_the_job_and_no_secret_is_shown(flinkish: Flinkish) -> None:
+    """The program does not look at its query's error, and stops Spark before it ends."""
+    failed = flinkish("run", "--json", *LIGHT, str(PROGRAMS / "fails_unseen.py"))
+    assert failed.code == 1
+    error = failed.error()
+    assert error["id"] == "program-failed"
+    assert "query 'q' failed: " in error["message"]
+    assert "RuntimeError: cannot reach postgresql://bob:" in error["message"]
+    (job,) = flinkish.ok("list", "-a", "--json").json()["jobs"]
+    assert job["state"] == "FAILED"
+    for command in (("status", job["job_id"], "--json"), ("status", job["job_id"])):
+        shown = flinkish.ok(*command)
+        assert "s3cret" not in shown.out + shown.err
+    assert "s3cret" not in failed.err.splitlines()[-1]

@@ -1,0 +1,53 @@
+"""A real job whose registry is a real PostgreSQL server."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.cli import Flinkish
+from tests.e2e.test_killed import processes_of
+from tests.jobs.conftest import PASSWORD, Cluster, cluster
+
+__all__ = ["cluster"]  # the fixture: a private server
+
+pytestmark = [pytest.mark.spark, pytest.mark.postgres]
+
+
+@pytest.fixture
+def on_postgres(tmp_path: Path, cluster: Cluster) -> Iterator[Flinkish]:
+    command = Flinkish(tmp_path)
+    command.environ["FLINKISH_REGISTRY"] = cluster.new_schema()
+    yield command
+    command.clean_up()
+
+
+def test_lifecycle_and_kill(on_postgres: Flinkish, tmp_path: Path) -> None:
+    flinkish = on_postgres
+    job = flinkish.run("rate.py")
+    flinkish.wait_for_batch(job, 1)
+    path = flinkish.ok("savepoint", "-q", job, str(tmp_path / "sp")).out.strip()
+    flinkish.ok("stop", "-p", str(tmp_path / "sp"), job)
+    assert flinkish.job(job)["state"] == "FINISHED"
+    again = flinkish.run("rate.py", options=("-s", path))
+    flinkish.wait_for_batch(again, 2)
+    os.kill(processes_of(again)["driver"], signal.SIGKILL)
+    listed = {j["job_id"]: j["state"] for j in flinkish.ok("list", "-a", "--json").json()["jobs"]}
+    assert set(listed) == {job, again}
+    flinkish.wait(again, lambda record: record["state"] == "FAILED", timeout=5)
+    assert not (tmp_path / "state" / "flinkish" / "registry.db").exists()
+    for command in (("status", again), ("config", "show", "--origin"), ("logs", again)):
+        shown = flinkish.ok(*command)
+        assert PASSWORD not in shown.out + shown.err
+
+
+def test_a_server_that_is_away(on_postgres: Flinkish) -> None:
+    url = on_postgres.environ["FLINKISH_REGISTRY"].replace("127.0.0.1:", "127.0.0.1:1")
+    result = on_postgres("list", FLINKISH_REGISTRY=url)
+    assert result.code == 16
+    assert PASSWORD not in result.err
+    assert "Traceback" not in result.err
