@@ -9,11 +9,15 @@ from typing import Any
 
 import click
 
-from flinkish.cli.arguments import complete_file
 from flinkish.cli.base import Call, command
 from flinkish.cli.output import Output
-from flinkish.cli.run import pairs
-from flinkish.cli.submission import RunOptions, default_name, launch_of
+from flinkish.cli.program_options import (
+    ProgramOptions,
+    parallelism_option,
+    program_options,
+    program_words,
+)
+from flinkish.cli.submission import default_name, launch_of
 from flinkish.errors import FlinkishError, MissingUid, UsageError
 from flinkish.jobs import describer, program
 
@@ -27,89 +31,16 @@ _SHOWN = ("tree", "dot", "coverage_message", "missing")
     context_settings={"allow_interspersed_args": False},
     options_metavar="[OPTIONS]",
 )
-@click.argument(
-    "words",
-    metavar="APP.py [ARGS]...",
-    nargs=-1,
-    type=click.UNPROCESSED,
-    shell_complete=complete_file,
-)
+@program_words
 @click.option("--dot", "as_dot", is_flag=True, help="The graph for Graphviz, one a query.")
 @click.option(
     "--require-uids",
     is_flag=True,
     help="Exit 4 when a stateful operator has no uid (for CI).",
 )
-@click.option(
-    "-p",
-    "--parallelism",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="State partitions (spark.sql.shuffle.partitions).",
-)
-@click.option("-m", "--master", "--jobmanager", "master", metavar="URL", help="Spark's master.")
-@click.option(
-    "-py",
-    "--python",
-    "program_file",
-    metavar="FILE",
-    type=click.Path(),
-    help="The program; then all words after the options are its arguments.",
-)
-@click.option("-pym", "--pyModule", "module", metavar="MODULE", help="The program, as a module.")
-@click.option(
-    "-pyfs",
-    "--pyFiles",
-    "py_files",
-    metavar="FILES",
-    multiple=True,
-    help="Files, comma-separated, for the program's imports.",
-)
-@click.option(
-    "-pyarch",
-    "--pyArchives",
-    "archives",
-    metavar="FILES",
-    multiple=True,
-    help="Archives, comma-separated, unpacked on the executors.",
-)
-@click.option(
-    "-pyexec", "--pyExecutable", "python", metavar="PYTHON", help="Python of the executors."
-)
-@click.option(
-    "-pyclientexec",
-    "--pyClientExecutable",
-    "client_python",
-    metavar="PYTHON",
-    help="Python of the driver.",
-)
-@click.option(
-    "-C",
-    "--classpath",
-    "jars",
-    metavar="URL",
-    multiple=True,
-    help="A jar for driver and executors (repeatable).",
-)
-@click.option(
-    "--packages", metavar="COORDINATES", multiple=True, help="Maven packages, comma-separated."
-)
-@click.option(
-    "--spark-home",
-    metavar="DIR",
-    type=click.Path(),
-    help="The Spark to use. Default: SPARK_HOME, else the installed pyspark.",
-)
-@click.option(
-    "--conf",
-    metavar="KEY=VALUE",
-    multiple=True,
-    callback=pairs,
-    help="A Spark setting (repeatable).",
-)
-def info(
-    call: Call, as_dot: bool, require_uids: bool, program_file: str | None, **options: Any
-) -> int:
+@parallelism_option
+@program_options
+def info(call: Call, as_dot: bool, require_uids: bool, **options: Any) -> int:
     """Show a program's operators: uids, operator ids, state.
 
     The program runs to its end, but its streaming queries are only planned: none is started, no
@@ -117,19 +48,7 @@ def info(
     """
     if as_dot and call.out.json:
         raise UsageError("--dot and --json exclude each other", hint="ask for one of them")
-    given = RunOptions(
-        **options,
-        program=program_file,
-        detached=False,
-        savepoint=None,
-        allow_non_restored=False,
-        claim_mode=None,
-        fork=False,
-        name=None,
-        cancel_on_exit=False,
-        no_wait=False,
-        dry_run=False,
-    )
+    given = ProgramOptions(**options)
     parallelism = given.parallelism
     flags = {"parallelism.default": None if parallelism is None else str(parallelism)}
     with call.session(flags) as session:

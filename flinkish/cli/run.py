@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import click
 
-from flinkish.cli.arguments import complete_file, dry_run_option, words_of
+from flinkish.cli.arguments import dry_run_option, words_of
 from flinkish.cli.base import Call, command
+from flinkish.cli.program_options import parallelism_option, program_options, program_words
 from flinkish.cli.submission import RunOptions, submit
 from flinkish.errors import UsageError
+from flinkish.operators.uids import uid_to_operator_id
+
+_OPERATOR_ID = re.compile("[0-9A-Fa-f]{32}")
 
 
 def _claim_mode(_ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
@@ -27,17 +32,35 @@ def _claim_mode(_ctx: click.Context, parameter: click.Parameter, value: str | No
     return word
 
 
-def pairs(
+def _uid_map(
     _ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]
-) -> dict[str, str]:
-    """``key=value`` options as a mapping; of a repeated key the last wins."""
-    found = {}
+) -> tuple[tuple[str, str], ...]:
+    """``OLD=NEW`` options as pairs; the first ``=`` separates, so that NEW may contain more.
+
+    Raises UsageError unless every pair has both sides and no state and no uid stands twice.
+    """
+    pairs = []
+    states: dict[str, str] = {}
+    uids: dict[str, str] = {}
     for value in values:
-        key, equals, text = value.partition("=")
-        if not (key.strip() and equals):
-            raise UsageError(f"--conf {value!r} is not KEY=VALUE", hint="write --conf key=value")
-        found[key.strip()] = text
-    return found
+        old, _, new = value.partition("=")
+        if not (old and new):
+            raise UsageError(
+                f"--uid-map {value!r} is not OLD=NEW",
+                hint="write --uid-map old=new; the first = separates: give the operator id of an "
+                "old uid that contains one",
+            )
+        # A uid and its operator id are two names of one state.
+        state = old.lower() if _OPERATOR_ID.fullmatch(old) else uid_to_operator_id(old)
+        for taken, key, what in ((states, state, "state"), (uids, new, "new uid")):
+            if key in taken:
+                raise UsageError(
+                    f"--uid-map names one {what} twice: {taken[key]!r} and {value!r}",
+                    hint="the state of one operator goes to one operator",
+                )
+            taken[key] = value
+        pairs.append((old, new))
+    return tuple(pairs)
 
 
 @command(
@@ -46,13 +69,7 @@ def pairs(
     context_settings={"allow_interspersed_args": False},
     options_metavar="[OPTIONS]",
 )
-@click.argument(
-    "words",
-    metavar="APP.py [ARGS]...",
-    nargs=-1,
-    type=click.UNPROCESSED,
-    shell_complete=complete_file,
-)
+@program_words
 @click.option(
     "-d", "--detached", is_flag=True, help="Return when the job is RUNNING (or has failed)."
 )
@@ -84,73 +101,16 @@ def pairs(
 )
 @click.option("--fork", is_flag=True, help="With -s: new query ids, the original may go on.")
 @click.option(
-    "-p",
-    "--parallelism",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="State partitions (spark.sql.shuffle.partitions).",
+    "--uid-map",
+    metavar="OLD=NEW",
+    multiple=True,
+    callback=_uid_map,
+    help="With -s: the state of OLD (a uid of the savepoint, or an operator id) goes to uid NEW of "
+    "the program; the first = separates (repeatable).",
 )
+@parallelism_option
 @click.option("--name", metavar="NAME", help="Name of the job. Default: the program's.")
-@click.option("-m", "--master", "--jobmanager", "master", metavar="URL", help="Spark's master.")
-@click.option(
-    "-py",
-    "--python",
-    "program",
-    metavar="FILE",
-    type=click.Path(),
-    help="The program; then all words after the options are its arguments.",
-)
-@click.option("-pym", "--pyModule", "module", metavar="MODULE", help="The program, as a module.")
-@click.option(
-    "-pyfs",
-    "--pyFiles",
-    "py_files",
-    metavar="FILES",
-    multiple=True,
-    help="Files, comma-separated, for the program's imports.",
-)
-@click.option(
-    "-pyarch",
-    "--pyArchives",
-    "archives",
-    metavar="FILES",
-    multiple=True,
-    help="Archives, comma-separated, unpacked on the executors.",
-)
-@click.option(
-    "-pyexec", "--pyExecutable", "python", metavar="PYTHON", help="Python of the executors."
-)
-@click.option(
-    "-pyclientexec",
-    "--pyClientExecutable",
-    "client_python",
-    metavar="PYTHON",
-    help="Python of the driver.",
-)
-@click.option(
-    "-C",
-    "--classpath",
-    "jars",
-    metavar="URL",
-    multiple=True,
-    help="A jar for driver and executors (repeatable).",
-)
-@click.option(
-    "--packages", metavar="COORDINATES", multiple=True, help="Maven packages, comma-separated."
-)
-@click.option(
-    "--spark-home",
-    metavar="DIR",
-    type=click.Path(),
-    help="The Spark to use. Default: SPARK_HOME, else the installed pyspark.",
-)
-@click.option(
-    "--conf",
-    metavar="KEY=VALUE",
-    multiple=True,
-    callback=pairs,
-    help="A Spark setting (repeatable).",
-)
+@program_options
 @click.option(
     "-sae",
     "--shutdownOnAttachedExit",

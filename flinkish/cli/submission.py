@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from flinkish.cli.base import Call
 from flinkish.cli.follow import follow_to_the_end, wait_until_started
 from flinkish.cli.output import Output
+from flinkish.cli.program_options import ProgramOptions
 from flinkish.config import Config, mask_secrets
 from flinkish.errors import SavepointNotFound, UsageError
 from flinkish.jobs import launcher, program
@@ -19,28 +20,16 @@ _RECOVERY = "execution.state-recovery."
 
 
 @dataclass(frozen=True)
-class RunOptions:
+class RunOptions(ProgramOptions):
     """The options of ``run`` as parsed; names as in ``flinkish run --help``."""
 
-    words: tuple[str, ...]
     detached: bool
     savepoint: str | None
     allow_non_restored: bool
     claim_mode: str | None
     fork: bool
-    parallelism: int | None
+    uid_map: tuple[tuple[str, str], ...]
     name: str | None
-    master: str | None
-    program: str | None
-    module: str | None
-    py_files: tuple[str, ...]
-    archives: tuple[str, ...]
-    python: str | None
-    client_python: str | None
-    jars: tuple[str, ...]
-    packages: tuple[str, ...]
-    spark_home: str | None
-    conf: Mapping[str, str]
     cancel_on_exit: bool
     no_wait: bool
     dry_run: bool
@@ -55,7 +44,10 @@ def submit(call: Call, options: RunOptions) -> int:
         "parallelism.default": None if options.parallelism is None else str(options.parallelism),
     }
     with call.session(flags) as session:
-        launch = launch_of(options, session.config, os.getcwd())
+        launch = replace(
+            launch_of(options, session.config, os.getcwd()),
+            restore=_restore(options, session.config),
+        )
         program.check_deploy_mode(launch)
         installation = program.resolve(launch, os.environ)
         launch = program.pinned(launch, installation)
@@ -66,7 +58,7 @@ def submit(call: Call, options: RunOptions) -> int:
             words = program.build_command(
                 launch, installation, name=name, driver_main=program.driver_main()
             )
-            return _show_dry_run(session.out, name, words)
+            return _show_dry_run(session.out, name, words, options.uid_map)
         registry = session.registry
         job = launcher.new_job(
             name,
@@ -86,10 +78,10 @@ def submit(call: Call, options: RunOptions) -> int:
         )
 
 
-def launch_of(options: RunOptions, config: Config, cwd: str) -> Launch:
-    """The launch that the options and the configuration describe; paths absolute.
+def launch_of(options: ProgramOptions, config: Config, cwd: str) -> Launch:
+    """The launch that the options and the configuration describe; paths absolute, no restore.
 
-    Raises :class:`UsageError` for a missing program, ``-n`` without a savepoint, and the like.
+    Raises :class:`UsageError` when no program is named, two are, or there is no such file.
     """
     application, arguments = _program(options, cwd)
     conf = {**config.extra("spark."), **options.conf}
@@ -112,7 +104,6 @@ def launch_of(options: RunOptions, config: Config, cwd: str) -> Launch:
         conf=conf,
         options=config.to_options(),
         working_directory=cwd,
-        restore=_restore(options, config),
     )
 
 
@@ -153,16 +144,22 @@ def show_submitted(out: Output, job: Job) -> int:
     return 0
 
 
-def _show_dry_run(out: Output, name: str, words: Sequence[str]) -> int:
+def _show_dry_run(
+    out: Output, name: str, words: Sequence[str], uid_map: Sequence[tuple[str, str]]
+) -> int:
     shown = [mask_secrets(word) for word in words]
     if out.json:
-        out.document({"dry_run": True, "name": name, "command": shown})
-    else:
-        out.line(shlex.join(shown))
+        out.document({"dry_run": True, "name": name, "command": shown, "uid_map": dict(uid_map)})
+        return 0
+    out.line(shlex.join(shown))
+    if not out.quiet:
+        for old, new in uid_map:
+            # Not on spark-submit's command line; a comment, so that a shell can still read it all.
+            out.line(f"# the state of {old!r} goes to uid {new!r}")
     return 0
 
 
-def _program(options: RunOptions, cwd: str) -> tuple[str | None, Sequence[str]]:
+def _program(options: ProgramOptions, cwd: str) -> tuple[str | None, Sequence[str]]:
     given = [option for option in (options.program, options.module) if option]
     if len(given) > 1:
         raise UsageError("-py and -pym exclude each other", hint="name the program once")
@@ -191,6 +188,7 @@ def _restore(options: RunOptions, config: Config) -> RestoreSpec | None:
             (options.allow_non_restored, "-n (--allowNonRestoredState)"),
             (options.claim_mode, "-cm (--claimMode)"),
             (options.fork, "--fork"),
+            (options.uid_map, "--uid-map"),
         ):
             if given:
                 raise UsageError(
@@ -204,6 +202,7 @@ def _restore(options: RunOptions, config: Config) -> RestoreSpec | None:
         allow_non_restored=config.boolean(_RECOVERY + "ignore-unclaimed-state"),
         claim_mode=config.get(_RECOVERY + "claim-mode") or "no_claim",
         fork=options.fork,
+        uid_map=options.uid_map,
     )
 
 

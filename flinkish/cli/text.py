@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+from flinkish.units import size_text as size_text  # the commands take it from here
+
 TYPE_CHECKING = False  # of this name, so that type checkers know it; typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,16 +36,6 @@ def local_time(seconds: float | None) -> str:
     if seconds is None:
         return "-"
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
-
-
-def size_text(size: int) -> str:
-    """Bytes for people: ``1.2 MiB``."""
-    value = float(size)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024:
-            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} TiB"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: str = "") -> list[str]:

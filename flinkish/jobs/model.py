@@ -85,12 +85,25 @@ class ProcessRef:
 
 @dataclass(frozen=True)
 class RestoreSpec:
-    """What ``run -s`` asked for."""
+    """What ``run -s`` asked for.
+
+    ``uid_map`` holds pairs (old, new): the state of ``old``, a uid or an operator id (32 hex digits
+    in any case) in the savepoint, is that of the program's operator with the uid ``new``. No state
+    and no uid stands in it twice.
+    """
 
     path: str
     allow_non_restored: bool = False
     claim_mode: str = "no_claim"  # or "claim"
     fork: bool = False
+    uid_map: tuple[tuple[str, str], ...] = ()
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> RestoreSpec:
+        """Of plain data, also of an older flinkish; keys of a newer one are ignored."""
+        known = {k: v for k, v in data.items() if k in RestoreSpec.__dataclass_fields__}
+        known["uid_map"] = tuple((old, new) for old, new in known.get("uid_map", ()))
+        return RestoreSpec(**known)
 
 
 @dataclass(frozen=True)
@@ -129,7 +142,7 @@ class Launch:
             if key in known:
                 known[key] = tuple(known[key])
         if known.get("restore"):
-            known["restore"] = RestoreSpec(**known["restore"])
+            known["restore"] = RestoreSpec.from_json(known["restore"])
         return Launch(**known)
 
 
@@ -190,6 +203,8 @@ class QueryStatus:
     state_rows: int | None = None
     operators: tuple[OperatorStatus, ...] = ()
     error: str | None = None
+    #: What the user is to hear of its start: uids that are missing, state that starts empty ...
+    notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for the registry and for ``--json``."""
@@ -200,6 +215,7 @@ class QueryStatus:
         """The inverse of :meth:`to_json`."""
         known = {k: v for k, v in data.items() if k in QueryStatus.__dataclass_fields__}
         known["operators"] = tuple(OperatorStatus(**o) for o in known.get("operators", ()))
+        known["notes"] = tuple(known.get("notes", ()))
         return QueryStatus(**known)
 
 

@@ -15,6 +15,7 @@ import gzip
 import json
 import os
 import sys
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -56,7 +57,7 @@ def load(path: str) -> Mapping[str, Any]:
         raise InvalidGraph(
             f"{path}: {error.strerror or error}", hint="name a readable file"
         ) from error
-    except (ValueError, EOFError) as error:
+    except (ValueError, EOFError, zlib.error, RecursionError) as error:
         raise InvalidGraph(f"{path} is not JSON: {error}") from error
     if (
         not isinstance(data, dict)
@@ -78,7 +79,7 @@ def read_graph(entry: Mapping[str, Any]) -> OperatorGraph:
     try:
         nodes = tuple(_read_node(node) for node in entry["nodes"])
         sources = tuple(int(key) for key in entry.get("source_ids") or ())
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise InvalidGraph(
             f"graph {_name(entry)!r}: {type(error).__name__}: {error}",
             hint="a node has id, in_edges [id, ...], out_edges [{target, chainable}, ...]",
@@ -213,7 +214,7 @@ def _compare_case(case: Mapping[str, Any]) -> Iterator[Comparison]:
         return
     graph, submit = _CASES[name]
     if isinstance(case.get("ids"), list):
-        expected = ", ".join(sorted(case["ids"]))
+        expected = ", ".join(sorted(map(str, case["ids"])))
         computed = ", ".join(sorted(hash_v2(graph).values()))
         yield Comparison("error cases", f"error case {name}, ids", expected, computed)
     if case.get("message"):
@@ -261,10 +262,13 @@ _CASES: Mapping[str, tuple[OperatorGraph, Callable[[OperatorGraph], object]]] = 
 
 
 def _read_node(node: Mapping[str, Any]) -> OperatorNode:
+    uid = node.get("uid")
+    if not isinstance(uid, str | None):
+        raise TypeError(f"a uid is a text, not {uid!r}")
     return OperatorNode(
         key=int(node["id"]),
         name=str(node.get("name", node["id"])),
-        uid=node.get("uid"),
+        uid=uid,
         uid_hash=node.get("uid_hash"),
         stateful=True,
         in_edges=tuple(

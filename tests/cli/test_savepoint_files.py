@@ -114,6 +114,7 @@ def test_run_restores_from_any_spelling_of_the_path(
         "allow_non_restored": False,
         "claim_mode": "no_claim",
         "fork": False,
+        "uid_map": (),
     }
     assert restored(cli, "-s", os.path.relpath(saved.path)) == plain
     assert restored(cli, "--fromSavepoint", f"file://{saved.path}") == plain

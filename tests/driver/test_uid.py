@@ -11,7 +11,7 @@ import pytest
 
 import flinkish
 from flinkish import uid, uid_hash
-from flinkish.driver.planner import plan_query
+from flinkish.driver.planner import PlannedQuery, plan_query
 from flinkish.errors import DuplicateUid, InvalidUid, UsageError
 from flinkish.operators import tagging
 from flinkish.operators.hasher import HasherVersion
@@ -155,3 +155,28 @@ class TestOnSpark:
         df = _read(spark, input_dir).transform(uid("here"))
         node = next(n for n in plan_query(df, "append", None).graph if n.uid == "here")
         assert str(node.location).rpartition(":")[0].endswith("test_uid.py")
+
+    def test_ids_do_not_depend_on_columns_of_stateless_steps(
+        self, spark: Any, input_dir: str
+    ) -> None:
+        from pyspark.sql import functions as F
+
+        def planned(key: str, time: str) -> PlannedQuery:
+            df = _read(spark, input_dir).select(F.col("k").alias(key), F.col("ts").alias(time))
+            df = (
+                df.withColumn(key, F.col(key) + 1)
+                .filter(f"{key} > 2")
+                .withWatermark(time, "1 minute")
+            )
+            df = df.dropDuplicates([key, time]).groupBy(F.window(time, "1 minute"), key).count()
+            return plan_query(df, "append", None)
+
+        first, second = planned("carrier", "at"), planned("airline", "departed")
+        for one, other in zip(first.operators, second.operators, strict=True):
+            assert one.stores != other.stores, "the names are in the state's schema"
+        assert [
+            (i.operator_id_v2, i.operator_id_v3, i.generated_v3) for i in first.identities.values()
+        ] == [
+            (i.operator_id_v2, i.operator_id_v3, i.generated_v3) for i in second.identities.values()
+        ]
+        assert len(first.operators) == 2

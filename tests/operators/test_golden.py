@@ -156,6 +156,8 @@ def test_unknown_fields_sections_and_cases(tmp_path: Path) -> None:
         (b"{", "is not JSON"),
         (b"\xff\xfe\x00", "is not JSON"),
         (gzip.compress(b"{}" * 100)[:20], "is not JSON"),
+        (gzip.compress(b"{}")[:10] + b"\xff" * 8, "is not JSON"),
+        (b"[" * 200_000, "is not JSON"),
         (b"[]", "holds neither graphs nor uids"),
         (b'{"graphs": 3, "uids": []}', "holds neither graphs nor uids"),
     ],
@@ -181,8 +183,23 @@ def test_a_file_without_expectations_does_not_pass(tmp_path: Path) -> None:
     assert run(path).returncode == 1
 
 
-@pytest.mark.parametrize("entry", [3, {"graph": "g"}, {"graph": "g", "nodes": [{"id": "x"}]}])
+def node(**fields: object) -> dict[str, object]:
+    return {"graph": "g", "nodes": [{"id": 1, "in_edges": [], "out_edges": [], **fields}]}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        *(3, {"graph": "g"}, {"graph": "g", "nodes": [{"id": "x"}]}),
+        *(node(id=float("inf")), node(uid=7), node(uid=["a"]), node(uid_hash=7)),
+    ],
+)
 def test_a_broken_graph_differs(entry: object) -> None:
     (found,) = golden.compare({"graphs": [entry]})
     assert not found.equal
     assert found.computed.startswith("error: ")
+
+
+def test_a_case_whose_ids_are_none_differs() -> None:
+    (found,) = golden.compare({"error_cases": [{"case": "uidhash_upper", "ids": [1, "a"]}]})
+    assert not found.equal

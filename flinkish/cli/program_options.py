@@ -1,0 +1,135 @@
+"""What ``run`` and ``info`` ask about a program: one list of options, and the record of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import click
+
+from flinkish.cli.arguments import F, complete_file
+from flinkish.errors import UsageError
+
+
+@dataclass(frozen=True)
+class ProgramOptions:
+    """The options of this module as parsed; names as in ``flinkish info --help``."""
+
+    words: tuple[str, ...]
+    parallelism: int | None
+    master: str | None
+    program: str | None
+    module: str | None
+    py_files: tuple[str, ...]
+    archives: tuple[str, ...]
+    python: str | None
+    client_python: str | None
+    jars: tuple[str, ...]
+    packages: tuple[str, ...]
+    spark_home: str | None
+    conf: Mapping[str, str]
+
+
+def pairs(
+    _ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> dict[str, str]:
+    """``key=value`` options as a mapping; of a repeated key the last wins."""
+    found = {}
+    for value in values:
+        key, equals, text = value.partition("=")
+        if not (key.strip() and equals):
+            raise UsageError(f"--conf {value!r} is not KEY=VALUE", hint="write --conf key=value")
+        found[key.strip()] = text
+    return found
+
+
+#: The program and its arguments, or with ``-py`` and ``-pym`` the arguments only. Needs a command
+#: with ``allow_interspersed_args`` False.
+program_words = click.argument(
+    "words",
+    metavar="APP.py [ARGS]...",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    shell_complete=complete_file,
+)
+
+#: Not in the list below: ``run`` has its ``--name`` between this one and them.
+parallelism_option = click.option(
+    "-p",
+    "--parallelism",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="State partitions (spark.sql.shuffle.partitions).",
+)
+
+_OPTIONS = (
+    click.option("-m", "--master", "--jobmanager", "master", metavar="URL", help="Spark's master."),
+    click.option(
+        "-py",
+        "--python",
+        "program",
+        metavar="FILE",
+        type=click.Path(),
+        help="The program; then all words after the options are its arguments.",
+    ),
+    click.option(
+        "-pym", "--pyModule", "module", metavar="MODULE", help="The program, as a module."
+    ),
+    click.option(
+        "-pyfs",
+        "--pyFiles",
+        "py_files",
+        metavar="FILES",
+        multiple=True,
+        help="Files, comma-separated, for the program's imports.",
+    ),
+    click.option(
+        "-pyarch",
+        "--pyArchives",
+        "archives",
+        metavar="FILES",
+        multiple=True,
+        help="Archives, comma-separated, unpacked on the executors.",
+    ),
+    click.option(
+        "-pyexec", "--pyExecutable", "python", metavar="PYTHON", help="Python of the executors."
+    ),
+    click.option(
+        "-pyclientexec",
+        "--pyClientExecutable",
+        "client_python",
+        metavar="PYTHON",
+        help="Python of the driver.",
+    ),
+    click.option(
+        "-C",
+        "--classpath",
+        "jars",
+        metavar="URL",
+        multiple=True,
+        help="A jar for driver and executors (repeatable).",
+    ),
+    click.option(
+        "--packages", metavar="COORDINATES", multiple=True, help="Maven packages, comma-separated."
+    ),
+    click.option(
+        "--spark-home",
+        metavar="DIR",
+        type=click.Path(),
+        help="The Spark to use. Default: SPARK_HOME, else the installed pyspark.",
+    ),
+    click.option(
+        "--conf",
+        metavar="KEY=VALUE",
+        multiple=True,
+        callback=pairs,
+        help="A Spark setting (repeatable).",
+    ),
+)
+
+
+def program_options(function: F) -> F:
+    """Add the options that say which program it is and what Spark runs it, in the help's order."""
+    for option in reversed(_OPTIONS):  # decorators apply from the last to the first
+        function = option(function)
+    return function
