@@ -11,6 +11,8 @@ SPARK35 := .venv-spark35
 SPARK35_INSTALLED := $(SPARK35)/.installed
 # Beside that environment, not in it: jobs must run there without flinkish's own dependencies.
 SPARK35_TESTS := $(SPARK35)/for-tests
+# Where tests/e2e/venvs.py makes an environment for every line of Spark, unless told otherwise.
+MATRIX_VENVS := .venv-matrix
 ARGS ?=
 
 .PHONY: help venv demo test lint fmt bench test-matrix faults completions docs clean java moved
@@ -39,7 +41,7 @@ fmt: $(INSTALLED) ## format the code and apply the lint's safe fixes
 bench: $(INSTALLED) ## measure what users wait for: the start-up of `list` and `--help`, and savepoints
 	$(PYTHON) -m tests.bench $(ARGS)
 
-test-matrix: java $(INSTALLED) $(SPARK35_INSTALLED) ## the whole lifecycle on Spark 3.5 too (makes .venv-spark35; slow)
+test-matrix: java $(INSTALLED) $(SPARK35_INSTALLED) ## the lifecycle on Spark 3.5, ids on 3.5 to 4.3 (makes .venv-spark35, .venv-matrix; slow)
 	FLINKISH_SPARK35_PYTHON=$(CURDIR)/$(SPARK35)/bin/python $(PYTHON) -m pytest -m matrix $(ARGS)
 	PYTHONPATH=$(SPARK35_TESTS) $(SPARK35)/bin/python -m pytest -p no:cacheprovider tests/driver $(ARGS)
 
@@ -55,7 +57,7 @@ docs: $(INSTALLED) ## write the README's tables of commands, exit codes and sett
 	$(PYTHON) -m flinkish.cli.docs
 
 clean: ## remove what this Makefile made, the virtual environments included
-	rm -rf $(VENV) $(SPARK35) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(SPARK35) $(MATRIX_VENVS) .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find flinkish tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 java:

@@ -134,6 +134,9 @@ def render(session: Session, job: Job) -> list[str]:
         ]
         head = ("QUERY", "ORDINAL", "OPERATOR", "UID", "ROWS")
         lines += ["", "STATEFUL OPERATORS", *_indented(table(head, rows, right="14"))]
+    notes = [note for query in queries for note in query.notes]
+    if notes:
+        lines += ["", "NOTES", *_indented(notes)]
     savepoints = registry.savepoints(job.job_id)
     if savepoints:
         rows_ = [

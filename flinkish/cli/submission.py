@@ -72,7 +72,10 @@ def submit(call: Call, options: RunOptions) -> int:
             return show_submitted(session.out, job)
         if options.detached:
             started = wait_until_started(session, job)
-            return show_submitted(session.out, started)
+            notes = [n for query in registry.queries(job.job_id) for n in query.notes]
+            for note in notes:
+                session.out.note(note)
+            return show_submitted(session.out, started, notes)
         return follow_to_the_end(
             session, job, show_submitted, cancel_on_exit=options.cancel_on_exit
         )
@@ -133,10 +136,11 @@ def check_restorable(path: str) -> None:
         check_files(savepoint)
 
 
-def show_submitted(out: Output, job: Job) -> int:
-    """The result of ``run``; Flink's line."""
+def show_submitted(out: Output, job: Job, notes: Sequence[str] = ()) -> int:
+    """The result of ``run``; Flink's line. ``notes`` are what the driver said of its start."""
     if out.json:
-        out.document({"job_id": job.job_id, "name": job.name, "state": job.state.value})
+        document = {"job_id": job.job_id, "name": job.name, "state": job.state.value}
+        out.document({**document, "notes": list(notes)} if notes else document)
     elif out.quiet:
         out.line(job.job_id)
     else:

@@ -15,13 +15,14 @@ from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.driver import jvm as spark_jvm
 from flinkish.driver.log import say
 from flinkish.driver.managed import ManagedQuery, sources_of, status_of
+from flinkish.driver.planned import operator_facts
 from flinkish.driver.quiesce import quiesce, stop_hard
 from flinkish.driver.runtime import Runtime
 from flinkish.driver.writerfacts import why_not_savepointable
 from flinkish.errors import FlinkishError, WaitTimeout, WrongState
 from flinkish.jobs.model import JobState, Request, RequestKind, RequestState, SavepointRecord
 from flinkish.savepoint import storage
-from flinkish.savepoint.model import OperatorFacts, QuerySource, SavepointInfo, SavepointJob
+from flinkish.savepoint.model import QuerySource, SavepointInfo, SavepointJob
 from flinkish.savepoint.writer import write_savepoint
 
 #: Seconds a savepoint may take when the request does not say.
@@ -51,6 +52,8 @@ class Actions:
             RequestKind.STOP: self._stop,
             RequestKind.CANCEL: self._cancel,
         }[request.kind]
+        if request.kind is not RequestKind.SAVEPOINT:
+            self._runtime.restore_gate.open()  # a query that is held cannot end
         with self._runtime.in_flight():
             try:
                 if self._runtime.ending is not None:
@@ -221,13 +224,10 @@ def _source_of(query: ManagedQuery) -> QuerySource:
         name=query.name,
         checkpoint=query.checkpoint,
         run_id=query.run_id,
-        source=sources_of(query.progress),
+        source=sources_of(query),
         sink=query.facts.describe_sink(),
         rows_batch=query.progress.get("batchId"),
-        operators=tuple(
-            OperatorFacts(ordinal=op.ordinal, kind=op.kind, rows=op.rows, uid=op.uid)
-            for op in status.operators
-        ),
+        operators=operator_facts(query.planned, status.operators),
     )
 
 

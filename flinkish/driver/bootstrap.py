@@ -136,7 +136,7 @@ def conclude(
     error = runtime.fatal
     if error is None and runtime.ending is None and outcome.status == 0:
         try:
-            runtime.check_restored()
+            runtime.restore_gate.check_at_end()
         except FlinkishError as left_behind:
             error = left_behind
     failed_query = runtime.failed_query() if runtime.ending is None else None

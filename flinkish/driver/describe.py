@@ -10,22 +10,21 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from flinkish.config import parse_boolean
 from flinkish.driver.bootstrap import Outcome, print_traceback, program_failed, run_program
 from flinkish.driver.hook import Hook
-from flinkish.driver.planner import PlannedQuery, check_across_queries, plan_query
+from flinkish.driver.planner import PlannedQuery
+from flinkish.driver.planning import Planning
+from flinkish.driver.restoregate import RestoreGate
 from flinkish.driver.runtime import Runtime
 from flinkish.driver.writerfacts import WriterFacts
-from flinkish.errors import FlinkishError, InvalidConfiguration
+from flinkish.errors import FlinkishError
 from flinkish.operators.coverage import require_uids
 from flinkish.operators.graph import OperatorNode
-from flinkish.operators.hasher import HasherVersion
 from flinkish.operators.render import dot, tree
 
 #: The environment variable with the path of the result; its presence asks for this mode.
@@ -66,15 +65,10 @@ class Description:
     """Takes the place of the runtime behind the hook; ``queries`` are the planned ones by name."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        word = options.get("execution.stream-graph-hasher.version") or HasherVersion.V3.value
-        try:
-            self._hasher = HasherVersion(word.lower())
-        except ValueError:
-            raise InvalidConfiguration(
-                f"execution.stream-graph-hasher.version is {word!r}", hint="it takes v2 or v3"
-            ) from None
-        self._uids_required = not parse_boolean(options.get("pipeline.auto-generate-uids", "true"))
+        self._planning = Planning(options)
         self.queries: list[tuple[str, PlannedQuery]] = []
+        #: What the hook asks before a program looks at a query: nothing is restored here.
+        self.restore_gate = RestoreGate(None, list, self.fail, lambda _: None)
         self._fatal: FlinkishError | None = None
         self._session: Any = None
 
@@ -95,7 +89,7 @@ class Description:
             if outcome.error is not None:
                 print_traceback(outcome.error)
             return program_failed(outcome)
-        if self._uids_required:
+        if self._planning.uids_required:
             try:
                 # Of all queries at once, so that the user hears of every operator.
                 require_uids(node for _, planned in self.queries for node in planned.graph)
@@ -128,15 +122,13 @@ class Description:
         Returns a query that has ended.
         """
         self.session_created(writer._spark)
-        given = facts.query_name
-        name = given or self._next_name()
+        name = facts.query_name or self._next_name()
         try:
-            planned = self._plan(writer, facts, given)
-            notes = check_across_queries(name, planned, self.queries)
+            planned, notes = self._planning.plan(name, writer, facts, require_uids=False)
         except FlinkishError as error:
             self.fail(error)
             raise
-        planned = replace(planned, notes=(*planned.notes, *notes))
+        planned = replace(planned, notes=tuple(notes))
         self.queries.append((name, planned))
         return ended_query(name)
 
@@ -161,17 +153,6 @@ class Description:
         """As :mod:`flinkish.driver.runtime` names queries without a name: by order of start."""
         taken = {name for name, _ in self.queries}
         return next(n for n in map("query-{}".format, itertools.count(1)) if n not in taken)
-
-    def _plan(self, writer: Any, facts: WriterFacts, name: str | None) -> PlannedQuery:
-        format_ = facts.format or ("table" if facts.table else None)
-        return plan_query(
-            writer._df,
-            facts.output_mode or "append",
-            name,
-            hasher=self._hasher,
-            sink=f"{format_} sink" if format_ else "sink",
-            location=_caller(),
-        )
 
 
 def ended_query(name: str) -> Any:
@@ -268,17 +249,3 @@ def _facts(node: OperatorNode) -> dict[str, Any]:
         "stateful": node.stateful,
         "location": node.location,
     }
-
-
-def _caller() -> str | None:
-    """Place in the program that starts the query."""
-    import pyspark
-
-    own = tuple(
-        os.path.dirname(os.path.abspath(str(path))) + os.sep
-        for path in (os.path.dirname(os.path.abspath(__file__)), pyspark.__file__)
-    )
-    frame = sys._getframe(1)
-    while frame.f_back is not None and os.path.abspath(frame.f_code.co_filename).startswith(own):
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"

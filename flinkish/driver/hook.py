@@ -142,8 +142,27 @@ class Hook:
 
             return property(is_active, doc=original.__doc__)
 
+        def make_settled(original: Any) -> Any:
+            """What a program may wait with instead: a query that is held makes no progress."""
+            if isinstance(original, property):
+
+                def get(query: Any) -> Any:
+                    runtime.restore_gate.settle()
+                    return original.__get__(query, type(query))
+
+                return property(get, doc=original.__doc__)
+
+            @functools.wraps(original)
+            def call(query: Any) -> Any:
+                runtime.restore_gate.settle()
+                return original(query)
+
+            return call
+
         self._replace(cls, "awaitTermination", make_await)
         self._replace(cls, "isActive", make_active)
+        for name in ("processAllAvailable", "lastProgress", "recentProgress"):
+            self._replace(cls, name, make_settled)
 
     def _await_any(self, original: Any) -> Any:
         runtime = self._runtime

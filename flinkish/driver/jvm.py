@@ -52,6 +52,11 @@ def take_back_end(jvm: Any, jsq: Any) -> bool:
     return bool(state.compareAndSet(scala_object(jvm, "TERMINATED"), scala_object(jvm, "ACTIVE")))
 
 
+def is_told_to_end(jsq: Any) -> bool:
+    """True once the query's state is TERMINATED; its thread may still be at work."""
+    return str(stream_execution(jsq).state().get().toString()).startswith("TERMINATED")
+
+
 def has_ended(jsq: Any) -> bool:
     """True when the stream's thread is through.
 

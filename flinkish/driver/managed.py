@@ -9,6 +9,8 @@ from typing import Any
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.checkpoint.files import local_path
 from flinkish.driver import jvm as spark_jvm
+from flinkish.driver.planned import operator_status, source_records
+from flinkish.driver.planner import PlannedQuery
 from flinkish.driver.writerfacts import WriterFacts, facts_of
 from flinkish.errors import StorageError
 from flinkish.jobs.model import OperatorStatus, QueryStatus
@@ -21,6 +23,7 @@ class ManagedQuery:
     ``begin`` calls PySpark's own ``start`` or ``toTable`` on the kept writer. ``handle`` is the
     object the program holds; a restart rebinds its ``_jsq``. ``facts`` are those of this query,
     ``root_uri`` is its checkpoint as Spark resolved it: the writer may have gone on to another.
+    ``planned`` is None where its plan could not be read; ``notes`` are for the user.
     """
 
     name: str
@@ -34,6 +37,8 @@ class ManagedQuery:
     query_id: str
     run_id: str
     restored_batch: int | None = None
+    planned: PlannedQuery | None = None
+    notes: tuple[str, ...] = ()
     quiesced: bool = False
     progress: Mapping[str, Any] = field(default_factory=dict)
 
@@ -107,7 +112,7 @@ def status_of(query: ManagedQuery) -> QueryStatus:
     if progress is not None:
         query.progress = progress
     facts = query.progress
-    operators = operators_of(facts)
+    operators = operator_status(query.planned, operators_of(facts))
     return QueryStatus(
         name=query.name,
         query_id=query.query_id,
@@ -121,9 +126,11 @@ def status_of(query: ManagedQuery) -> QueryStatus:
         state_rows=sum(op.rows or 0 for op in operators) if operators else None,
         operators=operators,
         error=spark_jvm.error_of(query.jsq),
+        notes=query.notes,
     )
 
 
-def sources_of(progress: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Descriptions of the query's sources, as Spark prints them."""
-    return [{"description": s.get("description", "")} for s in progress.get("sources", ())]
+def sources_of(query: ManagedQuery) -> list[dict[str, Any]]:
+    """The query's sources for a savepoint."""
+    described = [str(s.get("description", "")) for s in query.progress.get("sources", ())]
+    return source_records(query.planned, described)

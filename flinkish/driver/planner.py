@@ -21,16 +21,14 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from flinkish.checkpoint.operators import StoreInfo
-from flinkish.driver.plannodes import (
-    STATEFUL,
-    LogicalNode,
-    PhysicalOperator,
-    PlanReader,
-)
-from flinkish.driver.plansteps import Steps
+from flinkish.driver.planmatch import match_stateful
+from flinkish.driver.plannodes import LogicalNode, PhysicalOperator, PlanReader
+from flinkish.driver.plansources import Relation
+from flinkish.driver.plansteps import Steps, kind_of, name_of
 from flinkish.errors import Incompatible
 from flinkish.operators.coverage import Coverage, coverage, require_uids
 from flinkish.operators.graph import Edge, OperatorGraph, OperatorNode, connect
@@ -39,26 +37,6 @@ from flinkish.operators.identity import OperatorIdentity, identify
 from flinkish.operators.tagging import Tag
 from flinkish.operators.uids import distinguish
 
-_AGGREGATES = frozenset({"Aggregate", "Distinct", "Except", "Intersect"})
-_KINDS = {
-    "CollectMetrics": "observe",
-    "EventTimeWatermark": "watermark",
-    "FlatMapGroupsInArrow": "applyInArrow",
-    "FlatMapGroupsInPandas": "applyInPandas",
-    "GlobalLimit": "limit",
-    "Join": "join with static data",
-    "PythonMapInArrow": "mapInArrow",
-    "RebalancePartitions": "repartition",
-    "RepartitionByExpression": "repartition",
-}
-#: Verbs for the names of stateful operators, before what they group by.
-_VERBS = {
-    "Aggregate": "aggregate by",
-    "Deduplicate": "dropDuplicates",
-    "DeduplicateWithinWatermark": "dropDuplicatesWithinWatermark",
-    "EventTimeWatermark": "watermark on",
-}
-
 
 @dataclass(frozen=True)
 class PlannedOperator:
@@ -66,7 +44,9 @@ class PlannedOperator:
 
     ``kind`` is Spark's name for it (``stateStoreSave`` ...), ``ordinal`` Spark's ``operatorId``,
     ``key`` its node in the graph, ``operator_id`` the id under the hasher asked for,
-    ``partitions`` the number of its state partitions.
+    ``partitions`` the number of its state partitions, ``name`` that of its node. ``files`` are the
+    metadata and schemas that Spark 4.x has written below ``state/<ordinal>`` while it planned, by
+    their paths there; empty on 3.5. Paths inside them are those of the planning.
     """
 
     ordinal: int
@@ -78,12 +58,38 @@ class PlannedOperator:
     operator_id_v3: str
     partitions: int
     stores: tuple[StoreInfo, ...]
+    files: Mapping[str, bytes]
+    name: str
+
+
+@dataclass(frozen=True)
+class PlannedSource:
+    """A source of a planned query: one line of Spark's offset log.
+
+    A DataFrame that a union has twice is two of them with one directory; what a WITH clause reads
+    is one, however often it is used.
+
+    ``entry`` is its line in the log (0, 1 ...), ``directory`` its directory below ``sources/``
+    (and, where Spark knows sources by name, the key of its line), ``key`` its node in the graph,
+    ``signature`` says what it reads, as ``format[what]``, to find it again when it has no uid,
+    ``feeds`` are the ordinals of the stateful operators downstream of it.
+    """
+
+    entry: int
+    directory: str
+    key: int
+    uid: str | None
+    operator_id_v2: str
+    operator_id_v3: str
+    signature: str
+    feeds: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class PlannedQuery:
     """A query's operators: ``operators`` are the stateful ones by ordinal, ``graph`` has all.
 
+    ``sources`` are in the order of Spark's offset log.
     ``identities`` are by the graph's keys, and so are ``tokens``: the same one in two places (of
     two queries, too) is one DataFrame with a uid that is used twice. ``notes`` are sentences for
     the user, such as uids that had to be told apart.
@@ -96,6 +102,7 @@ class PlannedQuery:
     hasher: HasherVersion
     notes: tuple[str, ...] = ()
     tokens: Mapping[int, str] = field(default_factory=dict)
+    sources: tuple[PlannedSource, ...] = ()
 
     def coverage(self) -> Coverage:
         """How many of its stateful operators have a uid."""
@@ -111,6 +118,7 @@ def plan_query(
     require_uids: bool = False,
     sink: str = "sink",
     location: str | None = None,
+    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> PlannedQuery:
     """Plan a query as Spark would run it, without running a job or reading data.
 
@@ -123,6 +131,8 @@ def plan_query(
     require_uids: refuse operators without a uid (``pipeline.auto-generate-uids=false``).
     sink: kind of the sink, such as ``kafka sink``.
     location: where the program starts the query, ``file:line``.
+    settings: Spark settings to plan with; the session itself is left alone. Those that an offset
+        log pins are taken as Spark takes them at a restart (:mod:`flinkish.driver.planpins`).
 
     Raises
     ------
@@ -130,7 +140,7 @@ def plan_query(
     Incompatible: Spark's plan cannot be read.
     AnalysisException: Spark does not support the query (what its start would raise).
     """
-    reader = PlanReader(df, output_mode)
+    reader = PlanReader(df, output_mode, settings)
     logical = [_placed(node) for node in reader.logical()]
     physical = reader.physical()
     nodes, matched = match_stateful(logical, physical, output_mode)
@@ -142,6 +152,7 @@ def plan_query(
         uids_required=require_uids,
         sink=sink,
         location=short_place(location),
+        relations=reader.relations,
     )
 
 
@@ -158,78 +169,6 @@ def _placed(node: LogicalNode) -> LogicalNode:
     return replace(node, tag=tag, location=short_place(node.location))
 
 
-def stateful_positions(nodes: Sequence[LogicalNode], output_mode: str) -> list[int]:
-    """Positions of the nodes that keep state, in pre-order. Pure.
-
-    A limit keeps state unless it cuts the complete or updated result of an aggregation
-    (``StreamingGlobalLimitStrategy``); a join does when both sides are streams.
-    """
-    aggregates = _aggregates_below(nodes)
-    found = []
-    for position, node in enumerate(nodes):
-        if node.name == "Join":
-            stateful = len(node.children) > 1
-        elif node.name == "GlobalLimit":
-            stateful = output_mode.lower() == "append" or not aggregates[position]
-        else:
-            stateful = node.name in STATEFUL
-        if stateful:
-            found.append(position)
-    return found
-
-
-def match_stateful(
-    nodes: Sequence[LogicalNode], physical: Sequence[PhysicalOperator], output_mode: str
-) -> tuple[Sequence[LogicalNode], dict[int, PhysicalOperator]]:
-    """The physical operator of every stateful node, by position. Pure.
-
-    Where the optimizer has removed stateful nodes (the outer one of two limits), the rest is
-    matched when there is only one way to do so, given kinds and traces.
-
-    Raises Incompatible when the two plans do not fit together.
-    """
-    stateful = stateful_positions(nodes, output_mode)
-    ways = _embeddings(nodes, stateful, physical)
-    if len(ways) != 1:
-        ours = ", ".join(nodes[p].name for p in stateful) or "none"
-        theirs = ", ".join(f"{op.ordinal} {op.kind}" for op in physical) or "none"
-        why = "do not fit" if not ways else "fit in more than one way"
-        raise Incompatible(
-            f"the stateful operators of the analyzed plan ({ours}) {why} those that Spark would "
-            f"run ({theirs})",
-            hint="split the query into simpler steps, or report it with the query's explain()",
-        )
-    return nodes, dict(zip(ways[0], physical, strict=True))
-
-
-def _embeddings(
-    nodes: Sequence[LogicalNode], stateful: Sequence[int], physical: Sequence[PhysicalOperator]
-) -> list[tuple[int, ...]]:
-    """Ways (at most two are looked for) to find ``physical`` in order among ``stateful``."""
-    if len(stateful) == len(physical):
-        exact = all(_fits(nodes[p], p, op) for p, op in zip(stateful, physical, strict=True))
-        return [tuple(stateful)] if exact else []
-    ways: list[tuple[int, ...]] = [()]
-    for done, operator in enumerate(physical):
-        left = len(physical) - done - 1
-        longer: list[tuple[int, ...]] = []
-        for way in ways:
-            start = stateful.index(way[-1]) + 1 if way else 0
-            longer += [
-                (*way, p)
-                for p in stateful[start : len(stateful) - left]
-                if _fits(nodes[p], p, operator)
-            ]
-        ways = longer[:1000]
-    return ways[:2]
-
-
-def _fits(node: LogicalNode, position: int, operator: PhysicalOperator) -> bool:
-    if operator.link is not None and operator.link != position:
-        return False
-    return operator.kind in STATEFUL[node.name]
-
-
 def assemble(
     nodes: Sequence[LogicalNode],
     stateful: Mapping[int, PhysicalOperator],
@@ -239,10 +178,11 @@ def assemble(
     uids_required: bool = False,
     sink: str = "sink",
     location: str | None = None,
+    relations: Sequence[Relation] = (),
 ) -> PlannedQuery:
     """The planned query of a plan whose stateful nodes are known. Pure.
 
-    Raises the errors of the rules for uids, see :func:`plan_query`.
+    Raises what :func:`plan_query` does, but for Spark's own errors.
     """
     steps = Steps(nodes, frozenset(stateful))
     keys = {position: key for key, position in enumerate(steps.operators(), start=1)}
@@ -252,14 +192,14 @@ def assemble(
     seen_hashes: set[str] = set()
     for position, key in keys.items():
         node, tag = nodes[position], tags.get(position)
-        kind = stateful[position].kind if position in stateful else _kind(node)
+        kind = stateful[position].kind if position in stateful else kind_of(node)
         hash_ = tag.uid_hash if tag and tag.token not in seen_hashes else None
         if tag:
             seen_hashes.add(tag.token)
         operators.append(
             OperatorNode(
                 key=key,
-                name=uids[position] or _name(node, kind),
+                name=uids[position] or name_of(node, kind),
                 kind=kind,
                 uid=uids[position],
                 uid_hash=hash_,
@@ -299,11 +239,71 @@ def assemble(
                 operator_id_v3=identity.operator_id_v3,
                 partitions=operator.partitions,
                 stores=operator.stores,
+                files=operator.files,
+                name=graph.by_key[keys[position]].name,
             )
         )
     planned.sort(key=lambda operator: operator.ordinal)
-    tokens = {keys[position]: tag.token for position, tag in tags.items()}
-    return PlannedQuery(query_name, graph, identities, tuple(planned), hasher, tuple(notes), tokens)
+    return PlannedQuery(
+        query_name,
+        graph,
+        identities,
+        tuple(planned),
+        hasher,
+        tuple(notes),
+        tokens={keys[position]: tag.token for position, tag in tags.items()},
+        sources=_sources(relations, nodes, stateful, keys, identities),
+    )
+
+
+def _sources(
+    relations: Sequence[Relation],
+    nodes: Sequence[LogicalNode],
+    stateful: Mapping[int, PhysicalOperator],
+    keys: Mapping[int, int],
+    identities: Mapping[int, OperatorIdentity],
+) -> tuple[PlannedSource, ...]:
+    """The sources with their nodes, and what stateful operators are downstream of them.
+
+    Raises Incompatible for a source that Spark would open, but no operator would read.
+    """
+    parents = {child: position for position, node in enumerate(nodes) for child in node.children}
+    places: dict[int, list[int]] = {relation.entry: [] for relation in relations}
+    of_directory: dict[str, int] = {}
+    for position, node in enumerate(nodes):
+        if node.entry is not None:
+            places[node.entry].append(position)
+            of_directory.setdefault(relations[node.entry].directory, position)
+    sources = []
+    for relation in relations:
+        feeds = set()
+        for place in places[relation.entry]:
+            above = parents.get(place)
+            while above is not None:
+                feeds.update([stateful[above].ordinal] if above in stateful else [])
+                above = parents.get(above)
+        # A table expression that nothing uses: its source may be known from elsewhere.
+        shown = next(iter(places[relation.entry]), of_directory.get(relation.directory))
+        if shown is None:
+            raise Incompatible(
+                f"nothing uses a table expression of the query that reads {relation.signature}, "
+                "but Spark would keep its position",
+                hint="remove it from the WITH clause",
+            )
+        identity = identities[keys[shown]]
+        sources.append(
+            PlannedSource(
+                entry=relation.entry,
+                directory=relation.directory,
+                key=keys[shown],
+                uid=identity.uid,
+                operator_id_v2=identity.operator_id_v2,
+                operator_id_v3=identity.operator_id_v3,
+                signature=relation.signature,
+                feeds=tuple(sorted(feeds)),
+            )
+        )
+    return tuple(sources)
 
 
 def check_across_queries(
@@ -365,30 +365,3 @@ def _sink_uid(query_name: str | None, uids: Iterable[str | None]) -> str | None:
     while uid in taken:
         uid += "#sink"
     return uid
-
-
-def _kind(node: LogicalNode) -> str:
-    if node.source is not None:
-        return f"{node.source} source"
-    if node.name in _KINDS:
-        return _KINDS[node.name]
-    return node.name[:1].lower() + node.name[1:]
-
-
-def _name(node: LogicalNode, kind: str) -> str:
-    """A name for an operator that has none: never part of an id."""
-    if node.name == "Join" and kind == "symmetricHashJoin":
-        return f"{node.label} join"
-    if not node.label or node.name not in _VERBS:
-        return "aggregate" if node.name in _AGGREGATES else kind
-    return f"{_VERBS[node.name]} {node.label}"
-
-
-def _aggregates_below(nodes: Sequence[LogicalNode]) -> list[bool]:
-    """Whether a streaming aggregation stands below each node."""
-    below = [False] * len(nodes)
-    for position in range(len(nodes) - 1, -1, -1):  # children before their parents
-        below[position] = any(
-            below[child] or nodes[child].name in _AGGREGATES for child in nodes[position].children
-        )
-    return below

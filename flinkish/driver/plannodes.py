@@ -7,8 +7,7 @@ The only module that asks the JVM about plans. Facts used (Spark 3.5 to 4.3):
   by the analyzer or from SQL text.
 * ``IncrementalExecution`` numbers the stateful operators while it plans (``StateOpIdRule``), and
   on 4.x writes their metadata and state schemas below its checkpoint location.
-* ``MicroBatchExecution`` plans in a clone of the session without adaptive execution and
-  cost-based optimization.
+* ``MicroBatchExecution`` plans in a clone of the session, see :mod:`flinkish.driver.planpins`.
 """
 
 from __future__ import annotations
@@ -16,19 +15,18 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from flinkish.checkpoint.layout import PIN_STATE_PARTITIONS
 from flinkish.checkpoint.operators import StoreInfo
-from flinkish.driver.planschemas import stores_in_files, stores_of_node
-from flinkish.errors import Incompatible
+from flinkish.driver.planjvm import find_class, items, streaming_class, streaming_object, walk
+from flinkish.driver.planpins import configure, with_pinned_keys
+from flinkish.driver.planschemas import files_below, stores_in_files, stores_of_node
+from flinkish.driver.plansources import SOURCES, Relation, entry_of, read_relations
 from flinkish.operators.tagging import ALIASES, Tag, tag_key, tag_of
 
-#: Leaves that are sources of a streaming query.
-SOURCES = frozenset({"StreamingRelation", "StreamingRelationV2", "StreamingExecutionRelation"})
 #: Nodes that are no operator of their own.
 PASSING = ALIASES | {
     "LocalLimit",
@@ -55,9 +53,6 @@ STATEFUL: dict[str, frozenset[str]] = {
     "TransformWithStateInPySpark": _TRANSFORM_WITH_STATE,
 }
 _INDEX_TAG = "flinkish.index"
-_STREAMING = "org.apache.spark.sql.execution.streaming"
-#: Where classes of Spark's streaming engine live: 3.5, 4.0 first, then the packages of 4.1 on.
-_PACKAGES = ("", ".runtime", ".checkpointing", ".operators.stateful")
 
 
 @dataclass(frozen=True)
@@ -66,8 +61,9 @@ class LogicalNode:
 
     ``name`` is Spark's class. ``step``: the top of a DataFrame of the program. ``hidden_output``:
     the projection that Spark lays over a USING join. ``exchange``: its input is redistributed.
-    ``source`` is the format of a source, ``source_name`` the name given by ``.name("x")``.
-    ``location`` is ``file:line`` where Spark knows it. ``children`` are positions in the plan.
+    ``source`` is the format of a source, ``source_name`` the name given by ``.name("x")``,
+    ``entry`` its line in the offset log. ``location`` is ``file:line`` where Spark knows it.
+    ``children`` are positions in the plan.
     """
 
     name: str
@@ -78,6 +74,7 @@ class LogicalNode:
     label: str = ""
     source: str | None = None
     source_name: str | None = None
+    entry: int | None = None
     location: str | None = None
     children: tuple[int, ...] = ()
 
@@ -87,7 +84,8 @@ class PhysicalOperator:
     """One stateful operator as Spark will run it.
 
     ``kind`` is Spark's own name for it, ``link`` the position in the analyzed plan of the node it
-    came from, where the optimizer has kept the trace.
+    came from, where the optimizer has kept the trace. ``files`` are those that planning has
+    written (4.x), relative to ``state/<ordinal>``.
     """
 
     ordinal: int
@@ -95,12 +93,19 @@ class PhysicalOperator:
     partitions: int
     link: int | None
     stores: tuple[StoreInfo, ...]
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 class PlanReader:
-    """Reads the plans of one DataFrame that is to be written as a stream."""
+    """Reads the plans of one DataFrame that is to be written as a stream.
 
-    def __init__(self, df: Any, output_mode: str) -> None:
+    ``settings`` are set in the session that it is planned in. ``relations`` are its sources.
+    """
+
+    def __init__(
+        self, df: Any, output_mode: str, settings: Mapping[str, str] | None = None
+    ) -> None:
+        self._settings = settings or {}
         self._jvm = df.sparkSession._jvm
         self._spark4 = not str(df.sparkSession.version).startswith("3.")
         self._session = df.sparkSession._jsparkSession
@@ -109,7 +114,9 @@ class PlanReader:
         analyzed = df._jdf.queryExecution().analyzed()
         self._check_supported(analyzed)
         # A clone has a node of its own for every place of a DataFrame that is used twice.
-        self._plan = self._inlined(analyzed.clone())
+        plan = analyzed.clone()
+        self.relations: tuple[Relation, ...] = read_relations(self._jvm, plan)
+        self._plan = self._inlined(plan)
 
     def logical(self) -> tuple[LogicalNode, ...]:
         """The streaming part of the analyzed plan, in pre-order: the top first."""
@@ -127,6 +134,8 @@ class PlanReader:
             name = str(node.getClass().getSimpleName())
             if name in STATEFUL:  # others would hand it on to nodes the optimizer makes of two
                 node.setTagValue(keys[_INDEX_TAG], str(position))
+            entry = entry_of(self._jvm, node) if name in SOURCES else None
+            read = self.relations[entry] if entry is not None else None
             nodes.append(
                 LogicalNode(
                     name=name,
@@ -135,14 +144,15 @@ class PlanReader:
                     exchange=_redistributes(name, node),
                     tag=tag_of(node, uid_key),
                     label=_label(name, node),
-                    source=_format(name, node) if name in SOURCES else None,
-                    source_name=_source_name(node) if name in SOURCES else None,
+                    source=read.format if read else None,
+                    source_name=read.name if read else None,
+                    entry=entry,
                     location=self._origin(node),
                 )
             )
             children.append([])
             stack += [
-                (child, position) for child in reversed(_list(node.children())) if _streams(child)
+                (child, position) for child in reversed(items(node.children())) if _streams(child)
             ]
         return tuple(
             replace(node, children=tuple(below))
@@ -152,22 +162,15 @@ class PlanReader:
     def physical(self) -> tuple[PhysicalOperator, ...]:
         """The stateful operators of the physical plan by ordinal; plans, and runs no job."""
         index = tag_key(self._jvm, _INDEX_TAG)
-        is_writer = self._class("StateStoreWriter").isInstance
         with _scratch() as directory:
             state = os.path.join(directory, "state")
             # transformWithState reads the checkpoint back at once, and wants this batch's offsets.
             os.makedirs(os.path.join(directory, "offsets"))
             open(os.path.join(directory, "offsets", "0"), "wb").close()
             found = []
-            stack = [self._execution(f"file://{state}").executedPlan()]
-            while stack:
-                node = stack.pop()
-                children = _list(node.children())
-                stack += children
-                if not is_writer(node) or not node.stateInfo().isDefined():
-                    continue
-                info = node.stateInfo().get()
-                ordinal, kind = int(info.operatorId()), _operator_name(node)
+            plan = self._execution(f"file://{state}").executedPlan()
+            for ordinal, kind, node in _stateful(self._jvm, plan):
+                partitioning = node.children().apply(0).outputPartitioning()
                 link = node.logicalLink()
                 tagged = link.get().getTagValue(index) if link.isDefined() else link
                 files = os.path.join(state, str(ordinal))
@@ -175,11 +178,12 @@ class PlanReader:
                     PhysicalOperator(
                         ordinal=ordinal,
                         kind=kind,
-                        partitions=int(children[0].outputPartitioning().numPartitions()),
+                        partitions=int(partitioning.numPartitions()),
                         link=int(tagged.get()) if tagged.isDefined() else None,
                         stores=stores_in_files(files)
                         if os.path.isdir(files)
                         else stores_of_node(self._jvm, kind, node),
+                        files=files_below(files),
                     )
                 )
         return tuple(sorted(found, key=lambda operator: operator.ordinal))
@@ -195,42 +199,37 @@ class PlanReader:
 
     def _inlined(self, plan: Any) -> Any:
         """The plan with common table expressions put where they are used, as Spark runs them."""
-        tables = [n for n in _walk(plan) if n.getClass().getSimpleName() == "WithCTE"]
+        tables = [n for n in walk(plan) if n.getClass().getSimpleName() == "WithCTE"]
         if not tables:
             return plan
         for table in tables:
             table.plan().copyTagsFrom(table)
-        rule = self._load("org.apache.spark.sql.catalyst.optimizer.InlineCTE")
+        rule: Any = find_class(self._jvm, "org.apache.spark.sql.catalyst.optimizer.InlineCTE")
         (constructor,) = rule.getConstructors()
         inline = self._jvm.org.apache.spark.sql.catalyst.optimizer.InlineCTE
-        return inline(*[True] + [False] * (constructor.getParameterCount() - 1)).apply(plan)
+        inlined = inline(*[True] + [False] * (constructor.getParameterCount() - 1)).apply(plan)
+        return inlined.clone()  # an expression that is used twice is one node in two places
 
     def _execution(self, checkpoint: str) -> Any:
         session = self._session.cloneSession()
-        for key in ("spark.sql.adaptive.enabled", "spark.sql.cbo.enabled"):
-            session.conf().set(key, "false")
-        # As StreamExecution does (4.1 on): else the default of this key is a null.
-        partitions = session.conf().get("spark.sql.shuffle.partitions")
-        session.conf().set(
-            PIN_STATE_PARTITIONS, session.conf().get(PIN_STATE_PARTITIONS, partitions)
-        )
-        execution = self._class("IncrementalExecution")
+        configure(self._jvm, session, self._settings)
+        execution = streaming_class(self._jvm, "IncrementalExecution")
         (constructor,) = execution.getConstructors()
         ids = [self._jvm.java.util.UUID.randomUUID() for _ in range(2)]
         arguments = [
             session,
-            self._plan,
+            with_pinned_keys(self._jvm, session, self._plan),
             self._mode,
             checkpoint,
             *ids,
             0,
             getattr(getattr(self._jvm.scala, "None$"), "MODULE$"),
-            self._module("OffsetSeqMetadata").apply(0, 0, session.conf()),
-            self._module("WatermarkPropagator").noop(),
+            streaming_object(self._jvm, "OffsetSeqMetadata").apply(0, 0, session.conf()),
+            streaming_object(self._jvm, "WatermarkPropagator").noop(),
         ]
         if constructor.getParameterCount() > len(arguments):
             arguments.append(True)  # isFirstBatch; what follows has defaults
-            companion = self._module("IncrementalExecution")
+            companion = streaming_object(self._jvm, "IncrementalExecution")
             for number in range(len(arguments) + 1, constructor.getParameterCount() + 1):
                 arguments.append(getattr(companion, f"$lessinit$greater$default${number}")())
         make: Any = self._jvm
@@ -238,38 +237,43 @@ class PlanReader:
             make = getattr(make, part)
         return make(*arguments)
 
-    def _class(self, simple_name: str) -> Any:
-        for package in _PACKAGES:
-            found = self._load(f"{_STREAMING}{package}.{simple_name}", missing_ok=True)
-            if found is not None:
-                return found
-        raise Incompatible(
-            f"this Spark has no {simple_name} where flinkish knows it",
-            hint="see which versions of Spark flinkish supports: flinkish compat",
-        )
-
-    def _module(self, simple_name: str) -> Any:
-        return self._class(f"{simple_name}$").getField("MODULE$").get(None)
-
-    def _load(self, name: str, *, missing_ok: bool = False) -> Any:
-        loader = self._jvm.java.lang.Thread.currentThread().getContextClassLoader()
-        try:
-            return self._jvm.java.lang.Class.forName(name, False, loader)
-        except Exception as error:
-            # Its type is Py4J's or PySpark's, by version; the Java class is in the text.
-            if missing_ok and "ClassNotFoundException" in str(error):
-                return None
-            raise
-
     def _origin(self, node: Any) -> str | None:
         """Place in the program of a column that the node computes (PySpark 4 notes it)."""
         if not self._spark4:
             return None
-        for expression in _list(node.expressions()):
+        for expression in items(node.expressions()):
             context = expression.origin().pysparkErrorContext()
             if context.isDefined():
                 return str(context.get()._2())
         return None
+
+
+def executed_operators(df_or_session: Any, execution: Any) -> tuple[tuple[int, str], ...]:
+    """The stateful operators that a running query really has: (ordinal, kind), sorted.
+
+    To be compared with those of its plan; reads no partitions or schemas.
+
+    Parameters
+    ----------
+    df_or_session: the classic DataFrame or session of the query.
+    execution: its ``StreamExecution.lastExecution`` (an ``IncrementalExecution``), not None. A
+        plan that Spark has not made yet is waited for, and made here at worst.
+
+    Raises
+    ------
+    Incompatible: this Spark keeps its classes elsewhere.
+    """
+    session = getattr(df_or_session, "sparkSession", df_or_session)
+    found = _stateful(session._jvm, execution.executedPlan())
+    return tuple(sorted((ordinal, kind) for ordinal, kind, _ in found))
+
+
+def _stateful(jvm: Any, plan: Any) -> Iterator[tuple[int, str, Any]]:
+    """Ordinal, kind and node of the stateful operators of a physical plan."""
+    is_writer = streaming_class(jvm, "StateStoreWriter").isInstance
+    for node in walk(plan):
+        if is_writer(node) and node.stateInfo().isDefined():
+            yield int(node.stateInfo().get().operatorId()), _operator_name(node), node
 
 
 def _operator_name(node: Any) -> str:
@@ -279,18 +283,6 @@ def _operator_name(node: Any) -> str:
         return name
     simple = str(node.getClass().getSimpleName())  # 3.5 has no name for session windows
     return simple[:1].lower() + simple[1:]
-
-
-def _list(sequence: Any) -> list[Any]:
-    return [sequence.apply(i) for i in range(sequence.size())]
-
-
-def _walk(plan: Any) -> Iterator[Any]:
-    stack = [plan]
-    while stack:
-        node = stack.pop()
-        yield node
-        stack += reversed(_list(node.children()))
 
 
 def _streams(node: Any) -> bool:
@@ -312,25 +304,10 @@ def _redistributes(name: str, node: Any) -> bool:
     }
 
 
-def _format(name: str, node: Any) -> str:
-    """``file``, ``rate``, ``kafka`` ...: of the relation's ``sourceName``, ``FileSource[/dir]``."""
-    full = str(node.sourceName() if name != "StreamingExecutionRelation" else node.source())
-    word = full.partition("[")[0].strip() or name
-    return word.removesuffix("Source").lower() or word
-
-
-def _source_name(node: Any) -> str | None:
-    """The name a program gave with ``readStream.name("x")`` (Spark 4.2 on)."""
-    if "name=" not in str(node.simpleString(1000)):
-        return None
-    named = node.sourceIdentifyingName()
-    return str(named.name()) if named.getClass().getSimpleName() == "UserProvided" else None
-
-
 _NAMED: dict[str, Callable[[Any], list[Any]]] = {
-    "Aggregate": lambda node: _list(node.groupingExpressions()),
-    "Deduplicate": lambda node: _list(node.keys()),
-    "DeduplicateWithinWatermark": lambda node: _list(node.keys()),
+    "Aggregate": lambda node: items(node.groupingExpressions()),
+    "Deduplicate": lambda node: items(node.keys()),
+    "DeduplicateWithinWatermark": lambda node: items(node.keys()),
     "EventTimeWatermark": lambda node: [node.eventTime()],
 }
 

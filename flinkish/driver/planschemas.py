@@ -45,6 +45,22 @@ def stores_in_files(directory: str) -> tuple[StoreInfo, ...]:
     return tuple(infos)
 
 
+def files_below(directory: str) -> dict[str, bytes]:
+    """What planning has written below ``state/<ordinal>``, by its path there.
+
+    Hadoop's checksums of the files are left out. Metadata of the second version
+    (transformWithState) names the place it was written to.
+    """
+    found: dict[str, bytes] = {}
+    for parent, _, names in os.walk(directory):
+        for name in names:
+            if name.startswith(".") and name.endswith(".crc"):
+                continue
+            path = os.path.join(parent, name)
+            found[os.path.relpath(path, directory).replace(os.sep, "/")] = fs.read_bytes(path)
+    return dict(sorted(found.items()))
+
+
 def _schema_file(directory: str, store: str, metadata: layout.OperatorMetadata) -> str:
     listed = metadata.schema_files.get(store)
     if listed:

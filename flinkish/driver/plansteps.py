@@ -7,8 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flinkish.driver.plannodes import PASSING, SOURCES, LogicalNode
+from flinkish.driver.planmatch import AGGREGATES
+from flinkish.driver.plannodes import PASSING, LogicalNode
+from flinkish.driver.plansources import SOURCES
 from flinkish.operators.tagging import Tag, merge
+
+_KINDS = {
+    "CollectMetrics": "observe",
+    "EventTimeWatermark": "watermark",
+    "FlatMapGroupsInArrow": "applyInArrow",
+    "FlatMapGroupsInPandas": "applyInPandas",
+    "GlobalLimit": "limit",
+    "Join": "join with static data",
+    "PythonMapInArrow": "mapInArrow",
+    "RebalancePartitions": "repartition",
+    "RepartitionByExpression": "repartition",
+}
+#: Verbs for the names of stateful operators, before what they group by.
+_VERBS = {
+    "Aggregate": "aggregate by",
+    "Deduplicate": "dropDuplicates",
+    "DeduplicateWithinWatermark": "dropDuplicatesWithinWatermark",
+    "EventTimeWatermark": "watermark on",
+}
 
 
 class Steps:
@@ -103,3 +124,21 @@ class Steps:
         own = [p for p in inside if self._nodes[p].name not in PASSING]
         telling = [p for p in own if self._nodes[p].name != "Project"]
         return next(iter(telling or own), None)
+
+
+def kind_of(node: LogicalNode) -> str:
+    """The kind of a stateless operator, in the words of the DataFrame API."""
+    if node.source is not None:
+        return f"{node.source} source"
+    if node.name in _KINDS:
+        return _KINDS[node.name]
+    return node.name[:1].lower() + node.name[1:]
+
+
+def name_of(node: LogicalNode, kind: str) -> str:
+    """A name for an operator that has none: never part of an id."""
+    if node.name == "Join" and kind == "symmetricHashJoin":
+        return f"{node.label} join"
+    if not node.label or node.name not in _VERBS:
+        return "aggregate" if node.name in AGGREGATES else kind
+    return f"{_VERBS[node.name]} {node.label}"

@@ -8,18 +8,22 @@ and the heartbeat's. One condition guards what they share. The *gate* is the rul
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from flinkish.driver import jvm as spark_jvm
 from flinkish.driver.log import say
 from flinkish.driver.managed import ManagedQuery, set_identity, status_of
-from flinkish.driver.naming import Names
+from flinkish.driver.planning import Planning
+from flinkish.driver.preparing import Preparer
 from flinkish.driver.quiesce import quiesce, stop_hard
+from flinkish.driver.restoregate import RestoreGate
 from flinkish.driver.restorer import Restorer
 from flinkish.driver.writerfacts import WriterFacts
 from flinkish.errors import FlinkishError, ProgramFailed, WaitTimeout
@@ -46,9 +50,10 @@ class Runtime:
         self.registry = registry
         self.job_id = job.job_id
         self.launch = job.launch
-        self.restorer = (
-            Restorer(registry, job.job_id, job.launch.restore) if job.launch.restore else None
-        )
+        planning = Planning(job.launch.options)
+        spec = job.launch.restore
+        self.restorer = Restorer(registry, job.job_id, spec, planning.hasher) if spec else None
+        self._preparer = Preparer(checkpoint_root, planning, self.restorer, self.queries)
         #: The state the job ends in once its program lets go: set by stop and cancel.
         self.ending: JobState | None = None
         self.fatal: FlinkishError | None = None
@@ -61,9 +66,9 @@ class Runtime:
         self._session: Any = None
         self.session_stopped = False
         self._failed_before_stop: tuple[str, str] | None = None
-        self._names = Names(checkpoint_root)
-        #: Locations of the checkpoints restored in this job, by query name.
-        self._restored: dict[str, str] = {}
+        self.restore_gate = RestoreGate(self.restorer, self.queries, self.fail, self._running)
+        #: Tells a program that waits for nothing that its job is over.
+        self.interrupt: Callable[[], None] = lambda: os.kill(os.getpid(), signal.SIGINT)
 
     # --- what the agent needs ---------------------------------------------------------------
 
@@ -113,7 +118,7 @@ class Runtime:
             if time.monotonic() > deadline:
                 return
             time.sleep(0.05)
-        with self._session_settings(query.session):
+        with self._preparer.session_settings(query.session):
             query.restart()
         with self._changed:
             self._by_run[query.run_id] = query
@@ -138,6 +143,7 @@ class Runtime:
 
         Returns the job's state in the registry: a reader may have declared it lost meanwhile.
         """
+        self.restore_gate.settle_late(self.interrupt)
         statuses = [] if self.session_stopped else self.statuses()
         state = self.registry.heartbeat(self.job_id, statuses)
         self.settle_claim({s.name: s.batch_id for s in statuses})
@@ -171,20 +177,18 @@ class Runtime:
             raise SystemExit(0)
         session = writer._spark
         self.session_created(session)
-        own = self._own_location(facts, session)
-        generated = facts.query_name is None
-        if generated:
-            name = self._names.generate(own, self._retried())
-        else:
-            name = self._names.given(str(facts.query_name))
-        location, restored_batch = self._place(name, own)
-        set_identity(writer, name, location)
+        try:
+            prepared = self._preparer.prepare(writer, facts)
+        except FlinkishError as error:
+            self.fail(error)
+            raise
+        set_identity(writer, prepared.name, prepared.location)
         kept = facts.copy()
-        with self._session_settings(session):
+        with self._preparer.session_settings(session):
             handle = begin()
         query = ManagedQuery(
-            name=name,
-            generated_name=generated,
+            name=prepared.name,
+            generated_name=prepared.generated_name,
             facts=kept,
             writer=writer,
             begin=begin,
@@ -193,50 +197,31 @@ class Runtime:
             session=session,
             query_id=str(handle._jsq.id().toString()),
             run_id=str(handle._jsq.runId().toString()),
-            restored_batch=restored_batch,
+            restored_batch=prepared.restored_batch,
+            planned=prepared.planned,
+            notes=prepared.notes,
         )
+        self.restore_gate.hold(query)
         with self._changed:
             self._queries.append(query)
             self._by_run[query.run_id] = query
-        self.registry.heartbeat(self.job_id, self.statuses())
-        self.registry.transition(self.job_id, JobState.RUNNING, f"query '{name}' started")
+        if self.restore_gate.closed:
+            self.registry.heartbeat(self.job_id, self.statuses())
+        else:
+            self._running([query])
         return handle
 
-    def _place(self, name: str, own: str | None) -> tuple[str | None, int | None]:
-        """Where query ``name`` gets its checkpoint, and the batch it was restored at.
-
-        None as the location: the program's own, handed to Spark as the program wrote it.
-        """
-        with self._changed:
-            if own is not None and name in self._restored:
-                # Started again by its program: its history is the restored one, not that of the
-                # original job at the program's own location.
-                return self._restored[name], None
-        fresh = self._is_fresh(name)
-        directory = self._names.directory(name, fresh=fresh)
-        location = f"file://{directory}" if directory.startswith("/") else directory
-        if self.restorer is not None and name not in self._restored:
-            try:
-                restored = self.restorer.restore(name, directory)
-            except FlinkishError as error:
-                self.fail(error)
-                raise
-            if restored is not None:
-                with self._changed:
-                    self._restored[name] = location
-                if own is not None:
-                    say(
-                        f"query '{name}': the program's checkpointLocation is not used, "
-                        f"the restored checkpoint is at {directory}"
-                    )
-                return location, restored.batch_id
-        return (location if own is None else None), None
+    def _running(self, queries: Sequence[ManagedQuery]) -> None:
+        self.registry.heartbeat(self.job_id, self.statuses())
+        names = ", ".join(f"'{query.name}'" for query in queries)
+        noun = "query" if len(queries) == 1 else "queries"
+        self.registry.transition(self.job_id, JobState.RUNNING, f"{noun} {names} started")
 
     def await_query(
         self, query: Any, wait: Callable[[float], Any], timeout: float | None
     ) -> bool | None:
         """``StreamingQuery.awaitTermination`` behind the gate."""
-        self._check_restored_while_waiting()
+        self.restore_gate.settle()
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             self._rebind(query)
@@ -256,7 +241,7 @@ class Runtime:
         self, manager: Any, wait: Callable[[float], Any], timeout: float | None
     ) -> bool | None:
         """``StreamingQueryManager.awaitAnyTermination`` behind the gate."""
-        self._check_restored_while_waiting()
+        self.restore_gate.settle()
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             resumes = self._resumes
@@ -276,6 +261,7 @@ class Runtime:
 
     def appears_active(self, query: Any) -> bool:
         """True while ``query`` is quiesced by a request that has no result yet."""
+        self.restore_gate.settle()
         with self._changed:
             self._rebind(query)
             managed = self._managed(query)
@@ -289,26 +275,6 @@ class Runtime:
         self.session_stopped = True
 
     # --- the end of the program -------------------------------------------------------------
-
-    def check_restored(self) -> None:
-        """Fail when the program waits for its queries and has left state of the savepoint behind.
-
-        Raises
-        ------
-        NonRestoredState: a query of the savepoint was not started, and ``-n`` was not given.
-        """
-        if self.restorer is None:
-            return
-        try:
-            self.restorer.check_all_taken()
-        except FlinkishError as error:
-            self.fail(error)
-            raise
-
-    def _check_restored_while_waiting(self) -> None:
-        """The same, unless a query ends by itself: then the program may start others after it."""
-        if not any(query.facts.bounded for query in self.queries()):
-            self.check_restored()
 
     def wait_for_requests(self) -> None:
         """Return when no request is in flight."""
@@ -342,6 +308,7 @@ class Runtime:
             query.quiesced = False
         if self.session_stopped:
             return
+        self.restore_gate.close()
         running = [q for q in self.queries() if not spark_jvm.has_ended(q.jsq)]
         if not running:
             return
@@ -380,40 +347,3 @@ class Runtime:
                 return False
             query._jsq = managed.jsq
             return True
-
-    def _retried(self) -> str | None:
-        """Name of an unnamed query without a location of its own whose newest run failed."""
-        for query in self.queries():
-            unnamed = query.generated_name and "checkpointlocation" not in query.facts.options
-            if unnamed and spark_jvm.error_of(query.jsq) is not None:
-                return query.name
-        return None
-
-    def _is_fresh(self, name: str) -> bool:
-        """True unless the newest run of ``name`` failed: then it goes on where it was."""
-        newest = next((q for q in self.queries() if q.name == name), None)
-        return newest is None or spark_jvm.error_of(newest.jsq) is None
-
-    def _own_location(self, facts: WriterFacts, session: Any) -> str | None:
-        """The checkpoint location the program names itself, as it wrote it, or None."""
-        own = facts.options.get("checkpointlocation")
-        if own is None and facts.query_name is not None:
-            configured = session.conf.get("spark.sql.streaming.checkpointLocation", None)
-            own = f"{configured.rstrip('/')}/{facts.query_name}" if configured else None
-        return own
-
-    @contextmanager
-    def _session_settings(self, session: Any) -> Iterator[None]:
-        """Settings a restored checkpoint needs and Spark does not pin (put back afterwards)."""
-        wanted = self.restorer.session_settings() if self.restorer is not None else {}
-        before = {key: session.conf.get(key, None) for key in wanted}
-        for key, value in wanted.items():
-            session.conf.set(key, value)
-        try:
-            yield
-        finally:
-            for key, old in before.items():
-                if old is None:
-                    session.conf.unset(key)
-                else:
-                    session.conf.set(key, old)

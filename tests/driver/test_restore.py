@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.errors import NonRestoredState
 from flinkish.jobs.model import JobState, RequestKind, RestoreSpec
 from tests.driver.harness import InProcessJob
@@ -94,18 +95,32 @@ def test_a_savepoint_that_was_outlived_gets_a_new_query_id(
     third.request(RequestKind.CANCEL)
 
 
+@pytest.mark.parametrize("bounded", [False, True])
 def test_a_renamed_query_is_refused_before_anything_runs(
-    spark: Any, new_job: NewJob, tmp_path: Path
+    spark: Any, new_job: NewJob, tmp_path: Path, bounded: bool
 ) -> None:
     savepoint, _ = stopped_savepoint(spark, new_job, tmp_path / "sp")
-    job = restored(spark, new_job, savepoint["path"], name="renamed")
+    seen: list[int] = []
+
+    def program() -> None:
+        grouped = rate(spark).selectExpr("value % 5 as k").groupBy("k").count()
+        writer = grouped.writeStream.queryName("renamed").outputMode("update")
+        writer = writer.foreachBatch(lambda frame, batch: seen.append(frame.count()))
+        writer = writer.trigger(availableNow=True) if bounded else writer
+        writer.start().awaitTermination()
+
+    job = new_job(restore=RestoreSpec(path=savepoint["path"])).start(program)
     final = job.wait()
     assert final.state is JobState.FAILED
     assert final.failure is not None
     assert final.failure["code"] == 5
+    assert "'counts'" in final.failure["hint"]
     assert job.outcome is not None
     assert isinstance(job.outcome.error, NonRestoredState)
-    assert not job.runtime.queries()
+    assert newest_committed_batch(job.runtime.queries()[0].checkpoint) is None
+    assert not seen
+    states = [line.state for line in job.registry.state_history(job.job_id)]
+    assert JobState.RUNNING not in states, "run -d says at once that it failed"
 
 
 def test_dash_n_starts_a_renamed_query_empty(spark: Any, new_job: NewJob, tmp_path: Path) -> None:
@@ -125,8 +140,9 @@ def test_a_query_that_is_never_started_again_is_refused_unless_dropped(
     final = job.wait()
     assert final.state is JobState.FAILED
     assert final.failure is not None
-    assert "'two'" in str(final.failure["message"])
+    assert "query 'two'" in str(final.failure["message"])
     assert final.failure["code"] == 5
+    assert job.batch() == savepoint["queries"][0]["batch_id"], "nothing was processed"
     job = restored(spark, new_job, savepoint["path"], name="one", allow_non_restored=True)
     job.wait_until(lambda: job.batch() > 2)
     job.request(RequestKind.CANCEL)

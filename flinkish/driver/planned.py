@@ -1,0 +1,154 @@
+"""Planned queries in the words of the other rooms: for restores, savepoints and status."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flinkish.driver.planner import PlannedQuery, PlannedSource
+from flinkish.jobs.model import OperatorStatus
+from flinkish.restore.model import NewOperator, NewQuery, NewSource
+from flinkish.restore.recipe import EmptyState
+from flinkish.savepoint.model import OperatorFacts
+
+
+def new_query(name: str, planned: PlannedQuery | None) -> NewQuery:
+    """What a starting query asks a savepoint for; ``planned`` is None when it cannot be planned."""
+    if planned is None:
+        return NewQuery(name, None, None)
+    identities = planned.identities
+    return NewQuery(
+        name,
+        operators=tuple(
+            NewOperator(
+                ordinal=op.ordinal,
+                kind=op.kind,
+                name=op.name,
+                lookup_ids=identities[op.key].lookup_ids(planned.hasher),
+                generated_id=identities[op.key].generated_v3,
+                uid=op.uid,
+            )
+            for op in planned.operators
+        ),
+        sources=tuple(
+            NewSource(
+                entry=source.entry,
+                directory=source.directory,
+                signature=source.signature,
+                lookup_ids=identities[source.key].lookup_ids(planned.hasher),
+                uid=source.uid,
+                feeds=source.feeds,
+                inputs=_inputs(planned, source),
+            )
+            for source in planned.sources
+        ),
+    )
+
+
+def _inputs(planned: PlannedQuery, source: PlannedSource) -> tuple[tuple[int, int], ...]:
+    """Through which inputs a source reaches stateful operators that have several (joins)."""
+    found = []
+    for op in planned.operators:
+        inputs = planned.graph.by_key[op.key].in_edges
+        if len(inputs) > 1:
+            found += [
+                (op.ordinal, number)
+                for number, key in enumerate(inputs)
+                if source.key in _upstream(planned, key)
+            ]
+    return tuple(found)
+
+
+def _upstream(planned: PlannedQuery, key: int) -> set[int]:
+    """An operator and all that flows into it."""
+    found: set[int] = set()
+    stack = [key]
+    while stack:
+        current = stack.pop()
+        if current not in found:
+            found.add(current)
+            stack += planned.graph.by_key[current].in_edges
+    return found
+
+
+def empty_states(planned: PlannedQuery) -> dict[int, EmptyState]:
+    """For every stateful operator, by ordinal: how it would start without state."""
+    return {
+        op.ordinal: EmptyState(
+            partitions=op.partitions,
+            stores=_store_names(op.files, [store.name for store in op.stores]),
+            files=op.files or None,
+        )
+        for op in planned.operators
+    }
+
+
+def _store_names(files: Any, names: list[str]) -> tuple[str, ...]:
+    """Stores of one partition; families of one store (transformWithState) are no stores."""
+    joins = [name for name in names if name.startswith(("left-key", "right-key"))]
+    return tuple(dict.fromkeys(joins)) or ("default",)
+
+
+def operator_facts(
+    planned: PlannedQuery | None, reported: tuple[OperatorStatus, ...]
+) -> tuple[OperatorFacts, ...]:
+    """The operators for a savepoint: who they are, and the rows Spark has reported."""
+    if planned is None:
+        return tuple(
+            OperatorFacts(ordinal=op.ordinal, kind=op.kind, rows=op.rows) for op in reported
+        )
+    rows = {op.ordinal: op.rows for op in reported}
+    return tuple(
+        OperatorFacts(
+            ordinal=op.ordinal,
+            kind=op.kind,
+            uid=op.uid,
+            operator_id=op.operator_id,
+            operator_id_v2=op.operator_id_v2,
+            operator_id_v3=op.operator_id_v3,
+            rows=rows.get(op.ordinal),
+        )
+        for op in planned.operators
+    )
+
+
+def source_records(planned: PlannedQuery | None, descriptions: list[str]) -> list[dict[str, Any]]:
+    """The sources for a savepoint, one for each line of the offset log.
+
+    ``descriptions`` are Spark's, from the query's progress: all there is without a plan.
+    """
+    if planned is None:
+        return [{"description": text} for text in descriptions]
+    records: list[dict[str, Any]] = []
+    for source in planned.sources:
+        fits = len(descriptions) == len(planned.sources)
+        records.append(
+            {
+                "description": descriptions[source.entry] if fits else None,
+                "directory": source.directory,
+                "uid": source.uid,
+                "operator_id_v2": source.operator_id_v2,
+                "operator_id_v3": source.operator_id_v3,
+                "signature": source.signature,
+                "inputs": [list(pair) for pair in _inputs(planned, source)],
+            }
+        )
+    return records
+
+
+def operator_status(
+    planned: PlannedQuery | None, reported: tuple[OperatorStatus, ...]
+) -> tuple[OperatorStatus, ...]:
+    """The operators for ``status``: those planned, with the rows Spark has reported."""
+    if planned is None or not planned.operators:
+        return reported
+    rows = {op.ordinal: op.rows for op in reported}
+    return tuple(
+        OperatorStatus(
+            ordinal=op.ordinal,
+            kind=op.kind,
+            uid=op.uid,
+            operator_id=op.operator_id,
+            rows=rows.get(op.ordinal),
+        )
+        for op in planned.operators
+    )

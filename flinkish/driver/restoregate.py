@@ -1,0 +1,137 @@
+"""Keeps the queries of a restored job from their first batch until all state has an owner.
+
+A program starts its queries one after the other, so whether it takes all that is in the savepoint
+is known only when it has started the last: it waits for them, asks one how it is, or does neither
+for a while. Until then what has been started is held; so a refused restore has processed nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from flinkish.driver import jvm as spark_jvm
+from flinkish.driver.firstbatch import FirstBatch
+from flinkish.driver.managed import ManagedQuery
+from flinkish.driver.restorer import Restorer
+from flinkish.errors import FlinkishError
+
+#: Seconds a query is held for a program that neither starts the rest nor waits for anything.
+_HOLD_LIMIT = 30.0
+_END_GRACE = 10.0
+_INTERRUPTED = 0.1  # seconds between Spark's TERMINATED and its interrupt of the thread
+
+
+class RestoreGate:
+    """One job's gate; without a ``restorer`` it is always open.
+
+    Parameters
+    ----------
+    queries: gives the newest run of every query.
+    fail: notes the error that the job fails with.
+    let_go: called with the queries that may run, once they may.
+    """
+
+    def __init__(
+        self,
+        restorer: Restorer | None,
+        queries: Callable[[], Sequence[ManagedQuery]],
+        fail: Callable[[FlinkishError], None],
+        let_go: Callable[[Sequence[ManagedQuery]], None],
+    ) -> None:
+        self._restorer = restorer
+        self._queries = queries
+        self._fail = fail
+        self._let_go = let_go
+        self._watches: list[FirstBatch] = []
+        self._held_since: float | None = None
+
+    @property
+    def closed(self) -> bool:
+        """True while queries are held."""
+        return self._held_since is not None
+
+    def hold(self, query: ManagedQuery) -> None:
+        """Take a query that has just been started: hold it where state waits for another one;
+        compare its plan before its first commit where it was given state."""
+        if self._restorer is None:
+            return
+        held = self._restorer.is_waiting()
+        expected = None
+        if query.restored_batch is not None and query.planned is not None:
+            expected = [(op.ordinal, op.kind) for op in query.planned.operators]
+        if held or expected:
+            watch = FirstBatch(query.name, query.session, query.jsq, expected, self._fail)
+            watch.start(held=held)
+            self._watches.append(watch)
+        if held:
+            self._held_since = time.monotonic()
+        else:
+            self.open()
+
+    def open(self) -> None:
+        """Let all queries go on that are held."""
+        for watch in self._watches:
+            watch.release()
+        self._held_since = None
+
+    def settle(self) -> None:
+        """The program starts no other query for now: all of the savepoint must have an owner.
+
+        Raises
+        ------
+        NonRestoredState: it has not, and ``-n`` was not given.
+        """
+        if self._restorer is None:
+            return
+        queries = self._queries()
+        # Behind a query that ends by itself the program may start others.
+        more = any(query.facts.bounded for query in queries)
+        try:
+            notes = self._restorer.check(more_to_come=more)
+        except FlinkishError as error:
+            self._fail(error)
+            self._end_held()
+            raise
+        if notes and queries:
+            queries[-1].notes = (*queries[-1].notes, *notes)
+        if self.closed:
+            self.open()
+            self._let_go(queries)
+
+    def settle_late(self, interrupt: Callable[[], None]) -> None:
+        """The same, after a while, for a program that does not wait for its queries; called now
+        and then. ``interrupt`` ends a program whose restore is refused."""
+        if self._held_since is None or time.monotonic() - self._held_since < _HOLD_LIMIT:
+            return
+        try:
+            self.settle()
+        except FlinkishError:
+            interrupt()
+
+    def check_at_end(self) -> None:
+        """The program has ended well: raise NonRestoredState when it has left state behind."""
+        if self._restorer is not None:
+            self._restorer.check(more_to_come=False)
+
+    def close(self) -> None:
+        """The job ends: whatever is held ends with it."""
+        self._end_held()
+        for watch in self._watches:
+            watch.give_up()
+
+    def _end_held(self) -> None:
+        """End queries that are held, so that they process nothing when they are let go."""
+        if not self.closed:
+            return
+        queries = self._queries()
+        for query in queries:
+            threading.Thread(target=query.jsq.stop, name="flinkish-stop", daemon=True).start()
+        deadline = time.monotonic() + _END_GRACE
+        while time.monotonic() < deadline and not all(
+            spark_jvm.is_told_to_end(query.jsq) for query in queries
+        ):
+            time.sleep(0.01)
+        time.sleep(_INTERRUPTED)
+        self.open()

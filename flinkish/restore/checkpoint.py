@@ -1,0 +1,293 @@
+"""Making a new Spark checkpoint from a recipe.
+
+Files are hard-linked where possible (Spark never writes into a finished checkpoint file). Written
+are those that must differ: ``metadata`` with another query id; operator metadata with another
+ordinal, or with absolute locations (``stateSchemaFilePaths`` of Spark 4.x), which Spark would
+follow back to the old checkpoint; empty state; and, where the sources, the batch or the watermark
+are others, the logs. The checkpoint is built beside its place and renamed, so it appears complete
+or not at all. Hadoop's hidden ``.crc`` files stay behind: stale ones fail the read, none is fine.
+
+What Spark asks of the logs at a restart (``MicroBatchExecution.populateStartOffsets``, 3.5 to
+4.3): ``offsets/<N - 1>`` beside the newest ``offsets/<N>``; as many lines as the query has sources
+(version 1); of the commits only the newest.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from flinkish.checkpoint import layout
+from flinkish.checkpoint.operators import METADATA_DIRECTORY
+from flinkish.errors import StorageError
+from flinkish.restore import emptystate, logs, sourcelogs, statefiles
+from flinkish.restore.donors import (
+    DonorLogs,
+    check_states_agree,
+    damaged,
+    missing,
+    parsed,
+    read_file,
+    read_logs,
+)
+from flinkish.restore.newlogs import NewLogs, givers, needs_new_logs, new_logs
+from flinkish.restore.recipe import Donor, EmptyState, Recipe, TakenSource, TakenState
+from flinkish.savepoint import storage
+
+
+@dataclass(frozen=True)
+class _File:
+    """One file of the new checkpoint: new content, or the donor's file ``old`` as it is."""
+
+    path: str
+    donor: Donor
+    old: str = ""
+    content: bytes | None = None
+
+
+def make_checkpoint(recipe: Recipe, target: str) -> None:
+    """Create the Spark checkpoint ``target`` as ``recipe`` has it.
+
+    ``target`` must not exist or be an empty directory; parents are created.
+
+    Raises
+    ------
+    StorageError: the target is taken or refused.
+    Corrupt: a file of a donor is missing or damaged.
+    Incompatible: what the recipe brings together does not fit: different state settings, sources
+        of an offset log that cannot be renamed, state that cannot be raised to another version.
+    """
+    final = storage.local_path(target)
+    if os.path.lexists(final) and not (os.path.isdir(final) and not os.listdir(final)):
+        raise StorageError(
+            f"cannot create checkpoint {final}: it exists and is not an empty directory",
+            hint="choose another checkpoint directory, or remove that one",
+            path=final,
+        )
+    storage.make_directory(os.path.dirname(final))
+    building = storage.temporary_name(final)
+    try:
+        storage.make_new_directory(building)
+        made: set[str] = set()
+        snapshots: dict[bytes, str] = {}
+        for file in _files(recipe, final):
+            directory = os.path.dirname(file.path)
+            if directory not in made:
+                storage.make_directory(os.path.join(building, directory))
+                made.add(directory)
+            path = os.path.join(building, file.path)
+            if file.content is not None and file.path.startswith(f"{layout.STATE}/"):
+                # Hundreds of empty snapshots are one: bringing each to the disk takes its time.
+                same = snapshots.setdefault(file.content, path)
+                if same != path:
+                    storage.place(same, path)
+                    continue
+            _put(file, path)
+        storage.publish(building, final)
+    except BaseException:
+        storage.remove_tree(building)
+        raise
+
+
+def _put(file: _File, path: str) -> None:
+    if file.content is not None:
+        storage.write_bytes(path, file.content)
+        return
+    old = os.path.join(storage.local_path(file.donor.root), file.old)
+    try:
+        storage.place(old, path)
+    except FileNotFoundError as error:
+        raise missing(old) from error
+
+
+def _files(recipe: Recipe, final: str) -> Iterator[_File]:
+    """All files of the new checkpoint."""
+    base = recipe.donors[recipe.base]
+    if recipe.query_id is not None:
+        change = partial(logs.with_query_id, query_id=recipe.query_id)
+        yield _File(layout.METADATA, base, content=parsed(base, layout.METADATA, change))
+    else:
+        yield _linked(base, layout.METADATA)
+    if recipe.states is None and recipe.sources is None:
+        for path in base.files:
+            if path != layout.METADATA and not path.startswith(f"{layout.STATE}/"):
+                yield _linked(base, path)
+        for ordinal in statefiles.ordinals(base.files):
+            yield from _moved_state(base, ordinal, ordinal, 0, final, None)
+        return
+    yield from _Assembly(recipe, final).files()
+
+
+def _linked(donor: Donor, path: str, new: str | None = None) -> _File:
+    return _File(new or path, donor, old=path)
+
+
+def _moved_state(
+    donor: Donor, old: int, new: int, shift: int, final: str, pins: Mapping[str, str] | None
+) -> Iterator[_File]:
+    """The state of one operator under its new ordinal; ``pins`` are needed for a shift only."""
+    moved = statefiles.move_state(statefiles.of_operator(donor.files, old), new, shift)
+    if not moved.moves:
+        path = os.path.join(storage.local_path(donor.root), layout.STATE, str(old))
+        raise missing(path)
+    metadata = partial(logs.with_operator, root=final, ordinal=new)
+    rewritten = {
+        path: content
+        for path, _ in moved.moves
+        if _is_operator_metadata(path)
+        if (content := parsed(donor, path, metadata)) is not None
+    }
+    for path, target in moved.moves:
+        if path in rewritten:
+            yield _File(target, donor, content=rewritten[path])
+        elif path.removesuffix(".crc") not in rewritten:  # nor the checksums of those
+            yield _linked(donor, path, target)
+    for target in moved.bases:
+        zipped = target.endswith(".zip")
+        codec = (pins or {}).get(emptystate.PIN_CODEC)
+        content = emptystate.empty_archive() if zipped else emptystate.empty_snapshot(codec)
+        yield _File(target, donor, content=content)
+
+
+def _is_operator_metadata(path: str) -> bool:
+    parts = path.split("/")
+    return len(parts) >= 4 and parts[2] == METADATA_DIRECTORY and not path.endswith(".crc")
+
+
+class _Assembly:
+    """Puts together what is more than one donor's checkpoint as it is."""
+
+    def __init__(self, recipe: Recipe, final: str) -> None:
+        self._recipe = recipe
+        self._final = final
+        self._base = recipe.donors[recipe.base]
+        self._batch = recipe.batch_id
+        wanted = {recipe.base, *givers(recipe)}
+        self._logs: dict[int, DonorLogs] = {i: read_logs(recipe.donors[i]) for i in wanted}
+        self._pins = self._logs[recipe.base].offsets.pins
+        self._states: Mapping[int, TakenState | EmptyState] = (
+            {n: TakenState(recipe.base, n) for n in statefiles.ordinals(self._base.files)}
+            if recipe.states is None
+            else recipe.states
+        )
+        donors = {s.donor for s in self._states.values() if isinstance(s, TakenState)}
+        others = [self._logs[i] for i in sorted(donors - {recipe.base})]
+        check_states_agree(self._logs[recipe.base], others)
+
+    def files(self) -> Iterator[_File]:
+        """Everything but ``metadata``."""
+        state_ids: dict[int, logs.StateIds] = {}
+        for ordinal, state in sorted(self._states.items()):
+            if isinstance(state, TakenState):
+                donor = self._recipe.donors[state.donor]
+                shift = self._batch - donor.batch_id
+                known = self._logs[state.donor].commit.state_ids
+                if state.ordinal in known:
+                    state_ids[ordinal] = known[state.ordinal]
+                yield from _moved_state(
+                    donor, state.ordinal, ordinal, shift, self._final, self._pins
+                )
+            else:
+                yield from self._empty_state(ordinal, state, state_ids)
+        if needs_new_logs(self._recipe, self._logs):
+            fresh = new_logs(self._recipe, self._logs)
+            yield from self._new_logs(fresh, state_ids)
+            yield from self._sources(fresh)
+        else:
+            yield from self._old_logs(state_ids)
+            yield from self._own_sources()
+
+    def _empty_state(
+        self, ordinal: int, empty: EmptyState, state_ids: dict[int, logs.StateIds]
+    ) -> Iterator[_File]:
+        stores = empty.stores
+        for path, content in sorted((empty.files or {}).items()):
+            data, target = content, path
+            if _is_operator_metadata(f"{layout.STATE}/{ordinal}/{path}"):
+                change = partial(logs.with_operator, root=self._final, ordinal=ordinal)
+                data = parsed(self._base, path, change, content) or content
+                # Spark knows best: a join's four stores may be column families of one.
+                stores = layout.parse_operator_metadata(content).stores
+                directory, _, name = path.rpartition("/")
+                if name.isdigit():  # v2: not of a later batch than the one that is gone on from
+                    target = f"{directory}/{min(int(name), self._batch)}"
+            yield _File(f"{layout.STATE}/{ordinal}/{target}", self._base, content=data)
+        ids: logs.StateIds = ()
+        if self._logs[self._recipe.base].commit.version >= 2:
+            ids = emptystate.new_ids(empty.partitions, stores, lambda: str(uuid.uuid4()))
+            state_ids[ordinal] = ids
+        kind, snapshot = emptystate.empty_store(self._pins)
+        flat = [f"_{one}" for partition in ids for one in partition]
+        directories = emptystate.store_directories(ordinal, empty.partitions, stores)
+        for directory, suffix in zip(directories, flat or [""] * len(directories), strict=True):
+            name = f"{self._batch + 1}{suffix}.{kind}"
+            yield _File(f"{directory}/{name}", self._base, content=snapshot)
+
+    def _old_logs(self, state_ids: Mapping[int, logs.StateIds]) -> Iterator[_File]:
+        """The base's logs as they are, but for the ids of state files."""
+        base = self._logs[self._recipe.base]
+        plain = base.commit.version == 1
+        for path in self._base.files:
+            directory = path.split("/")[0]
+            if directory == layout.OFFSETS or (plain and directory == layout.COMMITS):
+                yield _linked(self._base, path)
+        if not plain:
+            yield self._commit(base.commit.next_watermark_ms, state_ids)
+
+    def _new_logs(self, fresh: NewLogs, state_ids: Mapping[int, logs.StateIds]) -> Iterator[_File]:
+        entries = {self._batch: fresh.offsets}
+        if self._batch > 0:
+            entries[self._batch - 1] = fresh.offsets
+        if fresh.planned is not None:
+            entries[self._batch + 1] = fresh.planned
+        for number, content in entries.items():
+            yield _File(f"{layout.OFFSETS}/{number}", self._base, content=content)
+        yield self._commit(fresh.watermark_ms, state_ids)
+
+    def _commit(self, watermark_ms: int, state_ids: Mapping[int, logs.StateIds]) -> _File:
+        """The newest commit; older ones would name ids under the old ordinals."""
+        data = self._logs[self._recipe.base].commit_bytes
+        content = logs.with_commit(data, watermark_ms, state_ids)
+        return _File(f"{layout.COMMITS}/{self._batch}", self._base, content=content)
+
+    def _own_sources(self) -> Iterator[_File]:
+        for path in self._base.files:
+            if path.startswith(f"{layout.SOURCES}/"):
+                yield _linked(self._base, path)
+
+    def _sources(self, fresh: NewLogs) -> Iterator[_File]:
+        if self._recipe.sources is None:
+            yield from self._own_sources()
+            return
+        done: dict[str, tuple[int, str]] = {}
+        for source in self._recipe.sources:
+            if not isinstance(source, TakenSource):
+                continue
+            origin = source.donor, source.directory
+            if source.target not in done:  # a DataFrame used twice has two lines, one directory
+                done[source.target] = origin
+                donor = self._recipe.donors[source.donor]
+                yield from _source(donor, source, fresh.positions[source.target])
+            elif done[source.target] != origin:
+                raise ValueError(f"two sources for {layout.SOURCES}/{source.target}")
+
+
+def _source(donor: Donor, source: TakenSource, position: str) -> Iterator[_File]:
+    """The files of one source up to its position."""
+    old, new = f"{layout.SOURCES}/{source.directory}/", f"{layout.SOURCES}/{source.target}/"
+    names = [path.removeprefix(old) for path in donor.files if path.startswith(old)]
+
+    try:
+        chosen = sourcelogs.files_at(names, position, lambda name: read_file(donor, old + name))
+    except FileNotFoundError as error:
+        root = storage.local_path(donor.root)
+        raise missing(os.path.join(root, old, str(error.filename))) from error
+    except ValueError as error:
+        raise damaged(donor, old, error) from error
+    for name in chosen.kept:
+        yield _linked(donor, old + name, new + name)
+    for name, content in chosen.written.items():
+        yield _File(new + name, donor, content=content)

@@ -1,0 +1,152 @@
+"""The logs of the queries that a new checkpoint takes its parts from, and whether they agree.
+
+Reading is a thin shell around :mod:`flinkish.checkpoint.layout`; the checks are pure.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from flinkish.checkpoint import layout
+from flinkish.errors import Corrupt, Incompatible
+from flinkish.restore import emptystate
+from flinkish.restore.recipe import Donor
+from flinkish.savepoint import storage
+
+_T = TypeVar("_T")
+
+_STREAMING = "spark.sql.streaming."
+_FORMAT_SETTING = f"{_STREAMING}stateStore.checkpointFormatVersion"
+PIN_POLICY = f"{_STREAMING}multipleWatermarkPolicy"
+
+#: Pins that say how state is laid out and found, and what Spark assumes where one is absent
+#: (``OffsetSeqMetadata.relevantSQLConfDefaultValues`` of 4.3.0).
+_STATE_PINS = {
+    layout.PIN_PROVIDER: "org.apache.spark.sql.execution.streaming.state."
+    "HDFSBackedStateStoreProvider",
+    layout.PIN_SHUFFLE_PARTITIONS: "",
+    emptystate.PIN_CODEC: emptystate.DEFAULT_CODEC,
+    f"{_STREAMING}aggregation.stateFormatVersion": "1",
+    f"{_STREAMING}flatMapGroupsWithState.stateFormatVersion": "1",
+    f"{_STREAMING}join.stateFormatVersion": "1",
+    f"{_STREAMING}stateStore.encodingFormat": "unsaferow",
+    f"{_STREAMING}stateStore.rowChecksum.enabled": "false",
+    f"{_STREAMING}stateStore.rocksdb.mergeOperatorVersion": "1",
+    f"{_STREAMING}statefulOperator.useStrictDistribution": "false",
+    "spark.sql.dropDuplicates.deterministicKeyOrder.enabled": "false",
+}
+
+
+@dataclass(frozen=True)
+class DonorLogs:
+    """What a donor's logs say at its batch; ``planned`` is the batch after it, if it was planned.
+
+    The bytes are those of the files, for what is to stay as Spark wrote it.
+    """
+
+    donor: Donor
+    offsets: layout.OffsetEntry
+    offsets_bytes: bytes
+    commit: layout.CommitEntry
+    commit_bytes: bytes
+    planned: layout.OffsetEntry | None = None
+    planned_bytes: bytes = b""
+
+    def describe(self) -> str:
+        """The donor in messages."""
+        return f"the state of batch {self.donor.batch_id} in {self.donor.root}"
+
+
+def read_file(donor: Donor, path: str) -> bytes:
+    """A file of the donor; Corrupt when it is missing."""
+    location = os.path.join(storage.local_path(donor.root), path)
+    try:
+        return storage.read_bytes(location)
+    except FileNotFoundError as error:
+        raise missing(location) from error
+
+
+def missing(location: str) -> Corrupt:
+    """The error for a file that is not there."""
+    return Corrupt(
+        f"{location} is missing",
+        hint="use another savepoint, or copy the file back",
+        path=location,
+    )
+
+
+def parsed(donor: Donor, path: str, parser: Callable[[bytes], _T], data: bytes | None = None) -> _T:
+    """What ``parser`` makes of a file of the donor (of ``data``, if given).
+
+    Raises Corrupt when the file is missing, or the parser finds fault with it (ValueError).
+    """
+    content = read_file(donor, path) if data is None else data
+    try:
+        return parser(content)
+    except ValueError as error:
+        raise damaged(donor, path, error) from error
+
+
+def damaged(donor: Donor, path: str, error: ValueError) -> Corrupt:
+    """The error for a file of the donor whose content is wrong."""
+    location = os.path.join(storage.local_path(donor.root), path)
+    return Corrupt(f"{location} is damaged: {error}", path=location)
+
+
+def read_logs(donor: Donor) -> DonorLogs:
+    """Read the donor's logs; Corrupt when one is missing or damaged."""
+    offsets, commit = (f"{d}/{donor.batch_id}" for d in (layout.OFFSETS, layout.COMMITS))
+    planned = f"{layout.OFFSETS}/{donor.batch_id + 1}"
+    offsets_bytes, commit_bytes = read_file(donor, offsets), read_file(donor, commit)
+    logs = DonorLogs(
+        donor=donor,
+        offsets=parsed(donor, offsets, layout.parse_offsets, offsets_bytes),
+        offsets_bytes=offsets_bytes,
+        commit=parsed(donor, commit, layout.parse_commit, commit_bytes),
+        commit_bytes=commit_bytes,
+    )
+    if planned not in donor.files:
+        return logs
+    data = read_file(donor, planned)
+    entry = parsed(donor, planned, layout.parse_offsets, data)
+    return replace(logs, planned=entry, planned_bytes=data)
+
+
+def check_states_agree(base: DonorLogs, others: Sequence[DonorLogs]) -> None:
+    """Raise Incompatible when state of ``others`` cannot be read with the settings of ``base``.
+
+    Its pins are those of the new query, and say for all of its state where and how it is kept.
+    """
+    for other in others:
+        for setting, assumed in _STATE_PINS.items():
+            ours, theirs = _pin(base, setting, assumed), _pin(other, setting, assumed)
+            if ours != theirs:
+                raise _disagree(setting, base, ours, other, theirs)
+        if base.commit.version != other.commit.version:
+            versions = str(base.commit.version), str(other.commit.version)
+            raise _disagree(_FORMAT_SETTING, base, versions[0], other, versions[1])
+
+
+def _pin(logs: DonorLogs, setting: str, assumed: str) -> str:
+    pins = logs.offsets.pins
+    if setting == layout.PIN_SHUFFLE_PARTITIONS:
+        return str(layout.pinned_partitions(pins) or assumed)
+    value = pins.get(setting, assumed)
+    return emptystate.short_codec(value) if setting == emptystate.PIN_CODEC else value
+
+
+def _disagree(
+    setting: str, base: DonorLogs, ours: str, other: DonorLogs, theirs: str
+) -> Incompatible:
+    return Incompatible(
+        f"state that was written with different settings cannot be brought together: {setting} is "
+        f"{ours or 'unknown'} in {base.describe()}, and {theirs or 'unknown'} in "
+        f"{other.describe()}",
+        hint=f"{setting} is fixed at the first start of a query: start the two with the same value "
+        "from the beginning, or keep them apart",
+        setting=setting,
+        values=[ours, theirs],
+    )

@@ -1,0 +1,109 @@
+"""State stores without a row, as bytes that Spark loads. Pure.
+
+A new stateful operator of a query that goes on at batch B must find state of version B + 1, or
+Spark fails; an empty snapshot of that version is what it would have after emptying its state.
+
+- HDFS-backed (Spark's ``HDFSBackedStateStoreProvider``): a snapshot is a compressed list of
+  records and an end mark, the number -1 as four bytes. Without records there is only one content
+  for each codec. They were produced by Spark itself, the same on 3.5.9 and 4.3.0:
+  ``CompressionCodec.createCodec(conf, name).compressedOutputStream(out)`` and ``writeInt(-1)``.
+- RocksDB (``RocksDBFileManager``): an archive that holds only ``metadata``, without any file of
+  RocksDB: Spark then opens an empty directory, as it does for version 0.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable, Mapping
+
+from flinkish.checkpoint import layout, state
+from flinkish.checkpoint.operators import DEFAULT_STORE
+from flinkish.errors import Incompatible
+from flinkish.restore.logs import StateIds
+
+PIN_CODEC = "spark.sql.streaming.stateStore.compression.codec"
+DEFAULT_CODEC = "lz4"
+
+_SNAPSHOTS = {
+    "lz4": "4c5a34426c6f636b150400000004000000db804d08ffffffff"
+    "4c5a34426c6f636b15000000000000000000000000",
+    "zstd": "28b52ffd0048200000ffffffff010000",
+    "snappy": "82534e4150505900000000010000000100000006040cffffffff",
+    "lzf": "5a56000004ffffffff",
+}
+#: As ``CompressionCodec.shortCompressionCodecNames``.
+_CLASSES = {
+    "org.apache.spark.io.LZ4CompressionCodec": "lz4",
+    "org.apache.spark.io.ZStdCompressionCodec": "zstd",
+    "org.apache.spark.io.SnappyCompressionCodec": "snappy",
+    "org.apache.spark.io.LZFCompressionCodec": "lzf",
+}
+_ARCHIVE_METADATA = b'v1\n{"sstFiles":[],"numKeys":0}'
+#: What ``zipfile`` takes as the beginning of time: equal inputs give equal bytes.
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def short_codec(codec: str | None) -> str:
+    """``lz4`` for Spark's name of a codec in any form; what is unknown stays as it is."""
+    if not codec:
+        return DEFAULT_CODEC
+    return _CLASSES.get(codec, codec.lower() if codec.lower() in _SNAPSHOTS else codec)
+
+
+def empty_snapshot(codec: str | None) -> bytes:
+    """A snapshot of a HDFS-backed store without rows, compressed by ``codec`` (None: Spark's).
+
+    Raises Incompatible for a codec that is not one of Spark's own.
+    """
+    content = _SNAPSHOTS.get(short_codec(codec))
+    if content is None:
+        raise Incompatible(
+            f"cannot write an empty state compressed by {codec}",
+            hint=f"flinkish knows Spark's codecs {', '.join(_SNAPSHOTS)} ({PIN_CODEC})",
+            setting=PIN_CODEC,
+        )
+    return bytes.fromhex(content)
+
+
+def empty_archive() -> bytes:
+    """A snapshot archive of a RocksDB store without rows; also one with column families."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(zipfile.ZipInfo("metadata", _EPOCH), _ARCHIVE_METADATA)
+    return out.getvalue()
+
+
+def empty_store(pins: Mapping[str, str]) -> tuple[str, bytes]:
+    """The kind (``zip``, ``snapshot``) and the content of a state store without rows.
+
+    ``pins`` are the query's; without a pinned provider it is Spark's default, the HDFS-backed one.
+    Raises Incompatible for another provider or codec than Spark's own.
+    """
+    backend, provider = layout.backend_of(pins), pins.get(layout.PIN_PROVIDER)
+    if backend is None and provider:
+        raise Incompatible(
+            f"cannot write an empty state for the state store provider {provider}",
+            hint="flinkish knows Spark's HDFS-backed and RocksDB state stores",
+            setting=layout.PIN_PROVIDER,
+        )
+    if backend == state.ROCKSDB:
+        return "zip", empty_archive()
+    return "snapshot", empty_snapshot(pins.get(PIN_CODEC))
+
+
+def store_directories(ordinal: int, partitions: int, stores: tuple[str, ...]) -> list[str]:
+    """The directories of all stores of an operator, relative to the checkpoint."""
+    return [
+        f"{layout.STATE}/{ordinal}/{partition}" + ("" if store == DEFAULT_STORE else f"/{store}")
+        for partition in range(partitions)
+        for store in sorted(stores)
+    ]
+
+
+def new_ids(partitions: int, stores: tuple[str, ...], new_id: Callable[[], str]) -> StateIds:
+    """Unique ids for an operator's empty stores, in the order in which commits list them.
+
+    That is the alphabetical one (a join's: left before right, ``keyToNumValues`` first).
+    """
+    return tuple(tuple(new_id() for _ in stores) for _ in range(partitions))

@@ -1,0 +1,126 @@
+"""What a path offers to a restore: the queries of a savepoint, or plain Spark checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from flinkish.checkpoint.cut import Cut
+from flinkish.errors import SavepointNotFound
+from flinkish.restore.materialise import adopt_cuts
+from flinkish.restore.model import QueryKey, SavedOperator, SavedQuery, SavedSource
+from flinkish.restore.recipe import Donor
+from flinkish.savepoint.model import QueryRecord
+from flinkish.savepoint.reader import open_savepoint
+
+
+@dataclass(frozen=True)
+class Offer:
+    """One query that waits to be gone on with; ``donor`` are its files."""
+
+    query: SavedQuery
+    donor: Donor
+    query_id: str
+    checkpoint_format: int = 1
+    pins: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Offers:
+    """All of them, and whether they are a savepoint's."""
+
+    by_key: Mapping[QueryKey, Offer]
+    is_savepoint: bool
+
+    @property
+    def queries(self) -> tuple[SavedQuery, ...]:
+        """What the planner looks at."""
+        return tuple(offer.query for offer in self.by_key.values())
+
+
+def read_offers(path: str) -> Offers:
+    """Open the savepoint, the checkpoint or the directory of checkpoints at ``path``.
+
+    Raises SavepointNotFound when it is none of them, Corrupt, UnsupportedFormat, StorageError.
+    """
+    try:
+        savepoint = open_savepoint(path)
+    except SavepointNotFound as not_one:
+        try:
+            cuts = adopt_cuts(path)
+        except SavepointNotFound:
+            raise not_one from None
+        return Offers({key: _of_cut(key, cut) for key, cut in cuts.items()}, is_savepoint=False)
+    files: dict[int, list[str]] = {}
+    for entry in savepoint.iter_files():
+        files.setdefault(entry.query, []).append(entry.path)
+    return Offers(
+        {
+            record.name: _of_record(record, savepoint.query_root(record), files.get(index, []))
+            for index, record in enumerate(savepoint.queries)
+        },
+        is_savepoint=True,
+    )
+
+
+def _of_cut(key: QueryKey, cut: Cut) -> Offer:
+    operators = tuple(
+        SavedOperator(key, op.ordinal, op.kind, op.partitions, op.bytes) for op in cut.operators
+    )
+    return Offer(
+        SavedQuery(key, cut.batch_id, operators),
+        Donor(cut.root, cut.files, cut.batch_id),
+        cut.query_id,
+        cut.checkpoint_format,
+        cut.pins,
+    )
+
+
+def _of_record(record: QueryRecord, root: str, files: list[str]) -> Offer:
+    operators = tuple(
+        SavedOperator(
+            query=record.name,
+            ordinal=op.ordinal,
+            kind=op.kind,
+            partitions=op.partitions,
+            bytes=op.bytes,
+            rows=op.rows,
+            uid=op.uid,
+            operator_id_v2=op.operator_id_v2,
+            operator_id_v3=op.operator_id_v3,
+        )
+        for op in record.operators
+    )
+    return Offer(
+        SavedQuery(record.name, record.batch_id, operators, saved_sources(record)),
+        Donor(root, tuple(files), record.batch_id),
+        record.query_id,
+        record.checkpoint_format,
+        record.pins,
+    )
+
+
+def saved_sources(record: QueryRecord) -> tuple[SavedSource, ...] | None:
+    """The sources of a saved query; None where the savepoint does not tell them apart.
+
+    They are the entries of ``record.source`` that the driver writes from the query's plan, one for
+    each line of the offset log.
+    """
+    listed: list[Mapping[str, Any]] = record.source if isinstance(record.source, list) else []
+    if len(listed) != len(record.offsets) or not all("signature" in entry for entry in listed):
+        return None
+    return tuple(
+        SavedSource(
+            query=record.name,
+            entry=number,
+            directory=str(entry["directory"]),
+            offset=offset,
+            uid=entry.get("uid"),
+            operator_id_v2=entry.get("operator_id_v2"),
+            operator_id_v3=entry.get("operator_id_v3"),
+            signature=entry.get("signature"),
+            inputs=tuple((int(o), int(i)) for o, i in entry.get("inputs") or ()),
+        )
+        for number, (entry, offset) in enumerate(zip(listed, record.offsets, strict=True))
+    )

@@ -1,0 +1,97 @@
+"""What a new checkpoint is made of: the planner's decision, carried out by ``materialise``.
+
+A *donor* is one query's cut (of a savepoint, or of a plain Spark checkpoint). Most checkpoints have
+one donor and take everything as it is. Others take an operator's state under another ordinal, leave
+one out, add an empty one, or bring the state and the source positions of several queries together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Donor:
+    """The files of one query at one committed batch; ``files`` are relative to ``root``."""
+
+    root: str
+    files: tuple[str, ...]
+    batch_id: int
+
+
+@dataclass(frozen=True)
+class TakenState:
+    """The state ``state/<ordinal>`` of the donor with that index."""
+
+    donor: int
+    ordinal: int
+
+
+@dataclass(frozen=True)
+class EmptyState:
+    """No state yet, at the version the others are at: Spark loads it as if it had emptied it.
+
+    ``partitions`` is the number of its partition directories, ``stores`` are the names of the state
+    stores in each (``default``, or a join's four). ``files`` are what Spark 4.x writes for an
+    operator when it plans it (``_metadata/metadata``, ``0/_metadata/schema`` ...), relative to its
+    directory, by content; none on 3.5. Absolute schema locations in them are put right.
+    """
+
+    partitions: int
+    stores: tuple[str, ...] = ("default",)
+    files: Mapping[str, bytes] | None = None
+
+
+@dataclass(frozen=True)
+class TakenSource:
+    """A source's position: line ``entry`` (from 0) of the donor's offsets, ``sources/<directory>``.
+
+    ``target`` is the directory of the source in the new checkpoint.
+    """
+
+    donor: int
+    entry: int
+    directory: str
+    target: str
+
+
+@dataclass(frozen=True)
+class FreshSource:
+    """A source without a position (``-`` in the offset log): it starts afresh."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to make one query's checkpoint.
+
+    Attributes
+    ----------
+    donors: the cuts that files are taken from.
+    base: index of the donor whose logs, settings and query id are gone on with.
+    states: by the new ordinal; None: all of the base's, as they are.
+    sources: in the order of the new query's offset log; None: the base's, as they are.
+    query_id: replaces the base's in ``metadata``; None: the query goes on as itself.
+    """
+
+    donors: tuple[Donor, ...]
+    base: int = 0
+    states: Mapping[int, TakenState | EmptyState] | None = None
+    sources: tuple[TakenSource | FreshSource, ...] | None = None
+    query_id: str | None = None
+
+    @property
+    def batch_id(self) -> int:
+        """The committed batch the new checkpoint stands at.
+
+        The newest of those donors that give state or positions (and the base): versions of state
+        can be raised without touching what is in the files, not always lowered.
+        """
+        used = {self.base}
+        for state in (self.states or {}).values():
+            if isinstance(state, TakenState):
+                used.add(state.donor)
+        for source in self.sources or ():
+            if isinstance(source, TakenSource):
+                used.add(source.donor)
+        return max(self.donors[index].batch_id for index in used)

@@ -1,0 +1,60 @@
+"""From the plan of a query's restore to the recipe of its checkpoint. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from flinkish.restore.model import QueryKey, SavedSource
+from flinkish.restore.plan import QueryPlan
+from flinkish.restore.recipe import (
+    Donor,
+    EmptyState,
+    FreshSource,
+    Recipe,
+    TakenSource,
+    TakenState,
+)
+
+
+def recipe_for(
+    plan: QueryPlan, donors: Mapping[QueryKey, Donor], empty: Mapping[int, EmptyState]
+) -> Recipe:
+    """The recipe that carries out ``plan``, which must have a base.
+
+    Parameters
+    ----------
+    donors: the files of every saved query.
+    empty: by ordinal, how an operator starts without state.
+    """
+    assert plan.base is not None
+    keys: list[QueryKey] = [plan.base.key]
+
+    def donor(key: QueryKey) -> int:
+        if key not in keys:
+            keys.append(key)
+        return keys.index(key)
+
+    states: dict[int, TakenState | EmptyState] | None = None
+    if not plan.unchanged:
+        states = {}
+        for verdict in plan.operators or ():
+            ordinal, taken = verdict.operator.ordinal, verdict.taken
+            if taken is None:
+                states[ordinal] = empty[ordinal]
+            else:
+                states[ordinal] = TakenState(donor(taken.query), taken.ordinal)
+    sources: tuple[TakenSource | FreshSource, ...] | None = None
+    if plan.positions is not None:
+        entries: list[TakenSource | FreshSource] = []
+        for target, position in zip(plan.directories, plan.positions, strict=True):
+            entries.append(_entry(position, target, donor))
+        sources = tuple(entries)
+    return Recipe(tuple(donors[key] for key in keys), states=states, sources=sources)
+
+
+def _entry(
+    position: SavedSource | None, target: str, donor: Callable[[QueryKey], int]
+) -> TakenSource | FreshSource:
+    if position is None:
+        return FreshSource()
+    return TakenSource(donor(position.query), position.entry, position.directory, target)

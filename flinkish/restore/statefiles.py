@@ -1,0 +1,88 @@
+"""The files of one operator's state, under another ordinal and at another version. Pure.
+
+State of version V becomes version V + shift by its files' names alone: neither a delta, nor a
+snapshot, nor a RocksDB archive says which version it is. Only the changelogs of checkpoint format
+2 (Spark 4.x) do, in the lineage at their beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from flinkish.checkpoint import layout, state
+from flinkish.errors import Incompatible
+
+_SIDECAR = ".crc"
+_NOT_VERSIONED = frozenset({"_metadata", "_stateSchema", state.SST_DIRECTORY, state.LOG_DIRECTORY})
+_BASES = frozenset({"snapshot", "zip"})
+
+
+@dataclass(frozen=True)
+class StateFiles:
+    """Where an operator's files go: (old, new) paths, both relative to their checkpoint.
+
+    ``bases`` are the new paths of empty snapshots that must be put below the first delta or
+    changelog: Spark takes version 0 for granted, but not the version it is raised to.
+    """
+
+    moves: tuple[tuple[str, str], ...]
+    bases: tuple[str, ...] = ()
+
+
+def of_operator(files: Iterable[str], ordinal: int) -> tuple[str, ...]:
+    """Those of a checkpoint's files that are the operator's."""
+    prefix = f"{layout.STATE}/{ordinal}/"
+    return tuple(path for path in files if path.startswith(prefix))
+
+
+def ordinals(files: Iterable[str]) -> tuple[int, ...]:
+    """The ordinals of all operators that have files, ascending."""
+    parts = (path.split("/", 2) for path in files)
+    found = {part[1] for part in parts if part[0] == layout.STATE and len(part) == 3}
+    return tuple(sorted(int(name) for name in found if name.isdigit()))
+
+
+def move_state(files: Iterable[str], ordinal: int, shift: int) -> StateFiles:
+    """Where the files of one operator go as ``state/<ordinal>``, ``shift`` versions later.
+
+    Raises Incompatible when a file says itself which version it is.
+    """
+    moves: list[tuple[str, str]] = []
+    chains: dict[str, list[state.VersionedFile]] = {}
+    for path in files:
+        directory, _, name = path.rpartition("/")
+        parts = directory.split("/")
+        parts[1] = str(ordinal)
+        directory = "/".join(parts)
+        file = None if _NOT_VERSIONED & set(parts) else state.parse_name(_main(name))
+        if file is not None and shift:
+            _check_movable(file, path)
+            if name == file.name:
+                chains.setdefault(directory, []).append(file)
+            name = f"{file.version + shift}{name.lstrip('0123456789')}"
+        moves.append((path, f"{directory}/{name}"))
+    bases = [
+        f"{directory}/{shift}.{'snapshot' if chain[0].kind == 'delta' else 'zip'}"
+        for directory, chain in chains.items()
+        if not any(file.kind in _BASES for file in chain)
+    ]
+    return StateFiles(tuple(moves), tuple(bases))
+
+
+def _main(name: str) -> str:
+    """The file that a checksum of Spark's belongs to (it holds no name, and moves along)."""
+    return name.removesuffix(_SIDECAR)
+
+
+def _check_movable(file: state.VersionedFile, path: str) -> None:
+    if file.kind == "changelog" and file.unique_id is not None:
+        raise Incompatible(
+            "state of queries that stand at different batches cannot be brought together: "
+            f"{path} holds a lineage of state versions (changelog checkpointing with "
+            "checkpoint format 2)",
+            hint="take the savepoint again without "
+            "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled, or while the "
+            "queries stand at the same batch",
+            path=path,
+        )

@@ -1,0 +1,90 @@
+"""Virtual environments with the Sparks of the matrix, made where they are missing.
+
+They are kept in the directory that ``FLINKISH_MATRIX_VENVS`` names (else ``.venv-matrix`` in the
+checkout), so that only the first run pays for them. They hold neither flinkish nor what flinkish
+needs: a job has to run there without.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+DIRECTORY = Path(os.environ.get("FLINKISH_MATRIX_VENVS") or CHECKOUT / ".venv-matrix").absolute()
+#: Seconds that pip may take for one environment; a Spark is 450 MB.
+_PATIENCE = 1800
+#: PySpark 4.x carries Protobuf code of version 5 or 6, which Protobuf 6 runs and 7 in part refuses.
+_FOR_SPARK_4 = ("pandas<3", "pyarrow", "protobuf>=6.33.5,<7")
+
+
+class Unavailable(Exception):
+    """An interpreter or a package cannot be had here."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """``packages`` beside PySpark; ``pythons`` that this Spark runs on, best first."""
+
+    pythons: tuple[str, ...]
+    packages: tuple[str, ...]
+
+
+_SPARK_4 = Environment(("3.12", "3.11", "3.10", "3.13"), _FOR_SPARK_4)
+#: By the version of Spark, oldest first: the newest release of every line.
+ENVIRONMENTS: dict[str, Environment] = {
+    "3.5.9": Environment(("3.11", "3.10"), ("numpy<2", "pandas<3", "pyarrow<20", "setuptools")),
+    "4.0.5": _SPARK_4,
+    "4.1.4": _SPARK_4,
+    "4.2.1": _SPARK_4,
+    "4.3.0": _SPARK_4,
+}
+
+
+def interpreter(spark: str) -> str:
+    """The Python of the environment with this version of Spark, which is made when missing.
+
+    Raises Unavailable, saying what cannot be had.
+    """
+    environment = ENVIRONMENTS[spark]
+    directory = DIRECTORY / f"spark-{spark}"
+    python, stamp = directory / "bin" / "python", directory / "installed.json"
+    # With the directory, because an environment that was moved or copied does not work.
+    wanted = json.dumps([str(directory), spark, *environment.packages])
+    if not (stamp.is_file() and stamp.read_text() == wanted):
+        base = _base_python(environment.pythons)
+        _run(base, "-m", "venv", "--clear", str(directory))
+        pip = ("-m", "pip", "--quiet", "--disable-pip-version-check", "install")
+        _run(str(python), *pip, f"pyspark=={spark}", *environment.packages)
+        stamp.write_text(wanted)
+    return str(python)
+
+
+def spark_home(python: str) -> Path:
+    """The directory of the PySpark that belongs to an interpreter."""
+    find = "import importlib.util as u; print(u.find_spec('pyspark').submodule_search_locations[0])"
+    return Path(_run(python, "-c", find).strip())
+
+
+def _base_python(versions: tuple[str, ...]) -> str:
+    found = _run("sh", str(CHECKOUT / ".ci" / "tools"), "python", *versions).strip()
+    version = _run(found, "-c", "import sys; print('%d.%d' % sys.version_info[:2])").strip()
+    if version not in versions:  # the tool falls back to any Python that flinkish runs on
+        raise Unavailable(f"there is no Python {' or '.join(versions)} (found {version})")
+    return found
+
+
+def _run(*command: str) -> str:
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_PATIENCE, check=False, cwd=CHECKOUT
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Unavailable(str(error)) from error
+    if done.returncode != 0:
+        lines = (done.stderr or done.stdout).strip().splitlines() or ["no output"]
+        raise Unavailable(f"{' '.join(command)}: {lines[-1]}")
+    return done.stdout

@@ -1,0 +1,118 @@
+"""Short ways to write saved and starting queries."""
+
+from __future__ import annotations
+
+from flinkish.operators.murmur import murmur3_128
+from flinkish.restore.model import (
+    NewOperator,
+    NewQuery,
+    NewSource,
+    SavedOperator,
+    SavedQuery,
+    SavedSource,
+)
+
+AGG, DEDUP = "stateStoreSave", "dedupe"
+
+
+def id_of(word: str, hasher: str = "v3") -> str:
+    """Any 32 hex digits that stand for a word."""
+    return murmur3_128(f"{hasher} {word}".encode()).hex()
+
+
+def old(
+    word: str,
+    ordinal: int = 0,
+    kind: str | None = DEDUP,
+    *,
+    query: str | None = "q",
+    named: bool = True,
+    ids: bool = True,
+) -> SavedOperator:
+    """A saved operator; ``word`` is its uid (``named``), or stands for its place in the plan."""
+    return SavedOperator(
+        query=query,
+        ordinal=ordinal,
+        kind=kind,
+        partitions=2,
+        bytes=2048,
+        rows=120,
+        uid=word if named else None,
+        operator_id_v2=id_of(word, "v2") if ids else None,
+        operator_id_v3=id_of(word) if ids else None,
+    )
+
+
+def new(
+    word: str,
+    ordinal: int = 0,
+    kind: str = DEDUP,
+    *,
+    named: bool = True,
+    was: str = "",
+    uid_hash: str | None = None,
+    hasher: str = "v3",
+) -> NewOperator:
+    """An operator of a starting query; ``was`` stands for its place, the id without its uid."""
+    own = id_of(word, hasher)
+    return NewOperator(
+        ordinal=ordinal,
+        kind=kind,
+        name=word,
+        lookup_ids=(own,) if uid_hash is None else (uid_hash, own),
+        generated_id=id_of(was or f"place of {word}"),
+        uid=word if named else None,
+    )
+
+
+def source(
+    signature: str,
+    entry: int = 0,
+    *,
+    query: str = "q",
+    uid: str | None = None,
+    offset: str | None = None,
+    directory: str | None = None,
+) -> SavedSource:
+    """A saved source."""
+    word = uid or f"{query} {entry}"
+    return SavedSource(
+        query,
+        entry,
+        directory or str(entry),
+        offset or f'{{"logOffset":{entry}}}',
+        uid,
+        id_of(word, "v2"),
+        id_of(word),
+        signature,
+    )
+
+
+def reads(
+    signature: str,
+    entry: int = 0,
+    *,
+    uid: str | None = None,
+    feeds: tuple[int, ...] = (),
+    directory: str | None = None,
+) -> NewSource:
+    """A source of a starting query."""
+    ids = (id_of(uid or f"new {entry}"),)
+    return NewSource(entry, directory or str(entry), signature, ids, uid, feeds)
+
+
+def saved_query(
+    *operators: SavedOperator,
+    key: str | None = "q",
+    batch: int = 7,
+    sources: tuple[SavedSource, ...] | None = (),
+) -> SavedQuery:
+    """A saved query."""
+    return SavedQuery(key, batch, operators, sources)
+
+
+def starting(
+    *operators: NewOperator, name: str = "q", sources: tuple[NewSource, ...] = ()
+) -> NewQuery:
+    """A starting query."""
+    return NewQuery(name, operators, sources)
