@@ -37,12 +37,13 @@ class InProcessJob:
         directory: str,
         *,
         restore: RestoreSpec | None = None,
+        options: Mapping[str, str] | None = None,
         quiesce_timeout: float = 60.0,
         cancel_grace: float = 5.0,
     ) -> None:
         self.registry = registry
         self.job_id = new_job_id()
-        launch = Launch(application="in-process", restore=restore)
+        launch = Launch(application="in-process", restore=restore, options=dict(options or {}))
         job = Job(
             job_id=self.job_id,
             name="test",

@@ -80,8 +80,18 @@ def reference(spark: Any, name: str, input_dir: str, base: Path) -> dict[str, Co
     return _references[name]
 
 
+#: With every way to keep state; the others with the two backends, and with the rest of the ways in
+#: the slow matrix.
+EVERY_WAY = frozenset({"aggregation", "join_inner", "session_window", "transform_with_state"})
+
+
+def _marks(name: str, backend: str) -> tuple[pytest.MarkDecorator, ...]:
+    slow = backend not in ("hdfs", "rocksdb") and name not in EVERY_WAY
+    return (pytest.mark.matrix,) if slow else ()
+
+
 CASES = [
-    pytest.param(name, backend, id=f"{name}-{backend}")
+    pytest.param(name, backend, id=f"{name}-{backend}", marks=_marks(name, backend))
     for name in PROGRAMS
     for backend in BACKENDS
     if not (name in ROCKSDB_ONLY and backend == "hdfs")
