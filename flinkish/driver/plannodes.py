@@ -35,7 +35,13 @@ PASSING = ALIASES | {
     "WithCTE",
 }
 _AGGREGATION = frozenset({"stateStoreSave", "sessionWindowStateStoreSaveExec"})
-_TRANSFORM_WITH_STATE = frozenset({"transformWithStateExec", "transformWithStateInPandasExec"})
+_TRANSFORM_WITH_STATE = frozenset(
+    {
+        "transformWithStateExec",
+        "transformWithStateInPandasExec",
+        "transformWithStateInPySparkExec",  # 4.1 on: of rows, not of pandas frames
+    }
+)
 #: Nodes that may keep state, and Spark's names for the physical operators they become.
 STATEFUL: dict[str, frozenset[str]] = {
     "Aggregate": _AGGREGATION,

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from flinkish import uid
-from flinkish.checkpoint.layout import parse_offsets
-from flinkish.checkpoint.operators import OperatorFiles, StoreInfo, read_operator
-from flinkish.driver.jvm import last_progress
-from flinkish.driver.planner import PlannedQuery, assemble, match_stateful, plan_query
-from flinkish.driver.plannodes import LogicalNode, PhysicalOperator
+from flinkish.driver.jvm import stream_execution
+from flinkish.driver.planmatch import match_stateful
+from flinkish.driver.planner import PlannedQuery, assemble, plan_query
+from flinkish.driver.plannodes import LogicalNode, PhysicalOperator, executed_operators
 from flinkish.errors import DuplicateUid, Incompatible, MissingUid
 from flinkish.operators.hasher import HasherVersion
 from flinkish.operators.uids import uid_to_operator_id
+from tests.driver.planned import compare, configured, really_run
 from tests.driver.programs import BACKENDS, PROGRAMS, ROCKSDB_ONLY, Program, _read, _timed
 
 pytestmark = pytest.mark.spark
@@ -121,21 +121,10 @@ SHAPES: dict[str, tuple[Program, dict[str, str]]] = {
 
 
 @pytest.fixture
-def configure(spark: Any) -> Any:
+def configure(spark: Any) -> Iterator[Callable[[dict[str, str]], None]]:
     """Set session settings for one test."""
-    before: dict[str, str | None] = {}
-
-    def set_all(settings: dict[str, str]) -> None:
-        for key, value in settings.items():
-            before.setdefault(key, spark.conf.get(key, None))
-            spark.conf.set(key, value)
-
-    yield set_all
-    for key, value in before.items():
-        if value is None:
-            spark.conf.unset(key)
-        else:
-            spark.conf.set(key, value)
+    with ExitStack() as stack:
+        yield lambda settings: stack.enter_context(configured(spark, settings))
 
 
 def _program(spark: Any, name: str, configure: Callable[[dict[str, str]], None]) -> Program:
@@ -144,45 +133,6 @@ def _program(spark: Any, name: str, configure: Callable[[dict[str, str]], None])
             pytest.skip("this operator is new in Spark 4")
         configure(BACKENDS["rocksdb"])
     return PROGRAMS[name]
-
-
-def _really_run(df: Any, mode: str, directory: Path) -> dict[int, OperatorFiles]:
-    """Run one batch for real; what its checkpoint then holds, by ordinal."""
-    writer = df.writeStream.format("noop").outputMode(mode).trigger(once=True)
-    query = writer.option("checkpointLocation", f"file://{directory}").start()
-    try:
-        assert query.awaitTermination(120)
-        progress = last_progress(query._jsq)
-    finally:
-        query.stop()
-    pins = parse_offsets((directory / "offsets/0").read_bytes()).pins
-    found: dict[int, OperatorFiles] = {}
-    for name in sorted(os.listdir(directory / "state"), key=int):
-        files = read_operator(str(directory), int(name), version=1, pins=pins, state_ids=None)
-        assert files is not None
-        found[int(name)] = files
-    assert progress is not None
-    assert len(progress["stateOperators"]) == len(found)
-    return found
-
-
-def _compare(planned: PlannedQuery, real: dict[int, OperatorFiles]) -> None:
-    assert [op.ordinal for op in planned.operators] == list(real)
-    for mine in planned.operators:
-        theirs = real[mine.ordinal]
-        assert theirs.kind in (None, mine.kind)  # Spark 3.5 does not note it
-        assert mine.partitions == theirs.partitions
-        assert _schemas(mine.stores, theirs.kind) == _schemas(theirs.stores, theirs.kind)
-
-
-def _schemas(stores: tuple[StoreInfo, ...], noted_kind: str | None) -> dict[str, Any]:
-    """Schemas by store. Spark 3.5 takes them from what runs: a real scan that has dropped columns
-    knows better than a planned one what cannot be null."""
-    text = json.dumps({s.name: (s.key_schema, s.value_schema) for s in stores}, sort_keys=True)
-    if noted_kind is None:
-        text = text.replace('"nullable": false', '"nullable": true')
-    found: dict[str, Any] = json.loads(text)
-    return found
 
 
 def _ids(planned: PlannedQuery) -> list[tuple[str, str]]:
@@ -212,7 +162,7 @@ def test_every_operator_kind_is_planned_as_spark_runs_it(
     assert [i.operator_id_v3 for i in planned.identities.values() if i.uid == "top"] == [
         uid_to_operator_id("top")
     ]
-    _compare(planned, _really_run(named, mode, tmp_path / "checkpoint"))
+    compare(planned, really_run(named, mode, tmp_path / "checkpoint"))
 
 
 @pytest.mark.parametrize("shape", sorted(SHAPES))
@@ -224,9 +174,10 @@ def test_shapes_of_plans(spark: Any, input_dir: str, tmp_path: Path, shape: str)
     for operator in planned.operators:
         assert operator.operator_id == uid_to_operator_id(str(operator.uid))
         assert planned.graph.by_key[operator.key].stateful
+        assert operator.name == operator.uid
     assert planned.coverage().complete
     assert _ids(planned) == _ids(plan_query(program(spark, input_dir)[0], mode, None))
-    _compare(planned, _really_run(df, mode, tmp_path / "checkpoint"))
+    compare(planned, really_run(df, mode, tmp_path / "checkpoint"))
 
 
 def test_uids_on_inputs_of_joins_have_their_ordinals(spark: Any, input_dir: str) -> None:
@@ -247,6 +198,48 @@ def test_a_graph_has_what_the_program_says_and_no_more(spark: Any, input_dir: st
     ]
     chained = [edge.chainable for node in planned.graph for edge in node.out_edges]
     assert chained == [True, False, False, True, True]
+
+
+def test_operators_without_uid_have_readable_names(spark: Any, input_dir: str) -> None:
+    frame = _timed(spark, input_dir).dropDuplicates(["id", "ts"])
+    planned = plan_query(frame.groupBy("id", "ts").count(), "append", None)
+    assert [op.name for op in planned.operators] == ["aggregate by id, ts", "dropDuplicates id, ts"]
+
+
+def test_a_table_expression_used_twice_keeps_state_twice(
+    spark: Any, input_dir: str, tmp_path: Path
+) -> None:
+    _timed(spark, input_dir).createOrReplaceTempView("planner_input")
+    text = "with c as (select distinct id, ts from planner_input) select * from c union all "
+    df = spark.sql(f"{text} select * from c")
+    planned = plan_query(df, "append", None)
+    assert [op.kind for op in planned.operators] == ["stateStoreSave", "stateStoreSave"]
+    assert len({op.operator_id for op in planned.operators}) == 2
+    compare(planned, really_run(df, "append", tmp_path / "checkpoint"))
+
+
+@pytest.mark.parametrize("sink", ["noop", "foreachBatch"])
+@pytest.mark.parametrize("shape", ["three sides", "self-join", "chain"])
+def test_a_running_query_has_the_planned_operators(
+    spark: Any, input_dir: str, tmp_path: Path, shape: str, sink: str
+) -> None:
+    df, mode = SHAPES[shape][0](spark, input_dir)
+    planned = plan_query(df, mode, None)
+    writer = df.writeStream.outputMode(mode).trigger(processingTime="100 milliseconds")
+    if sink == "foreachBatch":
+        writer = writer.foreachBatch(lambda batch, _: batch.collect())
+    else:
+        writer = writer.format(sink)
+    query = writer.option("checkpointLocation", f"file://{tmp_path}").start()
+    try:
+        query.processAllAvailable()
+        assert query.isActive
+        execution = stream_execution(query._jsq).lastExecution()
+        expected = tuple((op.ordinal, op.kind) for op in planned.operators)
+        assert executed_operators(df, execution) == expected
+        assert executed_operators(spark, execution) == expected
+    finally:
+        query.stop()
 
 
 def test_a_static_side_is_left_out(spark: Any, input_dir: str) -> None:
@@ -351,7 +344,7 @@ def test_a_join_in_one_store_with_column_families(
     df, mode = _using_join(spark, input_dir)
     planned = plan_query(df, mode, None)
     assert "left-keyToNumValues" in {s.name for s in planned.operators[0].stores}
-    _compare(planned, _really_run(df, mode, tmp_path / "checkpoint"))
+    compare(planned, really_run(df, mode, tmp_path / "checkpoint"))
 
 
 def test_a_spark_source_name_counts_as_uid(spark: Any, input_dir: str, configure: Any) -> None:

@@ -44,7 +44,7 @@ Output = dict[str, Counter[tuple[Any, ...]]]
 
 def rows_of(stream: str, number: int) -> list[Row]:
     """The rows of one file; streams share users, items and kinds."""
-    rng = random.Random(f"topology {stream} {number}")
+    rng = random.Random(f"input {stream} {number}")
     users, items = rng.sample(range(16), ROWS), rng.sample(range(16), ROWS)
     amounts = rng.sample(range(1, 25), ROWS)
     return [
@@ -183,21 +183,22 @@ class Flow:
         )
 
     def windows(self, uid: str, column: str) -> Flow:
-        """Count and sum in tumbling windows, in append mode."""
+        """Sum in tumbling windows, in append mode.
+
+        One sum only: Spark leaves sums that nobody reads out of the state, and no step put behind
+        this one shall change what is in it.
+        """
 
         def plain(turn: Turn, rows: Iterable[Row]) -> list[Row]:
             for row in rows:
                 key = row["ts"] // WINDOW * WINDOW, row[column]
-                n, total = turn.state.get(key, (0, 0))
-                turn.state[key] = n + 1, total + row["amount"]
-            return [
-                {"window": start, column: value, "n": n, "amount": total}
-                for (start, value), (n, total) in _closed(turn, WINDOW)
-            ]
+                turn.state[key] = turn.state.get(key, 0) + row["amount"]
+            closed = _closed(turn, WINDOW)
+            return [{"window": key[0], column: key[1], "amount": total} for key, total in closed]
 
         return self._then(
             lambda df: df.groupBy(F.window("ts", f"{WINDOW} seconds"), column).agg(
-                F.count("*").alias("n"), F.sum("amount").alias("amount")
+                F.sum("amount").alias("amount")
             ),
             plain,
             uid=uid,
@@ -209,13 +210,13 @@ class Flow:
 
         def plain(turn: Turn, rows: Iterable[Row]) -> list[Row]:
             for row in rows:
-                key = row["window"] // WIDE * WIDE
-                turn.state[key] = turn.state.get(key, 0) + row["n"]
-            return [{"window": start, "n": n} for start, n in _closed(turn, WIDE)]
+                key = (row["window"] // WIDE * WIDE,)
+                turn.state[key] = turn.state.get(key, 0) + row["amount"]
+            return [{"window": key[0], "amount": total} for key, total in _closed(turn, WIDE)]
 
         return self._then(
             lambda df: df.groupBy(F.window(F.window_time("window"), f"{WIDE} seconds")).agg(
-                F.sum("n").alias("n")
+                F.sum("amount").alias("amount")
             ),
             plain,
             uid=uid,
@@ -267,12 +268,8 @@ def _pairs(left: Iterable[Any], right: Iterable[Any]) -> Counter[tuple[Any, ...]
 
 
 def _closed(turn: Turn, length: int) -> list[tuple[Any, Any]]:
-    """Take the windows that the watermark has passed out of the state."""
-
-    def end(key: Any) -> int:
-        return int(key[0] if isinstance(key, tuple) else key) + length
-
-    keys = [key for key in turn.state if end(key) <= turn.watermark]
+    """Take the windows that the watermark has passed out of the state; keys begin with a start."""
+    keys = [key for key in turn.state if key[0] + length <= turn.watermark]
     return [(key, turn.state.pop(key)) for key in keys]
 
 

@@ -98,7 +98,10 @@ class Flinkish:
     def wait_for_batch(self, job: str, batch: int, timeout: float = 60) -> Any:
         return self.wait(
             job,
-            lambda r: r["queries"] and all((q["batch_id"] or -1) >= batch for q in r["queries"]),
+            lambda r: (
+                r["queries"]
+                and all(q["batch_id"] is not None and q["batch_id"] >= batch for q in r["queries"])
+            ),
             timeout,
         )
 

@@ -17,7 +17,8 @@ arguments = parser.parse_args()
 
 spark = SparkSession.builder.appName("seen").getOrCreate()
 spark.sparkContext.setLogLevel("WARN")
-rows = spark.readStream.schema("id long, k int").json(arguments.input)
+lines = spark.readStream.schema("id long, k int").option("maxFilesPerTrigger", 1)
+rows = lines.json(arguments.input)
 if not arguments.no_dedup:
     rows = rows.dropDuplicates(["id"]).transform(uid(arguments.uid))
 counts = rows.groupBy("k").count().transform(uid("counts"))
