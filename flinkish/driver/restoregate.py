@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 from flinkish.driver import jvm as spark_jvm
 from flinkish.driver.firstbatch import FirstBatch
 from flinkish.driver.managed import ManagedQuery
+from flinkish.driver.preparing import Prepared
 from flinkish.driver.restorer import Restorer
 from flinkish.errors import FlinkishError
 
 #: Seconds a query is held for a program that neither starts the rest nor waits for anything.
 _HOLD_LIMIT = 30.0
+#: Seconds that another thread of the program gets to begin the start of its next query.
+_PATIENCE = 1.0
 _END_GRACE = 10.0
 _INTERRUPTED = 0.1  # seconds between Spark's TERMINATED and its interrupt of the thread
 
@@ -46,23 +51,37 @@ class RestoreGate:
         self._let_go = let_go
         self._watches: list[FirstBatch] = []
         self._held_since: float | None = None
+        self._lock = threading.Lock()
+        self._starting = 0
+        self._settled = False
 
     @property
     def closed(self) -> bool:
         """True while queries are held."""
         return self._held_since is not None
 
-    def hold(self, query: ManagedQuery) -> None:
-        """Take a query that has just been started: hold it where state waits for another one;
-        compare its plan before its first commit where it was given state."""
+    @contextmanager
+    def starting(self) -> Iterator[None]:
+        """While a query is being started: it may be the one that takes what is left."""
+        with self._lock:
+            self._starting += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._starting -= 1
+
+    def hold(self, prepared: Prepared, session: Any, jsq: Any) -> None:
+        """Take a query at the moment it has been started: hold it where state waits for another
+        one; compare its plan before its first commit where it was given state."""
         if self._restorer is None:
             return
         held = self._restorer.is_waiting()
         expected = None
-        if query.restored_batch is not None and query.planned is not None:
-            expected = [(op.ordinal, op.kind) for op in query.planned.operators]
+        if prepared.restored_batch is not None and prepared.planned is not None:
+            expected = [(op.ordinal, op.kind) for op in prepared.planned.operators]
         if held or expected:
-            watch = FirstBatch(query.name, query.session, query.jsq, expected, self._fail)
+            watch = FirstBatch(prepared.name, session, jsq, expected, self._fail)
             watch.start(held=held)
             self._watches.append(watch)
         if held:
@@ -83,8 +102,9 @@ class RestoreGate:
         ------
         NonRestoredState: it has not, and ``-n`` was not given.
         """
-        if self._restorer is None:
+        if self._restorer is None or self._settled:
             return
+        self._wait_for_starts(self._restorer)
         queries = self._queries()
         # Behind a query that ends by itself the program may start others.
         more = any(query.facts.bounded for query in queries)
@@ -96,9 +116,17 @@ class RestoreGate:
             raise
         if notes and queries:
             queries[-1].notes = (*queries[-1].notes, *notes)
+        self._settled = not more
         if self.closed:
             self.open()
             self._let_go(queries)
+
+    def _wait_for_starts(self, restorer: Restorer) -> None:
+        """A program with threads may wait for one query while it starts the next."""
+        while self._held_since is not None and restorer.is_waiting():
+            if not self._starting and time.monotonic() - self._held_since > _PATIENCE:
+                return
+            time.sleep(0.05)
 
     def settle_late(self, interrupt: Callable[[], None]) -> None:
         """The same, after a while, for a program that does not wait for its queries; called now

@@ -175,6 +175,10 @@ class Runtime:
         self._settle()
         if self.ending is not None:
             raise SystemExit(0)
+        with self.restore_gate.starting():
+            return self._start_query(writer, facts, begin)
+
+    def _start_query(self, writer: Any, facts: WriterFacts, begin: Callable[[], Any]) -> Any:
         session = writer._spark
         self.session_created(session)
         try:
@@ -186,6 +190,7 @@ class Runtime:
         kept = facts.copy()
         with self._preparer.session_settings(session):
             handle = begin()
+            self.restore_gate.hold(prepared, session, handle._jsq)  # before it plans a batch
         query = ManagedQuery(
             name=prepared.name,
             generated_name=prepared.generated_name,
@@ -201,7 +206,6 @@ class Runtime:
             planned=prepared.planned,
             notes=prepared.notes,
         )
-        self.restore_gate.hold(query)
         with self._changed:
             self._queries.append(query)
             self._by_run[query.run_id] = query

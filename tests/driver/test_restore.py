@@ -293,3 +293,27 @@ def test_queries_one_after_the_other_are_restored(
     assert all(q.restored_batch is not None for q in again.runtime.queries())
     again.request(RequestKind.CANCEL)
     assert again.wait().state is JobState.CANCELED
+
+
+def test_a_program_with_threads_may_wait_for_one_query_while_it_starts_the_next(
+    spark: Any, new_job: NewJob, tmp_path: Path
+) -> None:
+    savepoint, _ = stopped_savepoint(spark, new_job, tmp_path / "sp", ("one", "two"))
+    waits = threading.Event()
+
+    def wait_for(query: Any) -> None:
+        waits.set()
+        query.awaitTermination()
+
+    def program() -> None:
+        first = threading.Thread(target=wait_for, args=(start_counting(spark, "one"),))
+        first.start()
+        waits.wait(10)
+        start_counting(spark, "two").awaitTermination()
+        first.join()
+
+    job = new_job(restore=RestoreSpec(path=savepoint["path"])).start(program)
+    batch = max(query["batch_id"] for query in savepoint["queries"])
+    job.wait_until(lambda: job.batch() > batch)
+    job.request(RequestKind.CANCEL)
+    assert job.wait().state is JobState.CANCELED
