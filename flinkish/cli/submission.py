@@ -122,7 +122,7 @@ def check_restorable(path: str) -> None:
 
     Raises :class:`SavepointNotFound`, :class:`Corrupt` or :class:`UnsupportedFormat`.
     """
-    from flinkish.restore.materialise import adopt_cuts
+    from flinkish.restore.adopt import adopt_cuts
     from flinkish.savepoint.reader import check_files, open_savepoint
 
     try:

@@ -8,7 +8,7 @@ from typing import Any
 
 from flinkish.checkpoint.cut import Cut
 from flinkish.errors import SavepointNotFound
-from flinkish.restore.materialise import adopt_cuts
+from flinkish.restore.adopt import adopt_cuts
 from flinkish.restore.model import QueryKey, SavedOperator, SavedQuery, SavedSource
 from flinkish.restore.recipe import Donor
 from flinkish.savepoint.model import QueryRecord

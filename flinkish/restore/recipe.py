@@ -1,4 +1,4 @@
-"""What a new checkpoint is made of: the planner's decision, carried out by ``materialise``.
+"""What a new checkpoint is made of: the planner's decision, carried out by ``make_checkpoint``.
 
 A *donor* is one query's cut (of a savepoint, or of a plain Spark checkpoint). Most checkpoints have
 one donor and take everything as it is. Others take an operator's state under another ordinal, leave

@@ -264,7 +264,8 @@ def configure(spark: Any, case: str) -> str:
 def roundtrip(spark: Any, case: str, work: str) -> dict[str, Any]:
     """Save in the middle, delete the original, resume elsewhere; both runs' rows and facts."""
     from flinkish.checkpoint.cut import read_cut
-    from flinkish.restore.materialise import materialise
+    from flinkish.restore.checkpoint import make_checkpoint
+    from flinkish.restore.recipe import Donor, Recipe
     from flinkish.savepoint.model import QuerySource, SavepointJob
     from flinkish.savepoint.reader import check_files, open_savepoint
     from flinkish.savepoint.reporter import SilentReporter
@@ -307,7 +308,9 @@ def roundtrip(spark: Any, case: str, work: str) -> dict[str, Any]:
     check_files(savepoint, "full")
     [query] = savepoint.queries
     resumed = f"{work}/resumed"
-    materialise(savepoint.query_root(query), savepoint.query_files(0), resumed, query_id=None)
+    files = tuple(savepoint.query_files(0))
+    donor = Donor(savepoint.query_root(query), files, query.batch_id)
+    make_checkpoint(Recipe((donor,)), resumed)
     cut = read_cut(resumed)
     shutil.rmtree(moved)
     again = run_query(spark, operator, source, resumed)

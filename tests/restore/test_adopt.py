@@ -6,13 +6,16 @@ import pytest
 
 from flinkish.checkpoint.cut import read_cut
 from flinkish.errors import SavepointNotFound
-from flinkish.restore.materialise import adopt_cuts, materialise
+from flinkish.restore.adopt import adopt_cuts
+from flinkish.restore.checkpoint import make_checkpoint
+from flinkish.restore.recipe import Donor, Recipe
 from tests.checkpoint.likeness import CheckpointLikeness
 
 
 def test_a_checkpoint_as_it_is(tmp_path: Path) -> None:
     cut = read_cut(str(CheckpointLikeness(tmp_path / "c").run_to(3).root))
-    materialise(cut.root, cut.files, f"file:{tmp_path}/fork", query_id="another")
+    donor = Donor(cut.root, cut.files, cut.batch_id)
+    make_checkpoint(Recipe((donor,), query_id="another"), f"file:{tmp_path}/fork")
     again = read_cut(str(tmp_path / "fork"))
     assert (again.query_id, again.files) == ("another", cut.files)
 

@@ -1,31 +1,13 @@
-"""Plain Spark checkpoints as the origin of a restore, and a checkpoint as it is in a new place."""
+"""Plain Spark checkpoints, of queries that flinkish never managed, as the origin of a restore."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 
 from flinkish.checkpoint import layout
 from flinkish.checkpoint.cut import Cut, read_cut
 from flinkish.errors import SavepointNotFound
-from flinkish.restore.checkpoint import make_checkpoint
-from flinkish.restore.recipe import Donor, Recipe
 from flinkish.savepoint import storage
-
-
-def materialise(
-    source_root: str, files: Iterable[str], target: str, *, query_id: str | None
-) -> None:
-    """Create the Spark checkpoint ``target`` from ``files`` (relative) below ``source_root``.
-
-    Everything is taken as it is; see :func:`~flinkish.restore.checkpoint.make_checkpoint`.
-    ``query_id`` replaces the one in ``metadata`` (None: the query goes on as itself).
-    """
-    listed = tuple(files)
-    commits = f"{layout.COMMITS}/"
-    names = (path.removeprefix(commits) for path in listed if path.startswith(commits))
-    newest = max(layout.batch_numbers(names), default=0)
-    make_checkpoint(Recipe((Donor(source_root, listed, newest),), query_id=query_id), target)
 
 
 def adopt_cuts(path: str) -> dict[str | None, Cut]:
