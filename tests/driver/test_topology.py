@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.errors import NonRestoredState
+from flinkish.errors import Incompatible, NonRestoredState
 from flinkish.jobs.model import Job, JobState, RequestKind, RestoreSpec
 from flinkish.savepoint.reader import open_savepoint
 from tests.driver.harness import InProcessJob
@@ -46,7 +46,11 @@ TIMED_A, TIMED_B = source("a", timed=True), source("b", timed=True)
 
 @dataclass(frozen=True)
 class Case:
-    """Two versions of a program; ``renamed`` is the uid map, ``says`` has to be in the log."""
+    """Two versions of a program.
+
+    ``renamed`` is the uid map, ``says`` has to be in the log, ``refused`` is what a backend with
+    which the change cannot be made has to say of it.
+    """
 
     name: str
     before: Program
@@ -54,6 +58,7 @@ class Case:
     named: tuple[bool, bool] = (True, True)
     renamed: Mapping[str, str] = field(default_factory=dict)
     says: tuple[str, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def slug(self) -> str:
@@ -137,7 +142,12 @@ CASES = [
     ),
     Case("one query split into two", {"both": OF_A.union(OF_B)}, {"left": OF_A, "right": OF_B}),
     Case("a branch split off", {"q": USERS.union(ITEMS_B)}, {"q": USERS, "right": ITEMS_B}),
-    Case("two queries merged", {"left": OF_A, "right": OF_B}, {"both": OF_A.union(OF_B)}),
+    Case(
+        "two queries merged",  # they stand at different batches
+        {"left": OF_A, "right": OF_B},
+        {"both": OF_A.union(OF_B)},
+        refused={"rocksdb-format2": "different batches"},
+    ),
     one("nothing changed, without uids", USERS_TOTALS, USERS_TOTALS, named=(False, False)),
     one(
         "uids added to everything",
@@ -315,6 +325,12 @@ def test_state_follows_its_uid(
         allow_non_restored=bool(case.dropped),
         uid_map=tuple(case.renamed.items()),
     )
+    if backend in case.refused:
+        assert final.failure is not None
+        assert final.failure["id"] == Incompatible.id
+        assert case.refused[backend] in str(final.failure["message"])
+        assert not any(output.values())
+        return
     assert final.state is JobState.FINISHED, final.failure
     assert output == expected.after
     log = capsys.readouterr().err
