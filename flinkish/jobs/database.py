@@ -144,9 +144,15 @@ class SqliteDatabase(Database):
             )
 
     def close(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None and os.getpid() == self._process:
-            connection.close()
+        if os.getpid() != self._process:  # a forked child: the connection is its parent's
+            self._inherited.append(self._connection)
+            self._connection = None
+            return
+        # A connection that is closed while another thread uses it takes the process down.
+        with self._lock:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                connection.close()
 
     def _transact(self, work: Callable[[Transaction], T]) -> T:
         connection = self._connected()

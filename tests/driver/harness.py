@@ -123,7 +123,9 @@ class InProcessJob:
             time.sleep(0.02)
 
     def close(self) -> None:
-        """End whatever still runs (for failed tests)."""
+        """End whatever still runs (for failed tests), and the program with it."""
         self.runtime.end_queries()
+        if self._thread is not None:
+            self._thread.join(30.0)  # it writes its end into the registry, which closes next
         self.agent.close()
         self.hook.remove()

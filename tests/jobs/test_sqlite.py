@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import stat
 import subprocess
+import threading
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -329,3 +330,30 @@ def test_ids_are_flinks() -> None:
     ids = {new_job_id() for _ in range(100)}
     assert len(ids) == 100
     assert all(len(i) == 32 and int(i, 16) >= 0 and i == i.lower() for i in ids)
+
+
+def test_closing_waits_for_the_statement_of_another_thread(tmp_path: Path) -> None:
+    """SQLite takes the process down when a connection is closed under a running statement."""
+    store = database.SqliteDatabase(str(tmp_path / "registry.db"))
+    inside, let_go, order = threading.Event(), threading.Event(), list[str]()
+
+    def work(tx: database.Transaction) -> None:
+        inside.set()
+        let_go.wait(10)
+        tx.rows("SELECT 1 AS one")
+        order.append("written")
+
+    def close() -> None:
+        store.close()
+        order.append("closed")
+
+    writer = threading.Thread(target=lambda: store.write(work))
+    writer.start()
+    assert inside.wait(10)
+    closer = threading.Thread(target=close)
+    closer.start()
+    closer.join(0.2)
+    let_go.set()
+    writer.join(10)
+    closer.join(10)
+    assert order == ["written", "closed"]
