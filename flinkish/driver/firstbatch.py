@@ -40,26 +40,34 @@ class FirstBatch:
         self,
         name: str,
         session: Any,
-        jsq: Any,
         expected: Operators | None,
         refuse: Callable[[FlinkishError], None],
     ) -> None:
         self._name = name
         self._session = session
-        self._jsq = jsq
+        self._jsq: Any = None
         self._expected = expected
         self._refuse = refuse
+        self._ready = threading.Event()
+        self._started = threading.Event()
         self._locked = threading.Event()
         self._released = threading.Event()
         self._given_up = threading.Event()
         # Py4J gives each Python thread a thread of the JVM: the lock belongs to that one.
         self._thread = threading.Thread(target=self._run, name="flinkish-first-batch", daemon=True)
 
-    def start(self, *, held: bool) -> None:
-        """Begin; when ``held``, the query plans no batch until :meth:`release` is called."""
+    def get_ready(self) -> None:
+        """Before the query is started: the thread of the JVM that will take the lock must not have
+        to be made when every millisecond counts."""
+        self._thread.start()
+        self._ready.wait(10.0)
+
+    def start(self, jsq: Any, *, held: bool) -> None:
+        """The query runs; when ``held``, it plans no batch until :meth:`release` is called."""
+        self._jsq = jsq
         if not held:
             self._released.set()
-        self._thread.start()
+        self._started.set()
         self._locked.wait(10.0)
 
     @property
@@ -75,6 +83,7 @@ class FirstBatch:
         """End the watch, without a word on what the query does."""
         self._given_up.set()
         self._released.set()
+        self._started.set()
         if threading.current_thread() is not self._thread:
             self._thread.join(10.0)
 
@@ -82,6 +91,11 @@ class FirstBatch:
 
     def _run(self) -> None:
         try:
+            self._session._jvm.java.lang.System.nanoTime()  # makes this thread's JVM thread
+            self._ready.set()
+            self._started.wait()
+            if self._jsq is None:  # Spark has refused to start it
+                return
             lock = spark_jvm.progress_lock(self._jsq)
             lock.lock()
             self._locked.set()
@@ -95,6 +109,7 @@ class FirstBatch:
             if not self._given_up.is_set():
                 traceback.print_exc()
         finally:
+            self._ready.set()
             self._locked.set()
 
     def _verify(self, lock: Any, expected: list[tuple[int, str]]) -> None:

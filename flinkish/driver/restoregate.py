@@ -18,6 +18,7 @@ from flinkish.driver.firstbatch import FirstBatch
 from flinkish.driver.managed import ManagedQuery
 from flinkish.driver.preparing import Prepared
 from flinkish.driver.restorer import Restorer
+from flinkish.driver.starts import at_start
 from flinkish.errors import FlinkishError
 
 #: Seconds a query is held for a program that neither starts the rest nor waits for anything.
@@ -71,23 +72,38 @@ class RestoreGate:
             with self._lock:
                 self._starting -= 1
 
-    def hold(self, prepared: Prepared, session: Any, jsq: Any) -> None:
-        """Take a query at the moment it has been started: hold it where state waits for another
-        one; compare its plan before its first commit where it was given state."""
-        if self._restorer is None:
-            return
-        held = self._restorer.is_waiting()
+    @contextmanager
+    def watching(self, prepared: Prepared, session: Any) -> Iterator[Callable[[Any], None]]:
+        """Around the start of a query: yields what is to be called with the query (the JVM's) at
+        the moment it runs. From then on it is held where state waits for another query; its plan
+        is compared before its first commit where it was given state."""
+        held = self._restorer is not None and self._restorer.is_waiting()
         expected = None
         if prepared.restored_batch is not None and prepared.planned is not None:
             expected = [(op.ordinal, op.kind) for op in prepared.planned.operators]
-        if held or expected:
-            watch = FirstBatch(prepared.name, session, jsq, expected, self._fail)
-            watch.start(held=held)
+        if self._restorer is None or not (held or expected):
+            yield lambda jsq: self.open()
+            return
+        watch = FirstBatch(prepared.name, session, expected, self._fail)
+        watch.get_ready()
+
+        def started(jsq: Any) -> None:
+            watch.start(jsq, held=held)
             self._watches.append(watch)
-        if held:
-            self._held_since = time.monotonic()
-        else:
-            self.open()
+            if held:
+                self._held_since = time.monotonic()
+            else:
+                self.open()
+
+        try:
+            if held:
+                with at_start(session, prepared.name, lambda jsq: watch.start(jsq, held=True)):
+                    yield started
+            else:
+                yield started
+        except BaseException:
+            watch.give_up()
+            raise
 
     def open(self) -> None:
         """Let all queries go on that are held."""

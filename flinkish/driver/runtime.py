@@ -188,9 +188,12 @@ class Runtime:
             raise
         set_identity(writer, prepared.name, prepared.location)
         kept = facts.copy()
-        with self._preparer.session_settings(session):
+        with (
+            self._preparer.session_settings(session),
+            self.restore_gate.watching(prepared, session) as started,
+        ):
             handle = begin()
-            self.restore_gate.hold(prepared, session, handle._jsq)  # before it plans a batch
+            started(handle._jsq)  # at once: before it plans a batch
         query = ManagedQuery(
             name=prepared.name,
             generated_name=prepared.generated_name,
