@@ -26,7 +26,7 @@ _HOLD_LIMIT = 30.0
 #: Seconds that another thread of the program gets to begin the start of its next query.
 _PATIENCE = 1.0
 _END_GRACE = 10.0
-_INTERRUPTED = 0.1  # seconds between Spark's TERMINATED and its interrupt of the thread
+_INTERRUPTED = 1.0  # seconds, generously, between Spark's TERMINATED and its interrupt
 
 
 class RestoreGate:
