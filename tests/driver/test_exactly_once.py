@@ -82,7 +82,7 @@ def reference(spark: Any, name: str, input_dir: str, base: Path) -> dict[str, Co
 
 #: With every way to keep state; the others with the two backends, and with the rest of the ways in
 #: the slow matrix.
-EVERY_WAY = frozenset({"aggregation", "join_inner", "session_window", "transform_with_state"})
+EVERY_WAY = frozenset({"aggregation", "transform_with_state"})
 
 
 def _marks(name: str, backend: str) -> tuple[pytest.MarkDecorator, ...]:
