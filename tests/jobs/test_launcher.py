@@ -144,7 +144,8 @@ def test_the_supervisor_knows_better_than_a_reader(
     guess = DriverLost("the driver process is gone").to_record()
     registry.transition(job.job_id, JobState.FAILED, "gone", failure=guess)
     (tmp_path / "go").touch()
-    final = wait(registry, job, ended)
+    # The exit status is written first, the reason right after it.
+    final = wait(registry, job, lambda j: ended(j) and (j.failure or {}) != guess)
     assert final.failure is not None
     assert final.failure["message"] == "the driver exited with status 7: Error: why"
 
