@@ -25,6 +25,10 @@ PIN_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 PIN_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 #: From 4.1: the number of state partitions where it differs from the shuffle's.
 PIN_STATE_PARTITIONS = "spark.sql.streaming.internal.stateStore.partitions"
+PIN_WATERMARK_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
+PIN_DEDUP_ORDER = "spark.sql.dropDuplicates.deterministicKeyOrder.enabled"
+#: Not pinned, although a checkpoint written with 2 needs it set again before Spark 4.3.
+SETTING_CHECKPOINT_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 
 class LogFormatError(ValueError):

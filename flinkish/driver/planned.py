@@ -75,15 +75,18 @@ def empty_states(planned: PlannedQuery) -> dict[int, EmptyState]:
     return {
         op.ordinal: EmptyState(
             partitions=op.partitions,
-            stores=_store_names(op.files, [store.name for store in op.stores]),
+            stores=_store_names([store.name for store in op.stores]),
             files=op.files or None,
         )
         for op in planned.operators
     }
 
 
-def _store_names(files: Any, names: list[str]) -> tuple[str, ...]:
-    """Stores of one partition; families of one store (transformWithState) are no stores."""
+def _store_names(names: list[str]) -> tuple[str, ...]:
+    """Stores of one partition; families of one store (transformWithState) are no stores.
+
+    Only Spark 3.5 needs it: on 4.x an empty state's stores are taken from its metadata file.
+    """
     joins = [name for name in names if name.startswith(("left-key", "right-key"))]
     return tuple(dict.fromkeys(joins)) or ("default",)
 

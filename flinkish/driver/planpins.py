@@ -17,12 +17,16 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from flinkish.checkpoint.layout import PIN_SHUFFLE_PARTITIONS, PIN_STATE_PARTITIONS
+from flinkish.checkpoint.layout import (
+    PIN_DEDUP_ORDER,
+    PIN_SHUFFLE_PARTITIONS,
+    PIN_STATE_PARTITIONS,
+    PIN_WATERMARK_POLICY,
+)
 from flinkish.driver.planjvm import find_class, items, scala_object, streaming_object, walk
 
 #: In every offset log (2.4 on), and nothing that a program would set for anything else.
-_ALWAYS_PINNED = "spark.sql.streaming.multipleWatermarkPolicy"
-_DEDUP_ORDER = "spark.sql.dropDuplicates.deterministicKeyOrder.enabled"
+_ALWAYS_PINNED = PIN_WATERMARK_POLICY
 _RESOLVE_DEDUP = "org.apache.spark.sql.catalyst.analysis.ResolveDeduplicate$"
 _DEDUP = frozenset({"Deduplicate", "DeduplicateWithinWatermark"})
 
@@ -66,7 +70,7 @@ def with_pinned_keys(jvm: Any, session: Any, plan: Any) -> Any:
     if found is None or not any(_is_dedup(node) for node in walk(plan)):
         return plan
     rule = scala_object(found)
-    ordered = str(session.conf().get(_DEDUP_ORDER)) == "true"
+    ordered = str(session.conf().get(PIN_DEDUP_ORDER)) == "true"
     resolver = session.sessionState().analyzer().resolver()
 
     def changed(node: Any) -> Any | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from flinkish.driver.naming import Names
 from flinkish.driver.planner import PlannedQuery
 from flinkish.driver.planning import Planning
 from flinkish.driver.restorer import Restorer
+from flinkish.driver.settings import configured
 from flinkish.driver.writerfacts import WriterFacts
 
 
@@ -114,21 +115,10 @@ class Preparer:
         newest = next((q for q in self._queries() if q.name == name), None)
         return newest is None or spark_jvm.error_of(newest.jsq) is None
 
-    @contextmanager
-    def session_settings(self, session: Any) -> Iterator[None]:
+    def session_settings(self, session: Any) -> AbstractContextManager[None]:
         """Settings a restored checkpoint needs and Spark does not pin (put back afterwards)."""
         wanted = self._restorer.session_settings() if self._restorer is not None else {}
-        before = {key: session.conf.get(key, None) for key in wanted}
-        for key, value in wanted.items():
-            session.conf.set(key, value)
-        try:
-            yield
-        finally:
-            for key, old in before.items():
-                if old is None:
-                    session.conf.unset(key)
-                else:
-                    session.conf.set(key, old)
+        return configured(session, wanted)
 
 
 def _own_location(facts: WriterFacts, session: Any) -> str | None:

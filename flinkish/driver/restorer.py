@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from flinkish.checkpoint.cut import newest_committed_batch
+from flinkish.checkpoint.layout import SETTING_CHECKPOINT_FORMAT
 from flinkish.driver.log import say
 from flinkish.driver.planned import empty_states, new_query
 from flinkish.driver.planner import PlannedQuery
@@ -28,8 +29,6 @@ from flinkish.restore.plan import (
 )
 from flinkish.restore.recipes import recipe_for
 from flinkish.savepoint.dispose import dispose
-
-_FORMAT_KEY = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 
 @dataclass(frozen=True)
@@ -200,7 +199,7 @@ class Restorer:
 
 
 def _format_setting(version: int) -> dict[str, str]:
-    return {_FORMAT_KEY: str(version)} if version > 1 else {}
+    return {SETTING_CHECKPOINT_FORMAT: str(version)} if version > 1 else {}
 
 
 def _last_batch(query: QueryStatus) -> int | None:

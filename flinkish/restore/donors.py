@@ -19,8 +19,6 @@ from flinkish.savepoint import storage
 _T = TypeVar("_T")
 
 _STREAMING = "spark.sql.streaming."
-_FORMAT_SETTING = f"{_STREAMING}stateStore.checkpointFormatVersion"
-PIN_POLICY = f"{_STREAMING}multipleWatermarkPolicy"
 
 #: Pins that say how state is laid out and found, and what Spark assumes where one is absent
 #: (``OffsetSeqMetadata.relevantSQLConfDefaultValues`` of 4.3.0).
@@ -36,7 +34,7 @@ _STATE_PINS = {
     f"{_STREAMING}stateStore.rowChecksum.enabled": "false",
     f"{_STREAMING}stateStore.rocksdb.mergeOperatorVersion": "1",
     f"{_STREAMING}statefulOperator.useStrictDistribution": "false",
-    "spark.sql.dropDuplicates.deterministicKeyOrder.enabled": "false",
+    layout.PIN_DEDUP_ORDER: "false",
 }
 
 
@@ -127,7 +125,7 @@ def check_states_agree(base: DonorLogs, others: Sequence[DonorLogs]) -> None:
                 raise _disagree(setting, base, ours, other, theirs)
         if base.commit.version != other.commit.version:
             versions = str(base.commit.version), str(other.commit.version)
-            raise _disagree(_FORMAT_SETTING, base, versions[0], other, versions[1])
+            raise _disagree(layout.SETTING_CHECKPOINT_FORMAT, base, versions[0], other, versions[1])
 
 
 def _pin(logs: DonorLogs, setting: str, assumed: str) -> str:

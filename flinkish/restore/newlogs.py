@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from flinkish.checkpoint import layout
 from flinkish.errors import Corrupt, Incompatible
-from flinkish.restore.donors import PIN_POLICY, DonorLogs
+from flinkish.restore.donors import DonorLogs
 from flinkish.restore.logs import Line, combined_watermark, with_lines
 from flinkish.restore.recipe import Recipe, TakenSource, TakenState
 
@@ -50,7 +50,7 @@ def watermarks(recipe: Recipe, logs: Mapping[int, DonorLogs]) -> tuple[int, int]
     next is 0) has no say. With the policy ``min`` the watermark of the other queries goes back:
     they take rows that they would have dropped as late, and lose none.
     """
-    policy = logs[recipe.base].offsets.pins.get(PIN_POLICY)
+    policy = logs[recipe.base].offsets.pins.get(layout.PIN_WATERMARK_POLICY)
     known = [logs[i] for i in givers(recipe) if logs[i].commit.next_watermark_ms > 0]
     return (
         combined_watermark([log.offsets.watermark_ms for log in known], policy),

@@ -9,30 +9,19 @@ import random
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flinkish.driver.settings import configured
 from flinkish.jobs.model import JobState, RequestKind, RestoreSpec
 from flinkish.jobs.registry import Registry
 from tests.driver.harness import InProcessJob
 from tests.driver.programs import BACKENDS, FILES, PROGRAMS, ROCKSDB_ONLY
 
 pytestmark = pytest.mark.spark
-
-
-@contextmanager
-def settings(spark: Any, values: dict[str, str]) -> Iterator[None]:
-    for key, value in values.items():
-        spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        for key in values:
-            spark.conf.unset(key)
 
 
 def write_batch(out: Path) -> Callable[[Any, int], None]:
@@ -73,7 +62,7 @@ def reference(spark: Any, name: str, input_dir: str, base: Path) -> dict[str, Co
     if name not in _references:
         out = base / f"reference-{name}"
         backend = BACKENDS["rocksdb" if name in ROCKSDB_ONLY else "hdfs"]
-        with settings(spark, backend):
+        with configured(spark, backend):
             program(spark, name, input_dir, out, available_now=True, location=f"{out}-ck")
         _references[name] = rows(spark, out)
         shutil.rmtree(out)
@@ -119,7 +108,7 @@ def test_output_equals_an_uninterrupted_run(
     out = tmp_path / "out"
     target = str(tmp_path / "savepoints")
 
-    with settings(spark, BACKENDS[backend]):
+    with configured(spark, BACKENDS[backend]):
         first = new_job().start(lambda: program(spark, name, input_dir, out, available_now=False))
         moment = rng.randrange(0, FILES // 2)
         first.wait_until(lambda: first.batch() >= moment)

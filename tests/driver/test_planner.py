@@ -15,10 +15,11 @@ from flinkish.driver.jvm import stream_execution
 from flinkish.driver.planmatch import match_stateful
 from flinkish.driver.planner import PlannedQuery, assemble, plan_query
 from flinkish.driver.plannodes import LogicalNode, PhysicalOperator, executed_operators
+from flinkish.driver.settings import configured
 from flinkish.errors import DuplicateUid, Incompatible, MissingUid
 from flinkish.operators.hasher import HasherVersion
 from flinkish.operators.uids import uid_to_operator_id
-from tests.driver.planned import compare, configured, really_run
+from tests.driver.planned import compare, really_run
 from tests.driver.programs import BACKENDS, PROGRAMS, ROCKSDB_ONLY, Program, _read, _timed
 
 pytestmark = pytest.mark.spark

@@ -11,7 +11,8 @@ import pytest
 from flinkish.checkpoint.layout import parse_offsets
 from flinkish.driver.planner import PlannedQuery, plan_query
 from flinkish.driver.planpins import _ALWAYS_PINNED
-from tests.driver.planned import compare, configured, really_run
+from flinkish.driver.settings import configured
+from tests.driver.planned import compare, really_run
 from tests.driver.programs import HDFS, ROCKSDB, _timed
 
 pytestmark = pytest.mark.spark

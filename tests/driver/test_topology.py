@@ -10,8 +10,7 @@ import re
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from flinkish.driver.settings import configured
 from flinkish.errors import Incompatible, NonRestoredState
 from flinkish.jobs.model import Job, JobState, RequestKind, RestoreSpec
 from flinkish.savepoint.reader import open_savepoint
@@ -255,21 +255,6 @@ class Stage:
         for (name, _), rows in self._sink.items():
             output[name] += rows
         return output
-
-
-@contextmanager
-def configured(spark: Any, settings: Mapping[str, str]) -> Iterator[None]:
-    before = {key: spark.conf.get(key, None) for key in settings}
-    try:
-        for key, value in settings.items():
-            spark.conf.set(key, value)
-        yield
-    finally:
-        for key, old in before.items():
-            if old is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, old)
 
 
 @pytest.fixture
