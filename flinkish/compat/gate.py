@@ -1,0 +1,105 @@
+"""What a verdict means for a restore: go on, go on with a warning, or refuse. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from flinkish.compat.lookup import Judgement, UseVerdict
+from flinkish.compat.model import FRAMEWORKS, Limitation, Precondition, Verdict
+from flinkish.errors import Incompatible
+
+_NAMES = dict(zip(FRAMEWORKS, ("Spark", "Flink"), strict=True))
+
+
+class Exit(str, Enum):
+    """What a restore does."""
+
+    FINE = "fine"  # goes on; a message there may be is a note
+    WARNED = "warned"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True)
+class GateResult:
+    """The gate's answer; ``message`` is empty when there is nothing to say."""
+
+    verdict: Verdict
+    exit: Exit
+    message: str = ""
+    hint: str = ""
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def error(self) -> Incompatible | None:
+        """The error to raise when it refuses, else None."""
+        if self.exit is not Exit.REFUSED:
+            return None
+        return Incompatible(self.message, hint=self.hint, **self.facts)
+
+
+def check_versions(
+    judgement: Judgement, *, can_migrate: bool = False, unmet: Sequence[Precondition] = ()
+) -> GateResult:
+    """Decide about a restore by the versions.
+
+    Parameters
+    ----------
+    can_migrate: state can be rewritten, so that what needs that is no reason to refuse.
+    unmet: preconditions of the table that the caller has found not to hold.
+    """
+    verdict = judgement.verdict
+    name = _NAMES[judgement.framework]
+    pair = f"a savepoint of {name} {judgement.created} with {name} {judgement.resumed}"
+    facts = {
+        "from": str(judgement.created),
+        "to": str(judgement.resumed),
+        "verdict": verdict.value,
+        "limitations": [limitation.id for limitation in judgement.limitations],
+    }
+    if unmet:
+        message = f"cannot resume {pair}: " + _joined([one.text for one in unmet])
+        hint = _joined([one.advice for one in unmet])
+        facts["preconditions"] = [one.id for one in unmet]
+        return GateResult(Verdict.FAILS, Exit.REFUSED, message, hint, facts)
+    deciding = [one for one in judgement.uses if one.verdict is verdict]
+    if verdict is Verdict.FAILS or (verdict is Verdict.NEEDS_MIGRATION and not can_migrate):
+        why = "; ".join(_reason(one) for one in deciding)
+        rewritten = verdict is Verdict.NEEDS_MIGRATION
+        cannot = "cannot resume" if not rewritten else "cannot resume without rewriting its state"
+        message = f"{cannot} {pair}: {why}"
+        return GateResult(verdict, Exit.REFUSED, message, _way_out(deciding), facts)
+    if verdict is Verdict.NEEDS_MIGRATION:
+        message = f"the state is rewritten to resume {pair}: " + "; ".join(map(_reason, deciding))
+        return GateResult(verdict, Exit.FINE, message, _way_out(deciding), facts)
+    if verdict is Verdict.UNKNOWN:
+        what = ", ".join(dict.fromkeys(str(one.use) for one in deciding))
+        message = f"nobody has tried to resume {pair}" + (f" ({what})" if what else "")
+        hint = f"keep the savepoint; see flinkish compat {judgement.created} {judgement.resumed}"
+        return GateResult(verdict, Exit.WARNED, message, hint, facts)
+    if verdict is Verdict.OK_WITH_LIMITATIONS:
+        message = f"resuming {pair} has limitations: " + _joined(
+            [one.text for one in judgement.limitations]
+        )
+        return GateResult(verdict, Exit.FINE, message, _way_out(deciding), facts)
+    return GateResult(verdict, Exit.FINE, facts=facts)
+
+
+def _deciding_limitations(one: UseVerdict) -> list[Limitation]:
+    """Those of the cells that have the use's verdict."""
+    names = {n for cell in one.cells if cell.verdict is one.verdict for n in cell.limitations}
+    return [limitation for limitation in one.limitations if limitation.id in names]
+
+
+def _reason(one: UseVerdict) -> str:
+    return f"{one.use}: " + _joined([limit.text for limit in _deciding_limitations(one)])
+
+
+def _way_out(deciding: Sequence[UseVerdict]) -> str:
+    return _joined([limit.advice for one in deciding for limit in _deciding_limitations(one)])
+
+
+def _joined(texts: Sequence[str]) -> str:
+    """Some texts as one line, each once, without their full stops."""
+    return "; ".join(dict.fromkeys(text.rstrip(".") for text in texts))

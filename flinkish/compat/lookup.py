@@ -1,0 +1,236 @@
+"""What a table says about two versions, and about a savepoint to be resumed. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from flinkish.compat.model import (
+    STATELESS,
+    Cell,
+    Limitation,
+    Matrix,
+    Precondition,
+    Verdict,
+    Version,
+)
+
+#: Of an operator whose kind is not recorded (Spark 3.5 writes no operator metadata).
+UNKNOWN_OPERATOR = "unknown"
+#: Formats of a whole query, so that a cell of any operator and backend tells about all.
+QUERY_FORMATS = frozenset({"offset-log-v2"})
+
+_GOOD = (Verdict.OK, Verdict.OK_WITH_LIMITATIONS)
+
+
+@dataclass(frozen=True)
+class Use:
+    """One operator of a saved query, and the formats that are not the default it was written in."""
+
+    operator: str
+    backend: str
+    formats: frozenset[str] = frozenset()
+
+    def __str__(self) -> str:
+        where = "" if self.operator == STATELESS else f" on {self.backend}"
+        formats = f" with {', '.join(sorted(self.formats))}" if self.formats else ""
+        return f"{self.operator}{where}{formats}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a table says about a pair of versions."""
+
+    framework: str
+    created: Version
+    resumed: Version
+    verdict: Verdict
+    limitations: tuple[Limitation, ...]
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class UseVerdict:
+    """The verdict for one use. ``unmeasured``: formats (``default`` too) without a cell of it."""
+
+    use: Use
+    verdict: Verdict
+    limitations: tuple[Limitation, ...]
+    cells: tuple[Cell, ...]
+    unmeasured: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The verdict for a savepoint: the worst of its uses."""
+
+    framework: str
+    created: Version
+    resumed: Version
+    verdict: Verdict
+    limitations: tuple[Limitation, ...]
+    uses: tuple[UseVerdict, ...]
+    preconditions: tuple[Precondition, ...] = ()
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """The worst of some verdicts; ``ok`` of none."""
+    return max(verdicts, key=lambda verdict: verdict.badness, default=Verdict.OK)
+
+
+def compare(matrix: Matrix, created: Version, resumed: Version) -> Comparison:
+    """What ``matrix`` says about savepoints of ``created`` resumed with ``resumed``.
+
+    The verdict is the worst that savepoints in default formats meet; formats that a user has to
+    ask for make it ``ok-with-limitations`` at worst. A pair without cells is ``ok`` within one
+    line, else ``unknown``.
+    """
+    cells = _cells(matrix, created, resumed)
+    plain = [cell.verdict for cell in cells if not cell.formats]
+    if plain:
+        verdict = worst(plain)
+    else:
+        verdict = Verdict.OK if created.line == resumed.line else Verdict.UNKNOWN
+    special = worst(
+        cell.verdict for cell in cells if cell.formats and cell.verdict is not Verdict.UNKNOWN
+    )
+    if verdict is Verdict.OK and special is not Verdict.OK:
+        verdict = Verdict.OK_WITH_LIMITATIONS
+    limitations = _limitations(matrix, cells)
+    return Comparison(matrix.framework, created, resumed, verdict, limitations, cells)
+
+
+def judge(matrix: Matrix, created: Version, resumed: Version, uses: Sequence[Use]) -> Judgement:
+    """The verdict for a savepoint.
+
+    Parameters
+    ----------
+    created: the version that wrote the savepoint.
+    resumed: the version that shall resume it.
+    uses: what the savepoint contains, see :func:`flinkish.compat.uses.uses_of`.
+    """
+    cells = _cells(matrix, created, resumed)
+    same_line = created.line == resumed.line
+    judged = tuple(_judge(matrix, cells, use, same_line=same_line) for use in uses)
+    used = [cell for one in judged for cell in one.cells]
+    return Judgement(
+        framework=matrix.framework,
+        created=created,
+        resumed=resumed,
+        verdict=worst(one.verdict for one in judged),
+        limitations=_limitations(matrix, used),
+        uses=judged,
+        preconditions=matrix.preconditions,
+    )
+
+
+def route(matrix: Matrix, created: Version, resumed: Version) -> tuple[str, ...]:
+    """The fewest lines to go through where the direct way fails: ``("1.1", "1.3", "1.8")``.
+
+    Every step is one that the table allows, with or without limitations. Empty when there is none;
+    only ways up are looked for.
+    """
+    lines = matrix.lines
+    if created.line not in lines or resumed.line not in lines:
+        return ()
+    start, end = lines.index(created.line), lines.index(resumed.line)
+    ways: list[tuple[int, ...]] = [(start,)]
+    seen = {start}
+    while ways:
+        way = ways.pop(0)
+        if way[-1] == end:
+            return tuple(lines[number] for number in way)
+        # Far steps first, so that of the shortest ways the one with the newest lines is found.
+        for number in range(end, way[-1], -1):
+            here, there = Version(lines[way[-1]]), Version(lines[number])
+            if number not in seen and compare(matrix, here, there).verdict in _GOOD:
+                seen.add(number)
+                ways.append((*way, number))
+    return ()
+
+
+def usual_verdict(cells: Sequence[Cell]) -> Verdict:
+    """The verdict that most cells have; of two as frequent ones the better."""
+    counts = Counter(cell.verdict for cell in cells)
+    return max(Verdict, key=lambda verdict: (counts[verdict], -verdict.badness))
+
+
+def _cells(matrix: Matrix, created: Version, resumed: Version) -> tuple[Cell, ...]:
+    """The cells of a pair, without limitations that do not concern these very releases."""
+    found = []
+    for cell in matrix.between(created.line, resumed.line):
+        kept = tuple(
+            name for name in cell.limitations if matrix.limitations[name].concerns(created, resumed)
+        )
+        verdict = cell.verdict
+        if verdict is Verdict.OK_WITH_LIMITATIONS and not kept:
+            verdict = Verdict.OK
+        found.append(replace(cell, verdict=verdict, limitations=kept))
+    return tuple(found)
+
+
+def _limitations(matrix: Matrix, cells: Iterable[Cell]) -> tuple[Limitation, ...]:
+    """Those of some cells, each once, in the table's order."""
+    names = {name for cell in cells for name in cell.limitations}
+    return tuple(one for name, one in matrix.limitations.items() if name in names)
+
+
+def _judge(matrix: Matrix, cells: Sequence[Cell], use: Use, *, same_line: bool) -> UseVerdict:
+    if use.operator == UNKNOWN_OPERATOR:
+        # It is one of those that the table has: what holds for all of them holds for it.
+        names = {c.operator for c in cells if c.backend == use.backend and c.operator != STATELESS}
+        if names:
+            each = [
+                _judge(matrix, cells, replace(use, operator=str(name)), same_line=same_line)
+                for name in sorted(map(str, names))
+            ]
+            return replace(max(each, key=lambda one: one.verdict.badness), use=use)
+    found, unmeasured = _cells_of(cells, use)
+    verdicts = [cell.verdict for cell in found]
+    if unmeasured and not same_line:
+        verdicts.append(Verdict.UNKNOWN)
+    return UseVerdict(
+        use, worst(verdicts), _limitations(matrix, found), tuple(found), tuple(unmeasured)
+    )
+
+
+def _cells_of(cells: Sequence[Cell], use: Use) -> tuple[list[Cell], list[str]]:
+    """The cells that decide about a use, and what of it no cell is about.
+
+    The exact one; else the one in default formats, and one for each format.
+    """
+    own = {
+        cell.formats: cell
+        for cell in cells
+        if (cell.operator, cell.backend) == (use.operator, use.backend)
+    }
+    if use.formats in own:
+        return [own[use.formats]], []
+    found: list[Cell] = []
+    unmeasured: list[str] = []
+    for formats in (frozenset[str](), *(frozenset({name}) for name in sorted(use.formats))):
+        if formats in own:
+            found.append(own[formats])
+            continue
+        others = _of_others(cells, use, formats)
+        found += others
+        if not (others and formats <= QUERY_FORMATS):
+            unmeasured.append(" ".join(formats) or "default")
+    return found, unmeasured
+
+
+def _of_others(cells: Sequence[Cell], use: Use, formats: frozenset[str]) -> list[Cell]:
+    """The worst cell of other operators in this one format, where it tells something.
+
+    A format that cannot be read with other operators is not taken for readable with this one; that
+    others can be read proves nothing, but for what belongs to the query as a whole.
+    """
+    if not formats:
+        return []
+    whole = formats <= QUERY_FORMATS
+    others = [c for c in cells if c.formats == formats and (whole or c.backend == use.backend)]
+    if not others:
+        return []
+    bad = max(others, key=lambda cell: cell.verdict.badness)
+    return [bad] if whole or bad.verdict not in _GOOD else []

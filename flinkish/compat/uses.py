@@ -1,0 +1,98 @@
+"""Which operators, backends and formats a saved query really uses, in the words of the table. Pure.
+
+Knowledge from Spark's ``OffsetSeqMetadata``: the offset log pins the formats of operators'
+state; what a log lacks had the value of the Spark of then, which is
+``OffsetSeqMetadata.relevantSQLConfDefaultValues``, not today's default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from flinkish.checkpoint.layout import PIN_WATERMARK_POLICY
+from flinkish.compat.lookup import UNKNOWN_OPERATOR, Use
+from flinkish.compat.model import NO_BACKEND, STATELESS
+
+_ROCKSDB = "rocksdb"
+#: Of a state store provider that is not Spark's: no cell is about it.
+OTHER_BACKEND = "other"
+
+_STREAMING = "spark.sql.streaming."
+PIN_ROW_CHECKSUM = _STREAMING + "stateStore.rowChecksum.enabled"
+PIN_ENCODING = _STREAMING + "stateStore.encodingFormat"
+PIN_CHANGELOG = _STREAMING + "stateStore.rocksdb.changelogCheckpointing.enabled"
+#: Operator -> its version's pin and the name of the format; all are 2 by default, and were 1 where
+#: a log has no such pin.
+_VERSIONED = {
+    "symmetricHashJoin": (_STREAMING + "join.stateFormatVersion", "join"),
+    "stateStoreSave": (_STREAMING + "aggregation.stateFormatVersion", "aggregation"),
+    "applyInPandasWithState": (
+        _STREAMING + "flatMapGroupsWithState.stateFormatVersion",
+        "pandas-state",
+    ),
+}
+_DEFAULT_VERSION, _LEGACY_VERSION = "2", "1"
+_AVRO_OPERATORS = "transformWithState"  # what their names begin with
+
+
+def uses_of(
+    pins: Mapping[str, str],
+    *,
+    backend: str | None,
+    kinds: Sequence[str | None],
+    checkpoint_format: int = 1,
+    offset_log_version: int = 1,
+    changelog: bool | None = None,
+) -> tuple[Use, ...]:
+    """What one saved query uses, each once.
+
+    Parameters
+    ----------
+    pins: the configuration in its offset log.
+    backend: ``hdfs``, ``rocksdb``, or None for a state store provider of someone else.
+    kinds: Spark's names of its stateful operators; None where the checkpoint does not say.
+    checkpoint_format: ``stateStore.checkpointFormatVersion``, which the log does not pin (a commit
+        log with unique ids of state files has 2).
+    offset_log_version: of the offset log's files.
+    changelog: whether RocksDB wrote changelogs, as seen from the files; None: as pinned, if so.
+    """
+    query = {"offset-log-v2"} if offset_log_version >= 2 else set()
+    if not kinds:
+        return (Use(STATELESS, NO_BACKEND, frozenset(query)),)
+    if changelog is None:
+        changelog = _true(pins, PIN_CHANGELOG)
+    common = set(query)
+    if backend == _ROCKSDB and changelog:
+        common.add("changelog")
+    if backend == _ROCKSDB and checkpoint_format >= 2:
+        common.add("checkpoint-v2")
+    if _true(pins, PIN_ROW_CHECKSUM):
+        common.add("row-checksum")
+    found = [
+        Use(
+            kind or UNKNOWN_OPERATOR,
+            backend or OTHER_BACKEND,
+            frozenset(common | _formats_of(kind, pins)),
+        )
+        for kind in kinds
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def _formats_of(kind: str | None, pins: Mapping[str, str]) -> set[str]:
+    """The formats that only this kind of operator has."""
+    if kind is None:
+        return set()
+    if kind.startswith(_AVRO_OPERATORS):
+        return {"avro"} if pins.get(PIN_ENCODING, "").lower() == "avro" else set()
+    if kind not in _VERSIONED:
+        return set()
+    pin, name = _VERSIONED[kind]
+    # Every offset log has the watermark policy; without it, these are just some settings.
+    missing = _LEGACY_VERSION if PIN_WATERMARK_POLICY in pins else _DEFAULT_VERSION
+    version = pins.get(pin, missing)
+    return set() if version == _DEFAULT_VERSION else {f"{name}-v{version}"}
+
+
+def _true(pins: Mapping[str, str], key: str) -> bool:
+    return pins.get(key, "").lower() == "true"

@@ -1,0 +1,50 @@
+"""Versions as users, build systems and Spark itself write them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from flinkish.compat.model import FLINK, FRAMEWORKS, SPARK, Version
+from flinkish.errors import UsageError
+
+_NUMBER = r"(0|[1-9][0-9]{0,3})"
+#: A name in front, ``v``, line, patch (``x``: any), and what a build or a vendor adds behind.
+_VERSION = re.compile(
+    rf"(?:(?:apache[-_ ])?(?P<name>[a-z]+)[-_ ])?v?{_NUMBER}\.{_NUMBER}(?:\.(?:{_NUMBER}|x|\*))?"
+    r"(?:[-.+_][a-z0-9][a-z0-9.+_-]*|(?:a|b|rc|dev|preview)[0-9]+)?",
+    re.IGNORECASE,
+)
+_NAMES = {"spark": SPARK, "pyspark": SPARK, "flink": FLINK, "pyflink": FLINK}
+
+
+def parse_version(text: str, framework: str, known: Sequence[str] = ()) -> Version:
+    """Parse ``1.8``, ``1.8.x``, ``1.8.2``, ``v4.3.0``, ``4.3.0-SNAPSHOT``, ``spark-3.5.9``.
+
+    Suffixes of builds and vendors say nothing about the format of state and are dropped. A line
+    that no table has is a version all the same.
+
+    Parameters
+    ----------
+    framework: ``spark`` or ``flink``, whose version it is.
+    known: the lines of that framework's table, for the error's hint.
+
+    Raises
+    ------
+    UsageError: it is no version, or says that it is one of another framework.
+    """
+    hint = f"give a version such as {known[-1]} or {known[-1]}.0" if known else ""
+    if known:
+        hint += f"; the table knows {', '.join(known)}"
+    found = _VERSION.fullmatch(text.strip())
+    name = (found["name"] or framework).lower() if found else framework
+    if found is None or name not in _NAMES:
+        raise UsageError(f"{text!r} is not a version of {framework}", hint=hint)
+    if _NAMES[name] != framework:
+        other = next(one for one in FRAMEWORKS if one == _NAMES[name])
+        raise UsageError(
+            f"{text!r} is a version of {other}, not of {framework}",
+            hint=f"ask for the other table with --framework {other}",
+        )
+    major, minor, patch = found.group(2, 3, 4)
+    return Version(f"{major}.{minor}", None if patch is None else int(patch))
