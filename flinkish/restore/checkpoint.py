@@ -111,7 +111,8 @@ def _files(recipe: Recipe, final: str) -> Iterator[_File]:
         yield _File(layout.METADATA, base, content=parsed(base, layout.METADATA, change))
     else:
         yield _linked(base, layout.METADATA)
-    if recipe.states is None and recipe.sources is None:
+    same = recipe.states is None and recipe.sources is None
+    if same and recipe.batch_id == base.batch_id:
         for path in base.files:
             if path != layout.METADATA and not path.startswith(f"{layout.STATE}/"):
                 yield _linked(base, path)

@@ -4,6 +4,10 @@ A planned batch (in the offset log, not committed) of the query that goes on is 
 query gives any source: Spark replays exactly its range, so that idempotent sinks stay exactly-once.
 Sources of other queries, and new ones, have nothing to read in it. Planned batches of other queries
 are dropped: their sources go on from their committed batch.
+
+A source of the query that goes on that starts afresh (``--reset-source``) is treated as a new one:
+it has no part in the planned batch, which the other sources replay as it was. Where every source
+starts afresh nothing of the planned batch is left, and it is dropped.
 """
 
 from __future__ import annotations
@@ -41,6 +45,23 @@ def givers(recipe: Recipe) -> list[int]:
     found |= {s.donor for s in (recipe.states or {}).values() if isinstance(s, TakenState)}
     found |= {s.donor for s in recipe.sources or () if isinstance(s, TakenSource)}
     return sorted(found or {recipe.base})
+
+
+def replays_planned(recipe: Recipe) -> bool:
+    """Whether the new checkpoint has a planned batch, for Spark to replay as the next one.
+
+    It holds the same range of input as the base's planned batch, so a sink that has that batch
+    already has all of it (:func:`~flinkish.restore.sinks.judge_sink`).
+    """
+    base = recipe.donors[recipe.base]
+    return f"{layout.OFFSETS}/{base.batch_id + 1}" in base.files and _keeps_planned(recipe)
+
+
+def _keeps_planned(recipe: Recipe) -> bool:
+    """Whether the base gives any source."""
+    return recipe.sources is None or any(
+        isinstance(s, TakenSource) and s.donor == recipe.base for s in recipe.sources
+    )
 
 
 def watermarks(recipe: Recipe, logs: Mapping[int, DonorLogs]) -> tuple[int, int]:
@@ -83,9 +104,8 @@ def new_logs(recipe: Recipe, logs: Mapping[int, DonorLogs]) -> NewLogs:
         positions: dict[str, str] = {}
     else:
         committed = _lines(recipe, recipe.sources, logs, planned=False)
-        keep = any(isinstance(s, TakenSource) and s.donor == recipe.base for s in recipe.sources)
         planned = None
-        if keep and base.planned is not None:
+        if _keeps_planned(recipe) and base.planned is not None:
             planned = _lines(recipe, recipe.sources, logs, planned=True)
         positions = _positions(recipe.sources, planned or committed)
         # A source that had nothing new when the batch was planned may have no position there.

@@ -2,15 +2,16 @@
 
 A source is found again by its uid (in any query of the job), else by what it reads, in the query
 that goes on or in those that gave the state behind it. What is left over in the query that goes on
-is paired in order, as Spark does, so that a path may change. A source that is new starts afresh.
+is paired in order, as Spark does, so that a path may change. A source that is new starts afresh,
+and so does one that is named by ``--reset-source``, whatever it was paired with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from flinkish.errors import Incompatible
+from flinkish.errors import Incompatible, UsageError
 from flinkish.operators.hasher import HasherVersion
 from flinkish.restore.model import NewQuery, NewSource, SavedOperator, SavedQuery, SavedSource
 
@@ -20,11 +21,23 @@ class SourceMatches:
     """The saved position each source takes, in the new order; None for one that starts afresh.
 
     ``positions`` is None where sources stay what they are (or cannot be told apart): the query
-    goes on with its own offset log.
+    goes on with its own offset log. ``matched`` is what each source was paired with, those that
+    start afresh on purpose too; None where sources cannot be told apart. ``reset`` are the entries
+    of those: what they were paired with is left behind with the user's consent.
     """
 
     positions: tuple[SavedSource | None, ...] | None = None
     notes: tuple[str, ...] = ()
+    matched: tuple[SavedSource | None, ...] | None = None
+    reset: frozenset[int] = frozenset()
+
+    @property
+    def given_up(self) -> tuple[SavedSource, ...]:
+        """The saved positions that ``--reset-source`` leaves behind, unless another source of
+        the query takes them: not to be refused as state that nothing takes."""
+        taken = {(s.query, s.entry) for s in self.positions or () if s is not None}
+        paired = [s for entry, s in enumerate(self.matched or ()) if entry in self.reset]
+        return tuple(s for s in paired if s is not None and (s.query, s.entry) not in taken)
 
 
 def match_sources(
@@ -35,6 +48,7 @@ def match_sources(
     *,
     hasher: HasherVersion,
     uid_map: Mapping[str, str],
+    reset: Collection[str] = (),
 ) -> SourceMatches:
     """Find the position of every source of ``new``.
 
@@ -42,14 +56,24 @@ def match_sources(
     ----------
     own: the saved query that goes on as ``new``, or None.
     taken: the saved operator by new ordinal (:class:`~flinkish.restore.matching.OperatorMatches`).
+    reset: names of sources that start afresh (:func:`reset_entries`).
 
     Raises
     ------
-    Incompatible: state comes from another query, and the savepoint does not say what its sources
-        were; or one source stands before states that were taken at different positions of it.
+    Incompatible: state comes from another query or a source is to start afresh, and the savepoint
+        does not say what its sources were; or one source stands before states that were taken at
+        different positions of it.
+    UsageError: a name in ``reset`` fits more than one source.
     """
+    afresh = reset_entries(reset, new, several_queries=len(saved) > 1)
     donors = _donors(own, saved, taken)
     if own is not None and donors == [own] and (own.sources is None or new.sources is None):
+        if afresh:
+            raise Incompatible(
+                f"what {own.describe()} reads is not known, so that none of its sources can start "
+                "afresh alone",
+                hint="run it with flinkish on this checkpoint, and take a savepoint of that job",
+            )
         return SourceMatches()
     if not donors and not _any_uid(new, saved):
         return SourceMatches()
@@ -60,16 +84,87 @@ def match_sources(
             f"state comes from more than one query, and what {who} reads is not known",
             hint="take a new savepoint with this flinkish, of a job that it runs",
         )
-    finder = _Finder(new.sources, saved, own, taken, hasher, uid_map)
-    positions = finder.find()
-    notes = [
-        f"query '{new.name}': {source.describe()} is new, it starts afresh"
-        for source, position in zip(new.sources, positions, strict=True)
+    finder = _Finder(new.sources, saved, own, taken, hasher, uid_map, afresh)
+    matched = finder.find()
+    positions = tuple(
+        None if source.entry in afresh else position
+        for source, position in zip(new.sources, matched, strict=True)
+    )
+    notes = tuple(
+        f"query '{new.name}': {source.describe()} "
+        + ("starts afresh (--reset-source)" if old else "is new, it starts afresh")
+        for source, old, position in zip(new.sources, matched, positions, strict=True)
         if position is None
-    ]
+    )
     if own is not None and _unchanged(new.sources, positions, own):
-        return SourceMatches(None, tuple(notes))
-    return SourceMatches(positions, tuple(notes))
+        return SourceMatches(None, notes, matched)
+    return SourceMatches(positions, notes, matched, afresh)
+
+
+def reset_entries(
+    names: Collection[str], new: NewQuery, *, several_queries: bool = False
+) -> frozenset[int]:
+    """The entries of those sources of ``new`` that ``--reset-source`` names.
+
+    A name is a uid, or what the source reads (``kafka[subscribe=a]``), or a part of that, or the
+    number of its line in the offset log. A DataFrame that is used twice is one source with two
+    lines, and both are meant. Names of other queries' sources are left to :func:`check_reset`.
+
+    Parameters
+    ----------
+    several_queries: the savepoint has more than one query: a number does not say whose.
+
+    Raises
+    ------
+    UsageError: a name fits more than one source, or is a number where it says too little.
+    """
+    found: set[int] = set()
+    for name in names:
+        fitting = _named(name, new.sources or ())
+        number = name.isdigit() and all(s.uid != name for s in fitting)
+        if fitting and (len({s.directory for s in fitting}) > 1 or (number and several_queries)):
+            why = "is a number in each of the queries" if number else "fits more than one source"
+            raise UsageError(
+                f"--reset-source {name}: this {why}",
+                hint=f"name one of: {_listed([new])}",
+            )
+        found |= {source.entry for source in fitting}
+    return frozenset(found)
+
+
+def check_reset(names: Collection[str], queries: Sequence[NewQuery]) -> None:
+    """Raise UsageError when ``--reset-source`` names what no query of the program reads.
+
+    Parameters
+    ----------
+    queries: all that the program starts.
+    """
+    for name in names:
+        if not any(_named(name, query.sources or ()) for query in queries):
+            raise UsageError(
+                f"--reset-source {name}: the program has no such source",
+                hint=f"its sources are: {_listed(queries) or 'none'}",
+            )
+
+
+def _named(name: str, sources: Sequence[NewSource]) -> list[NewSource]:
+    """The sources a name fits: by uid, else by all that they read, by number, by a part of it."""
+    number = [s for s in sources if name == str(s.entry)] if name.isdigit() else []
+    part = [s for s in sources if name in s.signature] if name and not name.isdigit() else []
+    return (
+        [s for s in sources if s.uid == name]
+        or [s for s in sources if s.signature == name]
+        or number
+        or part
+    )
+
+
+def _listed(queries: Sequence[NewQuery]) -> str:
+    return ", ".join(
+        f"{source.entry} {source.signature}" + (f" (uid '{source.uid}')" if source.uid else "")
+        for query in queries
+        for source in query.sources or ()
+    )
 
 
 def check_inputs(
@@ -83,10 +178,11 @@ def check_inputs(
 
     Raises Incompatible.
     """
-    positions = matches.positions
-    if positions is None:
-        positions = (own.sources if own is not None else None) or ()
-    for source, saved in zip(new.sources or (), positions, strict=False):
+    # Also of a source that starts afresh: the state still holds the rows of its input.
+    paired = matches.matched
+    if paired is None:
+        paired = (own.sources if own is not None else None) or ()
+    for source, saved in zip(new.sources or (), paired, strict=False):
         for ordinal, operator in taken.items():
             if saved is None or operator is None or saved.query != operator.query:
                 continue
@@ -145,6 +241,7 @@ class _Finder:
         taken: Mapping[int, SavedOperator | None],
         hasher: HasherVersion,
         uid_map: Mapping[str, str],
+        reset: frozenset[int],
     ) -> None:
         self._sources = sources
         self._saved = saved
@@ -152,6 +249,7 @@ class _Finder:
         self._taken = taken
         self._hasher = hasher
         self._uid_map = uid_map
+        self._reset = reset
         self._found: dict[int, SavedSource] = {}
         self._used: set[tuple[str | None, int]] = set()
 
@@ -195,7 +293,7 @@ class _Finder:
             for s in query.sources or ()
             if s.signature == source.signature and s.uid is None
         ]
-        if len(behind) > 1:
+        if len(behind) > 1 and source.entry not in self._reset:
             return self._one_position(source, same)
         unused = [s for s in same if (s.query, s.entry) not in self._used]
         if unused:

@@ -72,6 +72,8 @@ class Recipe:
     states: by the new ordinal; None: all of the base's, as they are.
     sources: in the order of the new query's offset log; None: the base's, as they are.
     query_id: replaces the base's in ``metadata``; None: the query goes on as itself.
+    rebase_to: the committed batch the new checkpoint is to stand at, for a sink that has later
+        batches already; what is planned becomes the batch after it. Never before the donors'.
     """
 
     donors: tuple[Donor, ...]
@@ -79,13 +81,14 @@ class Recipe:
     states: Mapping[int, TakenState | EmptyState] | None = None
     sources: tuple[TakenSource | FreshSource, ...] | None = None
     query_id: str | None = None
+    rebase_to: int | None = None
 
     @property
     def batch_id(self) -> int:
         """The committed batch the new checkpoint stands at.
 
-        The newest of those donors that give state or positions (and the base): versions of state
-        can be raised without touching what is in the files, not always lowered.
+        The newest of those donors that give state or positions (and the base), or ``rebase_to``:
+        versions of state can be raised without touching what is in the files, not always lowered.
         """
         used = {self.base}
         for state in (self.states or {}).values():
@@ -94,4 +97,5 @@ class Recipe:
         for source in self.sources or ():
             if isinstance(source, TakenSource):
                 used.add(source.donor)
-        return max(self.donors[index].batch_id for index in used)
+        newest = max(self.donors[index].batch_id for index in used)
+        return newest if self.rebase_to is None else max(newest, self.rebase_to)

@@ -17,7 +17,11 @@ from flinkish.restore.recipe import (
 
 
 def recipe_for(
-    plan: QueryPlan, donors: Mapping[QueryKey, Donor], empty: Mapping[int, EmptyState]
+    plan: QueryPlan,
+    donors: Mapping[QueryKey, Donor],
+    empty: Mapping[int, EmptyState],
+    *,
+    rebase_to: int | None = None,
 ) -> Recipe:
     """The recipe that carries out ``plan``, which must have a base.
 
@@ -25,6 +29,7 @@ def recipe_for(
     ----------
     donors: the files of every saved query.
     empty: by ordinal, how an operator starts without state.
+    rebase_to: the batch to stand at, as :class:`~flinkish.restore.sinks.SinkPlan` has it.
     """
     assert plan.base is not None
     keys: list[QueryKey] = [plan.base.key]
@@ -49,7 +54,9 @@ def recipe_for(
         for target, position in zip(plan.directories, plan.positions, strict=True):
             entries.append(_entry(position, target, donor))
         sources = tuple(entries)
-    return Recipe(tuple(donors[key] for key in keys), states=states, sources=sources)
+    return Recipe(
+        tuple(donors[key] for key in keys), states=states, sources=sources, rebase_to=rebase_to
+    )
 
 
 def _entry(

@@ -22,6 +22,35 @@ class SourceFiles:
     written: dict[str, bytes] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class ReadFile:
+    """One input file in a file source's log: Spark's ``FileStreamSource.FileEntry``.
+
+    ``path`` is a URL with percent escapes, ``batch`` the number of the *log's* batch, which counts
+    apart from the query's.
+    """
+
+    path: str
+    batch: int
+
+
+def read_files(data: bytes) -> list[ReadFile]:
+    """The files of one log entry, compacted or not; LogFormatError if it is none."""
+    return [ReadFile(path, batch) for path, batch, _ in _parsed(data)[1]]
+
+
+def _parsed(data: bytes) -> tuple[bytes, list[tuple[str, int, bytes]]]:
+    """The first line, and of every other one its path, batch and the line itself."""
+    head, _, body = data.partition(b"\n")
+    try:
+        if not head.startswith(b"v"):
+            raise layout.LogFormatError(f"the first line is {head[:20]!r}, not a version")
+        lines = [(json.loads(line), line) for line in body.split(b"\n") if line]
+        return head, [(str(e["path"]), int(e["batchId"]), line) for e, line in lines]
+    except (KeyError, TypeError, ValueError) as error:
+        raise layout.LogFormatError(f"not an entry of a file source's log: {error}") from error
+
+
 def files_at(names: Sequence[str], offset: str, read: Callable[[str], bytes]) -> SourceFiles:
     """The files among ``names`` that make up the position ``offset``.
 
@@ -64,12 +93,5 @@ def compacted_until(data: bytes, limit: int) -> bytes:
     It can stand as ``<limit>.compact`` alone: Spark's ``CompactibleFileStreamLog`` derives its
     interval from the only compacted file (some divisor of ``limit`` + 1), whatever the setting.
     """
-    head, _, body = data.partition(b"\n")
-    try:
-        if not head.startswith(b"v"):
-            raise layout.LogFormatError(f"the first line is {head[:20]!r}, not a version")
-        lines = [line for line in body.split(b"\n") if line]
-        kept = [line for line in lines if int(json.loads(line)["batchId"]) <= limit]
-    except (KeyError, TypeError, ValueError) as error:
-        raise layout.LogFormatError(f"not a compacted file source log: {error}") from error
-    return b"\n".join([head, *kept])
+    head, entries = _parsed(data)
+    return b"\n".join([head, *(line for _, batch, line in entries if batch <= limit)])

@@ -14,6 +14,7 @@ from flinkish.checkpoint.cut import read_cut
 from flinkish.errors import Corrupt, Incompatible
 from flinkish.restore.checkpoint import make_checkpoint
 from flinkish.restore.emptystate import empty_snapshot
+from flinkish.restore.newlogs import replays_planned
 from flinkish.restore.recipe import Donor, FreshSource, Recipe, TakenSource, TakenState
 from tests.checkpoint.likeness import CheckpointLikeness
 from tests.checkpoint.recorded import unpack
@@ -287,3 +288,67 @@ def test_numbered_sources_keep_their_numbers(tmp_path: Path) -> None:
     assert all((tmp_path / "new" / path).is_file() for path in both)
     with pytest.raises(Incompatible, match=r"source '1' .* would become '0'"):
         make(tmp_path / "moved", cut, sources=(TakenSource(0, 1, "1", "0"),))
+
+
+# A sink that is ahead.
+
+
+def test_a_rebase_raises_state_logs_and_the_planned_batch(tmp_path: Path) -> None:
+    """Nothing but numbers changes; the position in a source's log is not one of them."""
+    name = "spark43-hdfs-agg"
+    cut = older(name, tmp_path, 4)
+    assert cut.planned_batch == 5
+    files = make(tmp_path / "new", cut, rebase_to=20)
+    again = read_cut(str(tmp_path / "new"))
+    assert (again.batch_id, again.planned_batch) == (20, 21)
+    assert again.offsets == cut.offsets
+    old = content(cut, *cut.files)
+    assert json.loads(files["metadata"]) == json.loads(old["metadata"])
+    for ours, theirs in ((20, 4), (19, 4), (21, 5)):
+        entry = old[f"offsets/{theirs}"]
+        assert lines(files[f"offsets/{ours}"]) == lines(entry)
+        assert header(files[f"offsets/{ours}"]) == header(entry)
+    assert header(files["commits/20"]) == header(old["commits/4"])
+    assert sorted(p for p in files if p.startswith(("offsets/", "commits/"))) == [
+        "commits/20",
+        "offsets/19",
+        "offsets/20",
+        "offsets/21",
+    ]
+    assert {p for p in files if p.startswith("sources/")} == {
+        p for p in old if p.startswith("sources/")
+    }
+    assert state_of(files, 0)["0/21.delta"] == state_of(old, 0)["0/5.delta"]
+
+
+def test_a_rebase_never_goes_back(tmp_path: Path) -> None:
+    cut = read_cut(str(unpack("spark43-hdfs-agg", tmp_path)))
+    donors = (Donor(cut.root, cut.files, cut.batch_id),)
+    assert Recipe(donors, rebase_to=cut.batch_id - 2).batch_id == cut.batch_id
+    same = make(tmp_path / "new", cut, rebase_to=cut.batch_id)
+    assert same == make(tmp_path / "plain", cut)
+
+
+def test_a_rebase_of_state_that_names_its_versions_is_refused(tmp_path: Path) -> None:
+    cut = read_cut(str(unpack("spark43-ids-join", tmp_path)))
+    with pytest.raises(Incompatible, match="holds a lineage of state versions"):
+        make(tmp_path / "new", cut, rebase_to=cut.batch_id + 1)
+    assert not (tmp_path / "new").exists()
+
+
+def test_whether_the_planned_batch_is_replayed(tmp_path: Path) -> None:
+    cut = older("spark43-hdfs-agg", tmp_path, 4)
+    donor = Donor(cut.root, cut.files, cut.batch_id)
+    taken = TakenSource(0, 0, "0", "0")
+    for sources, kept in (
+        (None, True),
+        ((taken, FreshSource()), True),
+        ((FreshSource(),), False),
+    ):
+        recipe = Recipe((donor,), sources=sources)
+        assert replays_planned(recipe) is kept
+        target = tmp_path / f"new{kept}{len(sources or ())}"
+        make_checkpoint(recipe, str(target))
+        assert (read_cut(str(target)).planned_batch == 5) is kept
+    newest = tuple(path for path in cut.files if path != "offsets/5")
+    assert not replays_planned(Recipe((Donor(cut.root, newest, 4),)))

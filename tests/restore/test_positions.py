@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
 
-from flinkish.errors import Incompatible
+from flinkish.errors import Incompatible, UsageError
 from flinkish.operators.hasher import HasherVersion
 from flinkish.restore.matching import match_operators
 from flinkish.restore.model import NewQuery, SavedQuery
 from flinkish.restore.plan import plan_query
-from flinkish.restore.positions import SourceMatches, match_sources
+from flinkish.restore.positions import (
+    SourceMatches,
+    check_inputs,
+    check_reset,
+    match_sources,
+    reset_entries,
+)
 from tests.restore.cases import new, old, reads, saved_query, source, starting
 
 A, B = "FileSource[/a]", "FileSource[/b]"
@@ -49,7 +56,7 @@ def test_a_uid_finds_a_source_that_reads_elsewhere_now() -> None:
 def test_a_path_may_change_where_the_rest_is_paired() -> None:
     saved = saved_query(sources=(source(A, 0), source(B, 1)))
     program = starting(sources=(reads("FileSource[/moved]", 0), reads(B, 1)))
-    assert positions(program, saved) == SourceMatches()
+    assert positions(program, saved).positions is None
 
 
 def test_another_kind_of_source_is_not_paired() -> None:
@@ -74,7 +81,7 @@ def test_a_removed_source_is_left_out() -> None:
 def test_a_dataframe_used_twice_keeps_its_one_log() -> None:
     twice = (source(A, 0, directory="0"), source(A, 1, directory="0"))
     program = starting(sources=(reads(A, 0, directory="0"), reads(A, 1, directory="0")))
-    assert positions(program, saved_query(sources=twice)) == SourceMatches()
+    assert positions(program, saved_query(sources=twice)).positions is None
 
 
 def test_split_each_branch_takes_its_own_source() -> None:
@@ -159,3 +166,118 @@ def test_a_join_whose_inputs_have_changed_places_is_refused(turned: bool) -> Non
         return
     with pytest.raises(Incompatible, match=r"input 1 of uid 'pairs'.* is input 0 now"):
         plan_query(program, [saved], [])
+
+
+# --reset-source.
+
+
+def reset(query: NewQuery, *saved: SavedQuery, names: Collection[str]) -> SourceMatches:
+    own = next((q for q in saved if q.key in (query.name, None)), None)
+    version = HasherVersion.V3
+    taken = match_operators(query, saved, own, hasher=version, uid_map={}).taken
+    return match_sources(query, saved, own, taken, hasher=version, uid_map={}, reset=names)
+
+
+KAFKA = "kafka[subscribe=orders, topic=x]"
+
+
+@pytest.mark.parametrize("name", ["in", KAFKA, "orders", "1"])
+def test_a_source_that_is_named_starts_afresh(name: str) -> None:
+    saved = saved_query(sources=(source(A, 0), source(KAFKA, 1, uid="in")))
+    program = starting(sources=(reads(A, 0), reads(KAFKA, 1, uid="in")))
+    found = reset(program, saved, names=[name])
+    assert entries(found) == [("q", 0), None]
+    assert found.matched == saved.sources
+    assert found.reset == {1}
+    assert saved.sources is not None
+    assert found.given_up == (saved.sources[1],)
+    assert found.notes == ("query 'q': source 'in' starts afresh (--reset-source)",)
+    assert plan_query(program, [saved], []).positions is None  # nothing is named
+
+
+def test_a_source_that_starts_afresh_leaves_its_position_to_no_other() -> None:
+    """Not even to one that reads the same."""
+    saved = saved_query(sources=(source(A, 0),))
+    program = starting(sources=(reads(A, 0), reads(A, 1)))
+    found = reset(program, saved, names=["0"])
+    assert entries(found) == [None, None]
+    assert [line.rpartition("] ")[2] for line in found.notes] == [
+        "starts afresh (--reset-source)",
+        "is new, it starts afresh",
+    ]
+
+
+def test_a_dataframe_used_twice_is_one_name() -> None:
+    twice = (source(A, 0, directory="0"), source(A, 1, directory="0"), source(B, 2))
+    program = starting(
+        sources=(reads(A, 0, directory="0"), reads(A, 1, directory="0"), reads(B, 2))
+    )
+    found = reset(program, saved_query(sources=twice), names=[A])
+    assert entries(found) == [None, None, ("q", 2)]
+    assert found.given_up == twice[:2]
+
+
+def test_a_name_that_fits_several_sources_is_refused() -> None:
+    saved = saved_query(sources=(source(A, 0), source(B, 1)))
+    program = starting(sources=(reads(A, 0), reads(B, 1, uid="b")))
+    with pytest.raises(UsageError, match="fits more than one source") as error:
+        reset(program, saved, names=["FileSource"])
+    assert error.value.hint == f"name one of: 0 {A}, 1 {B} (uid 'b')"
+    other = saved_query(key="p")
+    with pytest.raises(UsageError, match="a number in each of the queries"):
+        reset(program, saved, other, names=["1"])
+    assert reset(program, saved, other, names=["b"]).reset == {1}
+
+
+def test_a_name_that_fits_nothing_is_refused_when_all_queries_are_known() -> None:
+    saved = saved_query(sources=(source(A, 0),))
+    one = starting(sources=(reads(A, 0),))
+    two = starting(name="two", sources=(reads(B, 0, uid="b"),))
+    assert reset(one, saved, names=["b"]).positions is None  # it may be another query's
+    check_reset(["b", A, "0"], [one, two])
+    for name in ("nope", "7", ""):
+        with pytest.raises(UsageError, match="the program has no such source") as error:
+            check_reset([name], [one, two])
+        assert error.value.hint == f"its sources are: 0 {A}, 0 {B} (uid 'b')"
+
+
+def test_a_uid_that_is_a_number_is_a_uid() -> None:
+    sources = (reads(A, 0), reads(B, 1, uid="0"))
+    assert reset_entries(["0"], starting(sources=sources), several_queries=True) == {1}
+
+
+def test_sources_that_are_not_known_cannot_start_afresh() -> None:
+    plain = saved_query(key=None, sources=None)
+    with pytest.raises(Incompatible, match="what the checkpoint's query reads is not known"):
+        reset(starting(sources=(reads(A),)), plain, names=["0"])
+
+
+def test_a_reset_settles_a_conflict_of_positions() -> None:
+    def saved(name: str, word: str, offset: str) -> SavedQuery:
+        sources = (source(A, query=name, offset=offset),)
+        return saved_query(old(word, query=name), key=name, sources=sources)
+
+    program = starting(new("x", 0), new("y", 1), name="both", sources=(reads(A, 0, feeds=(0, 1)),))
+    found = reset(program, saved("one", "x", "5"), saved("two", "y", "9"), names=[A])
+    assert entries(found) == [None]
+
+
+def test_inputs_of_a_join_are_checked_also_where_a_source_starts_afresh() -> None:
+    saved = saved_query(
+        old("pairs", kind="symmetricHashJoin"),
+        sources=(
+            replace(source(A, 0), inputs=((0, 0),)),
+            replace(source(B, 1), inputs=((0, 1),)),
+        ),
+    )
+    program = starting(
+        new("pairs", kind="symmetricHashJoin"),
+        sources=(
+            replace(reads(B, 0, feeds=(0,)), inputs=((0, 0),)),
+            replace(reads(A, 1, feeds=(0,)), inputs=((0, 1),)),
+        ),
+    )
+    taken = {0: saved.operators[0]}
+    found = reset(program, saved, names=[A, B])
+    with pytest.raises(Incompatible, match="the state holds the rows of each input"):
+        check_inputs(program, saved, taken, found)

@@ -1,0 +1,205 @@
+"""Sources that start afresh, lack their files or cannot be read again: what real Spark does with
+the checkpoints that are made for them."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.checkpoint.cut import read_cut
+from flinkish.restore.checkpoint import make_checkpoint
+from flinkish.restore.newlogs import replays_planned
+from flinkish.restore.recipe import FreshSource, Recipe, TakenSource
+from flinkish.restore.sourcechecks import missing_files
+from tests.driver.world import World
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def world(spark: Any, tmp_path: Path) -> World:
+    return World(spark, tmp_path)
+
+
+def counted(world: World, *streams: str) -> Any:
+    frame = world.stream(streams[0])
+    for name in streams[1:]:
+        frame = frame.union(world.stream(name))
+    return frame.groupBy("k").count()
+
+
+def sizes(rows: list[tuple[Any, ...]]) -> dict[str, int]:
+    """The last count of each key."""
+    return dict(rows)
+
+
+def test_a_source_starts_afresh_and_state_is_kept(world: World) -> None:
+    """Its files are read again, so what they have counted is counted twice; the other's once."""
+    for _ in range(2):
+        world.write("a", ("a", 1, 0))
+        world.write("b", ("b", 1, 0))
+    world.run(counted(world, "a", "b"), "one", "update")
+    world.make("two", "one", sources=(FreshSource(), TakenSource(0, 1, "1", "1")))
+    world.write("b", ("b", 1, 0))
+    after = sizes(world.run(counted(world, "a", "b"), "two", "update"))
+    assert after == {"a": 4, "b": 3}
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_a_source_starts_afresh_while_a_batch_is_planned(world: World, everything: bool) -> None:
+    """The planned batch keeps what it reads of the other source; the one that starts afresh has no
+    part in it, and reads all of its files after it. Without another source it is dropped."""
+    for _ in range(2):
+        world.write("a", ("a", 1, 0))
+        world.write("b", ("b", 1, 0))
+    frame = counted(world, "a", "b")
+    world.run(frame, "one", "update", fail_at=1)
+    cut = read_cut(str(world.root / "one"))
+    assert (cut.batch_id, cut.planned_batch) == (0, 1)
+    kept = FreshSource() if everything else TakenSource(0, 1, "1", "1")
+    recipe = Recipe((world.donor("one"),), sources=(FreshSource(), kept))
+    assert replays_planned(recipe) is not everything
+    make_checkpoint(recipe, str(world.root / "two"))
+    made = read_cut(str(world.root / "two"))
+    assert made.planned_batch == (None if everything else 1)
+    rows = world.run(frame, "two", "update")
+    if everything:
+        assert sizes(rows) == {"a": 3, "b": 3}
+    else:
+        assert rows[0] == ("b", 2)  # the planned batch: nothing of a
+        assert sizes(rows) == {"a": 3, "b": 2}
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_spark_passes_over_a_planned_file_that_is_gone(world: World, gone: bool) -> None:
+    """The reason for the check: no error, and no row."""
+    for name in "abc":
+        world.write("a", (name, 1, 0))
+    frame = counted(world, "a")
+    world.run(frame, "one", "update", fail_at=1)
+    (check,) = missing_files(world.donor("one"))
+    assert (check.planned, check.planned_gone, check.read, check.read_gone) == (1, (), 1, 0)
+    first, second, _ = sorted((world.root / "in/a").iterdir())
+    if gone:
+        first.unlink()  # read already: not missed
+        second.unlink()
+    (check,) = missing_files(world.donor("one"))
+    assert check.planned_gone == ((str(second),) if gone else ())
+    assert check.read_gone == int(gone)
+    assert bool(check.warnings()) is gone
+    world.make("two", "one")
+    rows = world.run(frame, "two", "update")
+    assert sorted(rows) == ([("c", 1)] if gone else [("b", 1), ("c", 1)])
+
+
+@contextmanager
+def line_server(lines: list[str]) -> Iterator[int]:
+    """A TCP server that sends ``lines`` to everyone who connects, and then keeps quiet."""
+    done = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.1)
+
+        def serve() -> None:
+            clients = []
+            while not done.is_set():
+                try:
+                    client, _ = server.accept()
+                except TimeoutError:
+                    continue
+                client.sendall("".join(f"{line}\n" for line in lines).encode())
+                clients.append(client)
+            for client in clients:
+                client.close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield server.getsockname()[1]
+        finally:
+            done.set()
+            thread.join()
+
+
+def run_socket(world: World, port: int, checkpoint: str, until: Callable[[Any], bool]) -> Any:
+    """Count words from the socket until told (or 40 s); the last counts, None if it failed."""
+    counts: dict[str, int] = {}
+
+    def collect(batch: Any, number: int) -> None:
+        counts.update({r.value: r["count"] for r in batch.collect()})
+
+    frame = world.spark.readStream.format("socket").option("host", "127.0.0.1")
+    query = (
+        frame.option("port", port)
+        .load()
+        .groupBy("value")
+        .count()
+        .writeStream.outputMode("update")
+        .option("checkpointLocation", str(world.root / checkpoint))
+        .foreachBatch(collect)
+        .start()
+    )
+    deadline = time.monotonic() + 40
+    while query.isActive and not until(counts) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+        time.sleep(0.05)
+    if query.isActive:
+        query.stop()
+        return counts
+    return None if query.exception() is not None else counts
+
+
+def test_a_socket_is_not_replayed_and_can_start_afresh(world: World) -> None:
+    """Spark counts lines from 0 again: without a reset the first ones are skipped (or it fails)."""
+    with line_server(["x", "x", "y"]) as port:
+        assert run_socket(world, port, "one", lambda counts: sum(counts.values()) >= 3) == {
+            "x": 2,
+            "y": 1,
+        }
+        world.make("as-is", "one")
+        world.make("afresh", "one", sources=(FreshSource(),))
+        afresh = run_socket(world, port, "afresh", lambda counts: sum(counts.values()) >= 6)
+        assert afresh == {"x": 4, "y": 2}
+        started = time.monotonic()
+        lost = run_socket(world, port, "as-is", lambda counts: time.monotonic() > started + 6)
+        assert not lost  # three lines were sent, and none of them was counted
+
+
+@pytest.mark.parametrize("format_", ["rate", "rate-micro-batch"])
+def test_sources_that_compute_their_rows_replay_them(world: World, format_: str) -> None:
+    """A planned batch has the same rows in another run, on another checkpoint."""
+
+    def run(checkpoint: str, fail_at: int) -> dict[int, list[Any]]:
+        batches: dict[int, list[Any]] = {}
+
+        def collect(batch: Any, number: int) -> None:
+            batches[number] = sorted(tuple(row) for row in batch.collect())
+            if number == fail_at:
+                raise InterruptedError("as if killed")
+
+        frame = world.spark.readStream.format(format_)
+        query = (
+            frame.option("rowsPerSecond" if format_ == "rate" else "rowsPerBatch", 4)
+            .load()
+            .writeStream.option("checkpointLocation", str(world.root / checkpoint))
+            .trigger(processingTime="500 milliseconds")
+            .foreachBatch(collect)
+            .start()
+        )
+        with pytest.raises(Exception, match="as if killed"):
+            query.awaitTermination(60)
+        return batches
+
+    first = run("one", 2)
+    world.make("two", "one")
+    second = run("two", 2)
+    assert set(second) == {2}
+    assert first[2]
+    assert second[2] == first[2]
