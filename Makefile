@@ -15,7 +15,7 @@ SPARK35_TESTS := $(SPARK35)/for-tests
 MATRIX_VENVS := .venv-matrix
 ARGS ?=
 
-.PHONY: help venv demo test lint fmt bench test-matrix faults completions docs clean java moved
+.PHONY: help venv demo test lint fmt bench test-matrix compat-matrix faults completions docs clean java moved
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -44,6 +44,9 @@ bench: $(INSTALLED) ## measure what users wait for: the start-up of `list` and `
 test-matrix: java $(INSTALLED) $(SPARK35_INSTALLED) ## the lifecycle on Spark 3.5, ids on 3.5 to 4.3 (makes .venv-spark35, .venv-matrix; slow)
 	FLINKISH_SPARK35_PYTHON=$(CURDIR)/$(SPARK35)/bin/python $(PYTHON) -m pytest -m matrix $(ARGS)
 	PYTHONPATH=$(SPARK35_TESTS) $(SPARK35)/bin/python -m pytest -p no:cacheprovider tests/driver $(ARGS)
+
+compat-matrix: java $(INSTALLED) ## measure which Spark can go on with whose savepoints (makes .venv-matrix; 40 min)
+	$(PYTHON) -m tests.compatmatrix $(ARGS)
 
 faults: java $(INSTALLED) ## only the tests that break things: kill -9, full disk, torn files, vanished files
 	$(PYTHON) -m pytest -m "not matrix" \

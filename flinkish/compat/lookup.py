@@ -82,14 +82,16 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
 def compare(matrix: Matrix, created: Version, resumed: Version) -> Comparison:
     """What ``matrix`` says about savepoints of ``created`` resumed with ``resumed``.
 
-    The verdict is the worst that savepoints in default formats meet; formats that a user has to
-    ask for make it ``ok-with-limitations`` at worst. A pair without cells is ``ok`` within one
-    line, else ``unknown``.
+    The verdict is that of savepoints in default formats. Where some operators meet another one than
+    others, and in formats that a user has to ask for, it is ``ok-with-limitations``: which ones is
+    in the cells. A pair without cells is ``ok`` within one line, else ``unknown``.
     """
     cells = _cells(matrix, created, resumed)
     plain = [cell.verdict for cell in cells if not cell.formats]
     if plain:
         verdict = worst(plain)
+        if verdict not in _GOOD and any(one in _GOOD for one in plain):
+            verdict = Verdict.OK_WITH_LIMITATIONS
     else:
         verdict = Verdict.OK if created.line == resumed.line else Verdict.UNKNOWN
     special = worst(
@@ -151,8 +153,9 @@ def route(matrix: Matrix, created: Version, resumed: Version) -> tuple[str, ...]
 
 
 def usual_verdict(cells: Sequence[Cell]) -> Verdict:
-    """The verdict that most cells have; of two as frequent ones the better."""
-    counts = Counter(cell.verdict for cell in cells)
+    """The verdict that most cells in default formats have; of two as frequent ones the better."""
+    plain = [cell for cell in cells if not cell.formats]
+    counts = Counter(cell.verdict for cell in plain or cells)
     return max(Verdict, key=lambda verdict: (counts[verdict], -verdict.badness))
 
 

@@ -36,7 +36,8 @@ def test_verdicts_are_ordered() -> None:
         # Only formats that a user has to ask for are worse.
         ("4.3 4.0", "ok-with-limitations", ["new-log", "join-format"], 9),
         # The worst of the default formats counts.
-        ("4.3 3.5", "fails", ["new-operator"], 2),
+        # One operator is not there on 3.5, the other one is.
+        ("4.3 3.5", "ok-with-limitations", ["new-operator"], 2),
         ("3.5 4.3", "unknown", [], 0),
         ("9.9 4.3", "unknown", [], 0),
         ("3.5 9.9", "unknown", [], 0),
@@ -50,6 +51,13 @@ def test_compare(pair: str, verdict: str, limitations: list[str], cells: int) ->
     assert found.verdict.value == verdict
     assert [limitation.id for limitation in found.limitations] == limitations
     assert len(found.cells) == cells
+
+
+def test_a_pair_fails_when_nothing_of_it_works() -> None:
+    document = sample.document()
+    document["cells"] = [cell for cell in document["cells"] if cell["verdict"] == "fails"]
+    matrix = parse(json.dumps(document), "x", SPARK)
+    assert compare(matrix, *_pair("4.3 3.5")).verdict is Verdict.FAILS
 
 
 def test_a_pair_of_which_only_other_formats_were_measured_is_unknown() -> None:
