@@ -1,9 +1,12 @@
-"""What users wait for, measured: ``make bench`` (or ``python -m tests.bench``). Starts no JVM.
+"""What users wait for, measured: ``make bench`` (or ``python -m tests.bench``).
 
 * The start-up of ``flinkish list`` and ``--help``, as multiples of ``python -c pass``; the budget
   of ``list`` is 4.
 * A savepoint of a checkpoint with many files, as a multiple of ``cp -al`` of the same directory
   (which links old versions and sidecars too, and computes no digests).
+* ``check`` (only when it is asked for: it starts Spark): a restore of the flights example, beside
+  a plain ``spark-submit`` of the same program that calls ``explain()`` on its query. The budget is
+  two seconds more.
 
 Wall times; runs of the things compared alternate, so that other load hits all of them. The best
 and the median of the runs are shown: on a busy machine only the best means something.
@@ -12,7 +15,9 @@ and the median of the runs are shown: on a busy machine only the best means some
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -20,7 +25,9 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
+from flinkish.examples.flights import data as flights
 from flinkish.jobs.liveness import process_ref
 from flinkish.jobs.model import Job, JobState, Launch
 from flinkish.jobs.registry import Registry, new_job_id
@@ -35,8 +42,11 @@ JOB = SavepointJob("0123456789abcdef0123456789abcdef", "bench", spark_version="4
 def main() -> int:
     """Run the measurements named on the command line, or all."""
     parser = argparse.ArgumentParser(prog="make bench")
-    parser.add_argument("what", nargs="*", choices=["", "startup", "savepoint"], default="")
+    parser.add_argument(
+        "what", nargs="*", choices=["", "startup", "savepoint", "check"], default=""
+    )
     parser.add_argument("--runs", type=int, default=30, help="start-ups of each command")
+    parser.add_argument("--checks", type=int, default=5, help="runs of check")
     parser.add_argument("--files", type=int, default=20_000, help="files of the checkpoint")
     options = parser.parse_args()
     what = options.what or ["startup", "savepoint"]
@@ -45,6 +55,8 @@ def main() -> int:
             startup(Path(directory), options.runs)
         if "savepoint" in what:
             savepoint(Path(directory), options.files)
+        if "check" in what:
+            check(Path(directory), options.checks)
     return 0
 
 
@@ -117,7 +129,71 @@ def savepoint(directory: Path, files: int) -> None:
     )
 
 
-def alternate(actions: Mapping[str, Callable[[], None]], runs: int) -> dict[str, list[float]]:
+def check(directory: Path, runs: int) -> None:
+    """A restore check of the flights example beside ``explain()`` of its query."""
+    flights.prepare(directory / "flights")
+    programs = Path(flights.__file__).parent
+    for name in ("delays_v1.py", "delays_v2.py"):
+        shutil.copy(programs / name, directory)
+    text = (directory / "delays_v2.py").read_text()
+    head, writer, rest = text.partition("    def write(")
+    assert writer, rest
+    plain = head + "    delays(flights, airlines).explain()\n\n\n" + _EXPLAIN_MAIN
+    (directory / "explain.py").write_text(plain)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("FLINKISH_")}
+    environment |= {"XDG_STATE_HOME": str(directory / "state"), "PYSPARK_PYTHON": sys.executable}
+    environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    script = str(Path(sys.executable).with_name("flinkish"))
+    spark = ("--master", "local[2]", "--conf", "spark.ui.enabled=false")
+    partitions = ("--conf", "spark.sql.shuffle.partitions=2")
+    ours = ("-m", "local[2]", "--conf", "spark.ui.enabled=false", "-p", "2")
+
+    def call(*words: str) -> str:
+        done = subprocess.run(
+            words, env=environment, cwd=directory, check=True, capture_output=True, text=True
+        )
+        return done.stdout.strip()
+
+    job = call(script, "run", "-d", "-q", *ours, "delays_v1.py", "flights", "out")
+    deadline = time.monotonic() + 120
+    batch = -1
+    while batch < 1 and time.monotonic() < deadline:
+        time.sleep(1)
+        queries = json.loads(call(script, "status", job, "--json"))["job"]["queries"]
+        batch = max((query["batch_id"] or 0 for query in queries), default=-1)
+    path = call(script, "stop", job, "-p", "savepoints", "-q")
+    submit = str(Path(sys.executable).with_name("spark-submit"))
+    times = alternate(
+        {
+            "explain()": lambda: call(submit, *spark, *partitions, "explain.py", "flights", "out"),
+            "flinkish check": lambda: call(
+                script, "check", "-s", path, *ours, "delays_v2.py", "flights", "out"
+            ),
+        },
+        runs,
+    )
+    show(f"check of the flights example, {runs} runs each", times, "explain()")
+    more = [statistics.median(times["flinkish check"]), min(times["flinkish check"])]
+    more[0] -= statistics.median(times["explain()"])
+    more[1] -= min(times["explain()"])
+    print(f"  check takes {more[0]:.2f} s (median), {more[1]:.2f} s (best) more than explain()")
+
+
+_EXPLAIN_MAIN = """def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("input")
+    parser.add_argument("output")
+    parser.add_argument("--files-per-trigger", type=int, default=7)
+    options = parser.parse_args()
+    builder = SparkSession.builder.appName("delays").config("spark.sql.session.timeZone", "UTC")
+    start(builder.getOrCreate(), options)
+
+
+main()
+"""
+
+
+def alternate(actions: Mapping[str, Callable[[], Any]], runs: int) -> dict[str, list[float]]:
     """Wall times in seconds of each action, run in turn after one warm-up each."""
     times: dict[str, list[float]] = {name: [] for name in actions}
     for number in range(runs + 1):

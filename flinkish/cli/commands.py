@@ -32,6 +32,9 @@ COMMANDS: dict[str, Entry] = {
     ),
     "stop": Entry("flinkish.cli.stop", "stop", "Stop a job with a savepoint."),
     "cancel": Entry("flinkish.cli.cancel", "cancel", "Cancel a job."),
+    "check": Entry(
+        "flinkish.cli.check", "check", "Show what restoring a savepoint would do, without doing it."
+    ),
     "compat": Entry(
         "flinkish.cli.compat", "compat", "Show which versions can resume which savepoints."
     ),

@@ -57,7 +57,7 @@ def info(call: Call, as_dot: bool, require_uids: bool, **options: Any) -> int:
         installation = program.resolve(launch, os.environ)
         call.out.note("planning the program's queries ...")
         try:
-            queries = describer.describe_program(
+            described = describer.describe_program(
                 program.pinned(launch, installation),
                 installation,
                 name=default_name(launch),
@@ -69,6 +69,7 @@ def info(call: Call, as_dot: bool, require_uids: bool, **options: Any) -> int:
                 for line in error.data.get("tail") or ():
                     sys.stderr.write(f"  {line}\n")
             raise
+    queries = described.queries
     missing = [fact for query in queries for fact in query["missing"]]
     if require_uids and missing:
         names = ", ".join(_described(fact) for fact in missing)

@@ -4,31 +4,36 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from flinkish.cli.base import Call
 from flinkish.cli.follow import follow_to_the_end, wait_until_started
 from flinkish.cli.output import Output
+from flinkish.cli.plan_table import show_plan
 from flinkish.cli.program_options import ProgramOptions
+from flinkish.cli.restore_options import RestoreOptions, config_flags, restore_spec
+from flinkish.cli.session import Session
 from flinkish.config import Config, mask_secrets
-from flinkish.errors import SavepointNotFound, UsageError
+from flinkish.errors import FlinkishError, UsageError
 from flinkish.jobs import launcher, program
-from flinkish.jobs.model import Job, Launch, RestoreSpec
+from flinkish.jobs.model import Job, Launch
 
-_RECOVERY = "execution.state-recovery."
+if TYPE_CHECKING:
+    from flinkish.restore.planfile import PlanFile
+
+_PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 @dataclass(frozen=True)
-class RunOptions(ProgramOptions):
+class RunOptions(ProgramOptions, RestoreOptions):
     """The options of ``run`` as parsed; names as in ``flinkish run --help``."""
 
     detached: bool
-    savepoint: str | None
-    allow_non_restored: bool
     claim_mode: str | None
-    fork: bool
-    uid_map: tuple[tuple[str, str], ...]
+    plan: str | None
     name: str | None
     cancel_on_exit: bool
     no_wait: bool
@@ -37,22 +42,33 @@ class RunOptions(ProgramOptions):
 
 def submit(call: Call, options: RunOptions) -> int:
     """Check, register and launch the job, then wait for as much of it as was asked for."""
+    plan = _plan_of(options)
+    if plan is not None:
+        options = _of_plan(options, plan)
     flags = {
-        _RECOVERY + "path": options.savepoint,
-        _RECOVERY + "ignore-unclaimed-state": "true" if options.allow_non_restored else None,
-        _RECOVERY + "claim-mode": options.claim_mode,
+        **config_flags(options),
+        "execution.state-recovery.claim-mode": options.claim_mode,
         "parallelism.default": None if options.parallelism is None else str(options.parallelism),
     }
     with call.session(flags) as session:
-        launch = replace(
-            launch_of(options, session.config, os.getcwd()),
-            restore=_restore(options, session.config),
+        launch = launch_of(options, session.config, os.getcwd())
+        restore = restore_spec(
+            options,
+            session.config,
+            claim_mode=options.claim_mode,
+            parallelism=asked_partitions(launch),
         )
         program.check_deploy_mode(launch)
         installation = program.resolve(launch, os.environ)
-        launch = program.pinned(launch, installation)
-        if launch.restore is not None:
-            check_restorable(launch.restore.path)
+        spark = program.spark_version(installation.spark_home)
+        if plan is not None and restore is not None:
+            from flinkish.restore.planfile import check_unchanged
+
+            check_unchanged(plan, launch, spark)
+            restore = plan.restore_spec(restore.claim_mode)
+        launch = replace(program.pinned(launch, installation), restore=restore)
+        if restore is not None:
+            check_restorable(session.out, restore.path, spark)
         name = options.name or default_name(launch)
         if options.dry_run:
             words = program.build_command(
@@ -71,11 +87,13 @@ def submit(call: Call, options: RunOptions) -> int:
         if options.no_wait:
             return show_submitted(session.out, job)
         if options.detached:
-            started = wait_until_started(session, job)
-            notes = [n for query in registry.queries(job.job_id) for n in query.notes]
-            for note in notes:
-                session.out.note(note)
-            return show_submitted(session.out, started, notes)
+            try:
+                started = wait_until_started(session, job)
+            except FlinkishError as error:
+                if "plan" in error.data and not (session.out.json or session.out.quiet):
+                    show_plan(error.data["plan"], sys.stderr)
+                raise
+            return _show_started(session, started)
         return follow_to_the_end(
             session, job, show_submitted, cancel_on_exit=options.cancel_on_exit
         )
@@ -90,7 +108,7 @@ def launch_of(options: ProgramOptions, config: Config, cwd: str) -> Launch:
     conf = {**config.extra("spark."), **options.conf}
     partitions = config.integer("parallelism.default")
     if partitions is not None:
-        conf["spark.sql.shuffle.partitions"] = str(partitions)
+        conf[_PARTITIONS] = str(partitions)
     spark_home = options.spark_home
     return Launch(
         application=application,
@@ -117,30 +135,89 @@ def default_name(launch: Launch) -> str:
     return os.path.splitext(os.path.basename(launch.application))[0]
 
 
-def check_restorable(path: str) -> None:
-    """Find out before anything is launched that ``path`` cannot be restored.
+def check_restorable(out: Output, path: str, spark: str | None) -> None:
+    """Find out before anything is launched that ``path`` cannot be restored with this Spark.
 
-    Raises :class:`SavepointNotFound`, :class:`Corrupt` or :class:`UnsupportedFormat`.
+    Parameters
+    ----------
+    spark: version of the Spark that will run, None when it is not known.
+
+    Raises
+    ------
+    SavepointNotFound, Corrupt, UnsupportedFormat: there is nothing to restore, or not all of it.
+    Incompatible: the version matrix says that this Spark cannot go on with it.
     """
-    from flinkish.restore.adopt import adopt_cuts
+    from flinkish.restore.gate import version_gate
+    from flinkish.restore.offers import read_offers
+    from flinkish.restore.verdicts import Outcome
     from flinkish.savepoint.reader import check_files, open_savepoint
 
-    try:
-        savepoint = open_savepoint(path)
-    except SavepointNotFound as missing:
-        try:
-            adopt_cuts(path)
-        except SavepointNotFound:
-            raise missing from None
-    else:
-        check_files(savepoint)
+    offers = read_offers(path)
+    if offers.is_savepoint:
+        check_files(open_savepoint(path))
+    gate = version_gate(offers, spark)
+    if gate.error is not None:
+        raise gate.error
+    if gate.check.outcome is Outcome.WARNING:
+        out.warning(gate.check.text)
+    elif gate.check.outcome is not Outcome.OK:
+        out.note(gate.check.text)
 
 
-def show_submitted(out: Output, job: Job, notes: Sequence[str] = ()) -> int:
-    """The result of ``run``; Flink's line. ``notes`` are what the driver said of its start."""
+def _show_started(session: Session, job: Job) -> int:
+    """The result of ``run -d``: how the job was restored, what its driver said of its start."""
+    from flinkish.restore.document import merged
+
+    queries = session.registry.queries(job.job_id)
+    plan = merged([query.plan for query in queries if query.plan is not None])
+    notes = [note for query in queries for note in query.notes]
+    if plan is not None and not (session.out.json or session.out.quiet):
+        show_plan(plan, sys.stderr)
+    for note in notes:
+        session.out.note(note)
+    return show_submitted(session.out, job, notes, plan)
+
+
+def _plan_of(options: RunOptions) -> PlanFile | None:
+    """The plan that ``--plan`` names. Raises UsageError when it is none, or more is said."""
+    if options.plan is None:
+        return None
+    given = [*(["-s"] if options.savepoint else []), *options.given()]
+    if options.parallelism is not None:
+        given.append("-p")
+    if given:
+        raise UsageError(
+            f"--plan and {given[0]} exclude each other: the plan says how to restore",
+            hint="make another plan with: flinkish check -o FILE",
+        )
+    from flinkish.restore.planfile import load
+
+    return load(options.plan)
+
+
+def _of_plan(options: RunOptions, plan: PlanFile) -> RunOptions:
+    """The options with what the plan says; the program may be named again."""
+    words, program_file, module = options.words, options.program, options.module
+    if not (words or program_file or module):
+        words = plan.arguments if plan.application is None else (plan.application, *plan.arguments)
+        module = plan.module
+    partitions = plan.options.get("parallelism")
+    return replace(
+        options, savepoint=plan.savepoint, words=words, module=module, parallelism=partitions
+    )
+
+
+def show_submitted(
+    out: Output, job: Job, notes: Sequence[str] = (), plan: Mapping[str, Any] | None = None
+) -> int:
+    """The result of ``run``; Flink's line.
+
+    ``notes`` are what the driver said of its start, ``plan`` is how it was restored.
+    """
     if out.json:
         document = {"job_id": job.job_id, "name": job.name, "state": job.state.value}
-        out.document({**document, "notes": list(notes)} if notes else document)
+        more = {"notes": list(notes)} if notes else {}
+        out.document({**document, **more, **({"plan": plan} if plan is not None else {})})
     elif out.quiet:
         out.line(job.job_id)
     else:
@@ -185,29 +262,10 @@ def _program(options: ProgramOptions, cwd: str) -> tuple[str | None, Sequence[st
     return os.path.normpath(path), arguments
 
 
-def _restore(options: RunOptions, config: Config) -> RestoreSpec | None:
-    path = config.get(_RECOVERY + "path")
-    if path is None:
-        for given, flag in (
-            (options.allow_non_restored, "-n (--allowNonRestoredState)"),
-            (options.claim_mode, "-cm (--claimMode)"),
-            (options.fork, "--fork"),
-            (options.uid_map, "--uid-map"),
-        ):
-            if given:
-                raise UsageError(
-                    f"{flag} needs a savepoint to restore from", hint="give it with -s PATH"
-                )
-        return None
-    from flinkish.savepoint.storage import local_path
-
-    return RestoreSpec(
-        path=local_path(path),
-        allow_non_restored=config.boolean(_RECOVERY + "ignore-unclaimed-state"),
-        claim_mode=config.get(_RECOVERY + "claim-mode") or "no_claim",
-        fork=options.fork,
-        uid_map=options.uid_map,
-    )
+def asked_partitions(launch: Launch) -> int | None:
+    """The number of state partitions the user has asked for: ``-p``, its key or ``--conf``."""
+    text = launch.conf.get(_PARTITIONS, "")
+    return int(text) if text.isascii() and text.isdigit() else None
 
 
 def _checkpoints(config: Config) -> str:

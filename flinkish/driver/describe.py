@@ -17,20 +17,30 @@ from typing import Any, cast
 
 from flinkish.driver.bootstrap import Outcome, print_traceback, program_failed, run_program
 from flinkish.driver.hook import Hook
+from flinkish.driver.planned import empty_states, new_query
 from flinkish.driver.planner import PlannedQuery
 from flinkish.driver.planning import Planning
 from flinkish.driver.restoregate import RestoreGate
+from flinkish.driver.restorer import asked_settings, check_names, options_of, planning_settings
+from flinkish.driver.restoreworld import DriverWorld
 from flinkish.driver.runtime import Runtime
 from flinkish.driver.writerfacts import WriterFacts
 from flinkish.errors import FlinkishError
+from flinkish.jobs.model import JobState, RestoreSpec
 from flinkish.operators.coverage import require_uids
 from flinkish.operators.graph import OperatorNode
 from flinkish.operators.render import dot, tree
+from flinkish.restore.model import NewQuery
+from flinkish.restore.offers import read_offers
+from flinkish.restore.planner import RestorePlanner
+from flinkish.restore.queryid import OtherRun
 
 #: The environment variable with the path of the result; its presence asks for this mode.
 RESULT_VARIABLE = "FLINKISH_DESCRIBE"
 #: The environment variable with the configuration, a JSON object.
 OPTIONS_VARIABLE = "FLINKISH_DESCRIBE_OPTIONS"
+#: With the restore to plan, a JSON object: ``spec`` (a RestoreSpec) and ``runs`` (by query id).
+RESTORE_VARIABLE = "FLINKISH_DESCRIBE_RESTORE"
 
 
 def main(argv: Sequence[str]) -> int:
@@ -38,10 +48,12 @@ def main(argv: Sequence[str]) -> int:
 
     Writes ``{"queries": [...], "error": {...} | null}`` and returns the program's exit status.
     """
-    description = Description(json.loads(os.environ.get(OPTIONS_VARIABLE) or "{}"))
     error: FlinkishError | None
     status = 0
+    description = Description(json.loads(os.environ.get(OPTIONS_VARIABLE) or "{}"))
     try:
+        if os.environ.get(RESTORE_VARIABLE):
+            description.plan_restore(json.loads(os.environ[RESTORE_VARIABLE]))
         outcome = description.run(lambda: run_program(argv))
         error, status = description.failure(outcome), outcome.status
     except FlinkishError as refused:
@@ -49,6 +61,7 @@ def main(argv: Sequence[str]) -> int:
     record = {
         "queries": [query_record(name, planned) for name, planned in description.queries],
         "error": None if error is None else error.to_record(),
+        "plan": description.plan() if error is None else None,
     }
     path = os.environ[RESULT_VARIABLE]
     with open(path + ".tmp", "w", encoding="utf-8") as file:
@@ -71,6 +84,33 @@ class Description:
         self.restore_gate = RestoreGate(None, list, self.fail, lambda _: None)
         self._fatal: FlinkishError | None = None
         self._session: Any = None
+        self._planner: RestorePlanner | None = None
+        self._spec: RestoreSpec | None = None
+        self._starting: list[NewQuery] = []
+
+    def plan_restore(self, asked: Mapping[str, Any]) -> None:
+        """Plan the restore of a savepoint too, with the queries that the program starts.
+
+        Parameters
+        ----------
+        asked: ``spec`` and ``runs``, see :data:`RESTORE_VARIABLE`.
+
+        Raises SavepointNotFound and what else opening it raises, UsageError.
+        """
+        runs = {
+            query_id: [OtherRun(job, JobState(state), batch) for job, state, batch in listed]
+            for query_id, listed in asked["runs"].items()
+        }
+        self._spec = RestoreSpec.from_json(asked["spec"])
+        self._planner = RestorePlanner(
+            read_offers(self._spec.path),
+            options_of(self._spec, self._planning.hasher),
+            DriverWorld(lambda query_id: runs.get(query_id, ())),
+        )
+
+    def plan(self) -> dict[str, Any] | None:
+        """The plan of the restore as plain data, None when none was asked for."""
+        return None if self._planner is None else self._planner.document(complete=True)
 
     def run(self, program: Callable[[], Outcome]) -> Outcome:
         """Run ``program`` with PySpark's writers intercepted."""
@@ -89,6 +129,11 @@ class Description:
             if outcome.error is not None:
                 print_traceback(outcome.error)
             return program_failed(outcome)
+        if self._spec is not None:
+            try:
+                check_names(self._spec, self._starting)
+            except FlinkishError as unused:
+                return unused
         if self._planning.uids_required:
             try:
                 # Of all queries at once, so that the user hears of every operator.
@@ -124,6 +169,9 @@ class Description:
         self.session_created(writer._spark)
         name = facts.query_name or self._next_name()
         try:
+            if self._planner is not None:
+                self._plan_restore(self._planner, name, writer, facts)
+                return ended_query(name)
             planned, notes = self._planning.plan(name, writer, facts, require_uids=False)
         except FlinkishError as error:
             self.fail(error)
@@ -131,6 +179,18 @@ class Description:
         planned = replace(planned, notes=tuple(notes))
         self.queries.append((name, planned))
         return ended_query(name)
+
+    def _plan_restore(
+        self, planner: RestorePlanner, name: str, writer: Any, facts: WriterFacts
+    ) -> None:
+        """As ``flinkish.driver.restorer`` does before it makes the checkpoint."""
+        session = writer._spark
+        planned, _ = self._planning.plan_to_run(
+            name, writer, facts, planning_settings(planner.offers, name)
+        )
+        new = new_query(name, planned, facts, session, asked_settings(planner.offers, session))
+        self._starting.append(new)
+        planner.plan(new, empty_states(planned) if planned is not None else {})
 
     def await_query(self, query: Any, wait: Callable[[float], Any], timeout: float | None) -> Any:
         """No query runs, so there is nothing to wait for."""

@@ -23,7 +23,8 @@ class ManagedQuery:
     ``begin`` calls PySpark's own ``start`` or ``toTable`` on the kept writer. ``handle`` is the
     object the program holds; a restart rebinds its ``_jsq``. ``facts`` are those of this query,
     ``root_uri`` is its checkpoint as Spark resolved it: the writer may have gone on to another.
-    ``planned`` is None where its plan could not be read; ``notes`` are for the user.
+    ``planned`` is None where its plan could not be read; ``notes`` are for the user, ``plan``
+    is its part of a restore plan.
     """
 
     name: str
@@ -39,6 +40,7 @@ class ManagedQuery:
     restored_batch: int | None = None
     planned: PlannedQuery | None = None
     notes: tuple[str, ...] = ()
+    plan: Mapping[str, Any] | None = None
     quiesced: bool = False
     progress: Mapping[str, Any] = field(default_factory=dict)
 
@@ -127,6 +129,7 @@ def status_of(query: ManagedQuery) -> QueryStatus:
         operators=operators,
         error=spark_jvm.error_of(query.jsq),
         notes=query.notes,
+        plan=query.plan,
     )
 
 

@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from flinkish.driver.planner import PlannedQuery, PlannedSource
+from flinkish.driver.restoreworld import qualified
+from flinkish.driver.writerfacts import WriterFacts, why_not_savepointable
 from flinkish.jobs.model import OperatorStatus
-from flinkish.restore.model import NewOperator, NewQuery, NewSource
+from flinkish.restore.model import NewOperator, NewQuery, NewSink, NewSource
 from flinkish.restore.recipe import EmptyState
 from flinkish.savepoint.model import OperatorFacts
 
 
-def new_query(name: str, planned: PlannedQuery | None) -> NewQuery:
-    """What a starting query asks a savepoint for; ``planned`` is None when it cannot be planned."""
+def new_query(
+    name: str,
+    planned: PlannedQuery | None,
+    facts: WriterFacts,
+    session: Any,
+    settings: Mapping[str, str],
+) -> NewQuery:
+    """What a starting query asks a savepoint for.
+
+    Parameters
+    ----------
+    planned: None when it cannot be planned.
+    facts: what the program has told its writer.
+    settings: the session's values of the settings that the savepoint pins.
+    """
+    problem = why_not_savepointable(facts)
+    sink = NewSink(
+        format=facts.format,
+        path=qualified(facts.path or facts.options.get("path"), session),
+        table=facts.table,
+        output_mode=facts.output_mode,
+        problem=None if problem is None else (problem.message, problem.hint),
+    )
     if planned is None:
-        return NewQuery(name, None, None)
+        return NewQuery(name, None, None, sink, settings)
     identities = planned.identities
     return NewQuery(
         name,
@@ -26,6 +50,9 @@ def new_query(name: str, planned: PlannedQuery | None) -> NewQuery:
                 lookup_ids=identities[op.key].lookup_ids(planned.hasher),
                 generated_id=identities[op.key].generated_v3,
                 uid=op.uid,
+                partitions=op.partitions,
+                stores=op.stores,
+                meaning=op.meaning,
             )
             for op in planned.operators
         ),
@@ -41,6 +68,8 @@ def new_query(name: str, planned: PlannedQuery | None) -> NewQuery:
             )
             for source in planned.sources
         ),
+        sink=sink,
+        settings=settings,
     )
 
 
@@ -109,6 +138,7 @@ def operator_facts(
             operator_id_v2=op.operator_id_v2,
             operator_id_v3=op.operator_id_v3,
             rows=rows.get(op.ordinal),
+            meaning=op.meaning,
         )
         for op in planned.operators
     )

@@ -34,6 +34,7 @@ from flinkish.operators.coverage import Coverage, coverage, require_uids
 from flinkish.operators.graph import Edge, OperatorGraph, OperatorNode, connect
 from flinkish.operators.hasher import HasherVersion, collision
 from flinkish.operators.identity import OperatorIdentity, identify
+from flinkish.operators.meaning import StateMeaning
 from flinkish.operators.tagging import Tag
 from flinkish.operators.uids import distinguish
 
@@ -46,7 +47,8 @@ class PlannedOperator:
     ``key`` its node in the graph, ``operator_id`` the id under the hasher asked for,
     ``partitions`` the number of its state partitions, ``name`` that of its node. ``files`` are the
     metadata and schemas that Spark 4.x has written below ``state/<ordinal>`` while it planned, by
-    their paths there; empty on 3.5. Paths inside them are those of the planning.
+    their paths there; empty on 3.5. Paths inside them are those of the planning. ``meaning`` is
+    what the columns of its state are to the program.
     """
 
     ordinal: int
@@ -60,6 +62,7 @@ class PlannedOperator:
     stores: tuple[StoreInfo, ...]
     files: Mapping[str, bytes]
     name: str
+    meaning: StateMeaning = field(default_factory=StateMeaning)
 
 
 @dataclass(frozen=True)
@@ -241,6 +244,7 @@ def assemble(
                 stores=operator.stores,
                 files=operator.files,
                 name=graph.by_key[keys[position]].name,
+                meaning=operator.meaning,
             )
         )
     planned.sort(key=lambda operator: operator.ordinal)

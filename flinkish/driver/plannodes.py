@@ -22,9 +22,11 @@ from typing import Any
 
 from flinkish.checkpoint.operators import StoreInfo
 from flinkish.driver.planjvm import find_class, items, streaming_class, streaming_object, walk
+from flinkish.driver.planmeaning import MeaningReader, with_properties
 from flinkish.driver.planpins import configure, with_pinned_keys
 from flinkish.driver.planschemas import files_below, stores_in_files, stores_of_node
 from flinkish.driver.plansources import SOURCES, Relation, entry_of, read_relations
+from flinkish.operators.meaning import StateMeaning
 from flinkish.operators.tagging import ALIASES, Tag, tag_key, tag_of
 
 #: Nodes that are no operator of their own.
@@ -91,7 +93,7 @@ class PhysicalOperator:
 
     ``kind`` is Spark's own name for it, ``link`` the position in the analyzed plan of the node it
     came from, where the optimizer has kept the trace. ``files`` are those that planning has
-    written (4.x), relative to ``state/<ordinal>``.
+    written (4.x), relative to ``state/<ordinal>``. ``meaning`` is what its columns are.
     """
 
     ordinal: int
@@ -100,6 +102,7 @@ class PhysicalOperator:
     link: int | None
     stores: tuple[StoreInfo, ...]
     files: Mapping[str, bytes] = field(default_factory=dict)
+    meaning: StateMeaning = field(default_factory=StateMeaning)
 
 
 class PlanReader:
@@ -174,12 +177,15 @@ class PlanReader:
             os.makedirs(os.path.join(directory, "offsets"))
             open(os.path.join(directory, "offsets", "0"), "wb").close()
             found = []
-            plan = self._execution(f"file://{state}").executedPlan()
+            execution = self._execution(f"file://{state}")
+            plan = execution.executedPlan()
+            meaning = MeaningReader((self._plan, execution.optimizedPlan()))
             for ordinal, kind, node in _stateful(self._jvm, plan):
                 partitioning = node.children().apply(0).outputPartitioning()
                 link = node.logicalLink()
                 tagged = link.get().getTagValue(index) if link.isDefined() else link
                 files = os.path.join(state, str(ordinal))
+                written = files_below(files)
                 found.append(
                     PhysicalOperator(
                         ordinal=ordinal,
@@ -189,7 +195,8 @@ class PlanReader:
                         stores=stores_in_files(files)
                         if os.path.isdir(files)
                         else stores_of_node(self._jvm, kind, node),
-                        files=files_below(files),
+                        files=written,
+                        meaning=with_properties(meaning.read(kind, node), written),
                     )
                 )
         return tuple(sorted(found, key=lambda operator: operator.ordinal))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flinkish.driver import jvm as spark_jvm
@@ -25,7 +25,7 @@ class Prepared:
 
     ``location`` is None for the program's own, handed to Spark as the program wrote it.
     ``restored_batch`` is None unless it was restored just now; ``planned`` is None when its plan
-    could not be read. ``notes`` are for the user.
+    could not be read. ``notes`` are for the user, ``plan`` is its part of the restore plan.
     """
 
     name: str
@@ -34,6 +34,7 @@ class Prepared:
     restored_batch: int | None
     planned: PlannedQuery | None
     notes: tuple[str, ...]
+    plan: Mapping[str, Any] | None = None
 
 
 class Preparer:
@@ -75,23 +76,29 @@ class Preparer:
         planned, notes = self._planning.plan_to_run(name, writer, facts, settings)
         for note in notes:
             say(note)
-        location, batch, more = self._place(name, own, planned)
-        return Prepared(name, facts.query_name is None, location, batch, planned, (*notes, *more))
+        prepared = Prepared(name, facts.query_name is None, own, None, planned, tuple(notes))
+        return self._placed(prepared, facts, session)
 
-    def _place(
-        self, name: str, own: str | None, planned: PlannedQuery | None
-    ) -> tuple[str | None, int | None, tuple[str, ...]]:
-        """Where query ``name`` gets its checkpoint, the batch it was restored at, and notes."""
+    def _placed(self, prepared: Prepared, facts: WriterFacts, session: Any) -> Prepared:
+        """The query with the place of its checkpoint, restored if it has to be; its ``location``
+        was the program's own."""
+        name, own = prepared.name, prepared.location
         with self._lock:
             if own is not None and name in self._restored:
                 # Started again by its program: its history is the restored one, not that of the
                 # original job at the program's own location.
-                return self._restored[name], None, ()
+                return replace(prepared, location=self._restored[name])
         directory = self._names.directory(name, fresh=self._is_fresh(name))
         location = f"file://{directory}" if directory.startswith("/") else directory
         if self._restorer is not None and name not in self._restored:
-            restored = self._restorer.restore(name, planned, directory)
-            if restored is not None:
+            restored = self._restorer.restore(name, prepared.planned, facts, session, directory)
+            prepared = replace(
+                prepared,
+                restored_batch=restored.batch_id,
+                notes=(*prepared.notes, *restored.notes),
+                plan=restored.plan,
+            )
+            if restored.batch_id is not None:
                 with self._lock:
                     self._restored[name] = location
                 if own is not None:
@@ -99,8 +106,8 @@ class Preparer:
                         f"query '{name}': the program's checkpointLocation is not used, "
                         f"the restored checkpoint is at {directory}"
                     )
-                return location, restored.batch_id, restored.notes
-        return (location if own is None else None), None, ()
+                return replace(prepared, location=location)
+        return replace(prepared, location=location if own is None else None)
 
     def _retried(self) -> str | None:
         """Name of an unnamed query without a location of its own whose newest run failed."""

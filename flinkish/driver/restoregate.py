@@ -132,6 +132,7 @@ class RestoreGate:
             raise
         if notes and queries:
             queries[-1].notes = (*queries[-1].notes, *notes)
+            queries[-1].plan = self._restorer.document()
         self._settled = not more
         if self.closed:
             self.open()

@@ -1,42 +1,45 @@
-"""``run -s`` inside the driver: gives each starting query its state back."""
+"""``run -s`` inside the driver: gives each starting query its state back, as planned."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.checkpoint.layout import SETTING_CHECKPOINT_FORMAT
 from flinkish.driver.log import say
 from flinkish.driver.planned import empty_states, new_query
 from flinkish.driver.planner import PlannedQuery
-from flinkish.errors import StorageError, UsageError
-from flinkish.jobs.model import QueryStatus, RestoreSpec
+from flinkish.driver.restoreworld import DriverWorld
+from flinkish.driver.writerfacts import WriterFacts
+from flinkish.errors import FlinkishError, UsageError
+from flinkish.jobs.model import RestoreSpec
 from flinkish.jobs.registry import Registry
 from flinkish.operators.hasher import HasherVersion
 from flinkish.restore.checkpoint import make_checkpoint
-from flinkish.restore.matching import check_uid_map
-from flinkish.restore.offers import Offer, read_offers
-from flinkish.restore.plan import (
-    OtherRun,
-    QueryIdentity,
-    QueryPlan,
-    Untaken,
-    decide_query_id,
-    plan_query,
-    untaken,
-)
-from flinkish.restore.recipes import recipe_for
+from flinkish.restore.document import compare_with_expected
+from flinkish.restore.model import NewQuery
+from flinkish.restore.offers import Offers, read_offers
+from flinkish.restore.planner import RestoreOptions, RestorePlanner
+from flinkish.restore.plantext import plan_lines
+from flinkish.restore.positions import check_reset
+from flinkish.restore.preconditions import SETTING_SCHEMA_CHECK
+from flinkish.restore.queryid import OtherRun, newest_batch
+from flinkish.restore.untaken import Untaken
 from flinkish.savepoint.dispose import dispose
 
 
 @dataclass(frozen=True)
 class Restored:
-    """A query that has its checkpoint: the batch it stands at, and what is to be said of it."""
+    """What a query was given: the batch it stands at, None when it starts empty.
 
-    batch_id: int
+    ``notes`` is what is to be said of it, ``plan`` its part of the restore plan as plain data.
+    """
+
+    batch_id: int | None
     notes: tuple[str, ...]
+    plan: Mapping[str, Any]
 
 
 class Restorer:
@@ -48,79 +51,72 @@ class Restorer:
         self._registry = registry
         self._job_id = job_id
         self._spec = spec
-        self._hasher = hasher
-        self._uid_map = {new: old for old, new in spec.uid_map}
         self._lock = threading.Lock()
-        self._plans: dict[str, QueryPlan] = {}
+        self._starting: dict[str, NewQuery] = {}
         self._batches: dict[str, int] = {}
-        self._source_uids: set[str | None] = set()
         self._claimed = False
         self._agreed = False
         self._offers = read_offers(spec.path)
-        check_uid_map(self._uid_map, self._offers.queries)
+        self._planner = RestorePlanner(
+            self._offers, options_of(spec, hasher), DriverWorld(self._other_runs)
+        )
 
     def settings_for(self, name: str) -> Mapping[str, str]:
         """Spark settings to plan the query ``name`` with: those its checkpoint will pin."""
-        offers = self._offers.by_key
-        offer = offers.get(name) or offers.get(None) or next(iter(offers.values()))
-        return {**offer.pins, **_format_setting(offer.checkpoint_format)}
+        return planning_settings(self._offers, name)
 
-    def restore(self, name: str, planned: PlannedQuery | None, target: str) -> Restored | None:
-        """Materialise the checkpoint of query ``name`` at ``target``.
+    def restore(
+        self, name: str, planned: PlannedQuery | None, facts: WriterFacts, session: Any, target: str
+    ) -> Restored:
+        """Plan the restore of query ``name`` and materialise its checkpoint at ``target``.
 
-        Returns None when the query starts empty. Raises what
-        :func:`~flinkish.restore.plan.plan_query` and ``make_checkpoint`` raise.
+        Raises the plan's refusal, with the plan in its data, and what ``make_checkpoint`` raises.
         """
         with self._lock:
-            started = {plan.base.key for plan in self._plans.values() if plan.base and plan.own}
-            new = new_query(name, planned)
-            self._source_uids |= {source.uid for source in new.sources or ()}
-            plan = plan_query(
-                new,
-                self._offers.queries,
-                started,
-                hasher=self._hasher,
-                uid_map=self._uid_map,
-            )
-            if plan.base is None:
-                self._plans[name] = plan
+            new = new_query(name, planned, facts, session, asked_settings(self._offers, session))
+            self._starting[name] = new
+            empty = empty_states(planned) if planned is not None else {}
+            plan = self._planner.plan(new, empty)
+            record = self._planner.document_of(plan)
+            for line in plan_lines(record):
+                say(line)
+            refusal = plan.refusal or compare_with_expected(record, self._spec.expected, name)
+            if refusal is not None:
+                refusal.data.setdefault("plan", record)
+                raise refusal
+            if plan.recipe is None or plan.identity is None:
                 for note in plan.notes:
                     say(note)
-                return None
-            offer = self._offers.by_key[plan.base.key]
-            identity = self._identity(plan, offer)
-            recipe = recipe_for(
-                plan,
-                {key: offer.donor for key, offer in self._offers.by_key.items()},
-                empty_states(planned) if planned is not None else {},
-            )
-            recipe = replace(recipe, query_id=None if identity.keep else _new_query_id())
+                return Restored(None, plan.notes, record)
+            keep = plan.identity.keep
+            recipe = replace(plan.recipe, query_id=None if keep else _new_query_id())
             make_checkpoint(recipe, target)
-            self._plans[name] = plan
             self._batches[name] = recipe.batch_id
-        notes = [
+        notes = (
             *plan.notes,
             f"query '{name}' restored at batch {recipe.batch_id} from {self._spec.path}, "
-            f"{'same' if identity.keep else 'new'} query id ({identity.reason})",
-        ]
+            f"{'same' if keep else 'new'} query id ({plan.identity.reason})",
+        )
         for note in notes:
             say(note)
-        return Restored(recipe.batch_id, tuple(notes))
+        return Restored(recipe.batch_id, notes, record)
 
-    def _identity(self, plan: QueryPlan, offer: Offer) -> QueryIdentity:
-        if not plan.own:
-            return QueryIdentity(False, f"its state was that of query '{offer.query.key}'")
-        runs = [
-            OtherRun(job.job_id, job.state, _last_batch(query))
-            for job, query in self._registry.find_query(offer.query_id)
+    def _other_runs(self, query_id: str) -> Sequence[OtherRun]:
+        return [
+            OtherRun(job.job_id, job.state, newest_batch(query))
+            for job, query in self._registry.find_query(query_id)
             if job.job_id != self._job_id
         ]
-        return decide_query_id(offer.query.batch_id, runs, fork=self._spec.fork)
 
     def untaken(self) -> Untaken:
         """What of the savepoint no query has taken so far."""
         with self._lock:
-            return untaken(self._offers.queries, list(self._plans.values()))
+            return self._planner.untaken()
+
+    def document(self) -> dict[str, Any]:
+        """The plan of the whole restore, now that the program has started all its queries."""
+        with self._lock:
+            return self._planner.document(complete=True)
 
     def is_waiting(self) -> bool:
         """Whether state waits for a query that the program has not started yet."""
@@ -139,13 +135,16 @@ class Restorer:
         """
         left = self.untaken()
         if not more_to_come:
-            self._check_uid_map_was_used()
-        if more_to_come and all(plan.base is not None for plan in self._plans.values()):
+            check_names(self._spec, list(self._starting.values()))
+        plans = self._planner.query_plans()
+        if more_to_come and all(plan.base is not None for plan in plans):
             left = replace(left, queries=())
         if not left or self._agreed:
             return []
         if not self._spec.allow_non_restored:
-            raise left.error()
+            error: FlinkishError = left.error()
+            error.data.setdefault("plan", self.document())
+            raise error
         if more_to_come:
             return []
         self._agreed = True
@@ -154,25 +153,13 @@ class Restorer:
             say(note)
         return notes
 
-    def _check_uid_map_was_used(self) -> None:
-        uids = {
-            op.operator.uid for plan in self._plans.values() for op in plan.operators or ()
-        } | self._source_uids
-        unknown = sorted(set(self._uid_map) - uids)
-        if unknown:
-            raise UsageError(
-                f"--uid-map {self._uid_map[unknown[0]]}={unknown[0]}: the program has no operator "
-                f"with uid {unknown[0]!r}",
-                hint="see its uids with: flinkish info APP.py",
-            )
-
     def session_settings(self) -> Mapping[str, str]:
         """Spark settings the restored checkpoints need that the offset log does not pin.
 
         ``checkpointFormatVersion`` is not pinned: a checkpoint written with 2 fails on Spark
         before 4.3 unless it is set again.
         """
-        keys = {plan.base.key for plan in self._plans.values() if plan.base is not None}
+        keys = {plan.base.key for plan in self._planner.query_plans() if plan.base is not None}
         formats = {self._offers.by_key[key].checkpoint_format for key in keys}
         return _format_setting(max(formats, default=1))
 
@@ -198,19 +185,57 @@ class Restorer:
         say(f"claimed savepoint {self._spec.path} deleted: the job's own checkpoints replace it")
 
 
+def options_of(spec: RestoreSpec, hasher: HasherVersion) -> RestoreOptions:
+    """What the user has asked for, in the planner's words."""
+    return RestoreOptions(
+        allow_non_restored=spec.allow_non_restored,
+        fork=spec.fork,
+        uid_map={new: old for old, new in spec.uid_map},
+        reset_sources=spec.reset_sources,
+        sink_ahead="rebase"
+        if spec.sink_ahead == "rebase"
+        else "accept"
+        if spec.sink_ahead == "accept"
+        else None,
+        parallelism=spec.parallelism,
+        hasher=hasher,
+    )
+
+
+def check_names(spec: RestoreSpec, queries: Sequence[NewQuery]) -> None:
+    """Raise UsageError when ``--uid-map`` or ``--reset-source`` names what is not in the program.
+
+    Parameters
+    ----------
+    queries: all that the program has started.
+    """
+    check_reset(spec.reset_sources, queries)
+    uids = {op.uid for query in queries for op in query.operators or ()}
+    uids |= {source.uid for query in queries for source in query.sources or ()}
+    for old, new in spec.uid_map:
+        if new not in uids:
+            raise UsageError(
+                f"--uid-map {old}={new}: the program has no operator with uid {new!r}",
+                hint="see its uids with: flinkish info APP.py",
+            )
+
+
+def planning_settings(offers: Offers, name: str) -> Mapping[str, str]:
+    """Spark settings to plan the query ``name`` with: those its checkpoint will pin."""
+    by_key = offers.by_key
+    offer = by_key.get(name) or by_key.get(None) or next(iter(by_key.values()))
+    return {**offer.pins, **_format_setting(offer.checkpoint_format)}
+
+
+def asked_settings(offers: Offers, session: Any) -> dict[str, str]:
+    """What the session sets of the settings that the savepoint pins or the checks look at."""
+    keys = {key for offer in offers.by_key.values() for key in offer.pins} | {SETTING_SCHEMA_CHECK}
+    found = {key: session.conf.get(key, None) for key in sorted(keys)}
+    return {key: str(value) for key, value in found.items() if value is not None}
+
+
 def _format_setting(version: int) -> dict[str, str]:
     return {SETTING_CHECKPOINT_FORMAT: str(version)} if version > 1 else {}
-
-
-def _last_batch(query: QueryStatus) -> int | None:
-    """The newest batch another job committed: from its commit log where that is still there, as
-    the registry's number is as old as the last heartbeat."""
-    try:
-        batch = newest_committed_batch(query.checkpoint_dir)
-    except StorageError:
-        batch = None  # not a local checkpoint
-    numbers = [number for number in (batch, query.batch_id) if number is not None]
-    return max(numbers, default=None)
 
 
 def _new_query_id() -> str:

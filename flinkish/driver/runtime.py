@@ -208,6 +208,7 @@ class Runtime:
             restored_batch=prepared.restored_batch,
             planned=prepared.planned,
             notes=prepared.notes,
+            plan=prepared.plan,
         )
         with self._changed:
             self._queries.append(query)

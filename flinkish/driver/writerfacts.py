@@ -28,6 +28,11 @@ class WriterFacts:
         """True when the query ends by itself once it has read what there is."""
         return bool(self.trigger.get("once") or self.trigger.get("availableNow"))
 
+    @property
+    def async_progress(self) -> bool:
+        """True when the query tracks its progress asynchronously."""
+        return self.options.get("asyncprogresstrackingenabled", "false").lower() == "true"
+
     def copy(self) -> WriterFacts:
         """The facts as they are now; the writer may be used for another query."""
         return replace(self, trigger=dict(self.trigger), options=dict(self.options))
@@ -40,6 +45,7 @@ class WriterFacts:
             "path": self.path or self.options.get("path"),
             "table": self.table,
             "trigger": {k: str(v) for k, v in self.trigger.items()},
+            "async_progress": self.async_progress,
         }
         return {key: value for key, value in facts.items() if value}
 
@@ -73,7 +79,7 @@ def why_not_savepointable(facts: WriterFacts) -> NotSavepointable | None:
             "the query runs in real-time mode, whose offsets and state are not cut together",
             hint="use a processingTime or availableNow trigger",
         )
-    if facts.options.get("asyncprogresstrackingenabled", "false").lower() == "true":
+    if facts.async_progress:
         return NotSavepointable(
             "the query uses asyncProgressTrackingEnabled, which leaves batches out of its logs",
             hint="switch asyncProgressTrackingEnabled off",

@@ -7,7 +7,8 @@ file into a directory of ours, which is read and removed.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from flinkish.errors import DriverLost, FlinkishError, LaunchFailed, ProgramFailed, from_record
@@ -20,6 +21,15 @@ from flinkish.jobs.supervisor import end_of
 _GRACE = 5.0
 
 
+@dataclass(frozen=True)
+class Described:
+    """What a driver has said of a program: its ``queries``, as ``flinkish.driver.describe`` records
+    them, and the ``plan`` of the restore that was asked about, if one was."""
+
+    queries: list[dict[str, Any]]
+    plan: dict[str, Any] | None = None
+
+
 def describe_program(
     launch: Launch,
     installation: Installation,
@@ -27,13 +37,16 @@ def describe_program(
     name: str,
     environ: Mapping[str, str],
     show_log: Callable[[str], object],
-) -> list[dict[str, Any]]:
-    """The queries of a program, as ``flinkish.driver.describe`` records them.
+    runs: Mapping[str, Sequence[Any]] | None = None,
+) -> Described:
+    """The queries of a program, and the plan of the restore that ``launch`` asks for.
 
     Parameters
     ----------
     name: Spark's application name.
     show_log: gets the end of the driver's output when that was no success.
+    runs: for a restore: by Spark query id of the savepoint what the registry knows of other jobs
+        that ran it, as triples of job id, state and newest batch.
 
     Raises
     ------
@@ -58,16 +71,19 @@ def describe_program(
             "FLINKISH_DESCRIBE": result,
             "FLINKISH_DESCRIBE_OPTIONS": json.dumps(dict(launch.options)),
         }
+        if launch.restore is not None:
+            restore = {"spec": asdict(launch.restore), "runs": dict(runs or {})}
+            environment["FLINKISH_DESCRIBE_RESTORE"] = json.dumps(restore)
         command = program.build_command(
             launch, installation, name=name, driver_main=program.driver_main()
         )
         status = _run(command, environment, launch.working_directory, log)
         error: FlinkishError | None
-        queries: list[dict[str, Any]] = []
+        described = Described([])
         try:
             with open(result, encoding="utf-8") as file:
                 record = json.load(file)
-            queries = record["queries"]
+            described = Described(record["queries"], record.get("plan"))
             error = from_record(record["error"]) if record["error"] else None
         except FileNotFoundError:
             # It never came to the end: no Spark, killed, a program that calls os._exit.
@@ -75,10 +91,10 @@ def describe_program(
             error = end_of(status, tail, started=True)
         if error is not None:
             if isinstance(error, (ProgramFailed, LaunchFailed, DriverLost)):
-                error.hint = "see the whole output of the driver with: flinkish info --debug"
+                error.hint = "run it again with --debug to see the whole output of the driver"
             show_log(logs.last_text(log))
             raise error
-        return queries
+        return described
 
 
 def _run(

@@ -89,7 +89,9 @@ class RestoreSpec:
 
     ``uid_map`` holds pairs (old, new): the state of ``old``, a uid or an operator id (32 hex digits
     in any case) in the savepoint, is that of the program's operator with the uid ``new``. No state
-    and no uid stands in it twice.
+    and no uid stands in it twice. ``reset_sources`` start afresh, ``sink_ahead`` says what to do
+    with a sink that has later batches already, ``parallelism`` is the number of state partitions
+    that was asked for.
     """
 
     path: str
@@ -97,12 +99,18 @@ class RestoreSpec:
     claim_mode: str = "no_claim"  # or "claim"
     fork: bool = False
     uid_map: tuple[tuple[str, str], ...] = ()
+    reset_sources: tuple[str, ...] = ()
+    sink_ahead: str | None = None  # rebase | accept
+    parallelism: int | None = None
+    #: What the plan says that was shown to the user, by query: the restore must come to the same.
+    expected: Mapping[str, Any] | None = None
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> RestoreSpec:
         """Of plain data, also of an older flinkish; keys of a newer one are ignored."""
         known = {k: v for k, v in data.items() if k in RestoreSpec.__dataclass_fields__}
         known["uid_map"] = tuple((old, new) for old, new in known.get("uid_map", ()))
+        known["reset_sources"] = tuple(known.get("reset_sources", ()))
         return RestoreSpec(**known)
 
 
@@ -205,6 +213,8 @@ class QueryStatus:
     error: str | None = None
     #: What the user is to hear of its start: uids that are missing, state that starts empty ...
     notes: tuple[str, ...] = ()
+    #: How it was restored: its part of the restore plan (``flinkish.restore.document``).
+    plan: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for the registry and for ``--json``."""

@@ -50,8 +50,8 @@ def match_operators(
 
     Raises
     ------
-    Incompatible: an operator that has a uid was of another kind; two operators want one state; a
-        checkpoint without ids does not have the program's operators.
+    Incompatible: two operators want one state; a checkpoint without ids does not have the
+        program's operators.
     """
     operators = new.operators or ()
     if own is not None and own.operators and not _has_ids(own):
@@ -61,9 +61,7 @@ def match_operators(
     notes: list[str] = []
     for operator in operators:
         found = _find(operator, index, uid_map)
-        if found is not None and not _same_kind(operator, found):
-            if operator.uid is not None:
-                raise _other_kind(operator, found)
+        if found is not None and operator.uid is None and not same_kind(operator, found):
             found = None  # a generated id is only a place
         taken[operator.ordinal] = found
     if own is not None and _gained_uids(operators, taken, own):
@@ -138,17 +136,9 @@ def _has_ids(query: SavedQuery) -> bool:
     return all(op.operator_id_v2 or op.operator_id_v3 for op in query.operators)
 
 
-def _same_kind(new: NewOperator, saved: SavedOperator) -> bool:
+def same_kind(new: NewOperator, saved: SavedOperator) -> bool:
+    """Whether they are operators of one kind, as far as that is known."""
     return saved.kind is None or new.kind == saved.kind
-
-
-def _other_kind(new: NewOperator, saved: SavedOperator) -> Incompatible:
-    return Incompatible(
-        f"{new.describe()} takes the state of {saved.describe()}, which is an operator of another "
-        "kind",
-        hint="give the new operator another uid, and -n to drop the old one's state",
-        uid=new.uid,
-    )
 
 
 def _gained_uids(
@@ -166,7 +156,7 @@ def _gained_uids(
     if all(found is not None for found in taken.values()):
         return False
     return {op.generated_id for op in operators} == set(by_id) and all(
-        _same_kind(op, by_id[op.generated_id]) for op in operators
+        same_kind(op, by_id[op.generated_id]) for op in operators
     )
 
 
@@ -194,7 +184,7 @@ def _by_position(
     saved = sorted(own.operators, key=lambda op: op.ordinal)
     wanted = sorted(operators, key=lambda op: op.ordinal)
     fits = [op.ordinal for op in saved] == [op.ordinal for op in wanted] and all(
-        _same_kind(new, old) for new, old in zip(wanted, saved, strict=True)
+        same_kind(new, old) for new, old in zip(wanted, saved, strict=True)
     )
     if not fits:
         had = ", ".join(f"{op.ordinal} {op.kind or '?'}" for op in saved)

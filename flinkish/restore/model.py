@@ -6,8 +6,12 @@ none. Operator ids are 32 hex digits, and None in checkpoints that flinkish neve
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
+from flinkish.checkpoint.operators import StoreInfo
+from flinkish.operators.meaning import StateMeaning
 from flinkish.units import size_text
 
 #: Key of a saved query.
@@ -16,7 +20,10 @@ QueryKey = str | None
 
 @dataclass(frozen=True)
 class SavedOperator:
-    """One stateful operator of a saved query; ``rows`` and ``kind`` are None where not known."""
+    """One stateful operator of a saved query; ``rows`` and ``kind`` are None where not known.
+
+    ``stores`` are its state stores with their schemas, ``meaning`` what their columns are.
+    """
 
     query: QueryKey
     ordinal: int
@@ -27,6 +34,8 @@ class SavedOperator:
     uid: str | None = None
     operator_id_v2: str | None = None
     operator_id_v3: str | None = None
+    stores: tuple[StoreInfo, ...] = ()
+    meaning: StateMeaning | None = None
 
     @property
     def movable(self) -> bool:
@@ -75,12 +84,19 @@ class SavedSource:
 
 @dataclass(frozen=True)
 class SavedQuery:
-    """One query of a savepoint; ``sources`` is None where it does not say what they are."""
+    """One query of a savepoint; ``sources`` is None where it does not say what they are.
+
+    ``sink`` is what the savepoint says of the sink (``format``, ``path``, ``output_mode`` ...),
+    ``pins`` are the settings of its offset log, ``watermark_ms`` is 0 or None without one.
+    """
 
     key: QueryKey
     batch_id: int
     operators: tuple[SavedOperator, ...] = ()
     sources: tuple[SavedSource, ...] | None = None
+    sink: Mapping[str, Any] = field(default_factory=dict)
+    pins: Mapping[str, str] = field(default_factory=dict)
+    watermark_ms: int | None = None
 
     def describe(self) -> str:
         """For messages."""
@@ -93,7 +109,7 @@ class NewOperator:
 
     ``lookup_ids`` are the ids to look for under the hasher asked for, first match wins: a uid hash,
     then its own id. ``generated_id`` is the id it would have without its uid (v3). ``name`` is for
-    people.
+    people. ``partitions``, ``stores`` and ``meaning``: the state that it will keep.
     """
 
     ordinal: int
@@ -102,6 +118,9 @@ class NewOperator:
     lookup_ids: tuple[str, ...]
     generated_id: str
     uid: str | None = None
+    partitions: int = 0
+    stores: tuple[StoreInfo, ...] = ()
+    meaning: StateMeaning = field(default_factory=StateMeaning)
 
     def describe(self) -> str:
         """For messages: ``uid 'dedup' (dedupe)``."""
@@ -128,9 +147,29 @@ class NewSource:
 
 
 @dataclass(frozen=True)
+class NewSink:
+    """Where a starting query writes.
+
+    ``path`` as the program gives it; ``output_mode`` is None where it does not. ``problem`` says
+    why what it does cannot be savepointed, with what to do, or is None.
+    """
+
+    format: str | None = None
+    path: str | None = None
+    table: str | None = None
+    output_mode: str | None = None
+    problem: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
 class NewQuery:
-    """A starting query; None for ``operators`` and ``sources``: its plan could not be read."""
+    """A starting query; None for ``operators`` and ``sources``: its plan could not be read.
+
+    ``settings`` are the session's values of the settings that the savepoint pins.
+    """
 
     name: str
     operators: tuple[NewOperator, ...] | None = ()
     sources: tuple[NewSource, ...] | None = ()
+    sink: NewSink = field(default_factory=NewSink)
+    settings: Mapping[str, str] = field(default_factory=dict)

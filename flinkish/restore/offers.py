@@ -28,10 +28,11 @@ class Offer:
 
 @dataclass(frozen=True)
 class Offers:
-    """All of them, and whether they are a savepoint's."""
+    """All of them, whether they are a savepoint's, and the Spark that wrote it, if it is known."""
 
     by_key: Mapping[QueryKey, Offer]
     is_savepoint: bool
+    spark_version: str | None = None
 
     @property
     def queries(self) -> tuple[SavedQuery, ...]:
@@ -61,15 +62,17 @@ def read_offers(path: str) -> Offers:
             for index, record in enumerate(savepoint.queries)
         },
         is_savepoint=True,
+        spark_version=savepoint.header.spark_version,
     )
 
 
 def _of_cut(key: QueryKey, cut: Cut) -> Offer:
     operators = tuple(
-        SavedOperator(key, op.ordinal, op.kind, op.partitions, op.bytes) for op in cut.operators
+        SavedOperator(key, op.ordinal, op.kind, op.partitions, op.bytes, stores=op.stores)
+        for op in cut.operators
     )
     return Offer(
-        SavedQuery(key, cut.batch_id, operators),
+        SavedQuery(key, cut.batch_id, operators, pins=cut.pins, watermark_ms=cut.watermark_ms),
         Donor(cut.root, cut.files, cut.batch_id),
         cut.query_id,
         cut.checkpoint_format,
@@ -89,11 +92,21 @@ def _of_record(record: QueryRecord, root: str, files: list[str]) -> Offer:
             uid=op.uid,
             operator_id_v2=op.operator_id_v2,
             operator_id_v3=op.operator_id_v3,
+            stores=op.stores,
+            meaning=op.meaning,
         )
         for op in record.operators
     )
     return Offer(
-        SavedQuery(record.name, record.batch_id, operators, saved_sources(record)),
+        SavedQuery(
+            record.name,
+            record.batch_id,
+            operators,
+            saved_sources(record),
+            sink=record.sink if isinstance(record.sink, Mapping) else {},
+            pins=record.pins,
+            watermark_ms=record.watermark_ms,
+        ),
         Donor(root, tuple(files), record.batch_id),
         record.query_id,
         record.checkpoint_format,

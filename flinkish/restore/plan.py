@@ -9,39 +9,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
+from dataclasses import dataclass, field
 
-from flinkish.errors import Incompatible, NonRestoredState
-from flinkish.jobs.model import JobState
+from flinkish.errors import Incompatible
 from flinkish.operators.hasher import HasherVersion
+from flinkish.restore.judging import OperatorPlan, judge_operator
 from flinkish.restore.matching import match_operators
 from flinkish.restore.model import (
-    NewOperator,
     NewQuery,
     QueryKey,
     SavedOperator,
     SavedQuery,
     SavedSource,
 )
-from flinkish.restore.positions import check_inputs, match_sources
-
-
-class Verdict(str, Enum):
-    """What happens to an operator's state."""
-
-    AS_IS = "as-is"
-    RENUMBERED = "renumbered"  # the same state under another ordinal, or in another query
-    NEW = "new"  # starts empty
-
-
-@dataclass(frozen=True)
-class OperatorPlan:
-    """The verdict for one operator of a starting query."""
-
-    operator: NewOperator
-    verdict: Verdict
-    taken: SavedOperator | None = None
+from flinkish.restore.positions import SourceMatches, check_inputs, match_sources
+from flinkish.restore.verdicts import Verdict
 
 
 @dataclass(frozen=True)
@@ -52,7 +34,7 @@ class QueryPlan:
     where that is the one of its name. ``operators`` is None where they could not be read: all of
     the base's state is taken as it is. ``positions``: see
     :class:`~flinkish.restore.positions.SourceMatches`; ``directories`` are the sources' in the new
-    checkpoint. ``notes`` are sentences for the user.
+    checkpoint, ``sources`` is how they were found. ``notes`` are sentences for the user.
     """
 
     name: str
@@ -62,6 +44,7 @@ class QueryPlan:
     positions: tuple[SavedSource | None, ...] | None = None
     directories: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    sources: SourceMatches = field(default_factory=SourceMatches)
 
     @property
     def unchanged(self) -> bool:
@@ -81,6 +64,8 @@ def plan_query(
     *,
     hasher: HasherVersion = HasherVersion.V3,
     uid_map: Mapping[str, str] | None = None,
+    reset: Collection[str] = (),
+    partitions: int | None = None,
 ) -> QueryPlan:
     """Decide what the starting query ``new`` takes from the savepoint.
 
@@ -89,6 +74,8 @@ def plan_query(
     saved: all queries of the savepoint, or the one (key None) of a plain Spark checkpoint.
     started: keys of those that a query of this job goes on as already.
     uid_map: new uid -> old uid or operator id (``--uid-map``).
+    reset: names of sources that start afresh (``--reset-source``).
+    partitions: the number of state partitions that was asked for, None for the savepoint's.
 
     Raises
     ------
@@ -98,17 +85,19 @@ def plan_query(
     """
     own = next((q for q in saved if q.key in (new.name, None) and q.key not in started), None)
     if new.operators is None:
-        return _unread(new, own)
+        return _unread(new, own, reset)
     mapping = uid_map or {}
     matches = match_operators(new, saved, own, hasher=hasher, uid_map=mapping)
-    sources = match_sources(new, saved, own, matches.taken, hasher=hasher, uid_map=mapping)
+    sources = match_sources(
+        new, saved, own, matches.taken, hasher=hasher, uid_map=mapping, reset=reset
+    )
     check_inputs(new, own, matches.taken, sources)
     base = own or _main_donor(saved, matches.taken, sources.positions or ())
     notes = list(matches.notes)
     plans = []
     for operator in new.operators:
         taken = matches.taken.get(operator.ordinal)
-        plans.append(OperatorPlan(operator, _verdict(operator, taken, base), taken))
+        plans.append(judge_operator(operator, taken, base, partitions))
         if taken is None and base is not None:
             notes.append(f"query '{new.name}': {operator.describe()} has no state, it starts empty")
         elif taken is not None and taken.query not in (new.name, None):
@@ -123,14 +112,21 @@ def plan_query(
         positions=sources.positions,
         directories=tuple(source.directory for source in new.sources or ()),
         notes=(*notes, *(sources.notes if base is not None else ())),
+        sources=sources,
     )
 
 
-def _unread(new: NewQuery, own: SavedQuery | None) -> QueryPlan:
+def _unread(new: NewQuery, own: SavedQuery | None, reset: Collection[str]) -> QueryPlan:
     """The plan of a query whose operators cannot be read."""
     if own is None:
         note = f"query '{new.name}' is not in the savepoint: starts empty"
         return QueryPlan(new.name, None, operators=None, notes=(note,))
+    if reset:
+        raise Incompatible(
+            f"the plan of query '{new.name}' cannot be read, so that none of its sources can start "
+            "afresh alone",
+            hint="the job's log says why its plan could not be read",
+        )
     if any(op.operator_id_v3 for op in own.operators):
         raise Incompatible(
             f"the operators of query '{new.name}' cannot be read, so the state in the savepoint "
@@ -138,15 +134,6 @@ def _unread(new: NewQuery, own: SavedQuery | None) -> QueryPlan:
             hint="the job's log says why its plan could not be read",
         )
     return QueryPlan(new.name, own, own=True, operators=None)
-
-
-def _verdict(
-    operator: NewOperator, taken: SavedOperator | None, base: SavedQuery | None
-) -> Verdict:
-    if taken is None:
-        return Verdict.NEW
-    same = base is not None and taken.query == base.key and taken.ordinal == operator.ordinal
-    return Verdict.AS_IS if same else Verdict.RENUMBERED
 
 
 def _main_donor(
@@ -161,132 +148,3 @@ def _main_donor(
     if not counts:
         return None
     return max(saved, key=lambda query: counts[query.key])  # of equals the first
-
-
-@dataclass(frozen=True)
-class Untaken:
-    """What of a savepoint no query has taken: whole queries, operators and sources of others."""
-
-    queries: tuple[SavedQuery, ...] = ()
-    operators: tuple[SavedOperator, ...] = ()
-    sources: tuple[SavedSource, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.queries or self.operators or self.sources)
-
-    def lines(self) -> list[str]:
-        """A description of each."""
-        found = []
-        for query in self.queries:
-            found += [op.describe() for op in query.operators] or [
-                f"the position of {query.describe()} (batch {query.batch_id}, no state)"
-            ]
-        found += [op.describe() for op in self.operators]
-        return found + [source.describe() for source in self.sources]
-
-    def error(self) -> NonRestoredState:
-        """The refusal to go on without it."""
-        names = ", ".join(f"'{q.key}'" for q in self.queries)
-        hint = (
-            f"start a query named {names} (.queryName), as in the savepoint; or " if names else ""
-        )
-        if any(op.movable for op in self.operators):
-            hint += "tell which operator takes it with --uid-map OLD=NEW; or "
-        return NonRestoredState(
-            "no operator of the program takes this state of the savepoint: "
-            + "; ".join(self.lines()),
-            hint=hint + "give -n (--allowNonRestoredState) to drop it on purpose",
-            unmatched=self.lines(),
-            operators=[_facts(op) for q in self.queries for op in q.operators]
-            + [_facts(op) for op in self.operators],
-        )
-
-
-def _facts(operator: SavedOperator) -> dict[str, object]:
-    return {
-        "query": operator.query,
-        "uid": operator.uid,
-        "operator_id": operator.operator_id_v3,
-        "kind": operator.kind,
-        "rows": operator.rows,
-        "bytes": operator.bytes,
-    }
-
-
-def untaken(saved: Sequence[SavedQuery], plans: Sequence[QueryPlan]) -> Untaken:
-    """What is left after ``plans``, those of the queries started so far.
-
-    A query that nothing was taken from is left as a whole; of another one its operators and, where
-    it says what they are, its sources.
-    """
-    operators: set[tuple[QueryKey, int]] = set()
-    sources: set[tuple[QueryKey, int]] = set()
-    for plan in plans:
-        if plan.base is None:
-            continue
-        for op in plan.operators or ():
-            if op.taken is not None:
-                operators.add((op.taken.query, op.taken.ordinal))
-        if plan.operators is None:
-            operators |= {(plan.base.key, op.ordinal) for op in plan.base.operators}
-        if plan.positions is None:
-            sources |= {(plan.base.key, s.entry) for s in plan.base.sources or ()}
-        else:
-            sources |= {(s.query, s.entry) for s in plan.positions if s is not None}
-    touched = {plan.base.key for plan in plans if plan.base is not None}
-    touched |= {key for key, _ in operators | sources}
-    rest = [query for query in saved if query.key in touched]
-    return Untaken(
-        queries=tuple(query for query in saved if query.key not in touched),
-        operators=tuple(
-            op for q in rest for op in q.operators if (op.query, op.ordinal) not in operators
-        ),
-        sources=tuple(
-            s for q in rest for s in q.sources or () if (s.query, s.entry) not in sources
-        ),
-    )
-
-
-@dataclass(frozen=True)
-class OtherRun:
-    """A job that ran the same Spark query id, as the registry knows it."""
-
-    job_id: str
-    state: JobState
-    last_batch: int | None
-
-
-@dataclass(frozen=True)
-class QueryIdentity:
-    """Whether the restored query keeps the savepoint's query id, and why."""
-
-    keep: bool
-    reason: str
-
-
-def decide_query_id(batch_id: int, runs: Sequence[OtherRun], *, fork: bool) -> QueryIdentity:
-    """Same query id or a new one.
-
-    Sinks remember (query id, batch id): Delta's transaction ids, user code in ``foreachBatch``.
-    A job that simply goes on keeps the id and goes on counting. When the original goes on too,
-    or has gone past this savepoint, the same pair would stand for other data, and such a sink
-    would take the new job's batches for repetitions: it must get a new id.
-
-    Parameters
-    ----------
-    batch_id: the savepoint's committed batch of this query.
-    runs: all other jobs that ever ran this query id.
-    fork: ``--fork``.
-    """
-    if fork:
-        return QueryIdentity(False, "asked for by --fork")
-    for run in runs:
-        if not run.state.is_final:
-            return QueryIdentity(False, f"job {run.job_id} is still {run.state.value} with it")
-    for run in runs:
-        if run.last_batch is not None and run.last_batch > batch_id:
-            return QueryIdentity(
-                False,
-                f"job {run.job_id} went on to batch {run.last_batch} after batch {batch_id}",
-            )
-    return QueryIdentity(True, "the job it comes from ended with this batch")

@@ -20,6 +20,7 @@ from typing import IO, Any, BinaryIO
 
 from flinkish.checkpoint.operators import StoreInfo
 from flinkish.errors import Corrupt, FlinkishError, SavepointNotFound, UnsupportedFormat
+from flinkish.operators.meaning import StateMeaning
 from flinkish.savepoint import storage
 from flinkish.savepoint.model import FileRecord, Header, OperatorRecord, QueryRecord
 
@@ -58,6 +59,7 @@ _OPERATOR = _record(
     operator_id_v2=_NULL_STRING,
     operator_id_v3=_NULL_STRING,
     rows=_NULL_LONG,
+    meaning=_NULL_STRING,  # JSON; younger than version 1: may be absent
 )
 _QUERY = _record(
     "Query",
@@ -388,6 +390,7 @@ def _operator_to_avro(operator: OperatorRecord) -> dict[str, Any]:
         }
         for store in operator.stores
     ]
+    data["meaning"] = operator.meaning and json.dumps(operator.meaning.to_json())
     return data
 
 
@@ -410,4 +413,6 @@ def _operator_from_avro(record: Mapping[str, Any]) -> OperatorRecord:
         )
         for store in data["stores"]
     )
+    meaning = data.get("meaning")
+    data["meaning"] = meaning and StateMeaning.from_json(json.loads(meaning))
     return OperatorRecord(**data)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from flinkish.checkpoint.operators import StoreInfo
+from flinkish.operators.meaning import StateMeaning
 
 FORMAT_NATIVE = "native"
 
@@ -41,6 +42,7 @@ class OperatorRecord:
     operator_id_v2: str | None = None
     operator_id_v3: str | None = None
     rows: int | None = None
+    meaning: StateMeaning | None = None
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,7 @@ class OperatorFacts:
     operator_id_v2: str | None = None
     operator_id_v3: str | None = None
     rows: int | None = None
+    meaning: StateMeaning | None = None
 
 
 @dataclass(frozen=True)

@@ -325,6 +325,7 @@ def _query_record(
                 operator_id_v2=fact.operator_id_v2,
                 operator_id_v3=fact.operator_id_v3,
                 rows=fact.rows if counted else None,
+                meaning=fact.meaning,
             )
         )
     return QueryRecord(

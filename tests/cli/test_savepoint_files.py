@@ -115,6 +115,10 @@ def test_run_restores_from_any_spelling_of_the_path(
         "claim_mode": "no_claim",
         "fork": False,
         "uid_map": (),
+        "reset_sources": (),
+        "sink_ahead": None,
+        "parallelism": None,
+        "expected": None,
     }
     assert restored(cli, "-s", os.path.relpath(saved.path)) == plain
     assert restored(cli, "--fromSavepoint", f"file://{saved.path}") == plain
@@ -124,6 +128,15 @@ def test_run_restores_from_any_spelling_of_the_path(
         "allow_non_restored": True,
         "claim_mode": "claim",
         "fork": True,
+    }
+    asked = restored(
+        cli, "-s", saved.path, "-p", "7", "--reset-source", "a", "--sink-ahead", "rebase"
+    )
+    assert asked == {
+        **plain,
+        "reset_sources": ("a",),
+        "sink_ahead": "rebase",
+        "parallelism": 7,
     }
     assert restored(cli, "-s", str(checkpoint))["path"] == str(checkpoint)
 

@@ -15,7 +15,7 @@ from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.errors import NonRestoredState
 from flinkish.jobs.model import JobState, RequestKind, RestoreSpec
 from tests.driver.harness import InProcessJob
-from tests.driver.test_gate import rate, start_counting
+from tests.driver.test_gate import rate, rate_key, start_counting
 
 pytestmark = pytest.mark.spark
 
@@ -171,7 +171,7 @@ def test_claim_keeps_the_savepoint_of_a_job_that_never_committed(
         def boom(frame: Any, batch: int) -> None:
             raise ValueError("no")
 
-        grouped = rate(spark).groupBy("value").count()
+        grouped = rate(spark).groupBy(rate_key()).count()
         writer = grouped.writeStream.queryName("counts").outputMode("update")
         writer.foreachBatch(boom).start().awaitTermination()
 

@@ -7,16 +7,12 @@ import pytest
 from flinkish.errors import Incompatible
 from flinkish.jobs.model import JobState
 from flinkish.restore.model import NewQuery, QueryKey, SavedQuery
-from flinkish.restore.plan import (
-    OtherRun,
-    QueryPlan,
-    Verdict,
-    decide_query_id,
-    plan_query,
-    untaken,
-)
+from flinkish.restore.plan import QueryPlan, plan_query
+from flinkish.restore.queryid import OtherRun, decide_query_id
 from flinkish.restore.recipe import Donor, EmptyState, FreshSource, Recipe, TakenSource, TakenState
 from flinkish.restore.recipes import recipe_for
+from flinkish.restore.untaken import untaken
+from flinkish.restore.verdicts import Verdict
 from tests.restore.cases import AGG, new, old, reads, saved_query, source, starting
 
 

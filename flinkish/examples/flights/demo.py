@@ -125,6 +125,7 @@ def run(directory: Path, files_per_trigger: int) -> bool:
 
         say("Resume from it as version 2: a fixed mean, a column more, airlines' names")
         print(f"What changes in the program:\n{program_difference(directory)}", end="")
+        shell.flinkish("check", "-s", stopped, *SPARK, "delays_v2.py", *arguments)
         shell.flinkish("run", "-d", "-s", stopped, *SPARK, "delays_v2.py", *arguments)
         wait(shell, "delays_v2", watermark=ALL_THROUGH, report=True)
         shell.flinkish("status", "delays_v2")

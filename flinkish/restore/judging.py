@@ -1,0 +1,130 @@
+"""The verdict for one operator of a starting query. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from flinkish.errors import Incompatible
+from flinkish.restore.matching import same_kind
+from flinkish.restore.model import NewOperator, SavedOperator, SavedQuery
+from flinkish.restore.states import compare_states
+from flinkish.restore.statewords import KEEP_OR_DROP
+from flinkish.restore.verdicts import FOR_THE_ENGINE, StateChange, Verdict
+
+#: What can be done where a state has to be rewritten, and nothing here can do it yet.
+_WITHOUT_ENGINE = "this flinkish cannot rewrite state yet"
+
+
+@dataclass(frozen=True)
+class OperatorPlan:
+    """The verdict for one operator of a starting query.
+
+    ``taken`` is the saved operator whose state it gets. ``reason`` is a stable id, ``text`` a
+    sentence, ``advice`` what to do; ``changes`` are the differences between the two states.
+    """
+
+    operator: NewOperator
+    verdict: Verdict
+    taken: SavedOperator | None = None
+    reason: str = ""
+    text: str = ""
+    advice: str = ""
+    changes: tuple[StateChange, ...] = ()
+
+
+def judge_operator(
+    operator: NewOperator,
+    taken: SavedOperator | None,
+    base: SavedQuery | None,
+    partitions: int | None = None,
+) -> OperatorPlan:
+    """What happens to the state of ``operator``.
+
+    Parameters
+    ----------
+    taken: the saved operator it is matched with, None when there is none.
+    base: the saved query that is gone on with.
+    partitions: the number of state partitions asked for; None: as many as there are.
+    """
+    if taken is None:
+        return OperatorPlan(
+            operator, Verdict.NEW, None, "no-state", "the savepoint has no state for it"
+        )
+    if not same_kind(operator, taken):
+        return OperatorPlan(
+            operator,
+            Verdict.INCOMPATIBLE,
+            taken,
+            "other-kind",
+            f"{operator.describe()} takes the state of {taken.describe()}, which is an operator "
+            "of another kind",
+            "give the new operator another uid, and -n to drop the old one's state",
+        )
+    changes = compare_states(
+        operator.kind, taken.stores, operator.stores, taken.meaning, operator.meaning
+    )
+    worst = changes[0] if changes else None
+    if worst is not None and worst.verdict in (Verdict.INCOMPATIBLE, Verdict.MIGRATE):
+        text = "; ".join(c.text for c in changes if c.verdict is worst.verdict)
+        return OperatorPlan(
+            operator, worst.verdict, taken, worst.reason, text, worst.advice, changes
+        )
+    # One partition is not a number that anybody chose: global limits, aggregations without key.
+    if partitions is not None and taken.partitions not in (1, partitions):
+        return OperatorPlan(
+            operator,
+            Verdict.RESCALE,
+            taken,
+            "partitions-changed",
+            f"its state has {taken.partitions} partitions, and {partitions} were asked for",
+            f"leave -p out, or give -p {taken.partitions}",
+            changes,
+        )
+    text = "; ".join(change.text for change in changes)
+    if base is not None and taken.query == base.key and taken.ordinal == operator.ordinal:
+        return OperatorPlan(operator, Verdict.AS_IS, taken, "same-state", text, "", changes)
+    if base is not None and taken.query != base.key:
+        reason, how = "other-query", f"taken from query '{taken.query}'"
+    else:
+        reason, how = "other-ordinal", f"operator {taken.ordinal} is {operator.ordinal} now"
+    text = f"{how}; {text}" if text else how
+    return OperatorPlan(operator, Verdict.RENUMBERED, taken, reason, text, "", changes)
+
+
+def refuse(
+    plans: Sequence[OperatorPlan], executors: Collection[Verdict] = ()
+) -> Incompatible | None:
+    """The refusal to carry the plans out, or None.
+
+    Parameters
+    ----------
+    executors: those verdicts of :data:`~flinkish.restore.verdicts.FOR_THE_ENGINE` that can be
+        carried out.
+    """
+    stuck = [
+        plan
+        for plan in plans
+        if plan.verdict is Verdict.INCOMPATIBLE
+        or (plan.verdict in FOR_THE_ENGINE and plan.verdict not in executors)
+    ]
+    if not stuck:
+        return None
+    texts = [
+        plan.text
+        if plan.reason == "other-kind"
+        else f"{plan.operator.describe()}: {plan.text}"
+        + ("" if plan.verdict is Verdict.INCOMPATIBLE else f" ({_needs(plan)})")
+        for plan in stuck
+    ]
+    return Incompatible(
+        "; ".join(texts),
+        hint=stuck[0].advice or KEEP_OR_DROP,
+        uid=stuck[0].operator.uid,
+        reasons=[plan.reason for plan in stuck],
+    )
+
+
+def _needs(plan: OperatorPlan) -> str:
+    what = "rescaled" if plan.verdict is Verdict.RESCALE else "rewritten"
+    return f"the state would have to be {what}: {_WITHOUT_ENGINE}"

@@ -1,0 +1,87 @@
+"""Settings that a savepoint pins, where the new program's session asks for others. Pure.
+
+Spark keeps them in the offset log at a query's first start, and they win over the session's at
+every restart (``OffsetSeqMetadata.setSessionConf``), without a word to the user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from flinkish.checkpoint.layout import (
+    PIN_PROVIDER,
+    PIN_SHUFFLE_PARTITIONS,
+    PIN_STATE_PARTITIONS,
+    PIN_WATERMARK_POLICY,
+)
+
+_STREAMING = "spark.sql.streaming."
+#: Names for people of those settings that they set.
+_NAMES = {
+    PIN_SHUFFLE_PARTITIONS: "shuffle partitions",
+    PIN_PROVIDER: "state backend",
+    PIN_WATERMARK_POLICY: "watermark policy",
+    _STREAMING + "stateStore.compression.codec": "compression of state",
+    _STREAMING + "stateStore.encodingFormat": "encoding of state",
+    _STREAMING + "stateStore.rocksdb.formatVersion": "RocksDB format version",
+    _STREAMING + "join.stateFormatVersion": "state format of joins",
+    _STREAMING + "aggregation.stateFormatVersion": "state format of aggregations",
+    _STREAMING + "flatMapGroupsWithState.stateFormatVersion": "state format of grouped functions",
+}
+
+
+@dataclass(frozen=True)
+class PinPlan:
+    """One pinned setting that differs from what was asked for.
+
+    ``verdict`` is ``rescale`` where the state would have to be rewritten for what was asked, and
+    ``pinned`` where the savepoint's value goes on to hold.
+    """
+
+    key: str
+    name: str
+    pinned: str
+    asked: str
+    verdict: str
+    advice: str = ""
+
+    @property
+    def text(self) -> str:
+        """As in ``shuffle partitions: pinned 200, asked 64: rescale``."""
+        outcome = "rescale" if self.verdict == "rescale" else "stays as pinned"
+        return f"{self.name}: pinned {_short(self.pinned)}, asked {_short(self.asked)}: {outcome}"
+
+
+def pin_plans(
+    pins: Mapping[str, str], settings: Mapping[str, str], partitions: int | None
+) -> tuple[PinPlan, ...]:
+    """The pinned settings that the session or the user wants otherwise.
+
+    Parameters
+    ----------
+    settings: the session's values of the pinned settings; one that is not there is not compared.
+    partitions: the number of state partitions the user has asked for (``-p``), if any: other than
+        the session's, which may be Spark's default, it is not passed over.
+    """
+    found = []
+    for key, pinned in pins.items():
+        if key == PIN_STATE_PARTITIONS:
+            continue  # Spark writes it to the log as that of the shuffle partitions
+        asked = settings.get(key)
+        if key == PIN_SHUFFLE_PARTITIONS and partitions is not None:
+            asked = str(partitions)
+            if asked != pinned:
+                advice = f"leave -p out, or give -p {pinned}"
+                found.append(PinPlan(key, _NAMES[key], pinned, asked, "rescale", advice))
+        elif asked is not None and asked.lower() != pinned.lower():
+            advice = "ask for it with -p to have the state rescaled" * (
+                key == PIN_SHUFFLE_PARTITIONS
+            )
+            found.append(PinPlan(key, _NAMES.get(key, key), pinned, asked, "pinned", advice))
+    return tuple(found)
+
+
+def _short(value: str) -> str:
+    """A class by its simple name."""
+    return value.rpartition(".")[2] if value.startswith("org.apache.") else value

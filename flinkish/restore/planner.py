@@ -1,0 +1,209 @@
+"""The plan of a whole restore, query by query as the program starts them.
+
+One planner for ``flinkish check``, which shows what it says, and for ``run -s``, which shows it and
+then does exactly that. Decisions are pure; what has to be looked up (the newest batch of a sink,
+input files that are gone, other runs of a query) is asked of the :class:`World` given to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible
+from flinkish.operators.hasher import HasherVersion
+from flinkish.restore import document
+from flinkish.restore.judging import refuse
+from flinkish.restore.matching import check_uid_map
+from flinkish.restore.model import NewQuery, QueryKey
+from flinkish.restore.offers import Offer, Offers
+from flinkish.restore.pins import PinPlan, pin_plans
+from flinkish.restore.plan import QueryPlan, plan_query
+from flinkish.restore.preconditions import preconditions
+from flinkish.restore.queryid import OtherRun, QueryIdentity, decide_query_id
+from flinkish.restore.recipe import EmptyState, Recipe
+from flinkish.restore.recipes import recipe_for
+from flinkish.restore.sinks import SinkMode, SinkPlan
+from flinkish.restore.sourceplans import SourcePlan, source_plans
+from flinkish.restore.untaken import Untaken, untaken
+from flinkish.restore.verdicts import Check, Outcome, Verdict
+
+
+@dataclass(frozen=True)
+class RestoreOptions:
+    """What the user has asked for.
+
+    ``uid_map`` is new uid -> old; ``parallelism`` the number of state partitions, None for the
+    savepoint's; ``executors`` are the verdicts that the state-migration engine can carry out.
+    """
+
+    allow_non_restored: bool = False
+    fork: bool = False
+    uid_map: Mapping[str, str] = field(default_factory=dict)
+    reset_sources: tuple[str, ...] = ()
+    sink_ahead: SinkMode | None = None
+    parallelism: int | None = None
+    hasher: HasherVersion = HasherVersion.V3
+    executors: frozenset[Verdict] = frozenset()
+
+
+class World(Protocol):
+    """What a planner has to look up."""
+
+    def other_runs(self, query_id: str) -> Sequence[OtherRun]:
+        """All other jobs that ever ran this Spark query id."""
+
+    def sink(
+        self, new: NewQuery, offer: Offer, recipe: Recipe, keep_id: bool, mode: SinkMode | None
+    ) -> SinkPlan | None:
+        """Whether the sink has batches already that the query would write; None: it keeps none."""
+
+    def input_files(self, new: NewQuery, offer: Offer, plan: QueryPlan) -> Sequence[Check]:
+        """Input files of the restored batch that are gone."""
+
+
+@dataclass(frozen=True)
+class QueryRestore:
+    """The plan for one starting query; ``recipe`` is None where nothing is to be made of it: it
+    starts empty, or ``refusal`` says why it is not restored."""
+
+    name: str
+    plan: QueryPlan | None = None
+    identity: QueryIdentity | None = None
+    recipe: Recipe | None = None
+    sources: tuple[SourcePlan, ...] = ()
+    sink: SinkPlan | None = None
+    pins: tuple[PinPlan, ...] = ()
+    checks: tuple[Check, ...] = ()
+    refusal: FlinkishError | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences for the user: what happens, and what deserves a look."""
+        found = list(self.plan.notes) if self.plan is not None else []
+        for row in self.sources:
+            if row.verdict == "changed":
+                found.append(f"query '{self.name}': {row.text}")
+        if self.sink is not None and self.sink.verdict in ("rebase", "accept", "unreadable"):
+            found.append(f"query '{self.name}': {self.sink.text}")
+        found += [f"query '{self.name}': {pin.text}" for pin in self.pins]
+        grave = (Outcome.WARNING, Outcome.NOTE)
+        found += [check.text for check in self.checks if check.outcome in grave]
+        return tuple(found)
+
+
+class RestorePlanner:
+    """Plans the restore of one job; the queries come one after the other.
+
+    Raises UsageError when ``--uid-map`` names what the savepoint does not have.
+    """
+
+    def __init__(self, offers: Offers, options: RestoreOptions, world: World) -> None:
+        self.offers = offers
+        self.options = options
+        self._world = world
+        self._done: dict[str, QueryRestore] = {}
+        check_uid_map(options.uid_map, offers.queries)
+
+    @property
+    def queries(self) -> Sequence[QueryRestore]:
+        """The plans made so far, in the order of the starts."""
+        return list(self._done.values())
+
+    def plan(self, new: NewQuery, empty: Mapping[int, EmptyState]) -> QueryRestore:
+        """Plan one starting query; what stands in the way is in its ``refusal``.
+
+        Parameters
+        ----------
+        empty: by ordinal, how an operator starts without state.
+        """
+        restore = self._plan(new, empty)
+        self._done[new.name] = restore
+        return restore
+
+    def _plan(self, new: NewQuery, empty: Mapping[int, EmptyState]) -> QueryRestore:
+        options = self.options
+        started: set[QueryKey] = {p.base.key for p in self.query_plans() if p.base and p.own}
+        try:
+            plan = plan_query(
+                new,
+                self.offers.queries,
+                started,
+                hasher=options.hasher,
+                uid_map=options.uid_map,
+                reset=options.reset_sources,
+                partitions=options.parallelism,
+            )
+        except FlinkishError as error:
+            return QueryRestore(new.name, refusal=error)
+        if plan.base is None:
+            return QueryRestore(new.name, plan, checks=tuple(preconditions(new, None)))
+        offer = self.offers.by_key[plan.base.key]
+        identity = self._identity(plan, offer)
+        rows = source_plans(new, plan.base if plan.own else None, plan.sources)
+        checks = [*preconditions(new, plan.base), *self._world.input_files(new, offer, plan)]
+        found = QueryRestore(
+            new.name,
+            plan,
+            identity,
+            sources=rows,
+            pins=pin_plans(plan.base.pins, new.settings, options.parallelism),
+            checks=tuple(checks),
+        )
+        refusal = refuse(plan.operators or (), options.executors) or _blocked(rows, checks)
+        if refusal is not None:
+            # What the sink has is of interest all the same, if the checkpoint could be made.
+            return replace(found, refusal=refusal)
+        donors = {key: each.donor for key, each in self.offers.by_key.items()}
+        recipe = recipe_for(plan, donors, empty)
+        sink = self._world.sink(new, offer, recipe, identity.keep, options.sink_ahead)
+        if sink is not None and sink.blocks:
+            refusal = Incompatible(sink.text, hint=sink.advice, reasons=[sink.reason])
+        recipe = replace(recipe, rebase_to=sink.rebase_to if sink is not None else None)
+        return replace(
+            found, sink=sink, recipe=None if refusal is not None else recipe, refusal=refusal
+        )
+
+    def _identity(self, plan: QueryPlan, offer: Offer) -> QueryIdentity:
+        if not plan.own:
+            return QueryIdentity(False, f"its state was that of query '{offer.query.key}'")
+        runs = self._world.other_runs(offer.query_id)
+        return decide_query_id(offer.query.batch_id, runs, fork=self.options.fork)
+
+    def query_plans(self) -> list[QueryPlan]:
+        """Those of the queries that could be planned."""
+        return [each.plan for each in self._done.values() if each.plan is not None]
+
+    def untaken(self) -> Untaken:
+        """What of the savepoint no query has taken so far."""
+        return untaken(self.offers.queries, self.query_plans())
+
+    def document_of(self, restore: QueryRestore) -> dict[str, Any]:
+        """The plan of one query as plain data."""
+        return document.document([restore], Untaken(), self.options)
+
+    def document(self, *, complete: bool) -> dict[str, Any]:
+        """The plan so far as plain data (:mod:`flinkish.restore.document`).
+
+        Parameters
+        ----------
+        complete: the program has started all its queries: what is left over counts.
+        """
+        left = self.untaken() if complete and self._done else Untaken()
+        found = document.document(self.queries, left, self.options)
+        return {**found, "complete": True} if complete else found
+
+
+def _blocked(rows: Sequence[SourcePlan], checks: Sequence[Check]) -> FlinkishError | None:
+    """The refusal for sources and preconditions, or None."""
+    refused = [check for check in checks if check.outcome is Outcome.REFUSED]
+    if refused:
+        texts = "; ".join(check.text for check in refused)
+        return Incompatible(texts, hint=refused[0].advice, reasons=[c.id for c in refused])
+    for verdict, kind in (("incompatible", Incompatible), ("consent-needed", ConsentNeeded)):
+        stuck = [row for row in rows if row.verdict == verdict]
+        if stuck:
+            texts = "; ".join(row.text for row in stuck)
+            return kind(texts, hint=stuck[0].advice, reasons=[row.reason for row in stuck])
+    return None

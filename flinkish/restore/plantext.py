@@ -1,0 +1,101 @@
+"""A restore plan for people: one table, then what deserves a sentence. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from flinkish.units import size_text
+
+#: Head of the table of a plan.
+HEAD = ("QUERY", "WHAT", "KIND", "VERDICT", "STATE", "WHY")
+_SAID_BY_VERDICT = frozenset({"same-state", "no-state"})
+
+
+def plan_rows(plan: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """The rows of the table: operators, then sources, then sinks."""
+    rows: list[tuple[str, ...]] = []
+    for op in plan["operators"]:
+        name = op["uid"] or f'"{op["name"]}"'
+        verdict = op["verdict"]
+        state = "-" if op["bytes"] is None else _state(op["rows"], op["bytes"])
+        rows.append((str(op["query"]), name, op["kind"] or "-", verdict, state, _why(op)))
+    for source in plan["sources"]:
+        name = source["uid"] or source["signature"] or f"source {source['entry']}"
+        why = "" if source["verdict"] == "as-is" else source["text"]
+        rows.append((str(source["query"]), name, "source", source["verdict"], "-", why))
+    for sink in plan["sinks"]:
+        why = "" if sink["verdict"] == "as-is" else sink["text"]
+        rows.append(
+            (str(sink["query"]), sink["path"], f"{sink['format']} sink", sink["verdict"], "-", why)
+        )
+    return rows
+
+
+def _state(rows: int | None, size: int) -> str:
+    return size_text(size) if rows is None else f"{rows:,} rows"
+
+
+def _why(op: Mapping[str, Any]) -> str:
+    if op["verdict"] == "new":
+        return "starts empty"
+    return str(op["text"])
+
+
+def plan_lines(plan: Mapping[str, Any], *, table: bool = True) -> list[str]:
+    """The plan as text; ``table``: with its table, else only what follows it."""
+    lines = list(_table([HEAD, *plan_rows(plan)])) if table and plan["operators"] else []
+    if table and not plan["operators"]:
+        lines += list(_table([HEAD, *plan_rows(plan)])) if plan_rows(plan) else []
+    lines += [f"setting: {pin['text']}" for pin in plan["pins"]]
+    for check in plan["checks"]:
+        if check["outcome"] != "ok":
+            lines.append(f"{check['outcome']} [{check['id']}]: {check['text']}")
+            lines += _advice(check)
+    for row in (*plan["operators"], *plan["sources"], *plan["sinks"]):
+        if row["verdict"] in _STOPS and row["advice"]:
+            name = row.get("uid") or row.get("signature") or row.get("path") or row.get("name")
+            lines.append(f"{name} [{row['reason']}]: {row['advice']}")
+    for query in plan["queries"]:
+        refusal = query["refusal"]
+        if refusal is not None and not _told(plan, query["name"]):
+            lines.append(f"query '{query['name']}': {refusal['message']}")
+            lines += [f"  {refusal['hint']}"] if refusal["hint"] else []
+    return lines
+
+
+#: Verdicts after which one has to do something.
+_STOPS = frozenset(
+    {"migrate", "rescale", "incompatible", "dropped", "consent-needed", "ahead", "unreadable"}
+)
+
+
+def _told(plan: Mapping[str, Any], query: str) -> bool:
+    """Whether a row of the query says why it is refused."""
+    rows = (*plan["operators"], *plan["sources"], *plan["sinks"])
+    return any(
+        row["query"] == query and row["verdict"] in _STOPS and row["verdict"] != "dropped"
+        for row in rows
+    ) or any(c.get("query") == query and c["outcome"] == "incompatible" for c in plan["checks"])
+
+
+def verdict_line(plan: Mapping[str, Any]) -> str:
+    """The plan's verdict in a sentence."""
+    words = {
+        "ok": "the savepoint can be restored",
+        "consent-needed": "the savepoint can be restored with your consent",
+        "incompatible": "the savepoint cannot be restored like this",
+    }
+    return f"verdict: {plan['verdict']}: {words[plan['verdict']]}"
+
+
+def _advice(check: Mapping[str, Any]) -> Iterator[str]:
+    if check["advice"]:
+        yield f"  {check['advice']}"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        yield "  ".join([*cells, row[-1]]).rstrip()

@@ -1,0 +1,116 @@
+"""Which types of a program are part of the state of each kind of operator: Spark's table.
+
+After the table of operators with internal state in Flink's "Upgrading Applications and Flink
+Versions": there the state of a window holds its input type and key, that of a join both inputs and
+the key. Here, by Spark's operator:
+
+==========================  =======================================================================
+aggregation, window         the grouping key (windows included), one buffer for each aggregate
+session window              the key without the session; the session, the key and the buffers
+dropDuplicates              the key: the columns it looks at; nothing of the other columns
+dropDuplicatesWithin...     the same, and when the key expires
+join                        both inputs' keys, and all columns of both that are read behind it
+limit                       a count
+applyInPandasWithState      the grouping key, the state type, and the time-out if there is one
+transformWithState          the grouping key, every state variable, timers
+==========================  =======================================================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KEEP_OR_DROP = (
+    "keep it as it was, or give the operator another uid (it starts empty) and drop its old state "
+    "with -n"
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of an operator's state in words.
+
+    ``subject`` is what it comes from, ``because`` what the state has to do with it, ``column`` and
+    ``columns`` what its fields are called. ``keep`` advises what to do when one was removed.
+    ``buffers``: the fields are aggregates.
+    """
+
+    subject: str
+    because: str
+    column: str = "column"
+    columns: str = "columns"
+    keep: str = "keep it, or let the state be rewritten"
+    buffers: bool = False
+
+
+_KEYS = {
+    "stateStoreSave": ("the grouping key", "the aggregation's state is found by it"),
+    "sessionWindowStateStoreSaveExec": ("the grouping key", "sessions are found by it"),
+    "dedupe": ("the deduplication key", "the state holds the keys seen so far"),
+    "dedupeWithinWatermark": ("the deduplication key", "the state holds the keys seen so far"),
+    "symmetricHashJoin": ("the join's {side} key", "the join's state is found by it"),
+}
+_USED_BEHIND = (
+    "read it behind the operator again (Spark leaves out what nobody reads), or let the state be "
+    "rewritten"
+)
+_VALUES = {
+    "stateStoreSave": Part(
+        "the aggregation",
+        "its state holds a buffer for each aggregate",
+        "aggregate",
+        "aggregates",
+        _USED_BEHIND,
+        buffers=True,
+    ),
+    "sessionWindowStateStoreSaveExec": Part(
+        "the aggregation",
+        "its state holds the session, its key and a buffer for each aggregate",
+        "aggregate",
+        "aggregates",
+        _USED_BEHIND,
+        buffers=True,
+    ),
+    "applyInPandasWithState": Part(
+        "the function's state", "it is kept as the state type says", "field", "fields"
+    ),
+}
+_AGGREGATES = "which column each of its aggregates is computed from"
+_UNSEEN = {
+    "stateStoreSave": _AGGREGATES,
+    "sessionWindowStateStoreSaveExec": _AGGREGATES,
+    "symmetricHashJoin": "which columns the keys of the join are",
+}
+
+
+def part_of(kind: str, role: str, *, is_key: bool, store: str) -> Part:
+    """The words for the key or value of one store.
+
+    Parameters
+    ----------
+    role: ``left`` or ``right`` of a join, else empty.
+    store: its name, which is that of the variable for ``transformWithState``.
+    """
+    if is_key:
+        subject, because = _KEYS.get(kind, ("the grouping key", "the state is found by it"))
+        return Part(subject.format(side=role), because)
+    if kind == "symmetricHashJoin":
+        return Part(
+            f"the join's {role} input", "the join's state holds its rows", keep=_USED_BEHIND
+        )
+    if kind.startswith("transformWithState"):
+        subject = f"state variable `{store}`"
+        return Part(subject, "it is kept as its schema says", "field", "fields")
+    return _VALUES.get(kind, Part("the operator", "its state holds it"))
+
+
+def unseen(kind: str) -> str:
+    """What a state schema alone does not tell of an operator; empty where it tells all."""
+    return _UNSEEN.get(kind, "")
+
+
+def why_trait(kind: str, trait: str) -> str:
+    """Why a trait of an operator may not change."""
+    if kind == "symmetricHashJoin":
+        return "the state has kept and dropped rows as the old type needs it"
+    return "Spark refuses to go on with state that was written under the other"

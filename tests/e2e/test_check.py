@@ -1,0 +1,151 @@
+"""``flinkish check`` and ``run --plan`` with real drivers: a plan, and a run that keeps to it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.cli import LIGHT, PROGRAMS, Flinkish, Result
+
+pytestmark = pytest.mark.spark
+
+PROGRAM = PROGRAMS / "upgraded.py"
+
+
+class Upgrade:
+    """A savepoint of version 1, and the versions that are to go on from it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.flinkish = Flinkish(directory)
+        self.savepoint = ""
+        shutil.copy(PROGRAM, directory / "app.py")
+        (directory / "in").mkdir()
+        for number in range(2):
+            rows = ({"k": k, "v": number, "w": 1} for k in "abc")
+            path = directory / "in" / f"{number}.json"
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def words(self, version: str) -> tuple[str, ...]:
+        return ("app.py", "in", "out", version)
+
+    def stop_first(self) -> None:
+        job = self.flinkish.run(self.directory / "app.py", *self.words("v1")[1:])
+        self.flinkish.wait_for_batch(job, 1)
+        self.savepoint = self.flinkish.ok("stop", job, "-p", "savepoints", "-q").out.strip()
+
+    def check(self, version: str, *options: str) -> Result:
+        return self._call("check", version, *options)
+
+    def run(self, version: str, *options: str) -> Result:
+        return self._call("run", version, "-d", *options)
+
+    def _call(self, command: str, version: str, *options: str) -> Result:
+        words = ("-s", self.savepoint, "-m", "local[2]", *LIGHT, *options)
+        return self.flinkish(command, *words, *self.words(version))
+
+    def jobs(self) -> int:
+        return len(self.flinkish.ok("list", "-a", "--json").json()["jobs"])
+
+
+@pytest.fixture(scope="module")
+def upgrade(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upgrade]:
+    upgrade = Upgrade(tmp_path_factory.mktemp("upgrade"))
+    upgrade.stop_first()
+    yield upgrade
+    upgrade.flinkish.clean_up()
+
+
+def test_a_changed_logic_can_be_restored(upgrade: Upgrade) -> None:
+    jobs = upgrade.jobs()
+    result = upgrade.check("logic", "--json")
+    assert result.code == 0, result.err
+    plan = result.json()
+    assert (plan["schema_version"], plan["verdict"], plan["exit_code"]) == (1, "ok", 0)
+    assert plan["version"]["from"] == plan["version"]["to"]
+    operators = {op["uid"]: op for op in plan["operators"]}
+    assert set(operators) == {"totals", "first"}
+    for op in operators.values():
+        assert (op["verdict"], op["reason"], op["rows"]) == ("as-is", "same-state", 3)
+        assert len(op["operator_id"]) == 32
+    assert {(s["uid"], s["verdict"]) for s in plan["sources"]} == {("rows", "as-is")}
+    (sink,) = plan["sinks"]
+    assert (sink["query"], sink["format"], sink["verdict"]) == ("first", "parquet", "as-is")
+    assert plan["pins"] == []
+    checks = {check["id"]: check["outcome"] for check in plan["checks"]}
+    assert checks["savepoint-reachable"] == "ok"
+    assert "spark-version" in checks
+    assert upgrade.jobs() == jobs  # no job was registered
+
+
+def test_a_state_that_has_changed_is_told_before_and_refused_in_the_same_words(
+    upgrade: Upgrade,
+) -> None:
+    """An aggregate more: the engine of a later version will rewrite the state."""
+    checked = upgrade.check("more")
+    assert checked.code == 4, checked.err
+    gained = (
+        "the aggregation gained aggregate `max(w)`; its state holds a buffer for each aggregate"
+    )
+    row = next(line for line in checked.out.splitlines() if "totals" in line)
+    assert "migrate" in row
+    assert gained in row
+    assert checked.out.splitlines()[-1].startswith("verdict: incompatible")
+    assert "[column-added]" in checked.out
+    ran = upgrade.run("more")
+    assert ran.code == 4
+    assert gained in ran.err
+    assert row in ran.err  # the plan's table, as far as the program has come
+    record = upgrade.flinkish("status", upgrade.flinkish.ok("list", "-a", "-q").out.split()[-1])
+    assert "FAILED" in record.out + record.err
+
+
+def test_another_number_of_partitions_is_a_rescale(upgrade: Upgrade) -> None:
+    result = upgrade.check("v1", "-p", "3", "--json")
+    assert result.code == 4
+    plan = result.json()
+    assert {op["verdict"] for op in plan["operators"]} == {"rescale"}
+    assert plan["pins"][0]["text"] == "shuffle partitions: pinned 2, asked 3: rescale"
+
+
+def test_a_plan_is_saved_and_carried_out(upgrade: Upgrade) -> None:
+    refused = upgrade.check("less", "--json")
+    assert refused.code == 5
+    dropped = {op["uid"]: op["verdict"] for op in refused.json()["operators"]}
+    assert dropped == {"totals": "as-is", "first": "dropped"}
+
+    assert upgrade.check("less", "-n", "-q", "-o", "plan.json").out == "ok\n"
+    flinkish, jobs = upgrade.flinkish, upgrade.jobs()
+    conflict = flinkish("run", "-d", "--plan", "plan.json", "-n")
+    assert conflict.code == 2
+    # Another program, another savepoint: nothing is launched.
+    app = upgrade.directory / "app.py"
+    text = app.read_text()
+    app.write_text(text + "# changed\n")
+    changed = flinkish("run", "-d", "--plan", "plan.json", "-m", "local[2]", *LIGHT)
+    app.write_text(text)
+    assert (changed.code, upgrade.jobs()) == (4, jobs)
+    assert "the program has changed since the plan was made" in changed.err
+    plan = json.loads((upgrade.directory / "plan.json").read_text())
+    (upgrade.directory / "other.json").write_text(json.dumps({**plan, "savepoint_digest": "0"}))
+    changed = flinkish("run", "-d", "--plan", "other.json", "-m", "local[2]", *LIGHT)
+    assert (changed.code, upgrade.jobs()) == (4, jobs)
+    assert "the savepoint has changed" in changed.err
+
+    done = flinkish("run", "-d", "--json", "--plan", "plan.json", "-m", "local[2]", *LIGHT)
+    assert done.code == 0, done.err
+    shown = {op["uid"]: op["verdict"] for op in done.json()["plan"]["operators"]}
+    assert shown == dropped
+    assert flinkish.job(done.json()["job_id"])["state"] == "RUNNING"
+
+
+def test_what_is_wrong_with_the_words(upgrade: Upgrade) -> None:
+    assert upgrade.flinkish("check", "app.py").code == 2
+    assert upgrade.flinkish("check", "-s", "nowhere", "app.py").code == 11
+    assert upgrade.flinkish("run", "--plan", "app.py").code == 2
+    assert upgrade.flinkish("run", "--plan", "nowhere.json").code == 2
+    assert upgrade.flinkish("run", "--reset-source", "x", "app.py").code == 2

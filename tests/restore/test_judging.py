@@ -1,0 +1,120 @@
+"""The verdict for one operator, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from flinkish.checkpoint.operators import StoreInfo
+from flinkish.operators.meaning import ONLY, StateMeaning
+from flinkish.restore.judging import OperatorPlan, judge_operator, refuse
+from flinkish.restore.model import NewOperator, SavedOperator, SavedQuery
+from flinkish.restore.verdicts import Verdict
+from tests.restore.cases import AGG, DEDUP, new, old, saved_query
+from tests.restore.test_states import columns, struct
+
+
+def _stores(value: str) -> tuple[StoreInfo, ...]:
+    return (StoreInfo("default", struct("k string"), struct(value)),)
+
+
+def _meaning(*sums: str) -> StateMeaning:
+    return StateMeaning({ONLY: columns("k")}, {ONLY: columns(*sums)})
+
+
+def saved(value: str = "a long", *sums: str, ordinal: int = 0, query: str = "q") -> SavedOperator:
+    operator = old("agg", ordinal, AGG, query=query)
+    return replace(operator, stores=_stores(value), meaning=_meaning(*(sums or ("sum(v)",))))
+
+
+def starting(value: str = "a long", *sums: str, ordinal: int = 0) -> NewOperator:
+    operator = new("agg", ordinal, AGG)
+    return replace(operator, stores=_stores(value), meaning=_meaning(*(sums or ("sum(v)",))))
+
+
+BASE = saved_query(saved())
+OTHER = saved_query(key="other")
+CASES: dict[str, tuple[NewOperator, SavedOperator | None, SavedQuery | None, int | None, str]] = {
+    "the same": (starting(), saved(), BASE, None, "as-is same-state"),
+    "nothing saved": (starting(), None, BASE, None, "new no-state"),
+    "another ordinal": (starting(ordinal=2), saved(), BASE, None, "renumbered other-ordinal"),
+    "another query": (starting(), saved(query="p"), BASE, None, "renumbered other-query"),
+    "no base": (starting(), saved(), None, None, "renumbered other-ordinal"),
+    "another kind": (
+        replace(starting(), kind=DEDUP),
+        saved(),
+        BASE,
+        None,
+        "incompatible other-kind",
+    ),
+    "kind not known": (starting(), replace(saved(), kind=None), BASE, None, "as-is same-state"),
+    "other sum": (
+        starting("a long", "sum(w)"),
+        saved(),
+        BASE,
+        None,
+        "incompatible column-replaced",
+    ),
+    "sum added": (
+        starting("a long, b long", "sum(v)", "sum(w)"),
+        saved(),
+        BASE,
+        None,
+        "migrate column-added",
+    ),
+    "as many partitions": (starting(), saved(), BASE, 2, "as-is same-state"),
+    "more partitions": (starting(), saved(), BASE, 4, "rescale partitions-changed"),
+    "one partition is nobody's choice": (
+        starting(),
+        replace(saved(), partitions=1),
+        BASE,
+        4,
+        "as-is same-state",
+    ),
+    "migrating comes before rescaling": (
+        starting("a double"),
+        saved(),
+        BASE,
+        4,
+        "migrate type-widened",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_verdicts(case: str) -> None:
+    operator, taken, base, partitions, expected = CASES[case]
+    plan = judge_operator(operator, taken, base, partitions)
+    assert f"{plan.verdict.value} {plan.reason}" == expected
+    assert plan.taken is taken
+    refused = plan.verdict in (Verdict.INCOMPATIBLE, Verdict.MIGRATE, Verdict.RESCALE)
+    assert bool(plan.advice) == refused
+    assert (refuse([plan]) is not None) == refused
+
+
+def test_a_refusal_names_every_operator_that_is_stuck_and_why() -> None:
+    plans = [
+        judge_operator(starting(), saved(), BASE),
+        judge_operator(starting("a long", "sum(w)"), saved(), BASE),
+        judge_operator(starting("a double"), saved(), BASE),
+    ]
+    error = refuse(plans)
+    assert error is not None
+    assert error.data["reasons"] == ["column-replaced", "type-widened"]
+    assert "has aggregate `sum(w)` where it had `sum(v)`" in error.message
+    assert "the state would have to be rewritten" in error.message
+    assert error.hint == plans[1].advice
+
+
+def test_what_an_executor_can_carry_out_is_not_refused() -> None:
+    def plans(*verdicts: Verdict) -> list[OperatorPlan]:
+        return [OperatorPlan(starting(), verdict, saved()) for verdict in verdicts]
+
+    both = plans(Verdict.MIGRATE, Verdict.RESCALE)
+    assert refuse(both, {Verdict.MIGRATE, Verdict.RESCALE}) is None
+    error = refuse(both, {Verdict.MIGRATE})
+    assert error is not None
+    assert "rescaled" in error.message
+    assert refuse(plans(Verdict.INCOMPATIBLE), set(Verdict)) is not None
+    assert refuse(plans(Verdict.NEW, Verdict.DROPPED, Verdict.RENUMBERED)) is None

@@ -1,0 +1,48 @@
+"""Pinned settings that the new program wants otherwise."""
+
+from __future__ import annotations
+
+import pytest
+
+from flinkish.restore.pins import pin_plans
+
+PARTITIONS = "spark.sql.shuffle.partitions"
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+STATE = "org.apache.spark.sql.execution.streaming.state."
+PINS = {PARTITIONS: "200", PROVIDER: STATE + "HDFSBackedStateStoreProvider"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "partitions", "expected"),
+    [
+        ({}, None, []),
+        ({PARTITIONS: "200"}, None, []),
+        ({PARTITIONS: "64"}, None, ["shuffle partitions: pinned 200, asked 64: stays as pinned"]),
+        ({PARTITIONS: "64"}, 64, ["shuffle partitions: pinned 200, asked 64: rescale"]),
+        ({PARTITIONS: "64"}, 200, []),
+        ({}, 64, ["shuffle partitions: pinned 200, asked 64: rescale"]),
+        (
+            {PROVIDER: STATE + "RocksDBStateStoreProvider"},
+            None,
+            [
+                "state backend: pinned HDFSBackedStateStoreProvider, asked "
+                "RocksDBStateStoreProvider: stays as pinned"
+            ],
+        ),
+        ({"spark.sql.other": "1"}, None, []),
+    ],
+)
+def test_differences(settings: dict[str, str], partitions: int | None, expected: list[str]) -> None:
+    assert [pin.text for pin in pin_plans(PINS, settings, partitions)] == expected
+
+
+def test_only_what_was_asked_for_has_to_be_carried_out() -> None:
+    (asked,) = pin_plans(PINS, {}, 64)
+    (set_by_program,) = pin_plans(PINS, {PARTITIONS: "64"}, None)
+    assert (asked.verdict, set_by_program.verdict) == ("rescale", "pinned")
+    assert "-p 200" in asked.advice
+    assert "-p" in set_by_program.advice
+
+
+def test_a_truth_value_may_be_written_in_any_case() -> None:
+    assert pin_plans({"spark.x": "true"}, {"spark.x": "TRUE"}, None) == ()
