@@ -109,7 +109,8 @@ LIMITATIONS: dict[str, Limitation] = {
         "From Spark 4.2 on RocksDB puts the values of transformWithState's list states together "
         "without a separator (spark.sql.streaming.stateStore.rocksdb.mergeOperatorVersion=2); "
         "Spark 4.0 and 4.1 misread such lists: the query fails, or hangs without an error.",
-        "Restore on Spark 4.2 or newer, or migrate the savepoint's lists.",
+        "Restore on Spark 4.2 or newer, or migrate the savepoint's lists. A job whose first start "
+        "had rocksdb.mergeOperatorVersion=1 can go back (the setting is pinned).",
     ),
     "join-format-3": Limitation(
         "Join state format 3 does not exist before Spark 4.1.",
