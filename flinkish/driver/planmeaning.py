@@ -11,6 +11,7 @@ Facts used (Spark 3.5 to 4.3):
   (``TransformWithStateOperatorProperties``), and compares them at a restart.
 * An attribute keeps its ``exprId`` from the analyzed plan to the physical one, so what it is
   computed from can be looked up in the aliases of both.
+* Of a Python function the plan has the name: two lambdas of one column are the same to us.
 """
 
 from __future__ import annotations
@@ -156,6 +157,7 @@ class MeaningReader:
                 self._text(each, follow=False),
                 self._text(each, follow=True),
                 self._window(each),
+                bool(each.nullable()),
             )
             for each in expressions
         )

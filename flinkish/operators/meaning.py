@@ -36,11 +36,15 @@ class Column:
     ``name`` is what the program calls it: a column (``user``), an aggregate (``sum(amount)``).
     ``origin`` is what it is computed from, down to the columns of the sources. ``detail`` is what
     neither name nor type show: how windows are cut, the input types of an opaque aggregate.
+    ``nullable`` is False where the program never lets it be null: schemas of Spark 4.3 say of all
+    columns that they could (``statefulOperator.alwaysNullableOutput``), and code that reads the
+    state goes by the program.
     """
 
     name: str
     origin: str
     detail: str = ""
+    nullable: bool = True
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,10 @@ class StateMeaning:
 
         def columns(name: str) -> dict[str, tuple[Column, ...]]:
             return {
-                role: tuple(Column(c["name"], c["origin"], c.get("detail", "")) for c in listed)
+                role: tuple(
+                    Column(c["name"], c["origin"], c.get("detail", ""), c.get("nullable", True))
+                    for c in listed
+                )
                 for role, listed in (data.get(name) or {}).items()
             }
 

@@ -119,10 +119,16 @@ def refuse(
     ]
     return Incompatible(
         "; ".join(texts),
-        hint=stuck[0].advice or KEEP_OR_DROP,
+        hint=_hint(stuck[0]),
         uid=stuck[0].operator.uid,
         reasons=[plan.reason for plan in stuck],
     )
+
+
+def _hint(plan: OperatorPlan) -> str:
+    if plan.verdict is Verdict.MIGRATE:
+        return KEEP_OR_DROP  # the advice to have it rewritten is for those who can
+    return plan.advice or KEEP_OR_DROP
 
 
 def _needs(plan: OperatorPlan) -> str:

@@ -9,7 +9,6 @@ from flinkish.units import size_text
 
 #: Head of the table of a plan.
 HEAD = ("QUERY", "WHAT", "KIND", "VERDICT", "STATE", "WHY")
-_SAID_BY_VERDICT = frozenset({"same-state", "no-state"})
 
 
 def plan_rows(plan: Mapping[str, Any]) -> list[tuple[str, ...]]:
@@ -44,9 +43,8 @@ def _why(op: Mapping[str, Any]) -> str:
 
 def plan_lines(plan: Mapping[str, Any], *, table: bool = True) -> list[str]:
     """The plan as text; ``table``: with its table, else only what follows it."""
-    lines = list(_table([HEAD, *plan_rows(plan)])) if table and plan["operators"] else []
-    if table and not plan["operators"]:
-        lines += list(_table([HEAD, *plan_rows(plan)])) if plan_rows(plan) else []
+    rows = plan_rows(plan)
+    lines = list(_table([HEAD, *rows])) if table and rows else []
     lines += [f"setting: {pin['text']}" for pin in plan["pins"]]
     for check in plan["checks"]:
         if check["outcome"] != "ok":

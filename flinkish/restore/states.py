@@ -1,9 +1,9 @@
 """Whether the state of one operator still means the same in a new program. Pure.
 
 Spark compares the types of a state's columns only (``StateSchemaCompatibilityChecker``:
-``equalsIgnoreNameAndCompatibleNullability``), so that two columns of one type which have changed
-places go on as each other. Here columns are compared by name: that of the column, or of the
-aggregate whose buffer it is. What the names are of is told by
+``equalsIgnoreNameAndCompatibleNullability``, of the new schema and the stored one), so that two
+columns of one type which have changed places go on as each other. Here columns are compared by
+name: that of the column, or of the aggregate whose buffer it is. What the names are of is told by
 :class:`~flinkish.operators.meaning.StateMeaning`. Without it (checkpoints that flinkish did not
 write) they are the names of the state schema, which has a sum as ``sum`` and a join's key as
 ``field0``: two sums that have changed places there, or the sum of another column, cannot be seen.
@@ -11,10 +11,11 @@ Then the verdict says yes, and a change ``meaning-unknown`` says what was not co
 
 Rules, by the model of Flink's serializer snapshots:
 
-* a column under its name and place, of the same type: as is; a wider nullability too, as in Spark;
+* a column under its name and place, of the same type and nullability: as is;
 * a column whose name has changed, but not what it is computed from: as is;
 * in the value: other columns that may be null, fewer columns, another order, a type that Avro
-  promotes: the rows can be rewritten (``migrate``); in the key: another order can;
+  promotes: the rows can be rewritten (``migrate``); in the key: another order can; in both: nulls
+  where there were none, which Spark refuses to go on with;
 * everything else is incompatible.
 """
 
@@ -46,12 +47,14 @@ _COLLATIONS = "__COLLATIONS"
 
 @dataclass(frozen=True)
 class _Field:
-    """A column of a key or value: ``name`` identifies it; ``shown`` is for people."""
+    """A column of a key or value: ``name`` identifies it; ``shown`` is for people. ``nullable`` is
+    the schema's word, ``has_nulls`` also the program's."""
 
     name: str
     shown: str
     type: Any
     nullable: bool
+    has_nulls: bool
     origin: str | None = None
     detail: str = ""
     collations: Any = None
@@ -84,12 +87,12 @@ def compare_states(
         changes.append(StateChange("", Verdict.AS_IS, "meaning-unknown", text))
     distinct = {(change.reason, change.text): change for change in changes}
     order = list(Verdict)
-    return tuple(
-        sorted(
-            distinct.values(),
-            key=lambda c: (-order.index(c.verdict), c.reason != "key-changed", c.store, c.text),
-        )
-    )
+
+    def rank(change: StateChange) -> tuple[Any, ...]:
+        other = change.reason != "key-changed"  # what else differs often comes of it
+        return -order.index(change.verdict), other, change.store, change.text
+
+    return tuple(sorted(distinct.values(), key=rank))
 
 
 def _traits(kind: str, saved: StateMeaning | None, new: StateMeaning) -> Iterator[StateChange]:
@@ -181,6 +184,7 @@ def _fields(
         shown = column.name if column is not None else str(entry["name"])
         if column is not None and shown in several:
             shown = f"{shown}: {entry['name']}"
+        nullable = bool(entry.get("nullable", True))
         # Case does not tell columns apart, but it does tell texts in an aggregate's filter.
         name = shown if "'" in shown else shown.casefold()
         # State formats may hold a column twice (the keys of a session in its value).
@@ -190,7 +194,8 @@ def _fields(
                 name=name + (f"#{number}" if number > 1 else ""),
                 shown=shown,
                 type=entry["type"],
-                nullable=bool(entry.get("nullable", True)),
+                nullable=nullable,
+                has_nulls=nullable and (column is None or column.nullable),
                 origin=column.origin if column is not None else None,
                 detail=column.detail if column is not None else "",
                 collations=(entry.get("metadata") or {}).get(_COLLATIONS),
@@ -258,13 +263,8 @@ def _lost_and_gained(
     places = {f.name: i for i, f in enumerate(saved)}
     if is_key:
         old, now = _listed(f.shown for f in saved), _listed(f.shown for f in new)
-        yield StateChange(
-            store,
-            Verdict.INCOMPATIBLE,
-            "key-changed",
-            f"{part.subject} was ({old}) and is ({now}); {part.because}",
-            KEEP_OR_DROP,
-        )
+        text = f"{part.subject} was ({old}) and is ({now}); {part.because}"
+        yield StateChange(store, Verdict.INCOMPATIBLE, "key-changed", text, KEEP_OR_DROP)
         return
     replaced = [
         (f, new[places[f.name]])
@@ -305,24 +305,15 @@ def _lost_and_gained(
 def _same_column(
     store: str, part: Part, saved: _Field, new: _Field, *, is_key: bool
 ) -> Iterator[StateChange]:
-    if saved.nullable and not new.nullable:
-        yield StateChange(
-            store,
-            Verdict.INCOMPATIBLE,
-            "nullability-narrowed",
-            f"{part.subject}: `{saved.shown}` could be null and no longer can; {part.because}",
-            "let it be null again, for example with coalesce behind the operator; " + KEEP_OR_DROP,
-        )
+    narrowed = saved.has_nulls and not new.has_nulls
+    widened = new.nullable and not saved.nullable
+    yield from _nullability(store, part, saved.shown, narrowed=narrowed, widened=widened)
     if saved.detail != new.detail:
-        what = "cut in another way" if not part.buffers else "computed from another type"
-        extra = f" ({saved.detail}; now {new.detail})" if part.buffers else ""
-        yield StateChange(
-            store,
-            Verdict.INCOMPATIBLE,
-            "definition-changed",
-            f"{part.subject}: `{saved.shown}` is {what}{extra}; {part.because}",
-            KEEP_OR_DROP,
-        )
+        what = "cut in another way"
+        if part.buffers:
+            what = f"computed from another type ({saved.detail}; now {new.detail})"
+        text = f"{part.subject}: `{saved.shown}` is {what}; {part.because}"
+        yield StateChange(store, Verdict.INCOMPATIBLE, "definition-changed", text, KEEP_OR_DROP)
     if saved.collations != new.collations:
         yield _type_change(store, part, saved.shown, "a collation", "another one", is_key=True)
     yield from _types(store, part, saved.shown, saved.type, new.type, is_key=is_key)
@@ -340,10 +331,9 @@ def _types(
         yield from _compare(store, nested, _fields(saved), _fields(new), is_key=is_key)
         return
     if kinds == ("array", "array"):
-        yield from _types(
-            store, part, f"{name}[]", saved["elementType"], new["elementType"], is_key=is_key
-        )
-        narrowed = saved.get("containsNull") and not new.get("containsNull")
+        inner = (each["elementType"] for each in (saved, new))
+        yield from _types(store, part, f"{name}[]", *inner, is_key=is_key)
+        old_nulls, new_nulls = (bool(t.get("containsNull")) for t in (saved, new))
     elif kinds == ("map", "map"):
         yield from _types(
             store, part, f"{name} (keys)", saved["keyType"], new["keyType"], is_key=True
@@ -351,18 +341,39 @@ def _types(
         yield from _types(
             store, part, f"{name} (values)", saved["valueType"], new["valueType"], is_key=is_key
         )
-        narrowed = saved.get("valueContainsNull") and not new.get("valueContainsNull")
+        old_nulls, new_nulls = (bool(t.get("valueContainsNull")) for t in (saved, new))
     elif kinds == ("udt", "udt"):
-        yield from _types(
-            store, part, name, saved.get("sqlType"), new.get("sqlType"), is_key=is_key
-        )
+        inner = (each.get("sqlType") for each in (saved, new))
+        yield from _types(store, part, name, *inner, is_key=is_key)
         return
     else:
         yield _type_change(store, part, name, saved, new, is_key=is_key)
         return
+    narrowed, widened = old_nulls and not new_nulls, new_nulls and not old_nulls
+    yield from _nullability(store, part, f"{name}[]", narrowed=narrowed, widened=widened)
+
+
+def _nullability(
+    store: str, part: Part, name: str, *, narrowed: bool, widened: bool
+) -> Iterator[StateChange]:
+    """Spark refuses nulls where there were none, though only the schema would have to change. It
+    takes nulls that there may have been for values where there shall be none."""
     if narrowed:
-        before, after = _Field(name, name, "", True), _Field(name, name, "", False)
-        yield from _same_column(store, part, before, after, is_key=is_key)
+        yield StateChange(
+            store,
+            Verdict.INCOMPATIBLE,
+            "nullability-narrowed",
+            f"{part.subject}: `{name}` could be null and no longer can; {part.because}",
+            "let it be null again, for example with coalesce behind the operator; " + KEEP_OR_DROP,
+        )
+    elif widened:
+        yield StateChange(
+            store,
+            Verdict.MIGRATE,
+            "nullability-widened",
+            f"{part.subject}: `{name}` could not be null and now can; {part.because}",
+            "let the state be rewritten, or keep it from being null, for example with coalesce",
+        )
 
 
 def _type_change(

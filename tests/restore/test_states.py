@@ -49,12 +49,14 @@ def struct(fields: Fields) -> dict[str, Any]:
 
 
 def columns(*names: str) -> tuple[Column, ...]:
-    """``name=origin/detail``; the origin is the name where it is not given."""
+    """``name=origin/detail``, the origin being the name by default; ``name!`` is never null."""
     found = []
     for each in names:
         rest, _, detail = each.partition("/")
         name, _, origin = rest.partition("=")
-        found.append(Column(name, origin or name, detail))
+        nullable = not name.endswith("!")
+        name = name.rstrip("!")
+        found.append(Column(name, origin or name, detail, nullable))
     return tuple(found)
 
 
@@ -160,7 +162,11 @@ AGGREGATIONS: dict[str, tuple[State, State, list[tuple[str, str]]]] = {
         sums("sum(v)", key="k long"),
         [("incompatible", "type-changed")],
     ),
-    "key may be null": (sums("sum(v)", key="k string!"), ONE, []),
+    "key may be null": (
+        sums("sum(v)", key="k string!"),
+        ONE,
+        [("migrate", "nullability-widened")],
+    ),
     "key is never null": (
         ONE,
         sums("sum(v)", key="k string!"),
@@ -201,6 +207,11 @@ NESTED: dict[str, tuple[Fields, Fields, list[tuple[str, str]]]] = {
         {"s": {"type": "array", "elementType": "long", "containsNull": True}},
         {"s": {"type": "array", "elementType": "long", "containsNull": False}},
         [("incompatible", "nullability-narrowed")],
+    ),
+    "elements may be null": (
+        {"s": {"type": "array", "elementType": "long", "containsNull": False}},
+        {"s": {"type": "array", "elementType": "long", "containsNull": True}},
+        [("migrate", "nullability-widened")],
     ),
     "keys of a map are not promoted": (
         {"s": {"type": "map", "keyType": "integer", "valueType": "integer"}},
@@ -251,6 +262,23 @@ def test_columns_of_spark_behind_those_of_a_join_are_not_taken_for_the_programs(
     other_key = State("field0 string", "a long, matched boolean", ("j",), ("a",), "left-v", "left")
     key = State("field0 string", "a long, matched boolean", ("k",), ("a",), "left-v", "left")
     assert found(JOIN, key, other_key) == [KEY]
+
+
+def test_nulls_are_judged_by_the_schema_and_by_the_program() -> None:
+    """Spark 4.3 says of all columns that they could be null, and reads them as the program says."""
+
+    def side(*, nullable: bool, in_schema: str = "w long") -> State:
+        return State(
+            "field0 string", in_schema, ("k",), ("w" if nullable else "w!",), "left", "left"
+        )
+
+    narrowed = [("incompatible", "nullability-narrowed")]
+    assert found(JOIN, side(nullable=True), side(nullable=False)) == narrowed
+    assert found(JOIN, side(nullable=False), side(nullable=True)) == []
+    assert found(JOIN, side(nullable=False), side(nullable=False)) == []
+    strict = side(nullable=False, in_schema="w long!")
+    assert found(JOIN, side(nullable=True), strict) == narrowed
+    assert found(JOIN, strict, side(nullable=True)) == [("migrate", "nullability-widened")]
 
 
 def test_without_a_meaning_the_schema_is_compared_and_what_it_hides_is_said() -> None:
