@@ -188,9 +188,11 @@ class _Assembly:
                 known = self._logs[state.donor].commit.state_ids
                 if state.ordinal in known:
                     state_ids[ordinal] = known[state.ordinal]
-                yield from _moved_state(
+                for file in _moved_state(
                     donor, state.ordinal, ordinal, shift, self._final, self._pins
-                )
+                ):
+                    if not (state.new_schema and statefiles.is_schema(file.path)):
+                        yield file
             else:
                 yield from self._empty_state(ordinal, state, state_ids)
         if needs_new_logs(self._recipe, self._logs):

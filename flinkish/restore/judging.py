@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from flinkish.errors import Incompatible
 from flinkish.restore.matching import same_kind
 from flinkish.restore.model import NewOperator, SavedOperator, SavedQuery
-from flinkish.restore.states import compare_states
+from flinkish.restore.states import NULLABILITY_WIDENED, compare_states
 from flinkish.restore.statewords import KEEP_OR_DROP
 from flinkish.restore.verdicts import FOR_THE_ENGINE, StateChange, Verdict
 
+_PIN_JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 #: What can be done where a state has to be rewritten, and nothing here can do it yet.
 _WITHOUT_ENGINE = "this flinkish cannot rewrite state yet"
 
@@ -31,6 +32,11 @@ class OperatorPlan:
     text: str = ""
     advice: str = ""
     changes: tuple[StateChange, ...] = ()
+
+    @property
+    def new_schema(self) -> bool:
+        """Whether Spark has to write the schema of the state anew, though not the state."""
+        return any(change.reason == NULLABILITY_WIDENED for change in self.changes)
 
 
 def judge_operator(
@@ -62,7 +68,12 @@ def judge_operator(
             "give the new operator another uid, and -n to drop the old one's state",
         )
     changes = compare_states(
-        operator.kind, taken.stores, operator.stores, taken.meaning, operator.meaning
+        operator.kind,
+        taken.stores,
+        operator.stores,
+        taken.meaning,
+        operator.meaning,
+        schema_by_version=_schema_by_version(operator.kind, base),
     )
     worst = changes[0] if changes else None
     if worst is not None and worst.verdict in (Verdict.INCOMPATIBLE, Verdict.MIGRATE):
@@ -90,6 +101,14 @@ def judge_operator(
         reason, how = "other-ordinal", f"operator {taken.ordinal} is {operator.ordinal} now"
     text = f"{how}; {text}" if text else how
     return OperatorPlan(operator, Verdict.RENUMBERED, taken, reason, text, "", changes)
+
+
+def _schema_by_version(kind: str, base: SavedQuery | None) -> bool:
+    """Whether Spark keeps the schemas of such a state by version (``StateSchemaV3File``)."""
+    join = base.pins.get(_PIN_JOIN_FORMAT, "2") if base is not None else "2"
+    return kind.startswith("transformWithState") or (
+        kind == "symmetricHashJoin" and join not in ("1", "2")
+    )
 
 
 def refuse(

@@ -53,7 +53,7 @@ class QueryPlan:
             return True
         saved = {op.ordinal for op in self.base.operators}
         return {plan.operator.ordinal for plan in self.operators} == saved and all(
-            plan.verdict is Verdict.AS_IS for plan in self.operators
+            plan.verdict is Verdict.AS_IS and not plan.new_schema for plan in self.operators
         )
 
 

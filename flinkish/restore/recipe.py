@@ -22,10 +22,14 @@ class Donor:
 
 @dataclass(frozen=True)
 class TakenState:
-    """The state ``state/<ordinal>`` of the donor with that index."""
+    """The state ``state/<ordinal>`` of the donor with that index.
+
+    ``new_schema``: without the files of its schema, for Spark to write them as the program has it.
+    """
 
     donor: int
     ordinal: int
+    new_schema: bool = False
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,8 @@ def recipe_for(
             if taken is None:
                 states[ordinal] = empty[ordinal]
             else:
-                states[ordinal] = TakenState(donor(taken.query), taken.ordinal)
+                new_schema = verdict.new_schema
+                states[ordinal] = TakenState(donor(taken.query), taken.ordinal, new_schema)
     sources: tuple[TakenSource | FreshSource, ...] | None = None
     if plan.positions is not None:
         entries: list[TakenSource | FreshSource] = []

@@ -43,6 +43,14 @@ def ordinals(files: Iterable[str]) -> tuple[int, ...]:
     return tuple(sorted(int(name) for name in found if name.isdigit()))
 
 
+def is_schema(path: str) -> bool:
+    """Whether it is the schema file of a store: ``state/<ordinal>/0/[<store>/]_metadata/schema``.
+
+    Spark writes it where there is none (``StateSchemaCompatibilityChecker``).
+    """
+    return path.startswith(f"{layout.STATE}/") and path.endswith("/_metadata/schema")
+
+
 def move_state(files: Iterable[str], ordinal: int, shift: int) -> StateFiles:
     """Where the files of one operator go as ``state/<ordinal>``, ``shift`` versions later.
 
@@ -78,8 +86,8 @@ def _main(name: str) -> str:
 def _check_movable(file: state.VersionedFile, path: str) -> None:
     if file.kind == "changelog" and file.unique_id is not None:
         raise Incompatible(
-            "state of queries that stand at different batches cannot be brought together: "
-            f"{path} holds a lineage of state versions (changelog checkpointing with "
+            "state cannot be brought to another batch (of another query, or of a sink that is "
+            f"ahead): {path} holds a lineage of state versions (changelog checkpointing with "
             "checkpoint format 2)",
             hint="take the savepoint again without "
             "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled, or while the "

@@ -11,18 +11,19 @@ Then the verdict says yes, and a change ``meaning-unknown`` says what was not co
 
 Rules, by the model of Flink's serializer snapshots:
 
-* a column under its name and place, of the same type and nullability: as is;
+* a column under its name and place, of the same type: as is; where it could not be null and now
+  can, as Flink has it, too: Spark refuses that, but nothing in the rows has to change, so that the
+  restore leaves Spark to write the schema anew (but for formats that keep schemas by version);
 * a column whose name has changed, but not what it is computed from: as is;
 * in the value: other columns that may be null, fewer columns, another order, a type that Avro
-  promotes: the rows can be rewritten (``migrate``); in the key: another order can; in both: nulls
-  where there were none, which Spark refuses to go on with;
+  promotes: the rows can be rewritten (``migrate``); in the key: another order can;
 * everything else is incompatible.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flinkish.checkpoint.operators import StoreInfo
@@ -42,6 +43,8 @@ _PROMOTIONS: Mapping[str, frozenset[str]] = {
     "binary": frozenset({"string"}),
 }
 _TRANSFORM = "transformWithState"
+#: Reason of a change that needs no more than another schema.
+NULLABILITY_WIDENED = "nullability-widened"
 _COLLATIONS = "__COLLATIONS"
 
 
@@ -66,6 +69,8 @@ def compare_states(
     new: Sequence[StoreInfo],
     saved_meaning: StateMeaning | None,
     new_meaning: StateMeaning,
+    *,
+    schema_by_version: bool = False,
 ) -> tuple[StateChange, ...]:
     """All differences that count, none when the state can be taken as it is.
 
@@ -74,6 +79,8 @@ def compare_states(
     kind: Spark's name of the operator, the same on both sides.
     saved, new: the stores (or column families) with their schemas; one without is not compared.
     saved_meaning: None where the savepoint does not have it.
+    schema_by_version: the state's format keeps its schemas by version, so that Spark cannot be left
+        to write it anew.
     """
     changes = list(_traits(kind, saved_meaning, new_meaning))
     before, after = {s.name: s for s in saved}, {s.name: s for s in new}
@@ -85,6 +92,8 @@ def compare_states(
     if saved_meaning is None and unseen and new_meaning.keys:
         text = f"the checkpoint does not say {unseen}: they are taken in their order"
         changes.append(StateChange("", Verdict.AS_IS, "meaning-unknown", text))
+    if not schema_by_version:
+        changes = [_with_a_new_schema(change) for change in changes]
     distinct = {(change.reason, change.text): change for change in changes}
     order = list(Verdict)
 
@@ -93,6 +102,12 @@ def compare_states(
         return -order.index(change.verdict), other, change.store, change.text
 
     return tuple(sorted(distinct.values(), key=rank))
+
+
+def _with_a_new_schema(change: StateChange) -> StateChange:
+    if change.reason != NULLABILITY_WIDENED:
+        return change
+    return replace(change, verdict=Verdict.AS_IS, advice="")
 
 
 def _traits(kind: str, saved: StateMeaning | None, new: StateMeaning) -> Iterator[StateChange]:
@@ -370,7 +385,7 @@ def _nullability(
         yield StateChange(
             store,
             Verdict.MIGRATE,
-            "nullability-widened",
+            NULLABILITY_WIDENED,
             f"{part.subject}: `{name}` could not be null and now can; {part.because}",
             "let the state be rewritten, or keep it from being null, for example with coalesce",
         )

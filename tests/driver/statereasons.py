@@ -11,7 +11,7 @@ KEY = ("incompatible", "key-changed")
 TYPE = ("incompatible", "type-changed")
 WIDER = ("migrate", "type-widened")
 DEFINITION = ("incompatible", "definition-changed")
-WIDENED = ("migrate", "nullability-widened")
+WIDENED = ("as-is", "same-state")
 NARROWED = ("incompatible", "nullability-narrowed")
 #: As before Spark 4.3: what is never null is so in the state's schema, too.
 STRICT_NULLS = {"spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled": "false"}

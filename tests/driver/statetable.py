@@ -339,7 +339,7 @@ KEYS = (
         WRONG,
         key=EXPRESSIONS,
     ),
-    Pair("key may be null now", NOT_NULL, ONE, *WIDENED, FAILS, conf=STRICT_NULLS),
+    Pair("key may be null now", NOT_NULL, ONE, *WIDENED, conf=STRICT_NULLS),
     Pair("key may be null now, as Spark thought all along", NOT_NULL, ONE, *AS_IS, since="4.3"),
     Pair(
         "key can no longer be null",

@@ -69,7 +69,6 @@ JOINS = (
         WITHOUT_NULLS,
         WITH_NULLS,
         *WIDENED,
-        FAILS,
         own_logic=True,
         conf=STRICT_NULLS,
     ),

@@ -118,3 +118,21 @@ def test_what_an_executor_can_carry_out_is_not_refused() -> None:
     assert "rescaled" in error.message
     assert refuse(plans(Verdict.INCOMPATIBLE), set(Verdict)) is not None
     assert refuse(plans(Verdict.NEW, Verdict.DROPPED, Verdict.RENUMBERED)) is None
+
+
+def test_a_wider_nullability_needs_a_new_schema_only_where_spark_writes_one() -> None:
+    """Formats that keep schemas by version (join format 3 on, transformWithState) do not."""
+    strict = {"type": "struct", "fields": [{"name": "k", "type": "long", "nullable": False}]}
+    wide = {"type": "struct", "fields": [{"name": "k", "type": "long", "nullable": True}]}
+
+    def plan(kind: str, version: str) -> OperatorPlan:
+        saved = replace(old("x", kind=kind), stores=(StoreInfo("default", strict, strict),))
+        program = replace(new("x", kind=kind), stores=(StoreInfo("default", wide, wide),))
+        pins = {"spark.sql.streaming.join.stateFormatVersion": version}
+        return judge_operator(program, saved, replace(saved_query(saved), pins=pins))
+
+    for kind, version in ((AGG, "3"), ("symmetricHashJoin", "2")):
+        found = plan(kind, version)
+        assert (found.verdict, found.new_schema) == (Verdict.AS_IS, True)
+    for kind, version in (("transformWithStateExec", "2"), ("symmetricHashJoin", "3")):
+        assert plan(kind, version).verdict is Verdict.MIGRATE
