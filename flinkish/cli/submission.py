@@ -171,10 +171,13 @@ def _show_started(session: Session, job: Job) -> int:
     queries = session.registry.queries(job.job_id)
     plan = merged([query.plan for query in queries if query.plan is not None])
     notes = [note for query in queries for note in query.notes]
+    told: set[str] = set()
     if plan is not None and not (session.out.json or session.out.quiet):
         show_plan(plan, sys.stderr)
+        told = {note for query in plan["queries"] for note in query["notes"]}
     for note in notes:
-        session.out.note(note)
+        if note not in told:
+            session.out.note(note)
     return show_submitted(session.out, job, notes, plan)
 
 

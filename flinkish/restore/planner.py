@@ -179,6 +179,16 @@ class RestorePlanner:
         """What of the savepoint no query has taken so far."""
         return untaken(self.offers.queries, self.query_plans())
 
+    def _left_behind(self) -> Untaken:
+        """What is untaken, but for queries that are refused before their operators are matched."""
+        refused = {name for name, each in self._done.items() if each.plan is None}
+        left = self.untaken()
+        return Untaken(
+            tuple(query for query in left.queries if query.key not in refused),
+            tuple(op for op in left.operators if op.query not in refused),
+            tuple(source for source in left.sources if source.query not in refused),
+        )
+
     def document_of(self, restore: QueryRestore) -> dict[str, Any]:
         """The plan of one query as plain data."""
         return document.document([restore], Untaken(), self.options)
@@ -190,7 +200,7 @@ class RestorePlanner:
         ----------
         complete: the program has started all its queries: what is left over counts.
         """
-        left = self.untaken() if complete and self._done else Untaken()
+        left = self._left_behind() if complete else Untaken()
         found = document.document(self.queries, left, self.options)
         return {**found, "complete": True} if complete else found
 

@@ -45,6 +45,9 @@ def plan_lines(plan: Mapping[str, Any], *, table: bool = True) -> list[str]:
     """The plan as text; ``table``: with its table, else only what follows it."""
     rows = plan_rows(plan)
     lines = list(_table([HEAD, *rows])) if table and rows else []
+    shown = {row[0] for row in rows}
+    for query in plan["queries"]:  # one without operators, sources and sinks of note has no row
+        lines += [] if query["name"] in shown else query["notes"]
     lines += [f"setting: {pin['text']}" for pin in plan["pins"]]
     for check in plan["checks"]:
         if check["outcome"] != "ok":

@@ -154,7 +154,15 @@ def test_a_refusal_that_is_no_operators_is_shown_all_the_same() -> None:
     assert planner.plan(program, {}).refusal is not None
     plan = planner.document(complete=True)
     assert plan["verdict"] == "incompatible"
+    assert plan["operators"] == []  # nothing is dropped: nobody knows yet who takes what
     assert any("both take the state" in line for line in plan_lines(plan))
+
+
+def test_a_program_without_queries_leaves_everything_behind() -> None:
+    planner = planner_of(saved_query(old("x")))
+    plan = planner.document(complete=True)
+    assert plan["verdict"] == "consent-needed"
+    assert [(op["uid"], op["verdict"]) for op in plan["operators"]] == [("x", "dropped")]
 
 
 @pytest.mark.parametrize(
@@ -195,6 +203,13 @@ def test_other_runs_of_the_query_give_it_a_new_id() -> None:
     restore = planner.plan(starting(new("x")), {})
     assert restore.identity is not None
     assert not restore.identity.keep
+
+
+def test_a_query_without_a_row_says_what_happens_to_it() -> None:
+    planner = planner_of(saved_query(key="other"), allow_non_restored=True)
+    planner.plan(starting(name="fresh"), {})
+    lines = plan_lines(planner.document(complete=True))
+    assert "query 'fresh' is not in the savepoint: starts empty" in lines
 
 
 def test_checks_of_the_whole_restore_come_first_and_count() -> None:
