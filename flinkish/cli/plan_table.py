@@ -45,7 +45,7 @@ def _draw(rows: list[tuple[str, ...]], out: TextIO) -> None:
 
     drawn = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for name in HEAD:
-        drawn.add_column(name, overflow="fold")
+        drawn.add_column(name, overflow="fold", no_wrap=name in ("VERDICT", "STATE"))
     for query, what, kind, verdict, state, why in rows:
         colour = _COLOURS.get(verdict, "red")
         drawn.add_row(
