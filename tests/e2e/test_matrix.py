@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cli import Flinkish
+from tests.e2e.cli import LIGHT, PROGRAMS, Flinkish
 from tests.e2e.test_lifecycle import expected_counts, final_counts, write_files
 
 pytestmark = [pytest.mark.spark, pytest.mark.matrix]
@@ -73,6 +73,11 @@ def test_up_to_the_installed_spark_and_down_again(
     versions, restore = [], ()
     for step, way in enumerate(ways):
         write_files(source, step * 2, step * 2 + 2)
+        if restore:
+            words = ("-m", "local[2]", *LIGHT, *way, *restore, str(PROGRAMS / "counts.py"))
+            plan = flinkish.ok("check", "--json", *words, str(source), str(out)).json()
+            assert (plan["verdict"], plan["version"]["verdict"]) == ("ok", "ok")
+            assert plan["version"]["from"] == versions[-1] != plan["version"]["to"]
         job = flinkish.run("counts.py", str(source), str(out), options=(*way, *restore))
         flinkish.wait_for_batch(job, step * 2 + 1)
         versions.append(flinkish.job(job)["spark_version"])
