@@ -17,6 +17,10 @@ from flinkish.jobs.model import Launch
 from flinkish.jobs.program import Installation
 from flinkish.jobs.supervisor import end_of
 
+#: Seconds between two looks for the result.
+_POLL = 0.05
+#: Drivers that have given their result, and are left to stop their Spark.
+_STOPPING: list[Any] = []
 #: Seconds a driver gets between SIGTERM and SIGKILL when the wait for it is interrupted.
 _GRACE = 5.0
 
@@ -77,7 +81,7 @@ def describe_program(
         command = program.build_command(
             launch, installation, name=name, driver_main=program.driver_main()
         )
-        status = _run(command, environment, launch.working_directory, log)
+        status = _run(command, environment, launch.working_directory, log, result)
         error: FlinkishError | None
         described = Described([])
         try:
@@ -98,9 +102,17 @@ def describe_program(
 
 
 def _run(
-    command: list[str], environment: Mapping[str, str], directory: str | None, log: str
+    command: list[str],
+    environment: Mapping[str, str],
+    directory: str | None,
+    log: str,
+    result: str,
 ) -> int:
-    """Run ``command`` with all it prints in ``log``; it does not outlive an interrupted wait."""
+    """Run ``command`` with all it prints in ``log``, until there is a ``result``.
+
+    The file is the last thing the driver makes; stopping Spark takes it another second, which
+    nobody has to wait for. It does not outlive an interrupted wait.
+    """
     import signal
     import subprocess
 
@@ -122,7 +134,13 @@ def _run(
                 hint="see that it exists and may be executed",
             ) from error
         try:
-            return child.wait()
+            while not os.path.exists(result):
+                try:
+                    return child.wait(_POLL)
+                except subprocess.TimeoutExpired:
+                    pass
+            _STOPPING.append(child)
+            return 0
         except BaseException:  # Ctrl-C, SIGTERM
             os.killpg(child.pid, signal.SIGTERM)
             try:
