@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flinkish.errors import ConsentNeeded, Incompatible
-from flinkish.restore.judging import OperatorPlan
+from flinkish.restore.judging import OperatorPlan, advice_for
 from flinkish.restore.model import SavedOperator
 from flinkish.restore.sourceplans import SourcePlan
 from flinkish.restore.untaken import Untaken
@@ -171,7 +171,7 @@ def _operator(query: str, plan: OperatorPlan, options: RestoreOptions) -> dict[s
         and (not needs_engine or plan.verdict in options.executors),
         "reason": plan.reason,
         "text": plan.text,
-        "advice": plan.advice,
+        "advice": advice_for(plan, options.executors),
         "rows": taken.rows if taken is not None else None,
         "bytes": taken.bytes if taken is not None else None,
         "from": None if taken is None else _origin(taken),

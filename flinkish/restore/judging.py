@@ -138,16 +138,17 @@ def refuse(
     ]
     return Incompatible(
         "; ".join(texts),
-        hint=_hint(stuck[0]),
+        hint=advice_for(stuck[0], executors),
         uid=stuck[0].operator.uid,
         reasons=[plan.reason for plan in stuck],
     )
 
 
-def _hint(plan: OperatorPlan) -> str:
-    if plan.verdict is Verdict.MIGRATE:
-        return KEEP_OR_DROP  # the advice to have it rewritten is for those who can
-    return plan.advice or KEEP_OR_DROP
+def advice_for(plan: OperatorPlan, executors: Collection[Verdict] = ()) -> str:
+    """What to do about a verdict; to have the state rewritten is for those who can."""
+    if plan.verdict is Verdict.MIGRATE and plan.verdict not in executors:
+        return KEEP_OR_DROP
+    return plan.advice or (KEEP_OR_DROP if plan.verdict is Verdict.INCOMPATIBLE else "")
 
 
 def _needs(plan: OperatorPlan) -> str:
