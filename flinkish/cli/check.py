@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from flinkish.cli.base import Call, command
+from flinkish.cli.driver_output import driver_output
 from flinkish.cli.plan_table import show_plan
 from flinkish.cli.program_options import (
     ProgramOptions,
@@ -24,7 +24,7 @@ from flinkish.cli.restore_options import (
     restore_spec,
 )
 from flinkish.cli.submission import asked_partitions, default_name, launch_of
-from flinkish.errors import FlinkishError, UsageError
+from flinkish.errors import UsageError
 from flinkish.jobs import program
 from flinkish.restore.plantext import verdict_line
 
@@ -77,24 +77,16 @@ def check(call: Call, **options: Any) -> int:
         from flinkish.restore.dryrun import check_restore  # reads Avro: not for --help
         from flinkish.restore.planfile import make_plan_file, save
 
-        try:
+        with driver_output(call.out) as show_log:
             plan = check_restore(
                 program.pinned(launch, installation),
                 installation,
                 spec,
                 name=default_name(launch),
                 environ=os.environ,
-                show_log=sys.stderr.write if call.out.debug else _nowhere,
+                show_log=show_log,
                 registry=session.registry,
             )
-        except FlinkishError as error:
-            if not (call.out.json or call.out.debug):
-                for line in error.data.get("tail") or ():
-                    sys.stderr.write(f"  {line}\n")
-            raise
-        if given.output is not None:
-            spark = program.spark_version(installation.spark_home)
-            save(make_plan_file(spec, launch, spark, plan), given.output)
     if call.out.json:
         call.out.document(plan)
     elif call.out.quiet:
@@ -102,8 +94,7 @@ def check(call: Call, **options: Any) -> int:
     else:
         show_plan(plan)
         call.out.line(verdict_line(plan))
+    if given.output is not None:  # last: a plan that cannot be saved has been shown
+        spark = program.spark_version(installation.spark_home)
+        save(make_plan_file(spec, launch, spark, plan), given.output)
     return int(plan["exit_code"])
-
-
-def _nowhere(_text: str) -> None:
-    """Where the log goes that nobody asked for."""

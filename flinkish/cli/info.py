@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
 
 from flinkish.cli.base import Call, command
+from flinkish.cli.driver_output import driver_output
 from flinkish.cli.output import Output
 from flinkish.cli.program_options import (
     ProgramOptions,
@@ -18,7 +18,7 @@ from flinkish.cli.program_options import (
     program_words,
 )
 from flinkish.cli.submission import default_name, launch_of
-from flinkish.errors import FlinkishError, MissingUid, UsageError
+from flinkish.errors import MissingUid, UsageError
 from flinkish.jobs import describer, program
 
 #: Fields of a recorded query that are for people, not part of the JSON document.
@@ -56,19 +56,14 @@ def info(call: Call, as_dot: bool, require_uids: bool, **options: Any) -> int:
         program.check_deploy_mode(launch)
         installation = program.resolve(launch, os.environ)
         call.out.note("planning the program's queries ...")
-        try:
+        with driver_output(call.out) as show_log:
             described = describer.describe_program(
                 program.pinned(launch, installation),
                 installation,
                 name=default_name(launch),
                 environ=os.environ,
-                show_log=sys.stderr.write if call.out.debug else _nowhere,
+                show_log=show_log,
             )
-        except FlinkishError as error:
-            if not (call.out.json or call.out.debug):
-                for line in error.data.get("tail") or ():
-                    sys.stderr.write(f"  {line}\n")
-            raise
     queries = described.queries
     missing = [fact for query in queries for fact in query["missing"]]
     if require_uids and missing:
@@ -80,10 +75,6 @@ def info(call: Call, as_dot: bool, require_uids: bool, **options: Any) -> int:
         )
     _show(call.out, queries, as_dot=as_dot)
     return 0
-
-
-def _nowhere(_text: str) -> None:
-    """Where the log goes that nobody asked for."""
 
 
 def _show(out: Output, queries: list[dict[str, Any]], *, as_dot: bool) -> None:

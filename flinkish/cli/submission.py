@@ -150,12 +150,8 @@ def check_restorable(out: Output, path: str, spark: str | None) -> None:
     from flinkish.restore.gate import version_gate
     from flinkish.restore.offers import read_offers
     from flinkish.restore.verdicts import Outcome
-    from flinkish.savepoint.reader import check_files, open_savepoint
 
-    offers = read_offers(path)
-    if offers.is_savepoint:
-        check_files(open_savepoint(path))
-    gate = version_gate(offers, spark)
+    gate = version_gate(read_offers(path, complete=True), spark)
     if gate.error is not None:
         raise gate.error
     if gate.check.outcome is Outcome.WARNING:

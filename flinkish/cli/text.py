@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 
-from flinkish.units import size_text as size_text  # the commands take it from here
+# The commands take them from here.
+from flinkish.units import size_text as size_text
+from flinkish.units import table as table
 
 TYPE_CHECKING = False  # of this name, so that type checkers know it; typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from typing import Any
 
 #: Of every JSON document the command prints.
@@ -36,21 +38,3 @@ def local_time(seconds: float | None) -> str:
     if seconds is None:
         return "-"
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: str = "") -> list[str]:
-    """Aligned columns two blanks apart.
-
-    Parameters
-    ----------
-    right: indexes of the columns aligned to the right, as digits, such as ``"45"``.
-    """
-    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-    lines = []
-    for row in (head, *rows):
-        cells = [
-            cell.rjust(width) if str(i) in right else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return lines

@@ -17,11 +17,10 @@ from typing import Any, cast
 
 from flinkish.driver.bootstrap import Outcome, print_traceback, program_failed, run_program
 from flinkish.driver.hook import Hook
-from flinkish.driver.planned import empty_states, new_query
 from flinkish.driver.planner import PlannedQuery
 from flinkish.driver.planning import Planning
 from flinkish.driver.restoregate import RestoreGate
-from flinkish.driver.restorer import asked_settings, check_names, options_of, planning_settings
+from flinkish.driver.restorer import check_names, options_of, plan_start, planning_settings
 from flinkish.driver.restoreworld import DriverWorld
 from flinkish.driver.runtime import Runtime
 from flinkish.driver.writerfacts import WriterFacts
@@ -184,13 +183,11 @@ class Description:
         self, planner: RestorePlanner, name: str, writer: Any, facts: WriterFacts
     ) -> None:
         """As ``flinkish.driver.restorer`` does before it makes the checkpoint."""
-        session = writer._spark
         planned, _ = self._planning.plan_to_run(
             name, writer, facts, planning_settings(planner.offers, name)
         )
-        new = new_query(name, planned, facts, session, asked_settings(planner.offers, session))
+        new, _ = plan_start(planner, name, planned, facts, writer._spark)
         self._starting.append(new)
-        planner.plan(new, empty_states(planned) if planned is not None else {})
 
     def await_query(self, query: Any, wait: Callable[[float], Any], timeout: float | None) -> Any:
         """No query runs, so there is nothing to wait for."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from flinkish.checkpoint.layout import SETTING_CHECKPOINT_FORMAT
 from flinkish.driver.log import say
@@ -21,13 +21,16 @@ from flinkish.restore.checkpoint import make_checkpoint
 from flinkish.restore.document import compare_with_expected
 from flinkish.restore.model import NewQuery
 from flinkish.restore.offers import Offers, read_offers
-from flinkish.restore.planner import RestoreOptions, RestorePlanner
+from flinkish.restore.planner import QueryRestore, RestoreOptions, RestorePlanner
 from flinkish.restore.plantext import plan_lines
 from flinkish.restore.positions import check_reset
 from flinkish.restore.preconditions import SETTING_SCHEMA_CHECK
 from flinkish.restore.queryid import OtherRun, newest_batch
 from flinkish.restore.untaken import Untaken
 from flinkish.savepoint.dispose import dispose
+
+if TYPE_CHECKING:
+    from flinkish.restore.sinks import SinkMode
 
 
 @dataclass(frozen=True)
@@ -73,10 +76,8 @@ class Restorer:
         Raises the plan's refusal, with the plan in its data, and what ``make_checkpoint`` raises.
         """
         with self._lock:
-            new = new_query(name, planned, facts, session, asked_settings(self._offers, session))
+            new, plan = plan_start(self._planner, name, planned, facts, session)
             self._starting[name] = new
-            empty = empty_states(planned) if planned is not None else {}
-            plan = self._planner.plan(new, empty)
             record = self._planner.document_of(plan)
             for line in plan_lines(record):
                 say(line)
@@ -185,6 +186,23 @@ class Restorer:
         say(f"claimed savepoint {self._spec.path} deleted: the job's own checkpoints replace it")
 
 
+def plan_start(
+    planner: RestorePlanner,
+    name: str,
+    planned: PlannedQuery | None,
+    facts: WriterFacts,
+    session: Any,
+) -> tuple[NewQuery, QueryRestore]:
+    """What the starting query asks for, and the plan of its restore: for a run and for a check.
+
+    Parameters
+    ----------
+    planned: the query planned with :func:`planning_settings`, None when it cannot be.
+    """
+    new = new_query(name, planned, facts, session, _asked_settings(planner.offers, session))
+    return new, planner.plan(new, empty_states(planned) if planned is not None else {})
+
+
 def options_of(spec: RestoreSpec, hasher: HasherVersion) -> RestoreOptions:
     """What the user has asked for, in the planner's words."""
     return RestoreOptions(
@@ -192,11 +210,7 @@ def options_of(spec: RestoreSpec, hasher: HasherVersion) -> RestoreOptions:
         fork=spec.fork,
         uid_map={new: old for old, new in spec.uid_map},
         reset_sources=spec.reset_sources,
-        sink_ahead="rebase"
-        if spec.sink_ahead == "rebase"
-        else "accept"
-        if spec.sink_ahead == "accept"
-        else None,
+        sink_ahead=cast("SinkMode | None", spec.sink_ahead),
         parallelism=spec.parallelism,
         hasher=hasher,
     )
@@ -227,7 +241,7 @@ def planning_settings(offers: Offers, name: str) -> Mapping[str, str]:
     return {**offer.pins, **_format_setting(offer.checkpoint_format)}
 
 
-def asked_settings(offers: Offers, session: Any) -> dict[str, str]:
+def _asked_settings(offers: Offers, session: Any) -> dict[str, str]:
     """What the session sets of the settings that the savepoint pins or the checks look at."""
     keys = {key for offer in offers.by_key.values() for key in offer.pins} | {SETTING_SCHEMA_CHECK}
     found = {key: session.conf.get(key, None) for key in sorted(keys)}

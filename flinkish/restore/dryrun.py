@@ -16,7 +16,6 @@ from flinkish.restore.gate import version_gate
 from flinkish.restore.offers import read_offers
 from flinkish.restore.queryid import newest_batch
 from flinkish.restore.verdicts import Check, Outcome
-from flinkish.savepoint.reader import check_files, open_savepoint
 
 
 def check_restore(
@@ -41,12 +40,11 @@ def check_restore(
     SavepointNotFound, Corrupt, UnsupportedFormat, StorageError: the savepoint cannot be read.
     FlinkishError: what the submission of the program would end with.
     """
-    offers = read_offers(spec.path)
+    offers = read_offers(spec.path, complete=True)
     checks = []
     if offers.is_savepoint:
-        savepoint = open_savepoint(spec.path)
-        check_files(savepoint)
-        text = f"all {savepoint.files} files of the savepoint are there"
+        files = sum(len(offer.donor.files) for offer in offers.by_key.values())
+        text = f"all {files} files of the savepoint are there"
         checks.append(Check("savepoint-reachable", Outcome.OK, text))
     gate = version_gate(offers, program.spark_version(installation.spark_home))
     described = describe_program(

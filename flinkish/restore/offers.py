@@ -12,7 +12,7 @@ from flinkish.restore.adopt import adopt_cuts
 from flinkish.restore.model import QueryKey, SavedOperator, SavedQuery, SavedSource
 from flinkish.restore.recipe import Donor
 from flinkish.savepoint.model import QueryRecord
-from flinkish.savepoint.reader import open_savepoint
+from flinkish.savepoint.reader import check_files, open_savepoint
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,10 @@ class Offers:
         return tuple(offer.query for offer in self.by_key.values())
 
 
-def read_offers(path: str) -> Offers:
+def read_offers(path: str, *, complete: bool = False) -> Offers:
     """Open the savepoint, the checkpoint or the directory of checkpoints at ``path``.
+
+    ``complete``: see too that all files of a savepoint are there, at their sizes.
 
     Raises SavepointNotFound when it is none of them, Corrupt, UnsupportedFormat, StorageError.
     """
@@ -53,6 +55,8 @@ def read_offers(path: str) -> Offers:
         except SavepointNotFound:
             raise not_one from None
         return Offers({key: _of_cut(key, cut) for key, cut in cuts.items()}, is_savepoint=False)
+    if complete:
+        check_files(savepoint)
     files: dict[int, list[str]] = {}
     for entry in savepoint.iter_files():
         files.setdefault(entry.query, []).append(entry.path)

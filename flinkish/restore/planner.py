@@ -153,7 +153,6 @@ class RestorePlanner:
         )
         refusal = refuse(plan.operators or (), options.executors) or _blocked(rows, checks)
         if refusal is not None:
-            # What the sink has is of interest all the same, if the checkpoint could be made.
             return replace(found, refusal=refusal)
         donors = {key: each.donor for key, each in self.offers.by_key.items()}
         recipe = recipe_for(plan, donors, empty)

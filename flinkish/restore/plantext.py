@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flinkish.units import size_text
+from flinkish.units import table as aligned
 
 #: Head of the table of a plan.
 HEAD = ("QUERY", "WHAT", "KIND", "VERDICT", "STATE", "WHY")
@@ -44,7 +45,7 @@ def _why(op: Mapping[str, Any]) -> str:
 def plan_lines(plan: Mapping[str, Any], *, table: bool = True) -> list[str]:
     """The plan as text; ``table``: with its table, else only what follows it."""
     rows = plan_rows(plan)
-    lines = list(_table([HEAD, *rows])) if table and rows else []
+    lines = aligned(HEAD, rows) if table and rows else []
     shown = {row[0] for row in rows}
     for query in plan["queries"]:  # one without operators, sources and sinks of note has no row
         lines += [] if query["name"] in shown else query["notes"]
@@ -93,10 +94,3 @@ def verdict_line(plan: Mapping[str, Any]) -> str:
 def _advice(check: Mapping[str, Any]) -> Iterator[str]:
     if check["advice"]:
         yield f"  {check['advice']}"
-
-
-def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        yield "  ".join([*cells, row[-1]]).rstrip()

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from flinkish.driver.planned import empty_states, new_query, operator_facts, source_records
+from flinkish.driver.planned import empty_states, operator_facts, source_records
 from flinkish.driver.planner import PlannedQuery, plan_query
-from flinkish.driver.restorer import asked_settings, planning_settings
+from flinkish.driver.restorer import plan_start, planning_settings
 from flinkish.driver.restoreworld import DriverWorld
 from flinkish.driver.settings import configured
 from flinkish.driver.writerfacts import WriterFacts
@@ -213,10 +213,9 @@ class Bench:
         frame = self._frame(pair.new, saved.root)
         planned = plan_query(frame, pair.new.mode, "q", settings=planning_settings(offers, "q"))
         facts = WriterFacts(query_name="q", output_mode=pair.new.mode)
-        settings = asked_settings(offers, self.spark)
-        new = new_query("q", planned, facts, self.spark, settings)
         planner = RestorePlanner(offers, pair.options, DriverWorld(lambda _: ()))
-        return planner.plan(new, empty_states(planned)), planned, offers
+        _, restore = plan_start(planner, "q", planned, facts, self.spark)
+        return restore, planned, offers
 
     # --- what is true -----------------------------------------------------------------------
 
