@@ -74,11 +74,22 @@ def make_plan_file(
 
 
 def save(plan: PlanFile, path: str) -> None:
-    """Write a plan to a file, whole or not at all. Raises StorageError."""
+    """Write a plan to a file, whole or not at all; to a pipe or a device as it is.
+
+    Raises StorageError.
+    """
     record = {"kind": _KIND, "schema_version": _VERSION, **asdict(plan)}
+    data = (json.dumps(record, indent=2) + "\n").encode()
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        try:
+            with open(path, "wb") as file:  # such as /dev/stdout: not to be replaced
+                file.write(data)
+        except OSError as error:
+            raise storage.failure("write", path, error) from error
+        return
     temporary = storage.temporary_name(os.path.abspath(path))
     try:
-        storage.write_bytes(temporary, (json.dumps(record, indent=2) + "\n").encode())
+        storage.write_bytes(temporary, data)
         storage.publish(temporary, os.path.abspath(path))
     except BaseException:
         storage.remove_file(temporary)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from flinkish.errors import Incompatible, SavepointNotFound, UsageError
+from flinkish.errors import Incompatible, SavepointNotFound, StorageError, UsageError
 from flinkish.jobs.model import Launch, RestoreSpec
 from flinkish.restore.planfile import PlanFile, check_unchanged, load, make_plan_file, save
 
@@ -47,6 +49,24 @@ def test_a_plan_comes_back_as_it_was_saved(plan: PlanFile, launch: Launch, tmp_p
         expected=PLAN,
     )
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
+
+
+def test_a_pipe_is_written_to_and_not_replaced(plan: PlanFile, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit(pipe.read_text)
+        save(plan, str(pipe))
+        assert json.loads(read.result(10))["savepoint"] == plan.savepoint
+    assert pipe.is_fifo()
+
+
+def test_a_place_that_takes_no_file_is_a_storage_error(plan: PlanFile, tmp_path: Path) -> None:
+    for path in (tmp_path / "no" / "plan.json", tmp_path, Path("/dev/full")):
+        with pytest.raises(StorageError) as caught:
+            save(plan, str(path))
+        assert caught.value.code == 16
+    assert not Path("/dev/full").is_file()
 
 
 def test_what_has_changed_is_named(plan: PlanFile, launch: Launch, tmp_path: Path) -> None:
