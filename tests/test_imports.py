@@ -1,7 +1,7 @@
 """The import rules of the package, read from the source by ``ast`` (nothing is imported).
 
 * Dependencies point downwards only: cli -> (upgrade, jobs, restore, savepoint, compat) ->
-  (checkpoint, operators) -> engine; the driver may use everything below the command line.
+  (checkpoint, operators) -> (engine, storage); the driver may use all below the command line.
 * pyspark is for the driver, the engine and the examples.
 * The engine imports nothing else of flinkish.
 * What ``flinkish list`` imports stays light: no pyspark, click, rich ... at module level.
@@ -27,15 +27,18 @@ ALLOWED: dict[str, frozenset[str]] = {
         "errors": "",
         "config": "errors",
         "units": "",
-        "cli": "upgrade jobs restore savepoint compat checkpoint operators errors config units",
-        "driver": "jobs restore savepoint compat checkpoint operators engine errors config",
-        "upgrade": "jobs restore savepoint compat checkpoint operators engine errors config",
+        "cli": "upgrade jobs restore savepoint compat checkpoint operators storage errors config "
+        "units",
+        "driver": "jobs restore savepoint compat checkpoint operators engine storage errors config",
+        "upgrade": "jobs restore savepoint compat checkpoint operators engine storage errors "
+        "config",
         "jobs": "compat checkpoint operators errors config",
-        "restore": "jobs savepoint compat checkpoint operators engine errors config units",
-        "savepoint": "checkpoint operators engine errors config",
+        "restore": "jobs savepoint compat checkpoint operators engine storage errors config units",
+        "savepoint": "checkpoint operators engine storage errors config units",
         "compat": "checkpoint operators errors config",
-        "checkpoint": "engine errors config",
+        "checkpoint": "engine storage errors config",
         "operators": "engine errors config",
+        "storage": "errors config",
         "engine": "",
         "examples": "cli upgrade jobs restore savepoint compat checkpoint operators errors config",
     }.items()

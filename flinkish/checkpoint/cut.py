@@ -18,8 +18,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from flinkish.checkpoint import files as fs
+from flinkish import storage as fs
 from flinkish.checkpoint import layout
+from flinkish.checkpoint.fileset import FileSet, ListedFile
 from flinkish.checkpoint.operators import StoreInfo, read_operator
 from flinkish.checkpoint.trouble import FilesVanished, missing
 from flinkish.errors import Corrupt, NoCommittedBatch, UnsupportedFormat
@@ -70,12 +71,12 @@ class Cut:
     backend: str | None
     checkpoint_format: int
     operators: tuple[OperatorState, ...]
-    files: tuple[str, ...]
+    files: FileSet
 
 
 def newest_committed_batch(root: str) -> int | None:
     """The newest batch with a commit log entry; None before the first one (or no checkpoint)."""
-    numbers = layout.batch_numbers(fs.list_names(os.path.join(fs.local_path(root), layout.COMMITS)))
+    numbers = layout.batch_numbers(fs.list_names(os.path.join(fs.locate(root), layout.COMMITS)))
     return numbers[-1] if numbers else None
 
 
@@ -86,7 +87,7 @@ def read_cut(root: str, batch_id: int | None = None) -> Cut:
     file and gone on meanwhile (try again), Corrupt when a file is missing or damaged and no newer
     batch explains it, UnsupportedFormat for logs or state stores of an unknown kind.
     """
-    root = fs.local_path(root)
+    root = fs.locate(root)
     committed = layout.batch_numbers(fs.list_names(os.path.join(root, layout.COMMITS)))
     if not committed:
         raise NoCommittedBatch(f"the query at {root} has not committed a batch yet")
@@ -111,7 +112,7 @@ class _Reader:
         self.root = root
         self.batch = batch
         self.committed = committed
-        self.files: list[str] = []
+        self.files = FileSet()
 
     def read(self) -> Cut:
         """The cut; FileNotFoundError for a file that is not there."""
@@ -123,7 +124,7 @@ class _Reader:
         self._logs(planned_batch)
         self._sources(offsets, planned)
         query_id = self._parse(layout.METADATA, layout.parse_query_id)
-        self.files.append(layout.METADATA)
+        self._add(layout.METADATA, fs.list_directory(self.root))
         commit = commits[self.batch]
         return Cut(
             root=self.root,
@@ -136,8 +137,15 @@ class _Reader:
             backend=layout.backend_of(offsets.pins) if operators else None,
             checkpoint_format=commit.version,
             operators=operators,
-            files=tuple(sorted(self.files)),
+            files=self.files,
         )
+
+    def _add(self, relative: str, listing: fs.Listing) -> None:
+        """Add a file of a listed directory; FileNotFoundError when it is not there."""
+        entry = listing.files.get(relative.rpartition("/")[2])
+        if entry is None:
+            raise FileNotFoundError(2, "not listed", os.path.join(self.root, relative))
+        self.files.add(ListedFile(relative, entry.size(), entry.stamp()))
 
     def _parse(self, relative: str, parser: Any) -> Any:
         data = fs.read_bytes(os.path.join(self.root, relative))
@@ -179,23 +187,18 @@ class _Reader:
             return None, None
 
     def _logs(self, planned_batch: int | None) -> None:
-        offsets = set(fs.list_names(os.path.join(self.root, layout.OFFSETS)))
+        offsets = fs.list_directory(os.path.join(self.root, layout.OFFSETS))
+        commits = fs.list_directory(os.path.join(self.root, layout.COMMITS))
         before = str(self.batch - 1)
-        wanted = [str(self.batch)]
         # Spark reads the entry before the newest one; with a planned batch that is N itself.
-        if self.batch > 0 and (before in offsets or planned_batch is None):
-            wanted.append(before)
+        if self.batch > 0 and (before in offsets.files or planned_batch is None):
+            self._add(f"{layout.OFFSETS}/{before}", offsets)
+        self._add(f"{layout.OFFSETS}/{self.batch}", offsets)
         if planned_batch is not None:
-            wanted.append(str(planned_batch))
-        for name in wanted:
-            if name not in offsets:
-                raise FileNotFoundError(
-                    2, "not listed", os.path.join(self.root, layout.OFFSETS, name)
-                )
-            self.files.append(f"{layout.OFFSETS}/{name}")
-        self.files.append(f"{layout.COMMITS}/{self.batch}")
-        if self.batch - 1 in self.committed:
-            self.files.append(f"{layout.COMMITS}/{self.batch - 1}")
+            self._add(f"{layout.OFFSETS}/{planned_batch}", offsets)
+        if self.batch - 1 in self.committed and before in commits.files:
+            self._add(f"{layout.COMMITS}/{before}", commits)
+        self._add(f"{layout.COMMITS}/{self.batch}", commits)
 
     def _sources(self, offsets: layout.OffsetEntry, planned: layout.OffsetEntry | None) -> None:
         ahead = dict(zip(planned.sources, planned.offsets, strict=True)) if planned else {}
@@ -222,12 +225,15 @@ class _Reader:
         if limit is None and offset == layout.NO_OFFSET and self._is_file_source(directory):
             limit = -1
         if limit is None:  # another source's own notes: all or nothing
-            self.files.extend(prefix + relative for relative, _ in fs.walk_files(directory))
+            for relative, entry in fs.walk_files(directory):
+                self.files.add(ListedFile(prefix + relative, entry.size(), entry.stamp()))
             return
-        present, absent = layout.source_log_entries(fs.list_names(directory), limit)
+        listing = fs.list_directory(directory)
+        present, absent = layout.source_log_entries(listing.files, limit)
         if absent:
             raise FileNotFoundError(2, "not listed", os.path.join(directory, absent[0]))
-        self.files.extend(prefix + entry for entry in present)
+        for name in present:
+            self._add(prefix + name, listing)
 
     def _is_file_source(self, directory: str) -> bool:
         names = sorted(fs.list_names(directory))

@@ -8,13 +8,15 @@ named one (joins), ``0/[<store>/]_metadata/schema`` its schema; Spark 4.x adds
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from flinkish.checkpoint import files as fs
+from flinkish import storage as fs
 from flinkish.checkpoint import layout, schema, state
-from flinkish.errors import Corrupt, NotSavepointable
+from flinkish.checkpoint.fileset import FileSet, ListedFile
+from flinkish.errors import Corrupt, FlinkishError, NotSavepointable
 
 DEFAULT_STORE = "default"
 METADATA_DIRECTORY = "_metadata"
@@ -35,13 +37,16 @@ class StoreInfo:
 
 @dataclass(frozen=True)
 class OperatorFiles:
-    """What an operator consists of at one version; ``files`` relative to the checkpoint."""
+    """What an operator consists of at one version; ``files`` relative to the checkpoint.
+
+    ``bytes`` is the size of the state itself, without metadata and schema files.
+    """
 
     kind: str | None
     partitions: int
     stores: tuple[StoreInfo, ...]
     bytes: int
-    files: tuple[str, ...]
+    files: FileSet
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,20 @@ class _Store:
     prefix: str
     listing: fs.Listing
     versions: tuple[state.VersionedFile, ...]
+
+
+@dataclass(frozen=True)
+class _Partition:
+    """One partition, read: the files of its stores at the version, or why there are none.
+
+    ``stores`` are its stores' names and directories; ``newest`` is the newest version it has.
+    """
+
+    number: int
+    stores: Mapping[str, tuple[str, str]]
+    newest: int
+    files: FileSet
+    trouble: Exception | None = None
 
 
 def read_operator(
@@ -67,55 +86,69 @@ def read_operator(
     ``pins`` is the configuration of the offset log; ``state_ids`` the unique ids by version where
     the commit log has them. An operator has no part in the version when a batch was only planned
     with it, or when it was dropped from the program (Spark 3.5 leaves its directory behind).
-    Raises FileNotFoundError for a missing file, Corrupt for a damaged one, NotSavepointable for an
-    unknown state store provider.
+    Partitions are read one at a time, on remote storage many at once, and only their files' names
+    are kept. Raises FileNotFoundError for a missing file, Corrupt for a damaged one,
+    NotSavepointable for an unknown state store provider.
     """
     directory = os.path.join(root, layout.STATE, str(ordinal))
     prefix = f"{layout.STATE}/{ordinal}/"
     top = fs.list_directory(directory)
     metadata, files = _metadata_files(directory, prefix, top, version - 1)
-    stores = _list_stores(directory, prefix, layout.batch_numbers(top.directories))
-    if not _takes_part(stores, version, metadata, state_ids):
-        return None
-    partitions = _check_partitions(directory, stores, pins)
-    _check_stores(directory, stores, metadata)
-    total = 0
     choose = _chooser(pins, version, state_ids)
-    for partition, listed in stores.items():
-        for store in listed:
-            chosen, size = _store_files(store, partition, choose)
-            files.extend(chosen)
-            total += size
-    files.extend(_schema_files(directory, prefix, stores.get(0, ())))
+    read = partial(_read_partition, directory, prefix, choose)
+    names: dict[int, Mapping[str, tuple[str, str]]] = {}
+    newest = total = 0
+    trouble: Exception | None = None
+    for partition in fs.in_flight(root, read, layout.batch_numbers(top.directories)):
+        names[partition.number] = partition.stores
+        newest = max(newest, partition.newest)
+        trouble = trouble or partition.trouble
+        files.extend(partition.files)
+        total += partition.files.bytes
+    if not _takes_part(newest, version, metadata, state_ids):
+        return None
+    if isinstance(choose, _UnknownProvider):
+        raise choose.error
+    partitions = _check_partitions(directory, names, pins)
+    _check_stores(directory, names, metadata)
+    if trouble is not None:
+        raise trouble
+    schemas = _schema_files(names.get(0, {}))
+    for file in schemas:
+        files.add(file)
     return OperatorFiles(
         kind=metadata.name if metadata else None,
         partitions=partitions,
-        stores=_store_infos(directory, stores, metadata, files),
+        stores=_store_infos(directory, names.get(0, {}), metadata, {f.path for f in schemas}),
         bytes=total,
-        files=tuple(files),
+        files=files,
     )
+
+
+def _listed(path: str, entry: fs.Entry) -> ListedFile:
+    return ListedFile(path, entry.size(), entry.stamp())
 
 
 def _metadata_files(
     directory: str, prefix: str, top: fs.Listing, batch: int
-) -> tuple[layout.OperatorMetadata | None, list[str]]:
+) -> tuple[layout.OperatorMetadata | None, FileSet]:
     """Spark 4.x's operator metadata valid at ``batch``, and its files up to that batch."""
-    files: list[str] = []
+    files = FileSet()
     newest: tuple[int, str] | None = None
     if METADATA_DIRECTORY in top.directories:
-        for relative, _ in fs.walk_files(os.path.join(directory, METADATA_DIRECTORY)):
+        for relative, entry in fs.walk_files(os.path.join(directory, METADATA_DIRECTORY)):
             head, _, name = relative.rpartition("/")
             number = int(name) if head == "v2" and name.isdigit() else -1
             if number > batch:
                 continue  # written by a batch that is not ours
-            files.append(f"{prefix}{METADATA_DIRECTORY}/{relative}")
+            files.add(_listed(f"{prefix}{METADATA_DIRECTORY}/{relative}", entry))
             if number >= 0 or relative == "metadata":
                 newest = max(newest or (-2, ""), (number, relative))
     if SCHEMA_DIRECTORY in top.directories:
-        for relative, _ in fs.walk_files(os.path.join(directory, SCHEMA_DIRECTORY)):
+        for relative, entry in fs.walk_files(os.path.join(directory, SCHEMA_DIRECTORY)):
             number_text = relative.rpartition("/")[2].partition("_")[0]
             if not (number_text.isdigit() and int(number_text) > batch):
-                files.append(f"{prefix}{SCHEMA_DIRECTORY}/{relative}")
+                files.add(_listed(f"{prefix}{SCHEMA_DIRECTORY}/{relative}", entry))
     if newest is None:
         return None, files
     path = os.path.join(directory, METADATA_DIRECTORY, newest[1])
@@ -125,29 +158,43 @@ def _metadata_files(
         raise Corrupt(f"{path} is no operator metadata: {error}", path=path) from error
 
 
-def _list_stores(
-    directory: str, prefix: str, partitions: Sequence[int]
-) -> dict[int, tuple[_Store, ...]]:
-    found: dict[int, tuple[_Store, ...]] = {}
-    for partition in partitions:
-        path = os.path.join(directory, str(partition))
-        top = fs.list_directory(path)
-        versions = tuple(state.versions(top.files))
-        own = {state.SST_DIRECTORY, state.LOG_DIRECTORY, METADATA_DIRECTORY}
-        named = sorted(name for name in top.directories if name not in own)
-        stores: list[_Store] = []
-        if versions or not named:
-            stores.append(_Store(DEFAULT_STORE, f"{prefix}{partition}/", top, versions))
-        for name in named:
-            listing = fs.list_directory(os.path.join(path, name))
-            store_prefix = f"{prefix}{partition}/{name}/"
-            stores.append(_Store(name, store_prefix, listing, tuple(state.versions(listing.files))))
-        found[partition] = tuple(stores)
-    return found
+def _read_partition(directory: str, prefix: str, choose: _Chooser, number: int) -> _Partition:
+    """List a partition's stores and choose their files; trouble is told, not raised.
+
+    Whether it matters is known when all partitions are: the operator may have no part at all.
+    """
+    stores = _list_stores(directory, prefix, number)
+    newest = max((f.version for store in stores for f in store.versions), default=0)
+    files = FileSet()
+    trouble: Exception | None = None
+    try:
+        for store in stores:
+            for file in _store_files(store, number, choose):
+                files.add(file)
+    except (FileNotFoundError, FlinkishError) as error:
+        trouble = error
+    named = {store.name: (store.prefix, store.listing.path) for store in stores}
+    return _Partition(number, named, newest, files, trouble)
+
+
+def _list_stores(directory: str, prefix: str, partition: int) -> tuple[_Store, ...]:
+    path = os.path.join(directory, str(partition))
+    top = fs.list_directory(path)
+    versions = tuple(state.versions(top.files))
+    own = {state.SST_DIRECTORY, state.LOG_DIRECTORY, METADATA_DIRECTORY}
+    named = sorted(name for name in top.directories if name not in own)
+    stores: list[_Store] = []
+    if versions or not named:
+        stores.append(_Store(DEFAULT_STORE, f"{prefix}{partition}/", top, versions))
+    for name in named:
+        listing = fs.list_directory(os.path.join(path, name))
+        store_prefix = f"{prefix}{partition}/{name}/"
+        stores.append(_Store(name, store_prefix, listing, tuple(state.versions(listing.files))))
+    return tuple(stores)
 
 
 def _takes_part(
-    stores: Mapping[int, Sequence[_Store]],
+    newest: int,
     version: int,
     metadata: layout.OperatorMetadata | None,
     state_ids: StateIds | None,
@@ -155,37 +202,34 @@ def _takes_part(
     """Whether the operator belongs to the version, or only left or announced a directory."""
     if state_ids is not None:
         return bool(state_ids.get(version))
-    newest = max((f.version for p in stores.values() for s in p for f in s.versions), default=0)
     if newest == 0:
         return False  # nothing but schema files: planned, and never run
     # Spark 4.x fails on a left-over operator, so there a missing version is damage.
     return newest >= version or metadata is not None or newest == version - 1
 
 
-def _check_partitions(
-    directory: str, stores: Mapping[int, Sequence[_Store]], pins: Mapping[str, str]
-) -> int:
+def _check_partitions(directory: str, partitions: Collection[int], pins: Mapping[str, str]) -> int:
     """Partitions must be 0..n-1, and n the pinned number or 1 (global limit, keyless grouping)."""
-    count = len(stores)
+    count = len(partitions)
     pinned = layout.pinned_partitions(pins)
     expected = count if count == 1 or pinned is None else pinned
     for partition in range(max(expected, count)):
-        if partition not in stores:
+        if partition not in partitions:
             raise FileNotFoundError(2, "not listed", os.path.join(directory, str(partition)))
     return count
 
 
 def _check_stores(
     directory: str,
-    stores: Mapping[int, Sequence[_Store]],
+    stores: Mapping[int, Collection[str]],
     metadata: layout.OperatorMetadata | None,
 ) -> None:
     """Every partition must have every store."""
-    names = {store.name for listed in stores.values() for store in listed}
+    names = {name for listed in stores.values() for name in listed}
     if metadata is not None:
         names |= set(metadata.stores)
     for partition, listed in stores.items():
-        for lost in sorted(names - {store.name for store in listed}):
+        for lost in sorted(names - set(listed)):
             path = os.path.join(directory, str(partition), "" if lost == DEFAULT_STORE else lost)
             raise FileNotFoundError(2, "not listed", path)
 
@@ -193,13 +237,25 @@ def _check_stores(
 _Chooser = Callable[[_Store, int], state.StoreChain]
 
 
+@dataclass(frozen=True)
+class _UnknownProvider:
+    """Stands for the choice where the state store provider is not known."""
+
+    error: NotSavepointable
+
+    def __call__(self, store: _Store, partition: int) -> state.StoreChain:
+        return state.StoreChain(())
+
+
 def _chooser(pins: Mapping[str, str], version: int, state_ids: StateIds | None) -> _Chooser:
     backend = layout.backend_of(pins)
     provider = pins.get(layout.PIN_PROVIDER)
     if backend is None and provider:
-        raise NotSavepointable(
-            f"state store provider {provider} is unknown",
-            hint="flinkish knows Spark's HDFS-backed and RocksDB state stores",
+        return _UnknownProvider(
+            NotSavepointable(
+                f"state store provider {provider} is unknown",
+                hint="flinkish knows Spark's HDFS-backed and RocksDB state stores",
+            )
         )
 
     def choose(store: _Store, partition: int) -> state.StoreChain:
@@ -218,23 +274,20 @@ def _chooser(pins: Mapping[str, str], version: int, state_ids: StateIds | None) 
     return choose
 
 
-def _store_files(store: _Store, partition: int, choose: _Chooser) -> tuple[list[str], int]:
-    """The store's files at the version and their size; FileNotFoundError for a missing one."""
+def _store_files(store: _Store, partition: int, choose: _Chooser) -> Iterator[ListedFile]:
+    """The store's files at the version; FileNotFoundError for a missing one."""
     path = store.listing.path
     try:
         chain = choose(store, partition)
     except state.MissingVersion as lost:
         raise FileNotFoundError(2, "not listed", os.path.join(path, str(lost.args[0]))) from lost
-    size = 0
-    names: list[str] = []
     for name in chain.files:
-        names.append(name)
-        size += store.listing.size(name)
+        yield _listed(store.prefix + name, store.listing.files[name])
         sidecar = f"{name}.crc"
         if sidecar in store.listing.files:
-            names.append(sidecar)
-            size += store.listing.size(sidecar)
+            yield _listed(store.prefix + sidecar, store.listing.files[sidecar])
     shared: dict[str, fs.Listing] = {}
+    given: set[str] = set()
     for archive in chain.archives:
         for reference in _references(os.path.join(path, archive)):
             folder, _, name = reference.partition("/")
@@ -244,10 +297,9 @@ def _store_files(store: _Store, partition: int, choose: _Chooser) -> tuple[list[
                 if not chain.exact:
                     continue  # an abandoned attempt's archive, kept only because we cannot tell
                 raise FileNotFoundError(2, "not listed", os.path.join(path, reference))
-            if reference not in names:
-                names.append(reference)
-                size += shared[folder].size(name)
-    return [store.prefix + name for name in names], size
+            if reference not in given:
+                given.add(reference)
+                yield _listed(store.prefix + reference, shared[folder].files[name])
 
 
 def _references(path: str) -> tuple[str, ...]:
@@ -258,36 +310,36 @@ def _references(path: str) -> tuple[str, ...]:
         raise Corrupt(f"{path} is damaged: {error}", path=path) from error
 
 
-def _schema_files(directory: str, prefix: str, stores: Sequence[_Store]) -> list[str]:
+def _schema_files(stores: Mapping[str, tuple[str, str]]) -> list[ListedFile]:
     """Schema files below partition 0 (one a store)."""
-    found: list[str] = []
-    for store in stores:
-        for relative, _ in fs.walk_files(os.path.join(store.listing.path, METADATA_DIRECTORY)):
-            found.append(f"{store.prefix}{METADATA_DIRECTORY}/{relative}")
-    return found
+    return [
+        _listed(f"{prefix}{METADATA_DIRECTORY}/{relative}", entry)
+        for prefix, path in stores.values()
+        for relative, entry in fs.walk_files(os.path.join(path, METADATA_DIRECTORY))
+    ]
 
 
 def _store_infos(
     directory: str,
-    stores: Mapping[int, Sequence[_Store]],
+    stores: Mapping[str, tuple[str, str]],
     metadata: layout.OperatorMetadata | None,
-    files: Sequence[str],
+    schemas: Collection[str],
 ) -> tuple[StoreInfo, ...]:
     infos: list[StoreInfo] = []
-    for store in stores.get(0, ()):
-        path = os.path.join(store.listing.path, METADATA_DIRECTORY, "schema")
-        listed = metadata.schema_files.get(store.name, ()) if metadata else ()
+    for name, (prefix, location) in stores.items():
+        path = os.path.join(location, METADATA_DIRECTORY, "schema")
+        listed = metadata.schema_files.get(name, ()) if metadata else ()
         if listed:
             # The path inside is where the checkpoint was first written; only its tail holds.
-            path = os.path.join(directory, SCHEMA_DIRECTORY, store.name, _last_part(listed[-1]))
-        elif f"{store.prefix}{METADATA_DIRECTORY}/schema" not in files:
-            infos.append(StoreInfo(store.name, None, None))
+            path = os.path.join(directory, SCHEMA_DIRECTORY, name, _last_part(listed[-1]))
+        elif f"{prefix}{METADATA_DIRECTORY}/schema" not in schemas:
+            infos.append(StoreInfo(name, None, None))
             continue
         try:
             families = schema.parse_schema_file(fs.read_bytes(path))
         except schema.SchemaFormatError as error:
             raise Corrupt(f"{path} is damaged: {error}", path=path) from error
-        infos.extend(_named(store.name, family) for family in families)
+        infos.extend(_named(name, family) for family in families)
     return tuple(infos)
 
 

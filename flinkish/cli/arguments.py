@@ -140,9 +140,9 @@ def absolute_target(location: str) -> str:
 
     Raises StorageError for a scheme that is not supported.
     """
-    from flinkish.savepoint.storage import local_path
+    from flinkish.storage import locate
 
-    return local_path(location)
+    return locate(location)
 
 
 def requester() -> str:

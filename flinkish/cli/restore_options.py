@@ -153,10 +153,10 @@ def restore_spec(
                 f"{flag} needs a savepoint to restore from", hint="give it with -s PATH"
             )
         return None
-    from flinkish.savepoint.storage import local_path
+    from flinkish.storage import locate
 
     return RestoreSpec(
-        path=local_path(path),
+        path=locate(path),
         allow_non_restored=config.boolean(_RECOVERY + "ignore-unclaimed-state"),
         claim_mode=config.get(_RECOVERY + "claim-mode") or "no_claim",
         fork=options.fork,

@@ -270,9 +270,9 @@ def asked_partitions(launch: Launch) -> int | None:
 def _checkpoints(config: Config) -> str:
     directory = config.get("execution.checkpointing.dir") or ""
     if directory.startswith("file:"):
-        from flinkish.savepoint.storage import local_path
+        from flinkish.storage import locate
 
-        return local_path(directory)
+        return locate(directory)
     return directory
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from flinkish import __version__
+from flinkish import __version__, storage
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.driver import jvm as spark_jvm
 from flinkish.driver.log import say
@@ -21,7 +21,6 @@ from flinkish.driver.runtime import Runtime
 from flinkish.driver.writerfacts import why_not_savepointable
 from flinkish.errors import FlinkishError, WaitTimeout, WrongState
 from flinkish.jobs.model import JobState, Request, RequestKind, RequestState, SavepointRecord
-from flinkish.savepoint import storage
 from flinkish.savepoint.model import QuerySource, SavepointInfo, SavepointJob
 from flinkish.savepoint.writer import write_savepoint
 
@@ -211,7 +210,7 @@ def check_writable(target: str) -> None:
 
     Raises StorageError naming the path.
     """
-    directory = storage.local_path(target)
+    directory = storage.locate(target)
     storage.make_directory(directory)
     probe = storage.temporary_name(os.path.join(directory, "probe"))
     storage.make_new_directory(probe)

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flinkish.checkpoint.cut import newest_committed_batch
-from flinkish.checkpoint.files import local_path
 from flinkish.driver import jvm as spark_jvm
 from flinkish.driver.planned import operator_status, source_records
 from flinkish.driver.planner import PlannedQuery
 from flinkish.driver.writerfacts import WriterFacts, facts_of
 from flinkish.errors import StorageError
 from flinkish.jobs.model import OperatorStatus, QueryStatus
+from flinkish.storage import locate
 
 
 @dataclass
@@ -83,7 +83,7 @@ def set_identity(writer: Any, name: str, location: str | None) -> None:
 def checkpoint_location(uri: str) -> str:
     """Spark's checkpoint root as a local path, or as it is where it is not local."""
     try:
-        return local_path(uri)
+        return locate(uri)
     except StorageError:
         return uri
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from flinkish.checkpoint import files as fs
+from flinkish import storage as fs
 from flinkish.checkpoint import layout, schema
 from flinkish.checkpoint.operators import DEFAULT_STORE, StoreInfo
 from flinkish.errors import Incompatible

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from flinkish import storage
 from flinkish.driver.log import say
 from flinkish.errors import FlinkishError
 from flinkish.restore.model import NewQuery
@@ -17,7 +18,6 @@ from flinkish.restore.recipe import Recipe
 from flinkish.restore.sinks import SinkMode, SinkPlan, judge_sink, sink_position
 from flinkish.restore.sourcechecks import missing_files
 from flinkish.restore.verdicts import Check, Outcome
-from flinkish.savepoint import storage
 
 
 class LocalFiles:

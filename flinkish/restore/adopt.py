@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
+from flinkish import storage
 from flinkish.checkpoint import layout
 from flinkish.checkpoint.cut import Cut, read_cut
 from flinkish.errors import SavepointNotFound
-from flinkish.savepoint import storage
 
 
 def adopt_cuts(path: str) -> dict[str | None, Cut]:
@@ -16,7 +16,7 @@ def adopt_cuts(path: str) -> dict[str | None, Cut]:
     ``path`` is one checkpoint (the key is None) or a directory of several, one for each query
     name (the keys). Raises SavepointNotFound when it is neither, and what ``read_cut`` raises.
     """
-    root = storage.local_path(path)
+    root = storage.locate(path)
     if is_checkpoint(root):
         return {None: read_cut(root)}
     found = {

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from flinkish import storage
 from flinkish.checkpoint import layout
 from flinkish.checkpoint.operators import METADATA_DIRECTORY
 from flinkish.errors import StorageError
@@ -35,7 +36,6 @@ from flinkish.restore.donors import (
 )
 from flinkish.restore.newlogs import NewLogs, givers, needs_new_logs, new_logs
 from flinkish.restore.recipe import Donor, EmptyState, Recipe, TakenSource, TakenState
-from flinkish.savepoint import storage
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def make_checkpoint(recipe: Recipe, target: str) -> None:
     Incompatible: what the recipe brings together does not fit: different state settings, sources
         of an offset log that cannot be renamed, state that cannot be raised to another version.
     """
-    final = storage.local_path(target)
+    final = storage.locate(target)
     if os.path.lexists(final) and not (os.path.isdir(final) and not os.listdir(final)):
         raise StorageError(
             f"cannot create checkpoint {final}: it exists and is not an empty directory",
@@ -96,7 +96,7 @@ def _put(file: _File, path: str) -> None:
     if file.content is not None:
         storage.write_bytes(path, file.content)
         return
-    old = os.path.join(storage.local_path(file.donor.root), file.old)
+    old = os.path.join(storage.locate(file.donor.root), file.old)
     try:
         storage.place(old, path)
     except FileNotFoundError as error:
@@ -132,7 +132,7 @@ def _moved_state(
     """The state of one operator under its new ordinal; ``pins`` are needed for a shift only."""
     moved = statefiles.move_state(statefiles.of_operator(donor.files, old), new, shift)
     if not moved.moves:
-        path = os.path.join(storage.local_path(donor.root), layout.STATE, str(old))
+        path = os.path.join(storage.locate(donor.root), layout.STATE, str(old))
         raise missing(path)
     metadata = partial(logs.with_operator, root=final, ordinal=new)
     rewritten = {
@@ -286,7 +286,7 @@ def _source(donor: Donor, source: TakenSource, position: str) -> Iterator[_File]
     try:
         chosen = sourcelogs.files_at(names, position, lambda name: read_file(donor, old + name))
     except FileNotFoundError as error:
-        root = storage.local_path(donor.root)
+        root = storage.locate(donor.root)
         raise missing(os.path.join(root, old, str(error.filename))) from error
     except ValueError as error:
         raise damaged(donor, old, error) from error

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from flinkish import storage
 from flinkish.checkpoint import layout
 from flinkish.errors import Corrupt, Incompatible
 from flinkish.restore import emptystate
 from flinkish.restore.recipe import Donor
-from flinkish.savepoint import storage
 
 _T = TypeVar("_T")
 
@@ -60,7 +60,7 @@ class DonorLogs:
 
 def read_file(donor: Donor, path: str) -> bytes:
     """A file of the donor; Corrupt when it is missing."""
-    location = os.path.join(storage.local_path(donor.root), path)
+    location = os.path.join(storage.locate(donor.root), path)
     try:
         return storage.read_bytes(location)
     except FileNotFoundError as error:
@@ -90,7 +90,7 @@ def parsed(donor: Donor, path: str, parser: Callable[[bytes], _T], data: bytes |
 
 def damaged(donor: Donor, path: str, error: ValueError) -> Corrupt:
     """The error for a file of the donor whose content is wrong."""
-    location = os.path.join(storage.local_path(donor.root), path)
+    location = os.path.join(storage.locate(donor.root), path)
     return Corrupt(f"{location} is damaged: {error}", path=location)
 
 

@@ -77,7 +77,7 @@ def _of_cut(key: QueryKey, cut: Cut) -> Offer:
     )
     return Offer(
         SavedQuery(key, cut.batch_id, operators, pins=cut.pins, watermark_ms=cut.watermark_ms),
-        Donor(cut.root, cut.files, cut.batch_id),
+        Donor(cut.root, tuple(cut.files), cut.batch_id),
         cut.query_id,
         cut.checkpoint_format,
         cut.pins,

@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from flinkish import storage
 from flinkish.errors import Incompatible, StorageError, UsageError
 from flinkish.jobs.model import Launch, RestoreSpec
-from flinkish.savepoint import storage
 
 _KIND = "flinkish restore plan"
 _VERSION = 1
@@ -85,7 +85,7 @@ def save(plan: PlanFile, path: str) -> None:
             with open(path, "wb") as file:  # such as /dev/stdout: not to be replaced
                 file.write(data)
         except OSError as error:
-            raise storage.failure("write", path, error) from error
+            raise storage.storage_error("write", path, error) from error
         return
     temporary = storage.temporary_name(os.path.abspath(path))
     try:

@@ -8,16 +8,27 @@ one out, add an empty one, or bring the state and the source positions of severa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from flinkish import storage
 
 
 @dataclass(frozen=True)
 class Donor:
-    """The files of one query at one committed batch; ``files`` are relative to ``root``."""
+    """The files of one query at one committed batch; ``files`` are relative to ``root``.
+
+    ``held`` has the locations of those that lie elsewhere: in another savepoint that holds them
+    for this one.
+    """
 
     root: str
     files: tuple[str, ...]
     batch_id: int
+    held: Mapping[str, str] = field(default_factory=dict)
+
+    def at(self, path: str) -> str:
+        """The location of one of its files."""
+        return self.held.get(path) or storage.join(storage.locate(self.root), path)
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ from typing import Any, Literal, Protocol
 
 from flinkish.checkpoint.layout import COMPACT_SUFFIX
 from flinkish.errors import StorageError
-from flinkish.savepoint.storage import local_path
+from flinkish.storage import locate
 
 SinkMode = Literal["rebase", "accept"]
 SinkVerdict = Literal["as-is", "ahead", "rebase", "accept", "unreadable"]
@@ -125,7 +125,7 @@ def sink_position(
         return None
     delta = kind == "delta"
     try:
-        local = local_path(path)
+        local = locate(path)
     except StorageError:
         return SinkPosition(kind, path, None, delta, f"{path} is not readable from here")
     try:

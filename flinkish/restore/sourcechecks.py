@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
+from flinkish import storage
 from flinkish.checkpoint import layout
 from flinkish.errors import StorageError
 from flinkish.restore import sourcelogs
 from flinkish.restore.donors import damaged, missing, read_file, read_logs
 from flinkish.restore.model import SavedSource
 from flinkish.restore.recipe import Donor
-from flinkish.savepoint import storage
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def _named_files(donor: Donor, directory: str, position: str) -> Iterator[source
         for content in chosen.written.values():
             yield from sourcelogs.read_files(content)
     except FileNotFoundError as error:
-        root = storage.local_path(donor.root)
+        root = storage.locate(donor.root)
         raise missing(os.path.join(root, prefix, str(error.filename))) from error
     except ValueError as error:
         raise damaged(donor, prefix, error) from error
@@ -140,8 +140,10 @@ def _check(
     planned = read = read_gone = elsewhere = 0
     for file in files:
         try:
-            path = storage.local_path(unquote(file.path))
+            path = storage.locate(unquote(file.path))
         except StorageError:
+            path = ""
+        if not storage.is_local(path):  # one request for each directory of a lake is too much
             elsewhere += 1
             continue
         parent, name = os.path.split(path)

@@ -1,12 +1,14 @@
 """Digests of a savepoint's files, and how to have one without reading the file.
 
-Two forms, told apart by their prefix:
+Forms, told apart by their prefix:
 
 - ``sha256:<hex>``: of the file's bytes;
 - ``crc32-512:<hex>``: SHA-256 over the CRC-32 of every 512 bytes, each as big-endian int32.
   Hadoop's local file system leaves just these numbers in ``.<name>.crc`` beside every checkpoint
   file (``ChecksumFileSystem``: ``b"crc\\0"``, int32 bytes per checksum, then the checksums), so a
-  linked file of any size gets its digest from a small sidecar.
+  linked file of any size gets its digest from a small sidecar;
+- ``md5:<hex>``: of the file's bytes, where S3 has told it of an object that it copied itself and
+  gave no better one.
 """
 
 from __future__ import annotations
@@ -15,11 +17,16 @@ import hashlib
 import os
 import struct
 import zlib
+from typing import IO
 
-from flinkish.checkpoint.files import open_file, read_bytes
+from flinkish.storage import is_local, open_file, read_bytes
 
 SHA256 = "sha256"
 CRC32_512 = "crc32-512"
+MD5 = "md5"
+
+#: Digits of the digests of each form.
+_DIGITS = {SHA256: 64, CRC32_512: 64, MD5: 32}
 
 _SIDECAR_MAGIC = b"crc\x00"
 _CHUNK = 512
@@ -36,7 +43,7 @@ def of_checkpoint_file(path: str, size: int, *, data_path: str | None = None) ->
     ``path`` is where Spark wrote it (the sidecar lies there); ``data_path`` where to read the
     bytes instead, when the original may be gone. FileNotFoundError when neither is there.
     """
-    from_sidecar = sidecar_digest(path, size)
+    from_sidecar = sidecar_digest(path, size) if is_local(path) else None
     return from_sidecar or compute(data_path or path, SHA256)
 
 
@@ -60,13 +67,22 @@ def sidecar_digest(path: str, size: int) -> str | None:
 
 def compute(path: str, algorithm: str) -> str:
     """The digest of a file's bytes; UnknownDigest for an unknown algorithm."""
-    digest = hashlib.sha256()
-    if algorithm not in {SHA256, CRC32_512}:
+    if algorithm not in _DIGITS:
         raise UnknownDigest(algorithm)
+    # MD5 finds damage, nobody relies on it against malice.
+    digest = hashlib.md5(usedforsecurity=False) if algorithm == MD5 else hashlib.sha256()
     with open_file(path) as file:
-        while block := file.read(_BLOCK):  # a multiple of the chunk, except the last
-            digest.update(block if algorithm == SHA256 else _chunk_checksums(block))
+        while block := _block(file):  # a multiple of the chunk, except the last
+            digest.update(_chunk_checksums(block) if algorithm == CRC32_512 else block)
     return f"{algorithm}:{digest.hexdigest()}"
+
+
+def _block(file: IO[bytes]) -> bytes:
+    """The next block, full unless it is the last (a remote file may give less than asked for)."""
+    block = file.read(_BLOCK)
+    while block and len(block) < _BLOCK and (more := file.read(_BLOCK - len(block))):
+        block += more
+    return block
 
 
 def _chunk_checksums(block: bytes) -> bytes:
@@ -78,7 +94,7 @@ def _chunk_checksums(block: bytes) -> bytes:
 def algorithm_of(digest: str) -> str:
     """The algorithm a recorded digest names; UnknownDigest when this version has none such."""
     algorithm, colon, value = digest.partition(":")
-    if not colon or algorithm not in {SHA256, CRC32_512} or len(value) != 64:
+    if not colon or len(value) != _DIGITS.get(algorithm, -1):
         raise UnknownDigest(digest)
     return algorithm
 

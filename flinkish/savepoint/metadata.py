@@ -12,25 +12,32 @@ cut at any length, or changed in any way that means something, does not open.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import IO, Any, BinaryIO
 
+from flinkish import storage
 from flinkish.checkpoint.operators import StoreInfo
 from flinkish.errors import Corrupt, FlinkishError, SavepointNotFound, UnsupportedFormat
 from flinkish.operators.meaning import StateMeaning
-from flinkish.savepoint import storage
 from flinkish.savepoint.model import FileRecord, Header, OperatorRecord, QueryRecord
 
 FILE_NAME = "_metadata"
 FORMAT_VERSION = 1
 #: Features a savepoint may require and this version has.
-FEATURES: frozenset[str] = frozenset()
+FEATURES: frozenset[str] = frozenset({"shared-files"})
+#: Required by a savepoint of which earlier ones hold files.
+SHARED_FILES = "shared-files"
 
 KEY_VERSION = "flinkish.format-version"
 KEY_FEATURES = "flinkish.required-features"
+
+#: What :meth:`Metadata.peek` reads at first, bytes.
+_PEEK = 256 << 10
 
 _NAMESPACE = "flinkish.savepoint"
 _NULL_STRING = ["null", "string"]
@@ -92,8 +99,18 @@ _HEADER = _record(
     python_version=_NULL_STRING,
     flinkish_version=_NULL_STRING,
     host=_NULL_STRING,
+    program=_NULL_STRING,  # younger than version 1, as the next
+    restored_from=_NULL_STRING,
 )
-_FILE = _record("File", query="int", path="string", size="long", digest="string")
+_FILE = _record(
+    "File",
+    query="int",
+    path="string",
+    size="long",
+    digest="string",
+    held=_NULL_STRING,  # younger than version 1, as the next
+    stamp=_NULL_STRING,
+)
 _FOOTER = _record("Footer", queries="long", files="long", bytes="long", sha256="string")
 
 #: The Avro schema of the container: a union of the records above.
@@ -147,11 +164,18 @@ class MetadataWriter:
     without a commit it removes the temporary file.
     """
 
-    def __init__(self, directory: str, header: Header, queries: Sequence[QueryRecord]) -> None:
+    def __init__(
+        self,
+        directory: str,
+        header: Header,
+        queries: Sequence[QueryRecord],
+        *,
+        features: Sequence[str] = (),
+    ) -> None:
         from fastavro.write import Writer  # costs 50 ms: only those who write pay
 
-        self._final = os.path.join(directory, FILE_NAME)
-        self._temporary = storage.temporary_name(self._final)
+        self._final = storage.join(directory, FILE_NAME)
+        self._temporary = _temporary_name(self._final)
         self._queries = len(queries)
         self._files = 0
         self._bytes = 0
@@ -163,14 +187,27 @@ class MetadataWriter:
                 SCHEMA,
                 codec="deflate",
                 sync_interval=1 << 18,
-                metadata={KEY_VERSION: str(FORMAT_VERSION), KEY_FEATURES: "[]"},
+                metadata={
+                    KEY_VERSION: str(FORMAT_VERSION),
+                    KEY_FEATURES: json.dumps(sorted(features)),
+                },
             )
             self._write("Header", _header_to_avro(header))
             for query in queries:
                 self._write("Query", _query_to_avro(query))
             self._writer.flush()
         except OSError as error:
-            raise storage.failure("write", self._final, error) from error
+            self._discard()
+            raise storage.storage_error("write", self._final, error) from error
+
+    def _discard(self) -> None:
+        """Remove the temporary file, where it still is one."""
+        raw: BinaryIO | None = getattr(self, "_raw", None)
+        if raw is not None and not raw.closed:
+            with suppress(OSError):  # a full disk may refuse the last flush; it goes anyway
+                raw.close()
+        with suppress(FileNotFoundError):
+            os.unlink(self._temporary)
 
     def add(self, file: FileRecord) -> None:
         """Add one file record."""
@@ -181,18 +218,20 @@ class MetadataWriter:
             "path": file.path,
             "size": file.size,
             "digest": file.digest,
+            "held": file.held,
+            "stamp": file.stamp,
         }
         try:
             self._write("File", record)
         except OSError as error:
-            raise storage.failure("write", self._final, error) from error
+            raise storage.storage_error("write", self._final, error) from error
 
     def _write(self, kind: str, record: dict[str, Any]) -> None:
         # The pair names the union's branch; fastavro's annotation of write knows no such pairs.
         self._writer.write((f"{_NAMESPACE}.{kind}", record))  # type: ignore[arg-type]
 
     def commit(self) -> int:
-        """Seal the file, bring it to the disk and rename it into place; returns its size."""
+        """Seal the file and bring it into place, complete or not at all; returns its size."""
         try:
             self._writer.flush()
             footer = {
@@ -207,18 +246,24 @@ class MetadataWriter:
             os.fsync(self._raw.fileno())
             self._raw.close()
         except OSError as error:
-            raise storage.failure("write", self._final, error) from error
-        storage.publish(self._temporary, self._final)
+            raise storage.storage_error("write", self._final, error) from error
+        storage.publish_file(self._temporary, self._final)
         return self._file.position
 
     def __enter__(self) -> MetadataWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if not self._raw.closed:
-            with suppress(OSError):  # a full disk may refuse the last flush; it goes anyway
-                self._raw.close()
-        storage.remove_file(self._temporary)
+        self._discard()
+
+
+def _temporary_name(final: str) -> str:
+    """Where to write the file first: beside its place, or on this host before it is sent there."""
+    if storage.is_local(final):
+        return storage.temporary_name(final)
+    descriptor, path = tempfile.mkstemp(prefix="flinkish-metadata-")
+    os.close(descriptor)
+    return path
 
 
 class Metadata:
@@ -234,6 +279,7 @@ class Metadata:
         self.queries: tuple[QueryRecord, ...] = ()
         self.files = 0
         self.bytes = 0
+        self.features: frozenset[str] = frozenset()
         self._open()
 
     def _open(self) -> None:
@@ -272,6 +318,35 @@ class Metadata:
         for query in self.queries:
             self._check_path(query.directory)
 
+    @staticmethod
+    def peek(path: str) -> tuple[Header, tuple[QueryRecord, ...]]:
+        """Header and queries of the ``_metadata`` at ``path``, from its beginning alone.
+
+        Cheap for a savepoint of many files, whose records are neither read nor checked: for lists,
+        not for restores. Raises what opening it does.
+        """
+        metadata = Metadata.__new__(Metadata)
+        metadata.path = path
+        metadata.queries = ()
+        headers: list[Header] = []
+        queries: list[QueryRecord] = []
+        with _Blocks(metadata, limit=_PEEK) as blocks:
+            try:
+                for block in blocks:
+                    for kind, record in _decode(block):
+                        if kind == "Header":
+                            headers.append(_header_from_avro(record))
+                        elif kind == "Query":
+                            queries.append(_query_from_avro(record))
+                        else:
+                            return _peeked(metadata, headers, queries)
+            except Exception:
+                if blocks.whole:
+                    raise
+        # A beginning longer than usual (or damage, which this will name).
+        whole = Metadata(path)
+        return whole.header, whole.queries
+
     def iter_files(self) -> Iterator[FileRecord]:
         """Every file record, in the order written; Corrupt for a path that escapes."""
         with self._blocks() as blocks:
@@ -282,9 +357,23 @@ class Metadata:
                     if not 0 <= record["query"] < len(self.queries):
                         raise self.corrupt(f"it names query number {record['query']}")
                     self._check_path(record["path"])
+                    if record.get("held") is not None:
+                        self._check_path(record["held"])
                     yield FileRecord(
-                        record["query"], record["path"], record["size"], record["digest"]
+                        record["query"],
+                        record["path"],
+                        record["size"],
+                        record["digest"],
+                        record.get("held"),
+                        record.get("stamp"),
                     )
+
+    def holders(self) -> tuple[str, ...]:
+        """Names of the savepoints that hold files of this one; records are read only if some do."""
+        if SHARED_FILES not in self.features:
+            return ()
+        held = (record.held for record in self.iter_files() if record.held is not None)
+        return tuple(sorted({path.partition("/")[0] for path in held}))
 
     def _check_path(self, path: str) -> None:
         parts = path.split("/")
@@ -303,19 +392,36 @@ class Metadata:
         return _Blocks(self)
 
 
-class _Blocks:
-    """The container's blocks, with every decoding trouble turned into Corrupt."""
+def _peeked(
+    metadata: Metadata, headers: list[Header], queries: list[QueryRecord]
+) -> tuple[Header, tuple[QueryRecord, ...]]:
+    if len(headers) != 1:
+        raise metadata.corrupt("its counts do not hold")
+    return headers[0], tuple(queries)
 
-    def __init__(self, owner: Metadata) -> None:
+
+class _Blocks:
+    """The container's blocks, with every decoding trouble turned into Corrupt.
+
+    ``limit``: read so many bytes only; ``whole`` tells whether these were all.
+    """
+
+    def __init__(self, owner: Metadata, limit: int | None = None) -> None:
         self._owner = owner
         try:
-            self._raw = storage.open_file(owner.path)
+            self._raw = (
+                storage.open_file(owner.path)
+                if limit is None
+                else io.BytesIO(storage.read_head(owner.path, limit))
+            )
         except FileNotFoundError as error:
             raise SavepointNotFound(
-                f"no savepoint at {os.path.dirname(owner.path)}: it has no {FILE_NAME} file",
-                path=os.path.dirname(owner.path),
+                f"no savepoint at {storage.parent(owner.path)}: it has no {FILE_NAME} file",
+                path=storage.parent(owner.path),
             ) from error
-        self.size = os.fstat(self._raw.fileno()).st_size
+        self.size = self._raw.seek(0, os.SEEK_END)
+        self._raw.seek(0)
+        self.whole = limit is None or self.size < limit
         self.file = _HashingFile(self._raw, self.size)
 
     def __enter__(self) -> _Blocks:
@@ -324,7 +430,7 @@ class _Blocks:
     def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
         self._raw.close()
         if isinstance(error, OSError):
-            raise storage.failure("read", self._owner.path, error) from error
+            raise storage.storage_error("read", self._owner.path, error) from error
         if isinstance(error, Exception) and not isinstance(error, FlinkishError):
             # fastavro raises whatever the damaged bytes make it stumble over.
             reason = str(error) or type(error).__name__
@@ -334,11 +440,12 @@ class _Blocks:
         from fastavro import block_reader  # costs 50 ms: only those who read pay
 
         reader = block_reader(self.file, return_record_name=True)  # type: ignore[arg-type]
-        _check_version(self._owner.path, reader.metadata)
+        self._owner.features = _check_version(self._owner.path, reader.metadata)
         yield from reader
 
 
-def _check_version(path: str, metadata: Mapping[str, Any]) -> None:
+def _check_version(path: str, metadata: Mapping[str, Any]) -> frozenset[str]:
+    """The features the file requires; UnsupportedFormat where they or its version are unknown."""
     text = metadata.get(KEY_VERSION)
     if text is None or not str(text).isdigit():
         raise ValueError("it is no savepoint metadata (no format version)")
@@ -347,12 +454,14 @@ def _check_version(path: str, metadata: Mapping[str, Any]) -> None:
             f"{path} has format version {text}; this flinkish reads up to {FORMAT_VERSION}",
             hint="use the flinkish that wrote it, or a newer one",
         )
-    unknown = sorted(set(json.loads(metadata.get(KEY_FEATURES, "[]"))) - FEATURES)
+    features = frozenset(str(f) for f in json.loads(metadata.get(KEY_FEATURES, "[]")))
+    unknown = sorted(features - FEATURES)
     if unknown:
         raise UnsupportedFormat(
             f"{path} needs a feature this flinkish does not have: {', '.join(unknown)}",
             hint="use the flinkish that wrote it, or a newer one",
         )
+    return features
 
 
 def _decode(block: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -25,6 +25,10 @@ class Header:
     python_version: str | None = None
     flinkish_version: str | None = None
     host: str | None = None
+    #: Digest of the program's file, ``sha256:<hex>``.
+    program: str | None = None
+    #: Location of the savepoint or checkpoint that the job was started from.
+    restored_from: str | None = None
 
 
 @dataclass(frozen=True)
@@ -71,12 +75,19 @@ class QueryRecord:
 
 @dataclass(frozen=True)
 class FileRecord:
-    """One file: ``path`` is relative to the directory of query number ``query``."""
+    """One file: ``path`` is relative to the directory of query number ``query``.
+
+    ``held`` is None for a file of the savepoint's own; else where an earlier savepoint holds it,
+    relative to the directory that both are in. ``stamp`` is what the file it was taken from had
+    (:meth:`flinkish.storage.Entry.stamp`): a later savepoint knows by it that it is unchanged.
+    """
 
     query: int
     path: str
     size: int
     digest: str
+    held: str | None = None
+    stamp: str | None = None
 
 
 @dataclass(frozen=True)
@@ -89,6 +100,10 @@ class SavepointJob:
     python_version: str | None = None
     flinkish_version: str | None = None
     host: str | None = None
+    program: str | None = None
+    restored_from: str | None = None
+    #: Who takes it: ``user@host``.
+    owner: str | None = None
 
 
 @dataclass(frozen=True)
@@ -134,7 +149,11 @@ class SavedQuery:
 
 @dataclass(frozen=True)
 class SavepointInfo:
-    """A finished savepoint; ``path`` is absolute, ``duration`` in seconds."""
+    """A finished savepoint; ``path`` is absolute, ``duration`` in seconds.
+
+    Its data files are ``linked`` (hard links), ``shared`` (held by an earlier savepoint) or
+    ``copied``; ``moved_bytes`` is what was copied.
+    """
 
     path: str
     job_id: str
@@ -147,6 +166,8 @@ class SavepointInfo:
     linked: int
     copied: int
     queries: tuple[SavedQuery, ...]
+    shared: int = 0
+    moved_bytes: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, with the fields the command line's contract names."""

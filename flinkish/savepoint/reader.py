@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from itertools import islice
 from typing import Any
 
+from flinkish import storage
 from flinkish.errors import Corrupt, SavepointNotFound, UnsupportedFormat, UsageError
-from flinkish.savepoint import digest, storage
+from flinkish.savepoint import digest
 from flinkish.savepoint.metadata import FILE_NAME, FORMAT_VERSION, Metadata
 from flinkish.savepoint.model import FileRecord, Header, OperatorRecord, QueryRecord
 
 #: Levels of :func:`check_files`.
 QUICK, FULL = "quick", "full"
+#: Files that are looked at together.
+_CHUNK = 10_000
 
 
 @dataclass(frozen=True)
 class Savepoint:
-    """An opened savepoint: ``path`` is its absolute directory, sizes are in bytes."""
+    """An opened savepoint: ``path`` is its location, sizes are in bytes."""
 
     path: str
     header: Header
@@ -28,15 +31,28 @@ class Savepoint:
     #: Totals of the data files (``_metadata`` itself not counted).
     files: int
     bytes: int
+    #: Names of earlier savepoints in the same directory that hold files of this one.
+    holders: tuple[str, ...]
     _metadata: Metadata = field(repr=False, compare=False)
+
+    @property
+    def is_relocatable(self) -> bool:
+        """Whether its directory can be moved or copied alone."""
+        return not self.holders
 
     def iter_files(self) -> Iterator[FileRecord]:
         """Every file record, streamed; Corrupt where the metadata is damaged."""
         return self._metadata.iter_files()
 
+    def locate_file(self, record: FileRecord) -> str:
+        """Where the bytes of a file are."""
+        if record.held is not None:
+            return storage.join(storage.parent(self.path), record.held)
+        return storage.join(self.path, self.queries[record.query].directory, record.path)
+
     def query_root(self, query: QueryRecord) -> str:
-        """Absolute directory of a query, laid out like a Spark checkpoint."""
-        return os.path.join(self.path, query.directory)
+        """The location of a query, laid out like a Spark checkpoint."""
+        return storage.join(self.path, query.directory)
 
     def query_files(self, index: int) -> list[str]:
         """Relative paths of query number ``index``, for materialising it."""
@@ -44,29 +60,30 @@ class Savepoint:
 
 
 def savepoint_directory(path: str) -> str:
-    """The absolute directory meant by ``path``: a savepoint's directory or its ``_metadata``."""
-    local = storage.local_path(path)
-    if os.path.basename(local) == FILE_NAME and not os.path.isdir(local):
-        return os.path.dirname(local)
-    return local
+    """The location of the directory meant by ``path``: a savepoint's, or that of its metadata."""
+    location = storage.locate(path)
+    if storage.base_name(location) != FILE_NAME:
+        return location
+    return location if storage.is_directory(location) else storage.parent(location)
 
 
 def open_savepoint(path: str) -> Savepoint:
-    """Open the savepoint at ``path`` (directory or ``_metadata`` file, plain or ``file:``).
+    """Open the savepoint at ``path`` (directory or ``_metadata`` file, plain or a URL).
 
     The whole of ``_metadata`` is checked; data files are not (see :func:`check_files`).
     Raises SavepointNotFound, Corrupt, UnsupportedFormat, StorageError.
     """
     directory = savepoint_directory(path)
-    if not os.path.isdir(directory):
+    if storage.is_local(directory) and not storage.is_directory(directory):
         raise SavepointNotFound(f"no savepoint at {path}: there is no such directory", path=path)
-    metadata = Metadata(os.path.join(directory, FILE_NAME))
+    metadata = Metadata(storage.join(directory, FILE_NAME))
     return Savepoint(
         path=directory,
         header=metadata.header,
         queries=metadata.queries,
         files=metadata.files,
         bytes=metadata.bytes,
+        holders=metadata.holders(),
         _metadata=metadata,
     )
 
@@ -74,49 +91,77 @@ def open_savepoint(path: str) -> Savepoint:
 def check_files(savepoint: Savepoint, level: str = QUICK) -> None:
     """Check a savepoint's data files; Corrupt names the first bad one and how many there are.
 
-    ``quick``: every file is there and has its size. ``full``: and its digest holds.
+    ``quick``: every file is there and has its size. ``full``: and its digest holds. Files that
+    another savepoint holds are looked for there.
     """
-    if level not in {QUICK, FULL}:
-        raise UsageError(f"unknown level {level!r}", hint="use quick or full")
-    roots = [savepoint.query_root(query) for query in savepoint.queries]
-    sizes: dict[str, dict[str, int]] = {}
-    first: str | None = None
-    bad = 0
-    for record in savepoint.iter_files():
-        reason = _check_file(os.path.join(roots[record.query], record.path), record, level, sizes)
-        if reason is not None:
-            bad += 1
-            relative = f"{savepoint.queries[record.query].directory}/{record.path}"
-            first = first or f"{relative} {reason}"
+    bad = find_bad_files(savepoint, level)
+    first = next(bad, None)
     if first is not None:
-        others = "" if bad == 1 else f", and {bad - 1} more of {savepoint.files} files are bad"
+        more = sum(1 for _ in bad)
+        others = "" if not more else f", and {more} more of {savepoint.files} files are bad"
         raise Corrupt(
-            f"the savepoint {savepoint.path} is damaged: {first}{others}",
+            f"the savepoint {savepoint.path} is damaged: {first.path} {first.reason}{others}",
             hint="use another savepoint, or copy the missing files back",
             path=savepoint.path,
-            bad_files=bad,
+            bad_files=more + 1,
         )
 
 
+@dataclass(frozen=True)
+class BadFile:
+    """A file that is not what the metadata says; ``path`` is relative to the savepoint."""
+
+    path: str
+    reason: str
+
+
+def find_bad_files(savepoint: Savepoint, level: str = QUICK) -> Iterator[BadFile]:
+    """All files of a savepoint that are not as recorded, in the order of the metadata.
+
+    One listing a directory, many at once on remote storage; memory is bounded by that of some ten
+    thousand files.
+    """
+    if level not in {QUICK, FULL}:
+        raise UsageError(f"unknown level {level!r}", hint="use quick or full")
+    records = savepoint.iter_files()
+    while chunk := list(islice(records, _CHUNK)):
+        locations = [savepoint.locate_file(record) for record in chunk]
+        directories = sorted({storage.parent(location) for location in locations})
+        sizes = dict(
+            zip(directories, storage.in_flight(savepoint.path, _sizes, directories), strict=True)
+        )
+
+        def check(
+            item: tuple[FileRecord, str], sizes: dict[str, dict[str, int]] = sizes
+        ) -> str | None:
+            return _check_file(item[1], item[0], level, sizes)
+
+        pairs = list(zip(chunk, locations, strict=True))
+        for (record, location), reason in zip(
+            pairs, storage.in_flight(savepoint.path, check, pairs), strict=True
+        ):
+            if reason is not None:
+                own = f"{savepoint.queries[record.query].directory}/{record.path}"
+                yield BadFile(own if record.held is None else location, reason)
+
+
 def _check_file(
-    path: str, record: FileRecord, level: str, sizes: dict[str, dict[str, int]]
+    location: str, record: FileRecord, level: str, sizes: dict[str, dict[str, int]]
 ) -> str | None:
-    directory, name = os.path.split(path)
-    if directory not in sizes:
-        sizes[directory] = _sizes(directory)
-    size = sizes[directory].get(name)
+    """What is wrong with a file, or None."""
+    size = sizes[storage.parent(location)].get(storage.base_name(location))
     if size is None:
         return "is missing"
     if size != record.size:
         return f"has {size} bytes instead of {record.size}"
     if level == FULL:
         try:
-            if not digest.matches(path, record.digest):
+            if not digest.matches(location, record.digest):
                 return "does not have its recorded digest"
         except FileNotFoundError:
             return "is missing"
         except digest.UnknownDigest as error:
-            raise UnsupportedFormat(f"{path} has a digest of unknown form: {error}") from error
+            raise UnsupportedFormat(f"{location} has a digest of unknown form: {error}") from error
     return None
 
 
@@ -145,6 +190,10 @@ def describe(savepoint: Savepoint) -> dict[str, Any]:
             "python_version": header.python_version,
             "flinkish_version": header.flinkish_version,
             "host": header.host,
+            "program": header.program,
+            "restored_from": header.restored_from,
+            "relocatable": savepoint.is_relocatable,
+            "holders": list(savepoint.holders),
             "format": header.format,
             "format_version": FORMAT_VERSION,
             "queries": [_describe_query(query) for query in savepoint.queries],

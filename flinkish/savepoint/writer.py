@@ -1,9 +1,10 @@
-"""Taking a savepoint: every query's cut, linked or copied, digested, and sealed by ``_metadata``.
+"""Taking a savepoint: every query's cut, brought into place, digested, and sealed by ``_metadata``.
 
 The job goes on meanwhile, so a file may be trimmed by Spark between the moment its cut was read
-and the moment it is linked. Then that query is taken again at its newer batch: files that still
-belong stay, the others go. When all are in place the new directory is read back as a checkpoint,
-and must give the same cut. ``_metadata`` comes last: a directory without it is no savepoint.
+and the moment it is linked or copied. Then that query is taken again at its newer batch: files that
+still belong stay, the others go. Every file is taken as it was listed (its stamp), so that none is
+another that has been put in its place. When all are in place the new directory is looked at again.
+``_metadata`` comes last: a directory without it is no savepoint.
 """
 
 from __future__ import annotations
@@ -13,14 +14,18 @@ import re
 import secrets
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from flinkish import storage
 from flinkish.checkpoint.cut import Cut, FilesVanished, newest_committed_batch, read_cut
+from flinkish.checkpoint.fileset import ListedFile
 from flinkish.checkpoint.trouble import missing
 from flinkish.errors import Corrupt, FlinkishError, NoCommittedBatch, WaitTimeout, WrongState
-from flinkish.savepoint import digest, storage
-from flinkish.savepoint.metadata import MetadataWriter
+from flinkish.savepoint import sharing
+from flinkish.savepoint.earlier import newest_of_job, remember
+from flinkish.savepoint.leases import Kind, Lease
+from flinkish.savepoint.ledger import Ledger, Placed
+from flinkish.savepoint.metadata import SHARED_FILES, MetadataWriter
 from flinkish.savepoint.model import (
     FORMAT_NATIVE,
     FileRecord,
@@ -34,32 +39,18 @@ from flinkish.savepoint.model import (
     SavepointJob,
 )
 from flinkish.savepoint.reporter import Reporter
+from flinkish.savepoint.transfer import Carrier, Outcome, Threads, Transfer
 
 #: How often a query is taken again when Spark trims its files meanwhile.
 ATTEMPTS = 20
 #: Pause between two looks for the first committed batch, seconds.
 POLL = 0.1
-_WORKERS = 4
-#: Files a worker handles at a time; also the step of progress reports.
+#: Files whose outcome is taken down at a time; also the step of progress reports.
 _BATCH = 128
 
 
-@dataclass(frozen=True)
-class _File:
-    """A file in place."""
-
-    path: str
-    size: int
-    digest: str
-    linked: bool
-
-
-@dataclass(frozen=True)
-class _Saved:
-    """A query in place."""
-
-    record: QueryRecord
-    files: tuple[_File, ...]
+class _HolderGone(Exception):
+    """An earlier savepoint, whose files were to be shared, is being disposed of."""
 
 
 def write_savepoint(
@@ -70,18 +61,24 @@ def write_savepoint(
     trigger: str,
     reporter: Reporter,
     deadline: float | None = None,
+    full: bool = False,
+    carrier: Carrier | None = None,
 ) -> SavepointInfo:
     """Take a savepoint of ``job`` below the directory ``target`` (created where missing).
 
     Parameters
     ----------
-    trigger: ``savepoint``, ``stop`` or ``cancel``.
+    target: any location; see :mod:`flinkish.storage`.
+    trigger: ``savepoint``, ``stop``, ``cancel`` or ``offline``.
     deadline: until when (``time.monotonic()``) to wait for a query's first committed batch;
         None: for ever. It does not interrupt work under way.
+    full: share no files with an earlier savepoint of the job in the same directory.
+    carrier: who brings the files; None: threads of this process.
 
     Returns the finished savepoint. On any error the unfinished directory is removed. Raises
-    WrongState (no queries; a query's files vanish faster than they are taken), WaitTimeout,
-    StorageError, Corrupt, and what :func:`~flinkish.checkpoint.cut.read_cut` raises.
+    WrongState (no queries; a query's files vanish faster than they are taken), WaitTimeout, Locked
+    (another writes a savepoint of this job there), StorageError, Corrupt, and what
+    :func:`~flinkish.checkpoint.cut.read_cut` raises.
     """
     if not queries:
         raise WrongState(
@@ -90,41 +87,59 @@ def write_savepoint(
         )
     started = time.monotonic()
     created = time.time()
-    parent = storage.local_path(target)
+    parent = storage.locate(target)
     storage.make_directory(parent)
-    path = os.path.join(parent, f"savepoint-{job.job_id[:6]}-{secrets.token_hex(6)}")
-    storage.make_new_directory(path)
+    path = storage.join(parent, f"savepoint-{job.job_id[:6]}-{secrets.token_hex(6)}")
+    owner = job.owner or "flinkish"
+    ledger = Ledger()
     try:
-        taker = _Taker(path, reporter, deadline)
-        saved = [taker.take(index, query) for index, query in enumerate(queries)]
-        reporter.phase("metadata")
-        header = _header(job, created, trigger)
-        with MetadataWriter(path, header, [s.record for s in saved]) as metadata:
-            for index, query_saved in enumerate(saved):
-                for file in query_saved.files:
-                    metadata.add(FileRecord(index, file.path, file.size, file.digest))
-            metadata_size = metadata.commit()
-        storage.sync_directory(parent)
-    except BaseException:
-        storage.remove_tree(path)
-        raise
-    files = [file for query_saved in saved for file in query_saved.files]
-    linked = sum(file.linked for file in files)
+        with Lease.take(parent, Kind.WRITE, owner=owner, job_id=job.job_id, path=path):
+            storage.make_new_directory(path)
+            taker = _Taker(path, ledger, reporter, deadline, carrier or Threads())
+            try:
+                if not full:
+                    taker.share(job.job_id, queries)
+                try:
+                    taken = taker.take_all(queries)
+                except _HolderGone:
+                    taker.share_nothing()
+                    taken = taker.take_all(queries)
+                reporter.phase("metadata")
+                size = _seal(path, ledger, _header(job, created, trigger), taken)
+                if storage.is_local(parent):
+                    storage.sync_directory(parent)
+            except BaseException:
+                storage.remove_tree(path)
+                taker.take_back_references()
+                raise
+        totals = ledger.totals()
+    finally:
+        ledger.close()
     return SavepointInfo(
         path=path,
         job_id=job.job_id,
         created=created,
         format=FORMAT_NATIVE,
         trigger=trigger,
-        bytes=sum(file.size for file in files) + metadata_size,
-        files=len(files) + 1,
+        bytes=totals.bytes + size,
+        files=totals.files + 1,
         duration=time.monotonic() - started,
-        linked=linked,
-        copied=len(files) - linked,
-        queries=tuple(
-            SavedQuery(s.record.name, s.record.batch_id, s.record.query_id) for s in saved
-        ),
+        linked=totals.linked,
+        copied=totals.copied,
+        queries=tuple(SavedQuery(r.name, r.batch_id, r.query_id) for r in taken),
+        shared=totals.shared,
+        moved_bytes=totals.moved_bytes,
     )
+
+
+def _seal(path: str, ledger: Ledger, header: Header, queries: Sequence[QueryRecord]) -> int:
+    """Write ``_metadata``; returns its size in bytes."""
+    features = [SHARED_FILES] if ledger.totals().shared else []
+    with MetadataWriter(path, header, queries, features=features) as metadata:
+        for index in range(len(queries)):
+            for f in ledger.files(index):
+                metadata.add(FileRecord(index, f.path, f.size, f.digest, f.held, f.stamp))
+        return metadata.commit()
 
 
 def _header(job: SavepointJob, created: float, trigger: str) -> Header:
@@ -140,7 +155,9 @@ def _header(job: SavepointJob, created: float, trigger: str) -> Header:
         spark_version=job.spark_version,
         python_version=job.python_version or platform.python_version(),
         flinkish_version=job.flinkish_version or flinkish.__version__,
-        host=job.host,
+        host=job.host or os.uname().nodename,
+        program=job.program,
+        restored_from=job.restored_from,
     )
 
 
@@ -150,26 +167,87 @@ def query_directory(index: int, name: str) -> str:
     return f"{index}-{safe or 'query'}"
 
 
+@dataclass(frozen=True)
+class _Attempt:
+    """One attempt to bring a query's cut into place."""
+
+    number: int
+    index: int
+    cut: Cut
+    target: str
+
+
 class _Taker:
     """Takes one query after the other into the savepoint at ``path``."""
 
-    def __init__(self, path: str, reporter: Reporter, deadline: float | None) -> None:
+    def __init__(
+        self,
+        path: str,
+        ledger: Ledger,
+        reporter: Reporter,
+        deadline: float | None,
+        carrier: Carrier,
+    ) -> None:
         self._path = path
+        self._parent = storage.parent(path)
+        self._ledger = ledger
         self._reporter = reporter
         self._deadline = deadline
+        self._carrier = carrier
+        self._referred: set[str] = set()
+        self._made: set[str] = set()
 
-    def take(self, index: int, query: QuerySource) -> _Saved:
+    def share(self, job_id: str, queries: Sequence[QuerySource]) -> None:
+        """Take down what the newest savepoint of the job in the same directory has.
+
+        Where files can be linked there is nothing to share: a link costs nothing, and leaves
+        every savepoint whole by itself.
+        """
+        if all(_can_link(query.checkpoint, self._path) for query in queries):
+            return
+        earlier = newest_of_job(self._parent, job_id)
+        if earlier is not None:
+            self._reporter.phase("reading")
+            remember(earlier, self._ledger)
+
+    def share_nothing(self) -> None:
+        """Take all files oneself after all."""
+        self._ledger.forget_earlier()
+        self.take_back_references()
+
+    def take_all(self, queries: Sequence[QuerySource]) -> list[QueryRecord]:
+        """Bring all queries into place, and say of whom files are used. Raises _HolderGone."""
+        records = [self._take(index, query) for index, query in enumerate(queries)]
+        for name, paths in sharing.by_holder(self._ledger.held()).items():
+            holder = storage.join(self._parent, name)
+            self._referred.add(holder)
+            sharing.write_references(holder, storage.base_name(self._path), paths)
+            # A holder that was disposed of before keeps what its other users need, not all.
+            if not sharing.is_whole(holder):
+                raise _HolderGone(holder)
+        return records
+
+    def take_back_references(self) -> None:
+        """No file of another savepoint is used."""
+        for holder in self._referred:
+            sharing.forget_references(holder, storage.base_name(self._path))
+        self._referred.clear()
+
+    def _take(self, index: int, query: QuerySource) -> QueryRecord:
         """Bring one query's cut into place, again at a newer batch as often as needed."""
         directory = query_directory(index, query.name)
-        target = os.path.join(self._path, directory)
-        done: dict[str, _File] = {}
+        target = storage.join(self._path, directory)
         trouble: FlinkishError | None = None
-        for _ in range(ATTEMPTS):
+        for number in range(ATTEMPTS):
             try:
                 cut = self._read_cut(query)
-                _remove_others(target, done, cut)
-                self._place(cut, target, done)
-                _verify(cut, target)
+                attempt = _Attempt(number, index, cut, target)
+                if number:
+                    self._remove_unknown(attempt)
+                self._place(attempt)
+                others = self._ledger.drop_others(index, number)
+                storage.remove_files(storage.join(target, path) for path in others)
+                self._verify(attempt)
             except FilesVanished as error:
                 trouble = error
                 continue
@@ -181,8 +259,8 @@ class _Taker:
                 trouble = error
                 time.sleep(POLL)
                 continue
-            files = tuple(done[path] for path in cut.files)
-            return _Saved(_query_record(query, directory, cut, files), files)
+            totals = self._ledger.totals(index)
+            return _query_record(query, directory, cut, totals.files, totals.bytes)
         raise WrongState(
             f"query {query.name}: Spark trims its checkpoint faster than it can be saved"
             f" ({trouble.message if trouble else 'no attempt was made'})",
@@ -214,64 +292,137 @@ class _Taker:
         self._reporter.phase("files")
         return cut
 
-    def _place(self, cut: Cut, target: str, done: dict[str, _File]) -> None:
-        wanted = [path for path in cut.files if path not in done]
-        for directory in sorted({path.rpartition("/")[0] for path in wanted}):
-            storage.make_directory(os.path.join(target, directory))
-        total_bytes = sum(operator.bytes for operator in cut.operators)
-        placed = sum(file.size for file in done.values())
-        pieces = [wanted[at : at + _BATCH] for at in range(0, len(wanted), _BATCH)]
-        with ThreadPoolExecutor(_WORKERS, thread_name_prefix="flinkish-savepoint") as pool:
-            futures = [pool.submit(_place_files, cut, target, piece) for piece in pieces]
-            try:
-                for future in futures:
-                    for file in future.result():
-                        done[file.path] = file
-                        placed += file.size
-                    self._reporter.files(len(done), len(cut.files))
-                    self._reporter.bytes(placed, max(total_bytes, placed))
-            except BaseException:
-                for future in futures:
-                    future.cancel()
-                # What is under way ends before anybody looks at the directory; what it has
-                # placed is not in ``done``, and the next attempt removes it.
-                pool.shutdown(wait=True)
-                raise
+    def _place(self, attempt: _Attempt) -> None:
+        cut = attempt.cut
+        done, placed_bytes = 0, 0
+        sent: list[ListedFile] = []
+
+        def transfers() -> Iterator[Transfer]:
+            nonlocal done, placed_bytes
+            for file in cut.files.entries():
+                if self._is_there(attempt, file):
+                    done, placed_bytes = done + 1, placed_bytes + file.size
+                else:
+                    sent.append(file)
+                    yield self._transfer(attempt, file)
+
+        outcomes = self._carrier.carry(transfers(), total_bytes=cut.files.bytes)
+        batch: list[Placed] = []
+        for outcome in outcomes:
+            batch.append(self._settle(attempt, sent.pop(0), outcome))
+            done, placed_bytes = done + 1, placed_bytes + outcome.size
+            if len(batch) >= _BATCH:
+                self._ledger.add(attempt.index, attempt.number, batch)
+                batch = []
+                self._report(done, placed_bytes, cut)
+        self._ledger.add(attempt.index, attempt.number, batch)
+        self._report(done, placed_bytes, cut)
+
+    def _remove_unknown(self, attempt: _Attempt) -> None:
+        """Remove what an attempt that was given up had under way."""
+        unknown = [
+            storage.join(attempt.target, path)
+            for path, _ in storage.walk_files(attempt.target)
+            if not self._ledger.knows(attempt.index, path)
+        ]
+        storage.remove_files(unknown)
+
+    def _report(self, done: int, placed_bytes: int, cut: Cut) -> None:
+        self._reporter.files(done, len(cut.files))
+        self._reporter.bytes(placed_bytes, max(cut.files.bytes, placed_bytes))
+
+    def _is_there(self, attempt: _Attempt, file: ListedFile) -> bool:
+        """Whether a file is in place already, or is to stay where an earlier savepoint has it."""
+        if self._ledger.is_placed(attempt.index, file, attempt.number):
+            return True
+        found = self._ledger.find_earlier(attempt.cut.query_id, file)
+        if found is None:
+            return False
+        placed = Placed(file.path, file.size, file.stamp, digest=found[0], held=found[1])
+        self._ledger.add(attempt.index, attempt.number, [placed])
+        return True
+
+    def _transfer(self, attempt: _Attempt, file: ListedFile) -> Transfer:
+        final = storage.join(attempt.target, file.path)
+        directory = storage.parent(final)
+        if directory not in self._made:
+            storage.make_directory(directory)
+            self._made.add(directory)
+        source = storage.join(attempt.cut.root, file.path)
+        return Transfer(source, final, file.size, file.stamp)
+
+    def _settle(self, attempt: _Attempt, file: ListedFile, outcome: Outcome) -> Placed:
+        if outcome.lost == "gone":
+            source = storage.join(attempt.cut.root, file.path)
+            raise missing(attempt.cut.root, attempt.cut.batch_id, source, newest_committed_batch)
+        if outcome.lost is not None:
+            raise _changed(attempt.cut, f"{file.path} was {outcome.lost}")
+        return Placed(file.path, outcome.size, file.stamp, outcome.digest, linked=outcome.linked)
+
+    def _verify(self, attempt: _Attempt) -> None:
+        """Look at the new directory again: it must be complete.
+
+        On a local disk it is read back as a checkpoint, and must give the same cut; elsewhere
+        that would fetch every archive, so the files' sizes are compared with one listing a
+        directory.
+        """
+        if storage.is_local(attempt.target):
+            _verify_cut(attempt.cut, attempt.target)
+            return
+        wrong = first_wrong_size(
+            attempt.target,
+            ((f.path, f.size) for f in self._ledger.files(attempt.index) if f.held is None),
+        )
+        if wrong is not None:
+            raise Corrupt(
+                f"{storage.join(attempt.target, wrong)} is not as it was written",
+                hint="the storage has lost or changed it: try again, and look at the storage",
+            )
 
 
-def _place_files(cut: Cut, target: str, paths: Sequence[str]) -> list[_File]:
-    placed: list[_File] = []
-    for path in paths:
-        source = os.path.join(cut.root, path)
-        final = os.path.join(target, path)
-        try:
-            put = storage.place(source, final)
-            found = digest.of_checkpoint_file(source, put.size, data_path=final)
-        except FileNotFoundError as error:
-            raise missing(cut.root, cut.batch_id, source, newest_committed_batch) from error
-        placed.append(_File(path, put.size, found, put.linked))
-    return placed
+def first_wrong_size(root: str, files: Iterator[tuple[str, int]]) -> str | None:
+    """The first of ``files``, (path, size) by path, that is not below ``root`` in its size."""
+
+    def check(group: tuple[str, list[tuple[str, int]]]) -> str | None:
+        directory, members = group
+        listing = storage.list_directory(storage.join(root, directory) if directory else root)
+        for name, size in members:
+            if name not in listing.files or listing.size(name) != size:
+                return f"{directory}/{name}" if directory else name
+        return None
+
+    results = storage.in_flight(root, check, _by_directory(files))
+    return next((wrong for wrong in results if wrong is not None), None)
 
 
-def _remove_others(target: str, done: dict[str, _File], cut: Cut) -> None:
-    """Remove from an earlier attempt what does not belong to the new cut (or was not finished)."""
-    if not os.path.isdir(target):
-        return
-    wanted = set(cut.files)
-    for path in list(_files_below(target)):
-        if path not in wanted or path not in done:
-            storage.remove_file(os.path.join(target, path))
-            done.pop(path, None)
+def _by_directory(
+    files: Iterator[tuple[str, int]],
+) -> Iterator[tuple[str, list[tuple[str, int]]]]:
+    """Files grouped by directory; sorted by path they come in few groups each."""
+    members: dict[str, list[tuple[str, int]]] = {}
+    count = 0
+    for path, size in files:
+        directory, _, name = path.rpartition("/")
+        members.setdefault(directory, []).append((name, size))
+        count += 1
+        if count >= 20_000:
+            yield from members.items()
+            members, count = {}, 0
+    yield from members.items()
 
 
-def _files_below(root: str) -> Iterator[str]:
-    for directory, _, names in os.walk(root):
-        relative = os.path.relpath(directory, root)
-        for name in names:
-            yield name if relative == "." else f"{relative}/{name}"
+def _can_link(checkpoint: str, path: str) -> bool:
+    """Whether files of a checkpoint can be hard-linked into the savepoint at ``path``."""
+    root = storage.locate(checkpoint)
+    if not (storage.is_local(root) and storage.is_local(path)):
+        return False
+    try:
+        return os.stat(root).st_dev == os.stat(path).st_dev
+    except FileNotFoundError:
+        return False
 
 
-def _verify(cut: Cut, target: str) -> None:
+def _verify_cut(cut: Cut, target: str) -> None:
     """Read the new directory back as a checkpoint: it must be complete and give the same cut.
 
     It differs when a file was replaced between reading and linking (an executor that repeats a
@@ -283,7 +434,7 @@ def _verify(cut: Cut, target: str) -> None:
         raise _changed(cut, error.message) from error
     if again.files != cut.files:
         different = sorted(set(again.files) ^ set(cut.files))
-        raise _changed(cut, f"{different[0]} changed")
+        raise _changed(cut, f"{different[0] if different else 'their order'} changed")
 
 
 def _changed(cut: Cut, reason: str) -> FilesVanished:
@@ -303,7 +454,7 @@ def _check_operators(query: QuerySource, cut: Cut) -> None:
 
 
 def _query_record(
-    query: QuerySource, directory: str, cut: Cut, files: Sequence[_File]
+    query: QuerySource, directory: str, cut: Cut, files: int, size: int
 ) -> QueryRecord:
     facts = {fact.ordinal: fact for fact in query.operators}
     # Counts of an older batch are not this cut's; a newer number is an idle trigger's, which
@@ -344,6 +495,6 @@ def _query_record(
         checkpoint_format=cut.checkpoint_format,
         checkpoint=cut.root,
         operators=tuple(operators),
-        files=len(files),
-        bytes=sum(file.size for file in files),
+        files=files,
+        bytes=size,
     )

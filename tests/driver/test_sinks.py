@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from flinkish import storage
 from flinkish.checkpoint.cut import newest_committed_batch, read_cut
 from flinkish.restore.checkpoint import make_checkpoint
 from flinkish.restore.newlogs import replays_planned
 from flinkish.restore.recipe import Donor, Recipe
 from flinkish.restore.sinks import SinkPlan, judge_sink, sink_position
-from flinkish.savepoint import storage
 from tests.driver.programs import BACKENDS
 from tests.driver.world import World
 
@@ -84,7 +84,7 @@ class Files:
             for path in (root / "commits").glob(f"*{read_cut(str(root)).batch_id}*"):
                 path.unlink()
         cut = read_cut(str(root))
-        return Recipe((Donor(cut.root, cut.files, cut.batch_id),))
+        return Recipe((Donor(cut.root, tuple(cut.files), cut.batch_id),))
 
     def plan(self, recipe: Recipe, mode: Any = None) -> SinkPlan:
         position = sink_position("parquet", self.sink, "any", storage)

@@ -80,7 +80,7 @@ class World:
 
     def donor(self, checkpoint: str) -> Donor:
         cut = read_cut(str(self.root / checkpoint))
-        return Donor(cut.root, cut.files, cut.batch_id)
+        return Donor(cut.root, tuple(cut.files), cut.batch_id)
 
     def make(self, target: str, *donors: str, **recipe: Any) -> str:
         made = Recipe(tuple(self.donor(name) for name in donors), **recipe)

@@ -15,7 +15,7 @@ from tests.checkpoint.recorded import unpack
 
 
 def donor(cut: Cut) -> Donor:
-    return Donor(cut.root, cut.files, cut.batch_id)
+    return Donor(cut.root, tuple(cut.files), cut.batch_id)
 
 
 def make(target: Path, *cuts: Cut, **recipe: Any) -> dict[str, bytes]:

@@ -14,7 +14,7 @@ from tests.checkpoint.likeness import CheckpointLikeness
 
 def test_a_checkpoint_as_it_is(tmp_path: Path) -> None:
     cut = read_cut(str(CheckpointLikeness(tmp_path / "c").run_to(3).root))
-    donor = Donor(cut.root, cut.files, cut.batch_id)
+    donor = Donor(cut.root, tuple(cut.files), cut.batch_id)
     make_checkpoint(Recipe((donor,), query_id="another"), f"file:{tmp_path}/fork")
     again = read_cut(str(tmp_path / "fork"))
     assert (again.query_id, again.files) == ("another", cut.files)

@@ -323,7 +323,7 @@ def test_a_rebase_raises_state_logs_and_the_planned_batch(tmp_path: Path) -> Non
 
 def test_a_rebase_never_goes_back(tmp_path: Path) -> None:
     cut = read_cut(str(unpack("spark43-hdfs-agg", tmp_path)))
-    donors = (Donor(cut.root, cut.files, cut.batch_id),)
+    donors = (Donor(cut.root, tuple(cut.files), cut.batch_id),)
     assert Recipe(donors, rebase_to=cut.batch_id - 2).batch_id == cut.batch_id
     same = make(tmp_path / "new", cut, rebase_to=cut.batch_id)
     assert same == make(tmp_path / "plain", cut)
@@ -338,7 +338,7 @@ def test_a_rebase_of_state_that_names_its_versions_is_refused(tmp_path: Path) ->
 
 def test_whether_the_planned_batch_is_replayed(tmp_path: Path) -> None:
     cut = older("spark43-hdfs-agg", tmp_path, 4)
-    donor = Donor(cut.root, cut.files, cut.batch_id)
+    donor = Donor(cut.root, tuple(cut.files), cut.batch_id)
     taken = TakenSource(0, 0, "0", "0")
     for sources, kept in (
         (None, True),

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from flinkish import storage
 from flinkish.restore.sinks import SinkPosition, judge_sink, sink_position
-from flinkish.savepoint import storage
 
 ID = "0b5e1c1e-6d3f-4d4e-9a43-1f6a2f6f6f00"
 
@@ -56,9 +56,9 @@ def test_a_sink_without_path_or_log_says_nothing(tmp_path: Path) -> None:
 
 
 def test_a_sink_elsewhere_is_not_readable_from_here() -> None:
-    found = position("orc", "s3a://bucket/out")
+    found = position("orc", "adl9://store/out")
     assert found is not None
-    assert found.unreadable == "s3a://bucket/out is not readable from here"
+    assert found.unreadable == "cannot open adl9://store/out/_spark_metadata: Protocol not known: adl9"
     plan = judge_sink(5, found, True, stateful=True)
     assert (plan.verdict, plan.blocks, plan.newest_batch) == ("unreadable", False, None)
 

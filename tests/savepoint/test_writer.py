@@ -286,9 +286,9 @@ def test_read_only_target_is_unwritable(likeness: CheckpointLikeness, small_disk
 
 
 def test_other_schemes_are_unsupported(likeness: CheckpointLikeness) -> None:
-    with pytest.raises(StorageError, match="not on the local file system"):
+    with pytest.raises(StorageError, match="Protocol not known: adl9"):
         write_savepoint(
-            "s3://bucket/savepoints",
+            "adl9://store/savepoints",
             JOB,
             [QuerySource("q", str(likeness.root))],
             trigger="stop",

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.checkpoint import files
+from flinkish import storage
+from flinkish import storage as files
 from flinkish.errors import StorageError
 
 
@@ -23,27 +24,63 @@ from flinkish.errors import StorageError
     ],
 )
 def test_local_path(location: str, expected: str) -> None:
-    assert files.local_path(location) == expected
+    assert files.locate(location) == expected
 
 
 def test_relative_paths_and_colons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert files.local_path("x/y") == str(tmp_path / "x/y")
-    assert files.local_path("./a:b") == str(tmp_path / "a:b")
-    assert files.local_path("10:30") == str(tmp_path / "10:30")
+    assert files.locate("x/y") == str(tmp_path / "x/y")
+    assert files.locate("./a:b") == str(tmp_path / "a:b")
+    assert files.locate("10:30") == str(tmp_path / "10:30")
 
 
-@pytest.mark.parametrize("location", ["s3://bucket/x", "hdfs://nn:8020/x", "s3a://b", "gs://b/c"])
-def test_other_schemes_are_refused(location: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "expected", "for_spark"),
+    [
+        ("s3://bucket/x/", "s3://bucket/x", "s3a://bucket/x"),
+        ("s3a://bucket//x", "s3://bucket/x", "s3a://bucket/x"),
+        ("S3N://bucket", "s3://bucket", "s3a://bucket"),
+        ("hdfs://nn:8020/x/./y", "hdfs://nn:8020/x/y", "hdfs://nn:8020/x/y"),
+        ("webhdfs://user@nn:9870/x", "webhdfs://user@nn:9870/x", "webhdfs://user@nn:9870/x"),
+        ("gs://b/c d%20e", "gs://b/c d%20e", "gs://b/c d%20e"),
+    ],
+)
+def test_urls(text: str, expected: str, for_spark: str) -> None:
+    assert storage.locate(text) == expected
+    assert storage.locate(expected) == expected
+    assert storage.for_spark(expected) == for_spark
+    assert not storage.is_local(expected)
+
+
+@pytest.mark.parametrize("text", ["s3://KEY:verysecret@bucket/x", "s3a://verysecret@bucket/x"])
+def test_credentials_in_a_url_are_refused_and_not_repeated(text: str) -> None:
     with pytest.raises(StorageError) as caught:
-        files.local_path(location)
-    assert location in caught.value.message
-    assert "only local paths" in caught.value.hint
+        storage.locate(text)
+    assert "verysecret" not in str(caught.value.to_record())
+    assert "environment" in caught.value.hint
+
+
+@pytest.mark.parametrize("text", ["s3:///x", "hdfs:/x", "s3://b/../c"])
+def test_urls_that_say_no_place_are_refused(text: str) -> None:
+    with pytest.raises(StorageError):
+        storage.locate(text)
+
+
+def test_parts_of_locations() -> None:
+    assert storage.join("s3://b/x", "y/z") == "s3://b/x/y/z"
+    assert storage.parent("s3://b/x/y") == "s3://b/x"
+    assert storage.parent("s3://b") == "s3://b"
+    assert storage.base_name("s3://b/x/y") == "y"
+    assert storage.base_name("s3://b") == ""
+    assert storage.parent("/a/b") == "/a"
+    assert storage.base_name("/a/b") == "b"
+    assert storage.to_uri("s3://b/x") == "s3://b/x"
+    assert storage.scheme_of("/a") == "file"
 
 
 def test_other_hosts_are_refused() -> None:
     with pytest.raises(StorageError, match="names the host nas"):
-        files.local_path("file://nas/x")
+        files.locate("file://nas/x")
 
 
 def test_listing_leaves_hidden_files_out(tmp_path: Path) -> None:

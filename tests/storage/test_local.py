@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from flinkish import storage
 from flinkish.errors import StorageError
-from flinkish.savepoint import storage
 
 
 def test_place_links_and_replaces(tmp_path: Path) -> None:

@@ -1,0 +1,358 @@
+"""Storage: reading and writing files wherever they are. The only room that touches a disk or a net.
+
+Everything takes *locations* (see :mod:`flinkish.storage.locations`): absolute local paths or URLs.
+A file that is not there raises ``FileNotFoundError`` (the callers know what that means); every
+other trouble is a :class:`~flinkish.errors.StorageError`. Remote libraries are imported when the
+first remote location is met.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
+
+from flinkish.storage import local
+from flinkish.storage.listing import Entry, Listing
+from flinkish.storage.local import publish, sync_directory
+from flinkish.storage.locations import (
+    base_name,
+    for_spark,
+    is_local,
+    join,
+    locate,
+    parent,
+    scheme_of,
+    to_uri,
+)
+from flinkish.storage.trouble import Replaced, storage_error
+
+if TYPE_CHECKING:
+    from flinkish.storage.remote import RemoteStore
+
+__all__ = [
+    "Entry",
+    "Listing",
+    "Placed",
+    "Replaced",
+    "base_name",
+    "exists",
+    "for_spark",
+    "in_flight",
+    "is_directory",
+    "is_flat",
+    "is_local",
+    "join",
+    "list_directory",
+    "list_names",
+    "locate",
+    "make_directory",
+    "make_new_directory",
+    "open_file",
+    "parent",
+    "place",
+    "publish",
+    "publish_file",
+    "read_bytes",
+    "read_head",
+    "remove_empty_directories",
+    "remove_file",
+    "remove_files",
+    "remove_tree",
+    "scheme_of",
+    "set_connections",
+    "size_of",
+    "storage_error",
+    "sync_directory",
+    "temporary_name",
+    "to_uri",
+    "walk_files",
+    "write_atomically",
+    "write_bytes",
+]
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+#: Files the local disk is given at a time by :func:`in_flight`.
+_LOCAL_WORKERS = 4
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A file put into place: its size in bytes, whether it is a link, its digest where known.
+
+    ``digest`` has one of the forms of :mod:`flinkish.savepoint.digest`; it is known when the bytes
+    passed through here, or when the store tells it.
+    """
+
+    size: int
+    linked: bool
+    digest: str | None = None
+
+
+def _store(location: str) -> RemoteStore:
+    from flinkish.storage.remote import store_of
+
+    return store_of(location)
+
+
+def set_connections(number: int) -> None:
+    """How many requests to remote stores may be in flight at once."""
+    from flinkish.storage import remote
+
+    remote.set_connections(number)
+
+
+def is_flat(location: str) -> bool:
+    """Whether the storage has no directories and no renaming, as S3."""
+    return not is_local(location) and _store(location).flat
+
+
+def list_directory(location: str) -> Listing:
+    """One directory, hidden names left out, by one request; an absent one is an empty listing."""
+    if is_local(location):
+        return local.list_directory(location)
+    return _store(location).list_directory(location)
+
+
+def list_names(location: str) -> list[str]:
+    """Names in one directory, hidden ones left out; empty when there is no such directory."""
+    if is_local(location):
+        return local.list_names(location)
+    listing = _store(location).list_directory(location)
+    return [*listing.files, *listing.directories]
+
+
+def walk_files(location: str, prefix: str = "") -> Iterator[tuple[str, Entry]]:
+    """Every visible file below a directory with its path relative to it, posix style."""
+    listing = list_directory(location)
+    for name in sorted(listing.files):
+        yield prefix + name, listing.files[name]
+    for name in sorted(listing.directories):
+        yield from walk_files(join(location, name), f"{prefix}{name}/")
+
+
+def exists(location: str) -> bool:
+    """Whether a file or directory is there."""
+    if is_local(location):
+        return os.path.lexists(location)
+    return _store(location).exists(location)
+
+
+def is_directory(location: str) -> bool:
+    """Whether a directory is there; on stores without directories: anything below it."""
+    if is_local(location):
+        return os.path.isdir(location)
+    return _store(location).is_directory(location)
+
+
+def size_of(location: str) -> int:
+    """A file's size in bytes; FileNotFoundError when it is not there."""
+    if is_local(location):
+        return os.stat(location).st_size
+    return _store(location).entry(location).size()
+
+
+def open_file(location: str) -> BinaryIO:
+    """Open a file for reading; FileNotFoundError when it is not there."""
+    if is_local(location):
+        return local.open_file(location)
+    return _store(location).open_file(location)
+
+
+def read_bytes(location: str) -> bytes:
+    """The whole of a (small) file; FileNotFoundError when it is not there."""
+    if is_local(location):
+        return local.read_bytes(location)
+    return _store(location).read_bytes(location)
+
+
+def read_head(location: str, count: int) -> bytes:
+    """The first ``count`` bytes of a file, or all of them; FileNotFoundError without the file."""
+    if is_local(location):
+        with local.open_file(location) as file:
+            return file.read(count)
+    return _store(location).read_head(location, count)
+
+
+def make_directory(location: str) -> None:
+    """Create a directory and its parents; StorageError naming the path that was refused."""
+    if is_local(location):
+        local.make_directory(location)
+    else:
+        _store(location).make_directory(location)
+
+
+def make_new_directory(location: str) -> None:
+    """Create a directory that must not exist yet (remote names are random enough to be new)."""
+    if is_local(location):
+        local.make_new_directory(location)
+    else:
+        _store(location).make_directory(location)
+
+
+def place(
+    source: str,
+    target: str,
+    *,
+    stamp: str | None = None,
+    size: int | None = None,
+    link: bool = True,
+) -> Placed:
+    """Bring a file to ``target``, in the cheapest way there is; what stands there is replaced.
+
+    Local files are linked where possible, copied otherwise; within one remote store the store
+    copies; else the bytes go through this process.
+
+    Parameters
+    ----------
+    stamp: that of the source's listing; None where any content will do.
+    size: the source's size in bytes where it was listed too (it saves a request).
+    link: False: a copy, never a hard link.
+
+    Raises FileNotFoundError when the source is gone, Replaced when it does not have ``stamp`` any
+    more, StorageError when the target is refused.
+    """
+    if is_local(source) and is_local(target):
+        if link:
+            return Placed(*local.place(source, target, stamp))
+        return Placed(local.copy(source, target, stamp), linked=False)
+    if is_local(source):
+        return _upload(source, target, stamp)
+    if is_local(target):
+        return _download(source, target, stamp)
+    if _store(source) is _store(target) or scheme_of(source) == scheme_of(target) == "s3":
+        size, digest = _store(source).copy_within(source, target, stamp, size)
+        return Placed(size, False, digest)
+    from flinkish.storage.remote import spooled
+
+    with spooled() as file:
+        size, _ = _store(source).send(source, file, stamp)
+        file.seek(0)
+        return Placed(size, False, _store(target).receive(target, file, size)[1])
+
+
+def _upload(source: str, target: str, stamp: str | None) -> Placed:
+    with local.open_file(source) as reader:
+        size = os.fstat(reader.fileno()).st_size
+        found, digest = _store(target).receive(target, reader, size)
+    local.check_stamp(source, stamp)
+    return Placed(found, False, digest)
+
+
+def _download(source: str, target: str, stamp: str | None) -> Placed:
+    try:
+        with open(target, "wb") as writer:
+            size, digest = _store(source).send(source, writer, stamp)
+            writer.flush()
+            os.fsync(writer.fileno())
+    except OSError as error:
+        if isinstance(error, FileNotFoundError | Replaced) and os.path.exists(target):
+            os.unlink(target)
+            raise
+        raise storage_error("write", target, error) from error
+    return Placed(size, False, digest)
+
+
+def write_bytes(location: str, data: bytes) -> None:
+    """Write a whole new file and bring it to the disk."""
+    if is_local(location):
+        local.write_bytes(location, data)
+    else:
+        _store(location).write_bytes(location, data)
+
+
+def write_atomically(location: str, data: bytes) -> None:
+    """Write a file so that it appears complete or not at all; what stands there is replaced."""
+    if not is_local(location):
+        _store(location).write_atomically(location, data)
+        return
+    temporary = temporary_name(location)
+    try:
+        local.write_bytes(temporary, data)
+        local.publish(temporary, location)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+def publish_file(temporary: str, location: str) -> None:
+    """Bring a finished local file into place, complete or not at all; the file may stay or go.
+
+    To a local place it is renamed: ``temporary`` must be on the same file system.
+    """
+    if is_local(location):
+        local.publish(temporary, location)
+    else:
+        _store(location).upload(temporary, location)
+
+
+def temporary_name(path: str) -> str:
+    """A hidden sibling of ``path`` to build it under."""
+    head, tail = os.path.split(path)
+    return os.path.join(head, f".{tail}.{secrets.token_hex(6)}.tmp")
+
+
+def remove_tree(location: str) -> bool:
+    """Remove a directory and all below it; True when nothing of it is left."""
+    if is_local(location):
+        return local.remove_tree(location)
+    return _store(location).remove_tree(location)
+
+
+def remove_file(location: str) -> bool:
+    """Remove one file; False when it was not there (S3 does not say)."""
+    if is_local(location):
+        return local.remove_file(location)
+    return _store(location).remove_file(location)
+
+
+def remove_files(locations: Iterable[str]) -> None:
+    """Remove many files of one storage; those that are not there do not matter."""
+    iterator = iter(locations)
+    first = next(iterator, None)
+    if first is None:
+        return
+    if is_local(first):
+        local.remove_file(first)
+        for location in iterator:
+            local.remove_file(location)
+        return
+
+    def everything() -> Iterator[str]:
+        yield first
+        yield from iterator
+
+    _store(first).remove_files(everything())
+
+
+def remove_empty_directories(locations: Iterable[str]) -> None:
+    """Remove those directories of one storage that are empty, deepest first; the others stay."""
+    found = sorted(set(locations), key=lambda path: path.count("/"), reverse=True)
+    if not found:
+        return
+    if is_local(found[0]):
+        local.remove_empty_directories(found)
+        return
+    for location in found:
+        _store(location).remove_directory(location)
+
+
+def in_flight(
+    location: str, function: Callable[[_Item], _Result], items: Iterable[_Item]
+) -> Iterator[_Result]:
+    """``map(function, items)`` in order, with many calls at once where ``location`` is remote.
+
+    The number is bounded (``execution.savepoint.transfers``), and so is the memory. When a call
+    fails no further one is begun, those that run are waited for, and its error is raised.
+    """
+    if is_local(location):
+        yield from map(function, items)
+        return
+    from flinkish.storage import remote
+
+    yield from remote.in_flight(function, items)

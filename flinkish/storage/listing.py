@@ -1,0 +1,90 @@
+"""One directory's entries, the same for every kind of storage."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+class Entry(Protocol):
+    """A listed file. What needs a further look (a local ``stat``) is asked for only when used.
+
+    All raise FileNotFoundError when the file is gone by now.
+    """
+
+    def size(self) -> int:
+        """Its size in bytes."""
+
+    def modified(self) -> float:
+        """When it was written, seconds since the epoch by the storage's clock; 0.0: unknown."""
+
+    def stamp(self) -> str:
+        """Changes when the file is replaced: an ETag, or inode and time."""
+
+
+@dataclass(frozen=True)
+class LocalEntry:
+    """A file of the local file system."""
+
+    entry: os.DirEntry[str]
+
+    def size(self) -> int:
+        """See :class:`Entry`."""
+        return self.entry.stat().st_size
+
+    def modified(self) -> float:
+        """See :class:`Entry`."""
+        return self.entry.stat().st_mtime
+
+    def stamp(self) -> str:
+        """See :class:`Entry`."""
+        return local_stamp(self.entry.stat())
+
+
+def local_stamp(stat: os.stat_result) -> str:
+    """The stamp of a local file. A hard link has that of its original."""
+    return f"{stat.st_ino}-{stat.st_mtime_ns}"
+
+
+@dataclass(frozen=True)
+class RemoteEntry:
+    """A file of a remote store, as its listing told it."""
+
+    bytes: int
+    time: float
+    tag: str
+
+    def size(self) -> int:
+        """See :class:`Entry`."""
+        return self.bytes
+
+    def modified(self) -> float:
+        """See :class:`Entry`."""
+        return self.time
+
+    def stamp(self) -> str:
+        """See :class:`Entry`."""
+        return self.tag
+
+
+@dataclass(frozen=True)
+class Listing:
+    """One directory's entries, hidden ones left out (Hadoop's ``.x.crc``, ``.x.<uuid>.tmp``)."""
+
+    path: str
+    files: Mapping[str, Entry] = field(default_factory=dict)
+    directories: tuple[str, ...] = ()
+
+    def size(self, name: str) -> int:
+        """Size of a listed file in bytes; FileNotFoundError when it is gone by now."""
+        return self.files[name].size()
+
+    def modified(self, name: str) -> float:
+        """When a listed file was written, seconds since the epoch."""
+        return self.files[name].modified()
+
+    def stamp(self, name: str) -> str:
+        """What changes when a listed file is replaced."""
+        return self.files[name].stamp()

@@ -1,0 +1,209 @@
+"""The local file system.
+
+A hard link costs no data and is safe, because Spark never writes into a finished checkpoint file
+(it writes a temporary one and renames); where a link is refused (another file system, too many
+links, a protected file) the file is copied.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterable
+from typing import BinaryIO
+
+from flinkish.storage.listing import Entry, Listing, LocalEntry, local_stamp
+from flinkish.storage.trouble import Replaced, storage_error
+
+_COPY_BLOCK = 1 << 20
+#: Refusals of os.link after which a copy still works.
+_LINK_REFUSED = frozenset(
+    {
+        errno.EXDEV,
+        errno.EPERM,
+        errno.EACCES,
+        errno.EMLINK,
+        errno.ENOTSUP,
+        errno.EOPNOTSUPP,
+        errno.ENOSYS,
+    }
+)
+
+
+def list_directory(path: str) -> Listing:
+    """One directory without a stat per file; an absent directory is an empty listing."""
+    files: dict[str, Entry] = {}
+    directories: list[str] = []
+    try:
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if entry.name.startswith("."):
+                    continue
+                if entry.is_dir():
+                    directories.append(entry.name)
+                else:
+                    files[entry.name] = LocalEntry(entry)
+    except (FileNotFoundError, NotADirectoryError):
+        return Listing(path)
+    except OSError as error:
+        raise storage_error("read", path, error) from error
+    return Listing(path, files, tuple(directories))
+
+
+def list_names(path: str) -> list[str]:
+    """Names in one directory, hidden ones left out; empty when there is no such directory."""
+    try:
+        return [name for name in os.listdir(path) if not name.startswith(".")]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise storage_error("read", path, error) from error
+
+
+def open_file(path: str) -> BinaryIO:
+    """Open a file for reading; FileNotFoundError when it is not there."""
+    try:
+        return open(path, "rb")
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise storage_error("read", path, error) from error
+
+
+def read_bytes(path: str) -> bytes:
+    """The whole of a (small) file; FileNotFoundError when it is not there."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise storage_error("read", path, error) from error
+
+
+def make_directory(path: str) -> None:
+    """Create a directory and its parents."""
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        raise storage_error("create directory", path, error) from error
+
+
+def make_new_directory(path: str) -> None:
+    """Create a directory that must not exist yet."""
+    try:
+        os.mkdir(path)
+    except OSError as error:
+        raise storage_error("create directory", path, error) from error
+
+
+def place(source: str, target: str, stamp: str | None) -> tuple[int, bool]:
+    """Link ``source`` to ``target``, or copy it: its size, and whether it is a link.
+
+    An existing ``target`` is replaced. Raises FileNotFoundError when the source is gone, Replaced
+    when it does not have ``stamp`` any more, StorageError when the target is refused.
+    """
+    try:
+        try:
+            os.link(source, target)
+        except FileExistsError:
+            os.unlink(target)
+            os.link(source, target)
+        stat = os.stat(target)
+        _check_stamp(source, stat, stamp)
+        return stat.st_size, True
+    except (FileNotFoundError, Replaced):
+        raise
+    except OSError as error:
+        if error.errno not in _LINK_REFUSED:
+            raise storage_error("write", target, error) from error
+    return copy(source, target, stamp), False
+
+
+def copy(source: str, target: str, stamp: str | None = None) -> int:
+    """Copy the bytes of a file and bring them to the disk; returns their number."""
+    with open_file(source) as reader:
+        _check_stamp(source, os.fstat(reader.fileno()), stamp)
+        try:
+            with open(target, "wb") as writer:
+                shutil.copyfileobj(reader, writer, _COPY_BLOCK)
+                writer.flush()
+                os.fsync(writer.fileno())
+                return writer.tell()
+        except OSError as error:
+            raise storage_error("write", target, error) from error
+
+
+def check_stamp(path: str, stamp: str | None) -> None:
+    """Raise Replaced when a file does not have ``stamp`` (None: anything goes)."""
+    if stamp is not None:
+        _check_stamp(path, os.stat(path), stamp)
+
+
+def _check_stamp(path: str, stat: os.stat_result, stamp: str | None) -> None:
+    if stamp is not None and local_stamp(stat) != stamp:
+        raise Replaced(f"{path} was replaced")
+
+
+def write_bytes(path: str, data: bytes) -> None:
+    """Write a new file and bring it to the disk."""
+    try:
+        with open(path, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise storage_error("write", path, error) from error
+
+
+def publish(temporary: str, final: str) -> None:
+    """Rename a finished file or directory into place and bring the directory to the disk."""
+    try:
+        os.rename(temporary, final)
+    except OSError as error:
+        raise storage_error("write", final, error) from error
+    sync_directory(os.path.dirname(final))
+
+
+def sync_directory(path: str) -> None:
+    """Bring a directory's entries to the disk, where the file system can."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError as error:
+        raise storage_error("open", path, error) from error
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        # EINVAL, ENOTSUP: directories cannot be synced here, renames are durable or they are not.
+        if error.errno not in {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}:
+            raise storage_error("sync", path, error) from error
+    finally:
+        os.close(descriptor)
+
+
+def remove_tree(path: str) -> bool:
+    """Remove a directory; True when nothing of it is left."""
+    shutil.rmtree(path, ignore_errors=True)
+    return not os.path.lexists(path)
+
+
+def remove_file(path: str) -> bool:
+    """Remove one file; False when it was not there."""
+    try:
+        os.unlink(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise storage_error("remove", path, error) from error
+    return True
+
+
+def remove_empty_directories(paths: Iterable[str]) -> None:
+    """Remove those directories that are empty, deepest first; the others stay."""
+    for path in sorted(set(paths), key=lambda p: p.count("/"), reverse=True):
+        try:
+            os.rmdir(path)
+        except OSError as error:
+            if error.errno not in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR}:
+                raise storage_error("remove", path, error) from error

@@ -1,0 +1,396 @@
+"""Remote storage through fsspec: S3 (s3fs), HDFS (hdfs-native), WebHDFS, memory and all others.
+
+Credentials, endpoints and other options come from fsspec's own configuration and environment
+(``FSSPEC_S3_ENDPOINT_URL``, ``~/.config/fsspec/*.json``, ``AWS_*`` ...) and stay there: nothing of
+them is part of a location. Listings are never cached: another process writes what is listed here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import secrets
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from typing import IO, Any, BinaryIO, cast
+
+from flinkish.config import mask_secrets
+from flinkish.errors import StorageError
+from flinkish.storage import s3
+from flinkish.storage.listing import Entry, Listing, RemoteEntry
+from flinkish.storage.locations import base_name, parent, scheme_of
+from flinkish.storage.trouble import Replaced, storage_error
+
+#: Files up to this size pass through memory in one piece, so that their digest costs no reading.
+SMALL = 16 << 20
+_BLOCK = 4 << 20
+#: Stores without directories: a name with slashes is all there is.
+_FLAT = frozenset({"s3", "gs", "abfs", "abfss", "az", "oss", "oci"})
+_EXTRAS = {"s3": "s3", "hdfs": "hdfs"}
+
+_stores: dict[tuple[str, str], RemoteStore] = {}
+_lock = threading.Lock()
+_connections = 64
+
+
+def set_connections(number: int) -> None:
+    """How many requests may be in flight at once; for stores that are opened from now on."""
+    global _connections
+    _connections = number
+
+
+def connections() -> int:
+    """How many requests may be in flight at once."""
+    return _connections
+
+
+def store_of(location: str) -> RemoteStore:
+    """The store that a remote location is on, opened once for each scheme and authority.
+
+    Raises StorageError for an unknown scheme and where the library for it is not installed.
+    """
+    scheme, _, rest = location.partition("://")
+    key = scheme, rest.partition("/")[0]
+    with _lock:
+        if key not in _stores:
+            _stores[key] = RemoteStore(_open(location, scheme), scheme)
+        return _stores[key]
+
+
+def forget_stores() -> None:
+    """Open stores anew from now on (the environment has changed, or the process was forked)."""
+    with _lock:
+        _stores.clear()
+
+
+def _open(location: str, scheme: str) -> Any:
+    from fsspec.core import url_to_fs  # type: ignore[import-untyped]
+
+    options: dict[str, Any] = {"use_listings_cache": False}
+    if scheme == "s3":
+        options["config_kwargs"] = s3.client_settings(_connections)
+    elif scheme == "hdfs":
+        options = {}  # hdfs-native takes all options for Hadoop's
+    try:
+        return url_to_fs(location, **options)[0]
+    except ImportError as error:
+        extra = _EXTRAS.get(scheme)
+        raise StorageError(
+            f"cannot open {location}: {error}",
+            hint=f"pip install 'flinkish[{extra}]'" if extra else "install the library it names",
+            path=location,
+        ) from error
+    except ValueError as error:
+        raise StorageError(
+            f"cannot open {location}: {error}",
+            hint="flinkish reads and writes what fsspec knows: local paths, s3://, hdfs:// ...",
+            path=location,
+        ) from error
+    except Exception as error:
+        raise _failure("open", location, error) from error
+
+
+def _failure(verb: str, location: str, error: BaseException) -> StorageError:
+    found = storage_error(verb, location, error)
+    found.message = mask_secrets(found.message)
+    return found
+
+
+@contextmanager
+def refused(verb: str, location: str) -> Iterator[None]:
+    """Turn whatever a store's library raises into StorageError, except FileNotFoundError.
+
+    Each library has errors of its own (botocore's, hdfs-native's, those of requests ...) that share
+    no base class: this is the border where they become ours.
+    """
+    try:
+        yield
+    except (FileNotFoundError, Replaced, StorageError):
+        raise
+    except Exception as error:
+        raise _failure(verb, location, error) from error
+
+
+class RemoteStore:
+    """One remote file system; all of its methods take locations and are safe in any thread."""
+
+    def __init__(self, fs: Any, scheme: str) -> None:
+        self._fs = fs
+        self._s3 = s3.S3Calls(fs) if scheme == "s3" else None
+        self.flat = scheme in _FLAT
+        #: hdfs-native streams by itself; others read ahead by blocks.
+        self._small_blocks = {} if scheme in {"hdfs", "memory"} else {"block_size": 1 << 18}
+
+    def _path(self, location: str) -> str:
+        return str(self._fs._strip_protocol(location))
+
+    def list_directory(self, location: str) -> Listing:
+        """One request (one a thousand names on S3); an absent directory is an empty listing."""
+        path = self._path(location)
+        files: dict[str, Entry] = {}
+        directories: list[str] = []
+        with refused("list", location):
+            try:
+                infos = self._fs.ls(path, detail=True)
+            except (FileNotFoundError, NotADirectoryError):
+                return Listing(location)
+            for info in infos:
+                name = str(info["name"]).rstrip("/")
+                if name == path.rstrip("/"):
+                    if info["type"] == "file":
+                        continue  # a file was listed, or S3's marker of an empty directory
+                    continue
+                name = name.rpartition("/")[2]
+                if name.startswith("."):
+                    continue
+                if info["type"] == "directory":
+                    directories.append(name)
+                else:
+                    files[name] = _entry(info)
+        return Listing(location, files, tuple(directories))
+
+    def exists(self, location: str) -> bool:
+        """Whether a file or a directory is there."""
+        with refused("read", location):
+            return bool(self._fs.exists(self._path(location)))
+
+    def is_directory(self, location: str) -> bool:
+        """Whether a directory is there (on S3: anything below it)."""
+        with refused("read", location):
+            return bool(self._fs.isdir(self._path(location)))
+
+    def entry(self, location: str) -> Entry:
+        """What a listing would say of a file; FileNotFoundError when it is not there."""
+        with refused("read", location):
+            return _entry(self._fs.info(self._path(location)))
+
+    def read_bytes(self, location: str) -> bytes:
+        """The whole of a file; FileNotFoundError when it is not there."""
+        with refused("read", location):
+            return bytes(self._fs.cat_file(self._path(location)))
+
+    def read_head(self, location: str, count: int) -> bytes:
+        """The first ``count`` bytes of a file, or all of them."""
+        with (
+            refused("read", location),
+            self._fs.open(self._path(location), "rb", **self._small_blocks) as file,
+        ):
+            return bytes(file.read(count))
+
+    def open_file(self, location: str) -> BinaryIO:
+        """Open for reading; FileNotFoundError when it is not there. Small files are read whole."""
+        with refused("read", location):
+            info = self._fs.info(self._path(location))
+            if info.get("type") == "directory":
+                raise IsADirectoryError(21, "is a directory")
+            if int(info.get("size") or 0) <= SMALL:
+                return io.BytesIO(self._fs.cat_file(self._path(location)))
+            return cast(BinaryIO, self._fs.open(self._path(location), "rb"))
+
+    def write_bytes(self, location: str, data: bytes) -> None:
+        """Write a whole file; on object stores it appears at once and complete."""
+        with refused("write", location):
+            self._fs.pipe_file(self._path(location), data)
+
+    def write_atomically(self, location: str, data: bytes) -> None:
+        """Write a file so that it appears complete or not at all."""
+        with refused("write", location):
+            if self.flat:
+                self._fs.pipe_file(self._path(location), data)
+                return
+            temporary = f"{parent(location)}/.{base_name(location)}.{secrets.token_hex(6)}.tmp"
+            self._fs.pipe_file(self._path(temporary), data)
+            self._rename(temporary, location)
+
+    def upload(self, source: str, location: str) -> None:
+        """Bring a local file there so that it appears complete or not at all."""
+        with refused("write", location):
+            if self.flat:
+                self._fs.put_file(source, self._path(location))
+                return
+            temporary = f"{parent(location)}/.{base_name(location)}.{secrets.token_hex(6)}.tmp"
+            self._fs.put_file(source, self._path(temporary))
+            self._rename(temporary, location)
+
+    def _rename(self, old: str, new: str) -> None:
+        """Rename a file over whatever stands there (HDFS refuses a name that is taken)."""
+        with suppress(FileNotFoundError):
+            self._fs.rm_file(self._path(new))
+        self._fs.mv(self._path(old), self._path(new))
+
+    def make_directory(self, location: str) -> None:
+        """Create a directory and its parents, where there is such a thing."""
+        if not self.flat:
+            with refused("create directory", location):
+                self._fs.makedirs(self._path(location), exist_ok=True)
+
+    def copy_within(
+        self, source: str, target: str, stamp: str | None, size: int | None
+    ) -> tuple[int, str | None]:
+        """Copy by the store itself, or its client: the size, and the digest if it is known.
+
+        ``size`` is the source's as listed with ``stamp``: it saves asking for both.
+        Raises FileNotFoundError when the source is gone, Replaced when it lacks ``stamp``.
+        """
+        with refused("copy to", target):
+            if self._s3 is not None:
+                return self._s3.copy(self._path(source), self._path(target), stamp, size)
+            return self._stream(source, target, stamp)
+
+    def _stream(self, source: str, target: str, stamp: str | None) -> tuple[int, str]:
+        """Through this process: for stores whose own copying is no better, and gives no digest."""
+        self.check_stamp(source, stamp)
+        digest, size = hashlib.sha256(), 0
+        with (
+            self._fs.open(self._path(source), "rb") as reader,
+            self._fs.open(self._path(target), "wb") as writer,
+        ):
+            while block := reader.read(_BLOCK):
+                digest.update(block)
+                size += len(block)
+                writer.write(block)
+        self.check_stamp(source, stamp)
+        return size, f"sha256:{digest.hexdigest()}"
+
+    def check_stamp(self, location: str, stamp: str | None) -> None:
+        """Raise Replaced when a file does not have ``stamp`` (None: anything goes)."""
+        if stamp is not None and self.entry(location).stamp() != stamp:
+            raise Replaced(f"{location} was replaced")
+
+    def receive(self, target: str, reader: IO[bytes], size: int) -> tuple[int, str]:
+        """Write what ``reader`` gives, ``size`` bytes as far as known: size and digest."""
+        digest, written = hashlib.sha256(), 0
+        with refused("write", target):
+            if size <= SMALL:
+                data = reader.read()
+                digest.update(data)
+                self._fs.pipe_file(self._path(target), data)
+                return len(data), f"sha256:{digest.hexdigest()}"
+            with self._fs.open(self._path(target), "wb") as writer:
+                while block := reader.read(_BLOCK):
+                    digest.update(block)
+                    written += len(block)
+                    writer.write(block)
+        return written, f"sha256:{digest.hexdigest()}"
+
+    def send(self, source: str, writer: IO[bytes], stamp: str | None) -> tuple[int, str]:
+        """Write a file's bytes to ``writer``: size and digest."""
+        digest, size = hashlib.sha256(), 0
+        with refused("read", source):
+            with self._fs.open(self._path(source), "rb") as reader:
+                while block := reader.read(_BLOCK):
+                    digest.update(block)
+                    size += len(block)
+                    writer.write(block)
+            self.check_stamp(source, stamp)
+        return size, f"sha256:{digest.hexdigest()}"
+
+    def remove_file(self, location: str) -> bool:
+        """Remove one file; False when it was not there (S3 does not say: True)."""
+        with refused("remove", location):
+            try:
+                if not self.flat and not self._fs.exists(self._path(location)):
+                    return False
+                self._fs.rm_file(self._path(location))
+            except FileNotFoundError:
+                return False
+        return True
+
+    def remove_files(self, locations: Iterable[str]) -> None:
+        """Remove many files, a thousand a request on S3; those that are not there do not matter."""
+        if self._s3 is None:
+            for _ in in_flight(self.remove_file, locations):
+                pass
+            return
+        batch: list[str] = []
+        for location in locations:
+            batch.append(self._path(location))
+            if len(batch) == s3.DELETE_BATCH:
+                with refused("remove", location):
+                    self._s3.delete(batch)
+                batch = []
+        if batch:
+            with refused("remove", batch[0]):
+                self._s3.delete(batch)
+
+    def remove_directory(self, location: str) -> None:
+        """Remove a directory that is empty, where there is such a thing; others stay."""
+        if self.flat:
+            # Hadoop leaves empty objects in the place of directories.
+            with refused("remove", location), suppress(FileNotFoundError):
+                self._fs.rm_file(self._path(location) + "/")
+            return
+        listing = self.list_directory(location)
+        if not listing.files and not listing.directories:
+            with refused("remove", location), suppress(FileNotFoundError):
+                if self._fs.exists(self._path(location)) and not self._fs.ls(self._path(location)):
+                    self._fs.rm(self._path(location), recursive=True)
+
+    def remove_tree(self, location: str) -> bool:
+        """Remove a directory and all below it; True when nothing of it is left."""
+        with refused("remove", location):
+            if self.flat:
+                self.remove_files(
+                    f"{scheme_of(location)}://{path}"
+                    for path in self._fs.find(self._path(location))
+                )
+                with suppress(FileNotFoundError):
+                    self._fs.rm_file(self._path(location) + "/")
+            else:
+                with suppress(FileNotFoundError):
+                    self._fs.rm(self._path(location), recursive=True)
+            return not self._fs.exists(self._path(location))
+
+
+def _entry(info: Mapping[str, Any]) -> RemoteEntry:
+    size = int(info.get("size") or info.get("length") or 0)
+    time = _modified(info)
+    tag = str(info.get("ETag") or info.get("etag") or f"{time:.3f}-{size}").strip('"')
+    return RemoteEntry(size, time, tag)
+
+
+#: Under which names fsspec's file systems tell when a file was written.
+_TIMES = ("LastModified", "modification_time", "modificationTime", "mtime", "modified", "created")
+
+
+def _modified(info: Mapping[str, Any]) -> float:
+    for name in _TIMES:
+        value = info.get(name)
+        if isinstance(value, datetime):
+            return value.timestamp()
+        if isinstance(value, int | float):
+            return value / 1000 if value > 1e11 else float(value)  # Hadoop counts milliseconds
+    return 0.0
+
+
+def in_flight(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+    """``map`` with a bounded number of calls at once; results in order, memory bounded.
+
+    When a call fails the others that run are waited for, and its error is raised.
+    """
+    from collections import deque
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    waiting: deque[Future[Any]] = deque()
+    with ThreadPoolExecutor(_connections, thread_name_prefix="flinkish-transfer") as pool:
+        try:
+            for item in items:
+                waiting.append(pool.submit(function, item))
+                if len(waiting) >= 2 * _connections:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        except BaseException:
+            for future in waiting:
+                future.cancel()
+            raise
+
+
+@contextmanager
+def spooled() -> Iterator[IO[bytes]]:
+    """A temporary file that stays in memory while it is small."""
+    with tempfile.SpooledTemporaryFile(SMALL) as file:
+        yield cast(IO[bytes], file)

@@ -1,0 +1,124 @@
+"""What S3 can and fsspec's interface has no words for: copies within the store, bulk deletion.
+
+A copy asks the store for a SHA-256 of what it copied. Where it gives none (older or other
+implementations), the ETag serves when it is the MD5 of the content: of an object that was put in
+one piece and is not encrypted by a key of KMS or of the customer.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import Any
+
+from flinkish.storage.trouble import Replaced
+
+#: What one request can delete.
+DELETE_BATCH = 1000
+#: S3's limit for a copy by one request.
+_COPY_LIMIT = 5 << 30
+_MD5 = re.compile(r"[0-9a-f]{32}")
+#: Server-side encryption under which an ETag is still the MD5 of the content.
+_PLAIN_ENCRYPTION = frozenset({None, "", "AES256"})
+
+
+def client_settings(connections: int) -> dict[str, Any]:
+    """Settings of botocore's client, below those of fsspec's configuration for ``s3``."""
+    from fsspec.config import conf  # type: ignore[import-untyped]
+
+    asked = conf.get("s3", {}).get("config_kwargs", {})
+    return {
+        "max_pool_connections": connections,
+        "connect_timeout": 10,
+        "retries": {"mode": "standard", "max_attempts": 4},
+        **asked,
+    }
+
+
+class S3Calls:
+    """Requests to S3 by the client of an s3fs file system."""
+
+    def __init__(self, fs: Any) -> None:
+        self._fs = fs
+        #: Some stores refuse to be asked for a checksum: they are asked once.
+        self._checksums = True
+
+    def copy(
+        self, source: str, target: str, stamp: str | None, size: int | None
+    ) -> tuple[int, str | None]:
+        """Copy ``bucket/key`` within the store: its size, and its digest where the store tells.
+
+        Parameters
+        ----------
+        stamp: the source's ETag; another one raises Replaced.
+        size: the source's size in bytes, if it is known with the ETag.
+
+        Raises FileNotFoundError when the source is gone.
+        """
+        tag = stamp or ""
+        if stamp is None or size is None:
+            info = self._fs.info(source)
+            size, tag = int(info["size"]), str(info.get("ETag") or "").strip('"')
+            if stamp is not None and tag != stamp:
+                raise Replaced(f"{source} was replaced")
+        if size > _COPY_LIMIT:
+            self._fs.cp_file(source, target)
+            return size, None
+        return size, self._copy_object(source, target, tag)
+
+    def _copy_object(self, source: str, target: str, tag: str) -> str | None:
+        from botocore.exceptions import ClientError  # type: ignore[import-untyped]
+
+        (bucket, key, _), (new_bucket, new_key, _) = map(self._fs.split_path, (source, target))
+        arguments: dict[str, Any] = {
+            "Bucket": new_bucket,
+            "Key": new_key,
+            "CopySource": {"Bucket": bucket, "Key": key},
+        }
+        if tag:
+            arguments["CopySourceIfMatch"] = f'"{tag}"'
+        if self._checksums:
+            arguments["ChecksumAlgorithm"] = "SHA256"
+        try:
+            answer = self._fs.call_s3("copy_object", **arguments)
+        except ClientError as error:
+            code = str(error.response.get("Error", {}).get("Code"))
+            if code in {"PreconditionFailed", "412"}:
+                raise Replaced(f"{source} was replaced") from error
+            if code in {"NoSuchKey", "404"}:
+                raise FileNotFoundError(2, "No such file", source) from error
+            if self._checksums and code in {"NotImplemented", "InvalidRequest", "InvalidArgument"}:
+                self._checksums = False
+                return self._copy_object(source, target, tag)
+            raise
+        return _digest(answer)
+
+    def delete(self, paths: list[str]) -> None:
+        """Delete up to :data:`DELETE_BATCH` objects of one bucket, given as ``bucket/key``."""
+        bucket = self._fs.split_path(paths[0])[0]
+        keys = [{"Key": self._fs.split_path(path)[1]} for path in paths]
+        answer = self._fs.call_s3(
+            "delete_objects", Bucket=bucket, Delete={"Objects": keys, "Quiet": True}
+        )
+        errors = answer.get("Errors") or []
+        if errors:
+            first = errors[0]
+            raise PermissionError(
+                13, f"{first.get('Code')}: {first.get('Message')}", first.get("Key")
+            )
+
+
+def _digest(answer: Any) -> str | None:
+    """The digest in an answer to CopyObject, as savepoints record it."""
+    result = answer.get("CopyObjectResult") or {}
+    checksum = str(result.get("ChecksumSHA256") or "")
+    # That of an object in parts is one of its parts' checksums, with their number behind a dash.
+    if checksum and "-" not in checksum and result.get("ChecksumType") != "COMPOSITE":
+        try:
+            return f"sha256:{base64.b64decode(checksum, validate=True).hex()}"
+        except ValueError:
+            return None
+    tag = str(result.get("ETag") or "").strip('"')
+    if _MD5.fullmatch(tag) and answer.get("ServerSideEncryption") in _PLAIN_ENCRYPTION:
+        return f"md5:{tag}" if not answer.get("SSECustomerAlgorithm") else None
+    return None

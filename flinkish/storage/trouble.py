@@ -1,0 +1,31 @@
+"""Errors of storage, in words: what was tried, where, and why it was refused."""
+
+from __future__ import annotations
+
+import errno
+
+from flinkish.errors import StorageError
+
+
+class Replaced(OSError):
+    """A file is no longer the one that was listed: another has been put in its place."""
+
+
+def storage_error(verb: str, path: str, error: BaseException) -> StorageError:
+    """The error for a refused operation on ``path``: disk full is named as such."""
+    number = error.errno if isinstance(error, OSError) else None
+    reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    reason = " ".join((reason or type(error).__name__).split())
+    if number in {errno.ENOSPC, errno.EDQUOT}:
+        return StorageError(
+            f"disk full: cannot {verb} {path} ({reason})",
+            hint="free some space, or choose a target on another file system",
+            path=path,
+            errno=number,
+        )
+    return StorageError(
+        f"cannot {verb} {path}: {reason}",
+        hint="check that the path exists, its permissions and the storage below it",
+        path=path,
+        errno=number,
+    )
