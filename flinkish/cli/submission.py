@@ -269,11 +269,11 @@ def asked_partitions(launch: Launch) -> int | None:
 
 def _checkpoints(config: Config) -> str:
     directory = config.get("execution.checkpointing.dir") or ""
-    if directory.startswith("file:"):
-        from flinkish.storage import locate
+    if directory.startswith("/"):
+        return directory
+    from flinkish.storage import locate
 
-        return locate(directory)
-    return directory
+    return locate(directory)
 
 
 def _items(values: Sequence[str]) -> list[str]:

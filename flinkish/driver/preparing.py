@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from flinkish import storage
 from flinkish.driver import jvm as spark_jvm
 from flinkish.driver.log import say
 from flinkish.driver.managed import ManagedQuery
@@ -89,7 +90,8 @@ class Preparer:
                 # original job at the program's own location.
                 return replace(prepared, location=self._restored[name])
         directory = self._names.directory(name, fresh=self._is_fresh(name))
-        location = f"file://{directory}" if directory.startswith("/") else directory
+        local = storage.is_local(directory)
+        location = f"file://{directory}" if local else storage.for_spark(directory)
         if self._restorer is not None and name not in self._restored:
             restored = self._restorer.restore(name, prepared.planned, facts, session, directory)
             prepared = replace(

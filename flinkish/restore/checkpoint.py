@@ -1,11 +1,11 @@
 """Making a new Spark checkpoint from a recipe.
 
-Files are hard-linked where possible (Spark never writes into a finished checkpoint file). Written
-are those that must differ: ``metadata`` with another query id; operator metadata with another
-ordinal, or with absolute locations (``stateSchemaFilePaths`` of Spark 4.x), which Spark would
-follow back to the old checkpoint; empty state; and, where the sources, the batch or the watermark
-are others, the logs. The checkpoint is built beside its place and renamed, so it appears complete
-or not at all. Hadoop's hidden ``.crc`` files stay behind: stale ones fail the read, none is fine.
+Files are hard-linked where possible (Spark never writes into a finished checkpoint file), or copied
+by the storage itself. Written are those that must differ: ``metadata`` with another query id;
+operator metadata with another ordinal, or with absolute locations (``stateSchemaFilePaths`` of
+Spark 4.x), which Spark would follow back to the old checkpoint; empty state; and, where the
+sources, the batch or the watermark are others, the logs. A local checkpoint is built beside its
+place and renamed, so it appears complete or not at all; elsewhere its logs come last. Hadoop's hidden ``.crc`` files stay behind: stale ones fail the read, none is fine.
 
 What Spark asks of the logs at a restart (``MicroBatchExecution.populateStartOffsets``, 3.5 to
 4.3): ``offsets/<N - 1>`` beside the newest ``offsets/<N>``; as many lines as the query has sources
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -61,42 +61,96 @@ def make_checkpoint(recipe: Recipe, target: str) -> None:
         of an offset log that cannot be renamed, state that cannot be raised to another version.
     """
     final = storage.locate(target)
-    if os.path.lexists(final) and not (os.path.isdir(final) and not os.listdir(final)):
+    _check_free(final)
+    if storage.is_local(final):
+        _make_local(recipe, final)
+        return
+    storage.make_directory(final)
+    try:
+        _put_all(recipe, final, final)
+    except BaseException:
+        storage.remove_tree(final)
+        raise
+
+
+def _check_free(final: str) -> None:
+    if storage.is_local(final):
+        taken = os.path.lexists(final) and not (os.path.isdir(final) and not os.listdir(final))
+    else:
+        listing = storage.list_directory(final)
+        taken = bool(listing.files or listing.directories)
+    if taken:
         raise StorageError(
             f"cannot create checkpoint {final}: it exists and is not an empty directory",
             hint="choose another checkpoint directory, or remove that one",
             path=final,
         )
+
+
+def _make_local(recipe: Recipe, final: str) -> None:
     storage.make_directory(os.path.dirname(final))
     building = storage.temporary_name(final)
     try:
         storage.make_new_directory(building)
-        made: set[str] = set()
-        snapshots: dict[bytes, str] = {}
-        for file in _files(recipe, final):
-            directory = os.path.dirname(file.path)
-            if directory not in made:
-                storage.make_directory(os.path.join(building, directory))
-                made.add(directory)
-            path = os.path.join(building, file.path)
-            if file.content is not None and file.path.startswith(f"{layout.STATE}/"):
-                # Hundreds of empty snapshots are one: bringing each to the disk takes its time.
-                same = snapshots.setdefault(file.content, path)
-                if same != path:
-                    storage.place(same, path)
-                    continue
-            _put(file, path)
+        _put_all(recipe, final, building)
         storage.publish(building, final)
     except BaseException:
         storage.remove_tree(building)
         raise
 
 
+def _put_all(recipe: Recipe, final: str, building: str) -> None:
+    """Bring all files below ``building``; to and from remote storage many at once.
+
+    Without a directory to rename (S3) the logs that make Spark go on come last: a checkpoint that
+    was not finished is none.
+    """
+    made: set[str] = set()
+    snapshots: dict[bytes, str] = {}
+    remote = next((d.root for d in recipe.donors if not storage.is_local(d.root)), final)
+
+    def put(item: tuple[_File, str]) -> None:
+        _put(*item)
+
+    def pieces(files: Iterable[_File]) -> Iterator[tuple[_File, str]]:
+        for file in files:
+            path = storage.join(building, file.path)
+            if storage.parent(path) not in made:
+                storage.make_directory(storage.parent(path))
+                made.add(storage.parent(path))
+            if file.content is not None and file.path.startswith(f"{layout.STATE}/"):
+                # Hundreds of empty snapshots are one: bringing each to the disk takes its time.
+                same = snapshots.setdefault(file.content, path)
+                if same != path and storage.is_local(path):
+                    storage.place(same, path)
+                    continue
+            yield file, path
+
+    where = storage.locate(remote) if storage.is_local(final) else final
+    last: list[_File] = []
+
+    def data() -> Iterator[_File]:
+        for file in _files(recipe, final):
+            if _is_log(file.path):
+                last.append(file)
+            else:
+                yield file
+
+    for _ in storage.in_flight(where, put, pieces(data())):
+        pass
+    for _ in storage.in_flight(where, put, pieces(last)):
+        pass
+
+
+def _is_log(path: str) -> bool:
+    return path.split("/")[0] in {layout.METADATA, layout.OFFSETS, layout.COMMITS}
+
+
 def _put(file: _File, path: str) -> None:
     if file.content is not None:
         storage.write_bytes(path, file.content)
         return
-    old = os.path.join(storage.locate(file.donor.root), file.old)
+    old = file.donor.at(file.old)
     try:
         storage.place(old, path)
     except FileNotFoundError as error:
@@ -122,6 +176,11 @@ def _files(recipe: Recipe, final: str) -> Iterator[_File]:
     yield from _Assembly(recipe, final).files()
 
 
+def _for_spark(final: str) -> str:
+    """The root as Spark knows it; a local one stays a path."""
+    return final if storage.is_local(final) else storage.for_spark(final)
+
+
 def _linked(donor: Donor, path: str, new: str | None = None) -> _File:
     return _File(new or path, donor, old=path)
 
@@ -132,9 +191,8 @@ def _moved_state(
     """The state of one operator under its new ordinal; ``pins`` are needed for a shift only."""
     moved = statefiles.move_state(statefiles.of_operator(donor.files, old), new, shift)
     if not moved.moves:
-        path = os.path.join(storage.locate(donor.root), layout.STATE, str(old))
-        raise missing(path)
-    metadata = partial(logs.with_operator, root=final, ordinal=new)
+        raise missing(donor.at(f"{layout.STATE}/{old}"))
+    metadata = partial(logs.with_operator, root=_for_spark(final), ordinal=new)
     rewritten = {
         path: content
         for path, _ in moved.moves
@@ -210,7 +268,7 @@ class _Assembly:
         for path, content in sorted((empty.files or {}).items()):
             data, target = content, path
             if _is_operator_metadata(f"{layout.STATE}/{ordinal}/{path}"):
-                change = partial(logs.with_operator, root=self._final, ordinal=ordinal)
+                change = partial(logs.with_operator, root=_for_spark(self._final), ordinal=ordinal)
                 data = parsed(self._base, path, change, content) or content
                 # Spark knows best: a join's four stores may be column families of one.
                 stores = layout.parse_operator_metadata(content).stores
@@ -286,8 +344,7 @@ def _source(donor: Donor, source: TakenSource, position: str) -> Iterator[_File]
     try:
         chosen = sourcelogs.files_at(names, position, lambda name: read_file(donor, old + name))
     except FileNotFoundError as error:
-        root = storage.locate(donor.root)
-        raise missing(os.path.join(root, old, str(error.filename))) from error
+        raise missing(donor.at(f"{old}{error.filename}")) from error
     except ValueError as error:
         raise damaged(donor, old, error) from error
     for name in chosen.kept:

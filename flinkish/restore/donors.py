@@ -5,7 +5,6 @@ Reading is a thin shell around :mod:`flinkish.checkpoint.layout`; the checks are
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -60,7 +59,7 @@ class DonorLogs:
 
 def read_file(donor: Donor, path: str) -> bytes:
     """A file of the donor; Corrupt when it is missing."""
-    location = os.path.join(storage.locate(donor.root), path)
+    location = donor.at(path)
     try:
         return storage.read_bytes(location)
     except FileNotFoundError as error:
@@ -90,7 +89,7 @@ def parsed(donor: Donor, path: str, parser: Callable[[bytes], _T], data: bytes |
 
 def damaged(donor: Donor, path: str, error: ValueError) -> Corrupt:
     """The error for a file of the donor whose content is wrong."""
-    location = os.path.join(storage.locate(donor.root), path)
+    location = donor.at(path)
     return Corrupt(f"{location} is damaged: {error}", path=location)
 
 

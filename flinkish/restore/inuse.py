@@ -6,12 +6,12 @@ a batch: before that its checkpoint holds nothing that the savepoint does not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from flinkish.jobs.liveness import reconcile
-from flinkish.jobs.model import ACTIVE_STATES, Job, QueryStatus, RequestKind
+from flinkish.jobs.model import ACTIVE_STATES, QueryStatus
 from flinkish.jobs.registry import Registry
 
 
@@ -19,9 +19,11 @@ from flinkish.jobs.registry import Registry
 class InUse:
     """What a prune must know.
 
-    ``protected``: location of a savepoint -> why it stays. ``running``: ids of the jobs that are not
-    in a final state. ``writing``: target directory and job id of every savepoint that a request
-    has under way.
+    Parameters
+    ----------
+    protected: location of a savepoint -> why it stays.
+    running: ids of the jobs that are not in a final state.
+    writing: target directory and job id of every savepoint that a request has under way.
     """
 
     protected: Mapping[str, str]
@@ -30,47 +32,43 @@ class InUse:
 
 
 def savepoints_in_use(registry: Registry) -> InUse:
-    """Ask the registry (dead jobs are found to be dead first). Raises RegistryError."""
-    jobs = [
-        job
-        for job in reconcile(registry, registry.jobs(states=ACTIVE_STATES))
-        if not job.state.is_final
-    ]
-    ids = [job.job_id for job in jobs]
-    queries = registry.queries_of(ids)
-    protected = {}
-    for job in jobs:
-        if job.launch.restore is not None and not outlived(job, queries.get(job.job_id, [])):
-            protected[job.launch.restore.path] = (
-                f"job {job.name} ({job.job_id[:6]}) was restored from it and has no commit of its "
-                "own yet"
-            )
-    writing = [
-        (str(request.arguments["target"]), request.job_id)
-        for job_id in ids
-        for request in registry.requests(job_id)
-        if not request.state.is_final
-        and request.kind in RequestKind
-        and request.arguments.get("target")
-    ]
-    return InUse(protected, frozenset(ids), tuple(writing))
+    """Ask the registry; jobs whose driver is dead count for nothing. Raises RegistryError."""
+    found = reconcile(registry, registry.jobs(states=ACTIVE_STATES))
+    jobs = [job for job in found if not job.state.is_final]
+    queries = registry.queries_of([job.job_id for job in jobs])
+    protected = {
+        job.launch.restore.path: f"job {job.name} ({job.job_id[:6]}) was restored from it and has "
+        "no commit of its own yet"
+        for job in jobs
+        if job.launch.restore is not None and not outlived(queries.get(job.job_id, ()))
+    }
+    writing = tuple(
+        (str(request.arguments["target"]), job.job_id)
+        for job in jobs
+        for request in registry.requests(job.job_id)
+        if not request.state.is_final and request.arguments.get("target")
+    )
+    return InUse(protected, frozenset(job.job_id for job in jobs), writing)
 
 
-def outlived(job: Job, queries: Sequence[QueryStatus]) -> bool:
-    """Whether every query that the job restored has committed a batch of its own. Pure.
+def outlived(queries: Sequence[QueryStatus]) -> bool:
+    """Whether every restored query of a job has committed a batch of its own. Pure.
 
-    A query says in its plan what it took and at which batch it started. One that the program has
-    yet to start cannot be seen: as long as none has started the savepoint is needed.
+    A query says in its plan what it took and at which batch it started. Those that the program has
+    not started yet need no thought: no restored query commits before all that is in the savepoint
+    has an owner (``flinkish.driver.restoregate``).
     """
-    entries = [(query, entry) for query in queries for entry in _entries(query)]
-    restored = [(query, entry) for query, entry in entries if entry.get("from_batch") is not None]
-    if not restored:
-        return False
-    return all(_has_own_commit(query, entry) for query, entry in restored)
+    restored = [
+        (query, entry)
+        for query in queries
+        for entry in _plans(query)
+        if entry.get("from_batch") is not None
+    ]
+    return bool(restored) and all(_has_own_commit(query, entry) for query, entry in restored)
 
 
-def _entries(query: QueryStatus) -> Iterable[Mapping[str, Any]]:
-    """What the query's plan says of the query itself."""
+def _plans(query: QueryStatus) -> Sequence[Mapping[str, Any]]:
+    """What the query's plan says of the query itself (see ``flinkish.restore.document``)."""
     found = (query.plan or {}).get("queries") or ()
     return [entry for entry in found if entry.get("name") == query.name]
 

@@ -58,15 +58,20 @@ def with_operator(data: bytes, root: str, ordinal: int) -> bytes | None:
 
 
 def moved_location(location: str, root: str, ordinal: int) -> str:
-    """``file:/old/state/0/_stateSchema/...`` for ``state/<ordinal>`` of the checkpoint ``root``."""
+    """``file:/old/state/0/_stateSchema/...`` for ``state/<ordinal>`` of the checkpoint ``root``.
+
+    ``root`` is a local path or a URL as Spark knows it.
+    """
     before, mark, after = location.rpartition(_STATE_MARK)
     _, slash, rest = after.partition("/")
     if not mark or not slash:
         raise layout.LogFormatError(f"{location} lies in no state directory")
     moved = f"{root}{_STATE_MARK}{ordinal}/{rest}"
     scheme, colon, path = before.partition(":")
-    if not colon or "/" in scheme:
+    if "://" in root or not colon or "/" in scheme:
         return moved
+    if scheme != "file":  # from another storage
+        return f"file:{moved}"
     return f"{scheme}:{'//' if path.startswith('//') else ''}{moved}"
 
 

@@ -58,11 +58,22 @@ def read_offers(path: str, *, complete: bool = False) -> Offers:
     if complete:
         check_files(savepoint)
     files: dict[int, list[str]] = {}
+    held: dict[int, dict[str, str]] = {}
     for entry in savepoint.iter_files():
         files.setdefault(entry.query, []).append(entry.path)
+        if entry.held is not None:
+            held.setdefault(entry.query, {})[entry.path] = savepoint.locate_file(entry)
     return Offers(
         {
-            record.name: _of_record(record, savepoint.query_root(record), files.get(index, []))
+            record.name: _of_record(
+                record,
+                Donor(
+                    savepoint.query_root(record),
+                    tuple(files.get(index, [])),
+                    record.batch_id,
+                    held.get(index, {}),
+                ),
+            )
             for index, record in enumerate(savepoint.queries)
         },
         is_savepoint=True,
@@ -84,7 +95,7 @@ def _of_cut(key: QueryKey, cut: Cut) -> Offer:
     )
 
 
-def _of_record(record: QueryRecord, root: str, files: list[str]) -> Offer:
+def _of_record(record: QueryRecord, donor: Donor) -> Offer:
     operators = tuple(
         SavedOperator(
             query=record.name,
@@ -111,7 +122,7 @@ def _of_record(record: QueryRecord, root: str, files: list[str]) -> Offer:
             pins=record.pins,
             watermark_ms=record.watermark_ms,
         ),
-        Donor(root, tuple(files), record.batch_id),
+        donor,
         record.query_id,
         record.checkpoint_format,
         record.pins,

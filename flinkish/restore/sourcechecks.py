@@ -123,8 +123,7 @@ def _named_files(donor: Donor, directory: str, position: str) -> Iterator[source
         for content in chosen.written.values():
             yield from sourcelogs.read_files(content)
     except FileNotFoundError as error:
-        root = storage.locate(donor.root)
-        raise missing(os.path.join(root, prefix, str(error.filename))) from error
+        raise missing(donor.at(f"{prefix}{error.filename}")) from error
     except ValueError as error:
         raise damaged(donor, prefix, error) from error
 

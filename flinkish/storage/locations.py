@@ -14,6 +14,8 @@ from flinkish.errors import StorageError
 #: Schemes that mean the local file system.
 _LOCAL = frozenset({"file", "local"})
 _SAME = {"s3a": "s3", "s3n": "s3", "gs": "gs", "gcs": "gs"}
+#: Schemes whose libraries read a URL as a browser does.
+_NO_QUERY = frozenset({"hdfs", "webhdfs", "viewfs"})
 #: Schemes whose authority may be ``user@host``; elsewhere what is before ``@`` would be a key.
 _WITH_USER = frozenset({"hdfs", "webhdfs", "viewfs", "sftp", "ssh", "abfs", "abfss"})
 
@@ -49,6 +51,11 @@ def locate(text: str) -> str:
             "(for S3: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY or a profile)",
         )
     parts = [part for part in path.split("/") if part and part != "."]
+    if scheme in _NO_QUERY and ("?" in path or "#" in path):
+        raise StorageError(
+            f"{text} has a '?' or '#' in it, which {scheme} URLs give another meaning",
+            hint="choose a path without them",
+        )
     if ".." in parts:
         raise StorageError(f"{text} has '..' in it", hint="write the whole path")
     return "/".join([f"{scheme}://{authority}", *parts])

@@ -67,8 +67,6 @@ class S3Calls:
         return size, self._copy_object(source, target, tag)
 
     def _copy_object(self, source: str, target: str, tag: str) -> str | None:
-        from botocore.exceptions import ClientError  # type: ignore[import-untyped]
-
         (bucket, key, _), (new_bucket, new_key, _) = map(self._fs.split_path, (source, target))
         arguments: dict[str, Any] = {
             "Bucket": new_bucket,
@@ -81,8 +79,8 @@ class S3Calls:
             arguments["ChecksumAlgorithm"] = "SHA256"
         try:
             answer = self._fs.call_s3("copy_object", **arguments)
-        except ClientError as error:
-            code = str(error.response.get("Error", {}).get("Code"))
+        except OSError as error:  # s3fs makes them of botocore's
+            code = _code_of(error)
             if code in {"PreconditionFailed", "412"}:
                 raise Replaced(f"{source} was replaced") from error
             if code in {"NoSuchKey", "404"}:
@@ -91,7 +89,15 @@ class S3Calls:
                 self._checksums = False
                 return self._copy_object(source, target, tag)
             raise
+        copied = str((answer.get("CopyObjectResult") or {}).get("ETag") or "").strip('"')
+        # Not every store looks at the condition; and equal content may have another ETag, where
+        # it is encrypted or was put in parts.
+        if tag and copied != tag and self._etag(source) != tag:
+            raise Replaced(f"{source} was replaced")
         return _digest(answer)
+
+    def _etag(self, path: str) -> str:
+        return str(self._fs.info(path).get("ETag") or "").strip('"')
 
     def delete(self, paths: list[str]) -> None:
         """Delete up to :data:`DELETE_BATCH` objects of one bucket, given as ``bucket/key``."""
@@ -106,6 +112,13 @@ class S3Calls:
             raise PermissionError(
                 13, f"{first.get('Code')}: {first.get('Message')}", first.get("Key")
             )
+
+
+def _code_of(error: OSError) -> str:
+    """S3's own code of an error, such as ``NoSuchKey``."""
+    response = getattr(error.__cause__, "response", None) or {}
+    code = str(response.get("Error", {}).get("Code") or "")
+    return code or ("NoSuchKey" if isinstance(error, FileNotFoundError) else "")
 
 
 def _digest(answer: Any) -> str | None:

@@ -60,7 +60,7 @@ def test_credentials_in_a_url_are_refused_and_not_repeated(text: str) -> None:
     assert "environment" in caught.value.hint
 
 
-@pytest.mark.parametrize("text", ["s3:///x", "hdfs:/x", "s3://b/../c"])
+@pytest.mark.parametrize("text", ["s3:///x", "hdfs:/x", "s3://b/../c", "hdfs://nn/a?b"])
 def test_urls_that_say_no_place_are_refused(text: str) -> None:
     with pytest.raises(StorageError):
         storage.locate(text)

@@ -1,0 +1,79 @@
+"""The contract, on every storage: local, memory, two S3 servers, HDFS by two protocols."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flinkish import storage
+from flinkish.storage.remote import forget_stores
+from tests.servers.hdfs import HdfsServer
+from tests.servers.s3 import S3Server
+from tests.storage.abstract import StorageContract
+
+
+class TestLocal(StorageContract):
+    @pytest.fixture
+    def root(self, tmp_path: Path) -> str:
+        return str(tmp_path / "root")
+
+
+class TestMemory(StorageContract):
+    @pytest.fixture
+    def root(self) -> Iterator[str]:
+        yield (location := f"memory://{uuid.uuid4().hex}")
+        storage.remove_tree(location)
+
+
+class _S3(StorageContract):
+    @pytest.fixture
+    def server(self) -> S3Server:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def root(self, server: S3Server) -> Iterator[str]:
+        with server.configured():
+            forget_stores()
+            yield f"{server.create_bucket('contract')}/{uuid.uuid4().hex}"
+        forget_stores()
+
+
+@pytest.mark.servers
+class TestMoto(_S3):
+    @pytest.fixture
+    def server(self, moto_s3: S3Server) -> S3Server:
+        return moto_s3
+
+
+@pytest.mark.servers
+class TestS3Proxy(_S3):
+    @pytest.fixture
+    def server(self, second_s3: S3Server) -> S3Server:
+        return second_s3
+
+
+@pytest.mark.servers
+class TestHdfs(StorageContract):
+    many = 150
+
+    @pytest.fixture
+    def root(self, hdfs: HdfsServer, monkeypatch: pytest.MonkeyPatch) -> str:
+        for name, value in hdfs.environment().items():
+            monkeypatch.setenv(name, value)
+        forget_stores()
+        return f"{hdfs.url}/{uuid.uuid4().hex}"
+
+
+@pytest.mark.servers
+class TestWebHdfs(StorageContract):
+    many = 50
+
+    @pytest.fixture
+    def root(self, hdfs: HdfsServer, monkeypatch: pytest.MonkeyPatch) -> str:
+        for name, value in hdfs.environment().items():
+            monkeypatch.setenv(name, value)
+        forget_stores()
+        return f"{hdfs.webhdfs_url}/{uuid.uuid4().hex}"
