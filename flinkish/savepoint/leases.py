@@ -13,6 +13,7 @@ host and its process is gone; the next one who meets it removes it.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
@@ -120,7 +121,6 @@ class Lease:
         record = LeaseRecord(
             f"{kind.value}-{secrets.token_hex(6)}", kind, owner, host, pid, now, now, job_id, path
         )
-        storage.make_directory(storage.join(target, DIRECTORY))
         other: LeaseRecord | None = None
         for attempt in range(_TRIES):
             if attempt:
@@ -204,7 +204,15 @@ def _location(target: str, lease_id: str) -> str:
 
 def _write(target: str, record: LeaseRecord) -> None:
     data = json.dumps({**asdict(record), "kind": record.kind.value}).encode()
-    storage.write_atomically(_location(target, record.lease_id), data)
+    for left in reversed(range(_TRIES)):
+        storage.make_directory(storage.join(target, DIRECTORY))
+        try:
+            storage.write_atomically(_location(target, record.lease_id), data)
+            return
+        except StorageError as error:
+            # Another has removed the directory, which was empty, just now.
+            if not left or error.data.get("errno") != errno.ENOENT:
+                raise
 
 
 def _read(location: str) -> LeaseRecord | None:

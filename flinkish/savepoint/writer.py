@@ -22,6 +22,7 @@ from flinkish.checkpoint.fileset import ListedFile
 from flinkish.checkpoint.trouble import missing
 from flinkish.errors import Corrupt, FlinkishError, NoCommittedBatch, WaitTimeout, WrongState
 from flinkish.savepoint import sharing
+from flinkish.savepoint.dispose import release_holder
 from flinkish.savepoint.earlier import newest_of_job, remember
 from flinkish.savepoint.leases import Kind, Lease
 from flinkish.savepoint.ledger import Ledger, Placed
@@ -230,7 +231,7 @@ class _Taker:
     def take_back_references(self) -> None:
         """No file of another savepoint is used."""
         for holder in self._referred:
-            sharing.forget_references(holder, storage.base_name(self._path))
+            release_holder(holder, storage.base_name(self._path))
         self._referred.clear()
 
     def _take(self, index: int, query: QuerySource) -> QueryRecord:
@@ -362,11 +363,11 @@ class _Taker:
     def _verify(self, attempt: _Attempt) -> None:
         """Look at the new directory again: it must be complete.
 
-        On a local disk it is read back as a checkpoint, and must give the same cut; elsewhere
-        that would fetch every archive, so the files' sizes are compared with one listing a
-        directory.
+        On a local disk it is read back as a checkpoint, and must give the same cut. Elsewhere
+        that would fetch every archive, and with files of earlier savepoints it is no checkpoint:
+        sizes are compared then, by one listing a directory.
         """
-        if storage.is_local(attempt.target):
+        if storage.is_local(attempt.target) and not self._ledger.totals(attempt.index).shared:
             _verify_cut(attempt.cut, attempt.target)
             return
         wrong = first_wrong_size(

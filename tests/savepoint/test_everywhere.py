@@ -1,0 +1,110 @@
+"""A savepoint from each storage to each other, outliving the checkpoint that it was taken of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flinkish import storage
+from flinkish.checkpoint.cut import read_cut
+from flinkish.errors import Corrupt
+from flinkish.restore.checkpoint import make_checkpoint
+from flinkish.restore.offers import read_offers
+from flinkish.restore.recipe import Recipe
+from flinkish.savepoint.dispose import dispose
+from flinkish.savepoint.model import QuerySource, SavepointInfo
+from flinkish.savepoint.reader import FULL, check_files, find_bad_files, open_savepoint
+from flinkish.savepoint.reporter import SilentReporter
+from flinkish.savepoint.writer import write_savepoint
+from tests.checkpoint.recorded import unpack
+from tests.savepoint.conftest import JOB
+from tests.savepoint.places import place, put_tree, tree
+
+#: Two S3 servers cannot be had at once; HDFS and the local disk can be beside either.
+PAIRS = [
+    (one, other)
+    for one in ("local", "moto_s3", "second_s3", "hdfs")
+    for other in ("local", "moto_s3", "second_s3", "hdfs")
+    if {one, other} != {"moto_s3", "second_s3"}
+]
+
+pytestmark = pytest.mark.servers
+
+
+def save(checkpoint: str, target: str, **options: bool) -> SavepointInfo:
+    return write_savepoint(
+        target,
+        JOB,
+        [QuerySource("counts", checkpoint)],
+        trigger="savepoint",
+        reporter=SilentReporter(),
+        **options,
+    )
+
+
+def restore(path: str, target: str) -> None:
+    [offer] = read_offers(path, complete=True).by_key.values()
+    make_checkpoint(Recipe((offer.donor,)), target)
+
+
+@pytest.mark.parametrize(("checkpoint_kind", "savepoint_kind"), PAIRS)
+def test_from_each_storage_to_each_other(
+    checkpoint_kind: str, savepoint_kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    original = unpack("spark43-rocksdb-tws", tmp_path)
+    with (
+        place(checkpoint_kind, request, tmp_path) as one,
+        place(savepoint_kind, request, tmp_path) as other,
+    ):
+        checkpoint = put_tree(original, f"{one}/checkpoint")
+        cut = read_cut(checkpoint)
+        assert cut.files == read_cut(str(original)).files
+        content = {path: data for path, data in tree(checkpoint).items() if path in cut.files}
+        info = save(checkpoint, f"{other}/savepoints")
+        assert info.path.startswith(f"{other}/savepoints/savepoint-012345-")
+        assert storage.remove_tree(checkpoint)
+        savepoint = open_savepoint(info.path)
+        check_files(savepoint, FULL)
+        assert savepoint.is_relocatable
+        assert tree(savepoint.query_root(savepoint.queries[0])) == content
+        # Back to where the checkpoint was, and beside the savepoint.
+        for new in (f"{one}/new", f"{other}/new"):
+            restore(info.path, new)
+            again = read_cut(new)
+            assert again.files == cut.files
+            restored = tree(new)
+            [metadata] = [path for path in restored if "/_metadata/v2/" in path]
+            # Only the absolute locations of schema files are others.
+            assert storage.for_spark(new).removeprefix("file:") in restored[metadata].decode()
+            del restored[metadata]
+            assert restored == {p: data for p, data in content.items() if p != metadata}
+        done = dispose(info.path)
+        assert (done.gone, done.missing, done.foreign) == (True, 0, ())
+        assert storage.list_names(f"{other}/savepoints") == []
+
+
+@pytest.mark.parametrize("kind", ["local", "moto_s3", "second_s3", "hdfs"])
+def test_damage_is_found(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    original = unpack("spark43-rocksdb-dedup", tmp_path)
+    with place(kind, request, tmp_path) as root:
+        info = save(put_tree(original, f"{root}/c"), f"{root}/s")
+        savepoint = open_savepoint(info.path)
+        records = [r for r in savepoint.iter_files() if r.size > 20][:2]
+        flipped, swapped = (savepoint.locate_file(record) for record in records)
+        data = bytearray(storage.read_bytes(flipped))
+        data[len(data) // 2] ^= 1
+        storage.remove_file(flipped)
+        storage.write_bytes(flipped, bytes(data))
+        check_files(savepoint)  # sizes hold
+        with pytest.raises(Corrupt, match="does not have its recorded digest"):
+            check_files(savepoint, FULL)
+        storage.remove_file(swapped)
+        bad = list(find_bad_files(savepoint, FULL))
+        assert [(b.path, b.reason) for b in bad] == [
+            (
+                f"{savepoint.queries[0].directory}/{records[0].path}",
+                "does not have its recorded digest",
+            ),
+            (f"{savepoint.queries[0].directory}/{records[1].path}", "is missing"),
+        ]

@@ -1,0 +1,181 @@
+"""A second savepoint takes only what is new, and either can be disposed of."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flinkish import storage
+from flinkish.checkpoint.cut import read_cut
+from flinkish.errors import UnsupportedFormat
+from flinkish.restore.checkpoint import make_checkpoint
+from flinkish.restore.offers import read_offers
+from flinkish.restore.recipe import Recipe
+from flinkish.savepoint import metadata as metadata_module
+from flinkish.savepoint import sharing, writer
+from flinkish.savepoint.dispose import dispose
+from flinkish.savepoint.reader import FULL, check_files, open_savepoint
+from tests.checkpoint.recorded import unpack
+from tests.savepoint.places import place, put_tree, tree
+from tests.savepoint.test_everywhere import save
+
+
+@pytest.fixture(
+    params=[
+        "memory",
+        pytest.param("moto_s3", marks=pytest.mark.servers),
+        pytest.param("second_s3", marks=pytest.mark.servers),
+        pytest.param("hdfs", marks=pytest.mark.servers),
+    ]
+)
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "memory":
+        yield f"memory://{tmp_path.name}"
+        storage.remove_tree(f"memory://{tmp_path.name}")
+        return
+    with place(request.param, request, tmp_path) as location:
+        yield location
+
+
+@pytest.fixture
+def checkpoint(root: str, tmp_path: Path) -> str:
+    return put_tree(unpack("spark43-rocksdb-dedup", tmp_path), f"{root}/c")
+
+
+def whole(path: str) -> dict[str, bytes]:
+    """What a restore of the savepoint makes of it."""
+    savepoint = open_savepoint(path)
+    check_files(savepoint, FULL)
+    return {r.path: storage.read_bytes(savepoint.locate_file(r)) for r in savepoint.iter_files()}
+
+
+def test_an_unchanged_checkpoint_moves_nothing(root: str, checkpoint: str, tmp_path: Path) -> None:
+    first = save(checkpoint, f"{root}/s")
+    assert (first.shared, first.copied) == (0, first.files - 1)
+    second = save(checkpoint, f"{root}/s")
+    assert (second.shared, second.copied, second.moved_bytes) == (second.files - 1, 0, 0)
+    opened = open_savepoint(second.path)
+    assert not opened.is_relocatable
+    assert opened.holders == (storage.base_name(first.path),)
+    assert set(tree(second.path)) == {"_metadata"}
+    assert whole(first.path) == whole(second.path)
+    third = save(checkpoint, f"{root}/s")
+    # Whose files are used is said directly, not by way of the second.
+    assert open_savepoint(third.path).holders == (storage.base_name(first.path),)
+    [offer] = read_offers(third.path, complete=True).by_key.values()
+    make_checkpoint(Recipe((offer.donor,)), str(tmp_path / "new"))
+    assert read_cut(str(tmp_path / "new")).files == read_cut(checkpoint).files
+
+
+def test_full_shares_nothing(root: str, checkpoint: str) -> None:
+    save(checkpoint, f"{root}/s")
+    second = save(checkpoint, f"{root}/s", full=True)
+    assert (second.shared, second.copied) == (0, second.files - 1)
+    assert open_savepoint(second.path).is_relocatable
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_either_can_be_disposed_of(root: str, checkpoint: str, order: tuple[int, ...]) -> None:
+    if not root.startswith("memory") and order not in {(0, 1, 2), (2, 0, 1)}:
+        pytest.skip("all orders are tried in memory")
+    paths = [save(checkpoint, f"{root}/s").path for _ in range(3)]
+    content = whole(paths[0])
+    left = set(range(3))
+    for number in order:
+        plan = dispose(paths[number], dry_run=True)
+        done = dispose(paths[number])
+        assert (plan.removed, plan.kept, plan.kept_bytes) == (
+            done.removed,
+            done.kept,
+            done.kept_bytes,
+        )
+        left.discard(number)
+        for other in left:
+            assert whole(paths[other]) == content
+        assert done.foreign == ()
+        # The first holds the files as long as anybody uses them.
+        assert bool(done.kept) == (number == 0 and bool(left))
+    assert storage.list_names(f"{root}/s") == []
+
+
+def test_what_has_changed_is_taken(root: str, checkpoint: str) -> None:
+    first = save(checkpoint, f"{root}/s")
+    cut = read_cut(checkpoint)
+    path = next(p for p in cut.files if p.endswith(".zip"))
+    data = storage.read_bytes(storage.join(checkpoint, path))
+    # Same name, same size, other bytes: an executor that repeats a task may write such a file.
+    replaced = bytearray(data)
+    replaced[10:14] = b"\0\1\2\3"  # the time in the first member's header
+    storage.remove_file(storage.join(checkpoint, path))
+    storage.write_bytes(storage.join(checkpoint, path), bytes(replaced))
+    second = save(checkpoint, f"{root}/s")
+    assert (second.copied, second.moved_bytes) == (1, len(data))
+    assert whole(second.path)[path] == bytes(replaced)
+    assert whole(first.path)[path] == data
+
+
+def test_a_holder_that_goes_in_the_meantime(
+    root: str, checkpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = save(checkpoint, f"{root}/s")
+    write = sharing.write_references
+
+    def dispose_first(holder: str, user: str, paths: list[str]) -> None:
+        dispose(first.path)  # the other host was faster
+        write(holder, user, paths)
+
+    monkeypatch.setattr(writer.sharing, "write_references", dispose_first)
+    second = save(checkpoint, f"{root}/s")
+    assert (second.shared, second.copied) == (0, second.files - 1)
+    check_files(open_savepoint(second.path), FULL)
+    assert [n for n in storage.list_names(f"{root}/s") if n.startswith("savepoint-")] == [
+        storage.base_name(second.path)
+    ]
+
+
+def test_a_failure_takes_back_what_was_said(
+    root: str, checkpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = save(checkpoint, f"{root}/s")
+
+    def refuse(*_: object) -> int:
+        raise RuntimeError("now")
+
+    monkeypatch.setattr(writer, "_seal", refuse)
+    with pytest.raises(RuntimeError):
+        save(checkpoint, f"{root}/s")
+    assert sharing.users_of(first.path) == {}
+    assert storage.list_names(f"{root}/s") == [storage.base_name(first.path)]
+
+
+def test_an_older_flinkish_refuses_a_sharing_one(
+    root: str, checkpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(checkpoint, f"{root}/s")
+    second = save(checkpoint, f"{root}/s")
+    monkeypatch.setattr(metadata_module, "FEATURES", frozenset())
+    with pytest.raises(UnsupportedFormat, match="shared-files"):
+        open_savepoint(second.path)
+
+
+def test_links_are_made_where_they_can_be(tmp_path: Path) -> None:
+    checkpoint = unpack("spark43-rocksdb-dedup", tmp_path)
+    for _ in range(2):
+        info = save(str(checkpoint), str(tmp_path / "s"))
+        assert (info.shared, info.linked, info.moved_bytes) == (0, info.files - 1, 0)
+        assert open_savepoint(info.path).is_relocatable
+
+
+def test_another_disk_is_given_what_is_new_only(tmp_path: Path, other_disk: Path) -> None:
+    checkpoint = unpack("spark43-rocksdb-dedup", tmp_path)
+    save(str(checkpoint), str(other_disk))
+    second = save(str(checkpoint), str(other_disk))
+    assert second.moved_bytes == 0
+    assert whole(second.path) == {
+        path: (checkpoint / path).read_bytes() for path in read_cut(str(checkpoint)).files
+    }
+    assert os.listdir(second.path) == ["_metadata"]
