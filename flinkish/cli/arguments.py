@@ -17,19 +17,26 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def complete_job(
-    _ctx: click.Context, _parameter: click.Parameter, incomplete: str
+    ctx: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Ids and names of the jobs in the registry that begin so; nothing when it cannot be read."""
+    """Ids and names of the jobs in the registry that begin so, and words that make it another
+    command (``savepoint list``); no jobs when the registry cannot be read."""
+    from flinkish.cli.commands import SUB_WORDS
     from flinkish.config import Config
     from flinkish.jobs.registry import Registry
 
+    found = [
+        CompletionItem(word, help=entry.help)
+        for word, entry in SUB_WORDS.get(ctx.info_name or "", {}).items()
+        if word.startswith(incomplete)
+    ]
     try:
         with Registry.open(Config.load().registry_url(), create=False) as registry:
             jobs = registry.jobs()
     except FlinkishError:
-        return []
+        return found
     jobs.sort(key=lambda job: (job.state.is_final, -job.start_time))
-    found = [
+    found += [
         CompletionItem(job.job_id, help=f"{job.name} {job.state.value}")
         for job in jobs
         if job.job_id.startswith(incomplete.lower())

@@ -50,7 +50,16 @@ COMMANDS: dict[str, Entry] = {
 #: First words after a command that make it another command.
 SUB_WORDS: dict[str, dict[str, Entry]] = {
     "savepoint": {
-        "show": Entry("flinkish.cli.savepoint_show", "show", "Show what is inside a savepoint."),
+        word: Entry(f"flinkish.cli.savepoint_{word}", attribute, text)
+        for word, attribute, text in (
+            ("list", "list_savepoints", "List the savepoints in a directory."),
+            ("show", "show", "Show what is inside a savepoint."),
+            ("diff", "diff", "Show two savepoints side by side."),
+            ("verify", "verify_savepoints", "Check that savepoints are whole."),
+            ("prune", "prune", "Remove savepoints by a retention policy."),
+            ("import", "import_savepoints", "Put savepoints into the registry."),
+            ("unlock", "unlock", "Remove the locks of those who are gone."),
+        )
     }
 }
 

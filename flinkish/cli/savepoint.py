@@ -1,6 +1,8 @@
-"""``flinkish savepoint JOB [TARGET]`` and ``flinkish savepoint -d PATH``."""
+"""``flinkish savepoint JOB [TARGET]``, ``--all``, ``--from-checkpoint URL`` and ``-d PATH``."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,11 +16,16 @@ from flinkish.cli.arguments import (
 )
 from flinkish.cli.base import Call, command
 from flinkish.cli.dispose import dispose_savepoint
+from flinkish.cli.savepoint_keep import keep_options, not_pruned, remove_old
+from flinkish.cli.session import Session
 from flinkish.errors import UsageError
-from flinkish.jobs.model import RequestKind
+from flinkish.jobs.model import Job, Request, RequestKind
+
+if TYPE_CHECKING:
+    from flinkish.savepoint.retention import Policy
 
 
-@command("savepoint", exit_codes=(4, 5, 10, 11, 12, 13, 14, 15))
+@command("savepoint", exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15))
 @click.argument("job", metavar="JOB", required=False, shell_complete=complete_job)
 @click.argument("target", metavar="[TARGET]", required=False, type=click.Path())
 @click.option(
@@ -29,55 +36,203 @@ from flinkish.jobs.model import RequestKind
     type=click.Path(),
     help="Delete the savepoint at PATH instead of taking one.",
 )
+@click.option("--all", "every", is_flag=True, help="Take one of every running job; no JOB then.")
+@click.option(
+    "--from-checkpoint",
+    "checkpoint",
+    metavar="URL",
+    type=click.Path(),
+    help="Take one of a Spark checkpoint that flinkish never saw, or of a directory of several; "
+    "no JOB then.",
+)
+@click.option(
+    "--name",
+    metavar="NAME",
+    help="With --all: only jobs whose name is like this (* and ? are wildcards). With "
+    "--from-checkpoint: the job's name in the savepoint.",
+)
 @format_option
 @detached_option
 @timeout_option
-@click.option("--yes", is_flag=True, help="With -d: do not ask.")
+@keep_options
+@click.option("--yes", is_flag=True, help="With -d and --from-checkpoint: do not ask.")
 @dry_run_option
 def savepoint(
     call: Call,
     job: str | None,
     target: str | None,
     dispose: str | None,
+    every: bool,
+    checkpoint: str | None,
+    name: str | None,
     format_: str,
     detached: bool,
     timeout: float | None,
     yes: bool,
     dry_run: bool,
+    **keep: Any,
 ) -> int:
-    """Take a savepoint of a running job, which goes on.
+    """Take a savepoint of a running job, which goes on, or of what a dead one has left.
 
     TARGET is the directory in which the savepoint gets a directory of its own; without it,
-    execution.checkpointing.savepoint-dir. See what is inside one with: flinkish savepoint show PATH
+    execution.checkpointing.savepoint-dir. A job that is FAILED, CANCELED or FINISHED is named by
+    its id: its savepoint is taken from its checkpoint, without a driver.
+    See what is inside one with: flinkish savepoint show PATH
     """
-    if dispose is not None:
-        if job is not None or detached:
-            raise UsageError(
-                "-d/--dispose takes one path and neither a job nor -detached",
-                hint="flinkish savepoint -d PATH",
-            )
-        with call.session() as session:
-            return dispose_savepoint(session, dispose, yes=yes, dry_run=dry_run)
-    if job is None:
-        raise UsageError(
-            "missing JobID: specify the job to take a savepoint of",
-            hint="flinkish savepoint JOB [TARGET]; see the jobs with: flinkish list",
-        )
+    from flinkish.savepoint.retention import Policy
+
+    policy = Policy(**keep)
+    _check_words(job, target, dispose, every, checkpoint, name, detached, policy)
     with call.session() as session:
+        if dispose is not None:
+            return dispose_savepoint(session, dispose, yes=yes, dry_run=dry_run)
+        if every:
+            from flinkish.cli.savepoint_all import save_all
+
+            where = trigger.savepoint_target(session, job)
+            seconds = _seconds(session, timeout)
+            return save_all(session, where, name, seconds, policy, dry_run=dry_run)
+        if checkpoint is not None:
+            where = trigger.savepoint_target(session, job)
+            return _from_checkpoint(session, checkpoint, where, name, policy, yes, dry_run)
+        assert job is not None
         found = session.find_job(job)
         where = trigger.savepoint_target(session, target, found)
+        if found.state.is_final:
+            return _of_dead_job(session, found, where, policy, detached, dry_run)
         if dry_run:
             return trigger.dry_run(session, found, RequestKind.SAVEPOINT, where)
-        seconds = session.config.duration("client.timeout") if timeout is None else timeout
+        seconds = _seconds(session, timeout)
         session.out.note(f"Triggering savepoint for job {found.job_id}.")
         request = trigger.submit(session, found, RequestKind.SAVEPOINT, where, seconds)
         if detached:
             return trigger.detached(session, request)
         session.out.note("Waiting for response...")
         request = trigger.wait_for(session, request, seconds)
-        status = trigger.show_result(session, request, session.registry.job(found.job_id))
-        path = ((request.result or {}).get("savepoint") or {}).get("path")
-        session.out.note(
-            f"You can resume your program from this savepoint with: flinkish run -s {path} APP.py"
+        return _finish(session, request, session.registry.job(found.job_id), where, policy)
+
+
+def _check_words(
+    job: str | None,
+    target: str | None,
+    dispose: str | None,
+    every: bool,
+    checkpoint: str | None,
+    name: str | None,
+    detached: bool,
+    policy: Policy,
+) -> None:
+    """Refuse what does not belong together. With --all and --from-checkpoint the first word is the
+    target."""
+    if dispose is not None:
+        if job is not None or detached:
+            raise UsageError(
+                "-d/--dispose takes one path and neither a job nor -detached",
+                hint="flinkish savepoint -d PATH",
+            )
+        if every or checkpoint or name or not policy.is_empty:
+            raise UsageError(
+                "-d/--dispose deletes one savepoint: no other option says more of it",
+                hint="flinkish savepoint -d PATH",
+            )
+        return
+    if every and checkpoint:
+        raise UsageError("--all and --from-checkpoint are two different things", hint="give one")
+    if every or checkpoint:
+        how = "--all" if every else "--from-checkpoint URL"
+        if target is not None:
+            raise UsageError(
+                f"{how} takes no JOB, only a target: {job!r} and {target!r} were given",
+                hint=f"flinkish savepoint {how} [TARGET]",
+            )
+        if detached:
+            raise UsageError(f"{how} waits for its result: it cannot be -detached", hint="")
+        return
+    if name is not None:
+        raise UsageError(
+            "--name goes with --all or --from-checkpoint", hint="flinkish savepoint JOB [TARGET]"
         )
-        return status
+    if job is None:
+        raise UsageError(
+            "missing JobID: specify the job to take a savepoint of",
+            hint="flinkish savepoint JOB [TARGET]; see the jobs with: flinkish list",
+        )
+    if detached and not policy.is_empty:
+        raise UsageError(
+            "old savepoints are removed once the new one is there, and -detached does not wait",
+            hint="leave -detached or the --keep options out",
+        )
+
+
+def _seconds(session: Session, timeout: float | None) -> float:
+    return session.config.duration("client.timeout") if timeout is None else timeout
+
+
+def _of_dead_job(
+    session: Session, job: Job, target: str, policy: Policy, detached: bool, dry_run: bool
+) -> int:
+    from flinkish.cli.savepoint_offline import save_dead_job
+
+    if detached:
+        raise UsageError(
+            f"job {job.name} ({job.job_id}) is {job.state.value}: this command itself takes the "
+            "savepoint of its checkpoint, so it cannot be -detached",
+            hint="leave -detached out",
+        )
+    request = save_dead_job(session, job, target, dry_run=dry_run)
+    if dry_run:
+        return _would(session, request, f"job {job.name} ({job.job_id}) from its checkpoint")
+    return _finish(session, request, job, target, policy)
+
+
+def _from_checkpoint(
+    session: Session,
+    url: str,
+    target: str,
+    name: str | None,
+    policy: Policy,
+    yes: bool,
+    dry_run: bool,
+) -> int:
+    from flinkish.cli.savepoint_offline import save_checkpoints
+
+    request = save_checkpoints(session, url, target, name, yes=yes, dry_run=dry_run)
+    if dry_run:
+        return _would(session, request, f"the checkpoint {url}")
+    return _finish(session, request, None, target, policy)
+
+
+def _would(session: Session, request: Request, of: str) -> int:
+    out, target = session.out, request.arguments["target"]
+    if out.json:
+        fields = {"job_id": request.job_id, "kind": request.kind.value, "target": target}
+        out.document({"dry_run": True, **fields})
+    elif not out.quiet:
+        out.line(f"Would take a savepoint of {of} in {target}.")
+    return 0
+
+
+def _finish(
+    session: Session, request: Request, job: Job | None, target: str, policy: Policy
+) -> int:
+    """Show the savepoint, and remove what the policy does not keep of the job's others.
+
+    ``job`` is None where there is none, only checkpoints. Raises PartialFailure when the savepoint
+    is there and the others could not be removed.
+    """
+    out = session.out
+    if not out.json:  # at once: removing the others may take long
+        trigger.show_result(session, request, job)
+    removal = remove_old(session, target, policy, [request.job_id])
+    if out.json:
+        document = trigger.result_document(request, job)
+        if not policy.is_empty:
+            document["pruned"] = list(removal.removed)
+        out.document(document)
+    elif removal.removed:
+        out.note(f"Removed {len(removal.removed)} older savepoints of the job.")
+    path = ((request.result or {}).get("savepoint") or {}).get("path")
+    out.note(f"You can resume your program from this savepoint with: flinkish run -s {path} APP.py")
+    if removal.error is not None:
+        raise not_pruned(target, removal.error)
+    return 0

@@ -17,16 +17,16 @@ _SAVEPOINT_DIR = "execution.checkpointing.savepoint-dir"
 _END_SLACK = 20.0
 
 
-def savepoint_target(session: Session, given: str | None, job: Job) -> str:
+def savepoint_target(session: Session, given: str | None, job: Job | None = None) -> str:
     """Where the savepoint goes: ``given``, else the configured directory, made absolute.
 
     Raises :class:`NoSavepointDirectory` when neither is there.
     """
     location = given or session.config.get(_SAVEPOINT_DIR)
     if location is None:
+        untouched = f"; job {job.name} ({job.job_id}) is untouched" if job is not None else ""
         raise NoSavepointDirectory(
-            f"no target directory for the savepoint: {_SAVEPOINT_DIR} is not set; "
-            f"job {job.name} ({job.job_id}) is untouched",
+            f"no target directory for the savepoint: {_SAVEPOINT_DIR} is not set{untouched}",
             key=_SAVEPOINT_DIR,
         )
     return absolute_target(location)
@@ -104,8 +104,8 @@ def detached(session: Session, request: Request) -> int:
     return 0
 
 
-def show_result(session: Session, request: Request, job: Job) -> int:
-    """Show a completed request."""
+def show_result(session: Session, request: Request, job: Job | None) -> int:
+    """Show a completed request; ``job`` as in :func:`result_document`."""
     out = session.out
     document = result_document(request, job)
     savepoint = document["savepoint"]
@@ -118,14 +118,17 @@ def show_result(session: Session, request: Request, job: Job) -> int:
     return 0
 
 
-def result_document(request: Request, job: Job) -> dict[str, Any]:
-    """A request's result as the JSON of ``savepoint``, ``stop`` and ``cancel``."""
+def result_document(request: Request, job: Job | None) -> dict[str, Any]:
+    """A request's result as the JSON of ``savepoint``, ``stop`` and ``cancel``.
+
+    ``job`` is None for checkpoints that no job has: then the registry has no request either.
+    """
     result: Mapping[str, Any] = request.result or {}
     return {
-        "request_id": request.request_id,
+        "request_id": None if job is None else request.request_id,
         "job_id": request.job_id,
         "state": request.state.value,
-        "job_state": job.state.value,
+        "job_state": None if job is None else job.state.value,
         "savepoint": result.get("savepoint"),
         "rung": result.get("rung"),
     }
@@ -137,7 +140,9 @@ def dry_run(session: Session, job: Job, kind: RequestKind, target: str | None) -
         raise WrongState(
             f"cannot {kind.value} job {job.name} ({job.job_id}): it has already reached "
             f"the terminal state {job.state.value}",
-            hint="see what is running with: flinkish list",
+            hint=f"save what it has left with: flinkish savepoint {job.job_id} TARGET"
+            if target
+            else "see what is running with: flinkish list",
         )
     out = session.out
     if out.json:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.driver import jvm as spark_jvm
-from flinkish.driver.planned import operator_status, source_records
+from flinkish.driver.planned import lasting_operators, operator_status, source_records
 from flinkish.driver.planner import PlannedQuery
-from flinkish.driver.writerfacts import WriterFacts, facts_of
+from flinkish.driver.writerfacts import WriterFacts, facts_of, why_not_savepointable
 from flinkish.errors import StorageError
-from flinkish.jobs.model import OperatorStatus, QueryStatus
+from flinkish.jobs.model import OperatorStatus, QueryFacts, QueryStatus
 from flinkish.storage import locate
 
 
@@ -24,7 +25,7 @@ class ManagedQuery:
     object the program holds; a restart rebinds its ``_jsq``. ``facts`` are those of this query,
     ``root_uri`` is its checkpoint as Spark resolved it: the writer may have gone on to another.
     ``planned`` is None where its plan could not be read; ``notes`` are for the user, ``plan``
-    is its part of a restore plan.
+    is its part of a restore plan. ``recorded`` are the facts of it that the registry has.
     """
 
     name: str
@@ -43,6 +44,7 @@ class ManagedQuery:
     plan: Mapping[str, Any] | None = None
     quiesced: bool = False
     progress: Mapping[str, Any] = field(default_factory=dict)
+    recorded: QueryFacts | None = None
 
     @property
     def checkpoint(self) -> str:
@@ -137,3 +139,16 @@ def sources_of(query: ManagedQuery) -> list[dict[str, Any]]:
     """The query's sources for a savepoint."""
     described = [str(s.get("description", "")) for s in query.progress.get("sources", ())]
     return source_records(query.planned, described)
+
+
+def lasting_facts(query: ManagedQuery) -> QueryFacts:
+    """What a savepoint of the query needs when this driver is gone."""
+    problem = why_not_savepointable(query.facts)
+    return QueryFacts(
+        run_id=query.run_id,
+        sources=tuple(sources_of(query)),
+        sink=query.facts.describe_sink(),
+        operators=lasting_operators(query.planned, operators_of(query.progress)),
+        python_version=platform.python_version(),
+        problem=None if problem is None else problem.to_record(),
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from flinkish.driver.planner import PlannedQuery, PlannedSource
@@ -142,6 +143,16 @@ def operator_facts(
         )
         for op in planned.operators
     )
+
+
+def lasting_operators(
+    planned: PlannedQuery | None, reported: tuple[OperatorStatus, ...]
+) -> tuple[dict[str, Any], ...]:
+    """What of :func:`operator_facts` does not change while the query runs, as plain data."""
+    records = [asdict(facts) for facts in operator_facts(planned, reported)]
+    for record in records:
+        del record["rows"]
+    return tuple(records)
 
 
 def source_records(planned: PlannedQuery | None, descriptions: list[str]) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from typing import Any
 
 from flinkish.driver import jvm as spark_jvm
 from flinkish.driver.log import say
-from flinkish.driver.managed import ManagedQuery, set_identity, status_of
+from flinkish.driver.managed import ManagedQuery, lasting_facts, set_identity, status_of
 from flinkish.driver.planning import Planning
 from flinkish.driver.preparing import Preparer
 from flinkish.driver.quiesce import quiesce, stop_hard
@@ -145,8 +145,19 @@ class Runtime:
         """
         self.restore_gate.settle_late(self.interrupt)
         statuses = [] if self.session_stopped else self.statuses()
-        state = self.registry.heartbeat(self.job_id, statuses)
+        state = self._beat(statuses)
         self.settle_claim({s.name: s.batch_id for s in statuses})
+        return state
+
+    def _beat(self, statuses: Sequence[QueryStatus]) -> JobState:
+        """The heartbeat, with the facts of queries that are new to the registry or tell more now:
+        Spark describes the sources of a query in its first progress report."""
+        state = self.registry.heartbeat(self.job_id, statuses)
+        for query in self.queries() if statuses else ():
+            facts = lasting_facts(query)
+            if facts != query.recorded:
+                self.registry.record_facts(self.job_id, query.name, query.query_id, facts)
+                query.recorded = facts
         return state
 
     # --- what the hook needs ----------------------------------------------------------------
@@ -214,13 +225,13 @@ class Runtime:
             self._queries.append(query)
             self._by_run[query.run_id] = query
         if self.restore_gate.closed:
-            self.registry.heartbeat(self.job_id, self.statuses())
+            self._beat(self.statuses())
         else:
             self._running([query])
         return handle
 
     def _running(self, queries: Sequence[ManagedQuery]) -> None:
-        self.registry.heartbeat(self.job_id, self.statuses())
+        self._beat(self.statuses())
         names = ", ".join(f"'{query.name}'" for query in queries)
         noun = "query" if len(queries) == 1 else "queries"
         self.registry.transition(self.job_id, JobState.RUNNING, f"{noun} {names} started")

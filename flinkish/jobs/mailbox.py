@@ -52,7 +52,7 @@ class Mailbox:
                 raise WrongState(
                     f"cannot {kind.value} job {job.name} ({job.job_id}): it has already reached "
                     f"the terminal state {job.state.value}",
-                    hint="see what is running with: flinkish list",
+                    hint=_instead(job, plain_cancel=_is_plain_cancel(kind, arguments)),
                     job_id=job.job_id,
                     state=job.state.value,
                 )
@@ -202,6 +202,13 @@ def new_request_id() -> str:
 
 def _is_plain_cancel(kind: RequestKind, arguments: Mapping[str, Any]) -> bool:
     return kind is RequestKind.CANCEL and not arguments.get("target")
+
+
+def _instead(job: Job, *, plain_cancel: bool) -> str:
+    """What to do where a job has ended already."""
+    if plain_cancel:
+        return "see what is running with: flinkish list"
+    return f"save what it has left with: flinkish savepoint {job.job_id} TARGET"
 
 
 def _refuse_second(tx: Transaction, job: Job, *, plain_cancel: bool) -> None:

@@ -229,6 +229,36 @@ class QueryStatus:
         return QueryStatus(**known)
 
 
+@dataclass(frozen=True)
+class QueryFacts:
+    """What only the driver knows of a query and every savepoint of it holds, as plain data.
+
+    It stays in the registry when the driver is gone, so that a savepoint of what it left is as good
+    as one that it would have taken. ``sources`` and ``sink`` are descriptions as in a savepoint,
+    ``operators`` the fields of its ``OperatorFacts`` without rows. ``problem`` is the record of the
+    error (``FlinkishError.to_record()``) that says why there can be no savepoint of the query.
+    """
+
+    run_id: str
+    sources: tuple[Mapping[str, Any], ...] = ()
+    sink: Mapping[str, Any] = field(default_factory=dict)
+    operators: tuple[Mapping[str, Any], ...] = ()
+    python_version: str | None = None
+    problem: Mapping[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for the registry."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> QueryFacts:
+        """The inverse of :meth:`to_json`; keys of a newer flinkish are ignored."""
+        known = {k: v for k, v in data.items() if k in QueryFacts.__dataclass_fields__}
+        for key in ("sources", "operators"):
+            known[key] = tuple(known.get(key) or ())
+        return QueryFacts(**known)
+
+
 class RequestKind(str, Enum):
     """What a client may ask of a job's driver."""
 
@@ -286,6 +316,6 @@ class SavepointRecord:
     files: int
     duration: float
     queries: tuple[Mapping[str, Any], ...] = ()  # {"name", "batch_id", "query_id"}
-    trigger: str = "savepoint"  # savepoint | stop | cancel
+    trigger: str = "savepoint"  # savepoint | stop | cancel | offline
     request_id: str | None = None
     disposed: float | None = None

@@ -12,7 +12,7 @@ with PostgreSQL, the machine's with SQLite.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from flinkish.errors import (
@@ -22,26 +22,26 @@ from flinkish.errors import (
 )
 from flinkish.jobs import lookup
 from flinkish.jobs.database import Row, Transaction, open_database
-from flinkish.jobs.mailbox import Mailbox, new_request_id
+from flinkish.jobs.mailbox import new_request_id
 from flinkish.jobs.model import (
     Job,
     JobState,
-    QueryStatus,
+    Request,
     SavepointRecord,
     StateChange,
     may_follow,
 )
+from flinkish.jobs.queries import QueryReports
 from flinkish.jobs.rows import (
     JOB_COLUMNS,
     SAVEPOINT_COLUMNS,
     change_of,
     column_value,
-    dump,
     job_of,
     job_values,
-    query_of,
     savepoint_of,
     savepoint_values,
+    settled_values,
 )
 from flinkish.jobs.statements import (
     in_lists,
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 __all__ = ["Registry", "new_job_id", "new_request_id"]
 
 
-class Registry(Mailbox):
+class Registry(QueryReports):
     """An open registry. A context manager; safe to use from several threads of a process.
 
     Every method may raise :class:`RegistryError` when the database cannot be reached, read or
@@ -245,71 +245,6 @@ class Registry(Mailbox):
 
         self._database.write(work)
 
-    def heartbeat(self, job_id: str, queries: Sequence[QueryStatus]) -> JobState:
-        """Say that the driver lives, and what its queries are doing, in one transaction.
-
-        Returns the job's state in the registry: a driver that was taken for dead (its host was
-        cut off) learns it here. Raises :class:`JobNotFound`.
-        """
-
-        def work(tx: Transaction) -> JobState:
-            lock(tx, job_id)
-            row = tx.rows(
-                "SELECT state, revision FROM flinkish_jobs WHERE job_id = :id", id=job_id
-            )[0]
-            tx.execute(
-                "UPDATE flinkish_jobs SET heartbeat = :now WHERE job_id = :id",
-                now=self.now(),
-                id=job_id,
-            )
-            for query in queries:
-                tx.execute(
-                    "INSERT INTO flinkish_queries (job_id, name, query_id, status, seen) "
-                    "VALUES (:job_id, :name, :query_id, :status, :seen) "
-                    "ON CONFLICT (job_id, name, query_id) "
-                    "DO UPDATE SET status = excluded.status, seen = excluded.seen",
-                    job_id=job_id,
-                    name=query.name,
-                    query_id=query.query_id,
-                    status=dump(query.to_json()),
-                    seen=row["revision"],
-                )
-            return JobState(row["state"])
-
-        return self._database.write(work)
-
-    def queries(self, job_id: str) -> list[QueryStatus]:
-        """The queries of a job by name, as last reported; one per name, the newest."""
-        return self.queries_of([job_id]).get(job_id, [])
-
-    def queries_of(self, job_ids: Iterable[str]) -> dict[str, list[QueryStatus]]:
-        """The queries of several jobs; jobs without any are not in the result."""
-        newest: dict[str, dict[str, QueryStatus]] = {}
-        for marks, values in in_lists(job_ids):
-            rows = self._read(
-                "SELECT job_id, status FROM flinkish_queries "
-                f"WHERE job_id IN ({marks}) ORDER BY job_id, name, seen",
-                **values,
-            )
-            for row in rows:
-                query = query_of(row)
-                newest.setdefault(row["job_id"], {})[query.name] = query
-        return {job_id: list(queries.values()) for job_id, queries in newest.items()}
-
-    def find_query(self, query_id: str) -> list[tuple[Job, QueryStatus]]:
-        """Every job that ever ran the Spark query ``query_id``, by start time."""
-        rows = self._read(
-            f"SELECT {', '.join('j.' + c.strip() for c in JOB_COLUMNS.split(','))}, q.status "
-            "FROM flinkish_queries q JOIN flinkish_jobs j ON j.job_id = q.job_id "
-            "WHERE q.query_id = :id ORDER BY j.start_time, j.job_id, q.seen",
-            id=query_id,
-        )
-        found = {}
-        for row in rows:
-            query = query_of({"status": row.pop("status")})
-            found[row["job_id"]] = (job_of(row), query)
-        return list(found.values())
-
     def state_history(self, job_id: str) -> list[StateChange]:
         """All states of a job, oldest first."""
         rows = self._read(
@@ -319,6 +254,27 @@ class Registry(Mailbox):
         return [change_of(row) for row in rows]
 
     # savepoints
+
+    def record_request(self, request: Request) -> None:
+        """Put a request that is settled into the history of its job.
+
+        For what a client has done itself because the job is dead: there was nobody to ask.
+        Raises :class:`JobNotFound`.
+        """
+        values = settled_values(request)
+        columns = list(values)
+
+        def work(tx: Transaction) -> None:
+            lock(tx, request.job_id)
+            tx.execute(
+                f"INSERT INTO flinkish_requests ({', '.join(columns)}, number) "
+                f"VALUES ({', '.join(':' + c for c in columns)}, "
+                "(SELECT COALESCE(MAX(number), 0) + 1 FROM flinkish_requests "
+                "WHERE job_id = :job_id))",
+                **values,
+            )
+
+        self._database.write(work)
 
     def add_savepoint(self, record: SavepointRecord) -> None:
         """Register a savepoint, or what is now known of the one at that path."""

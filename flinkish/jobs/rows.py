@@ -11,6 +11,7 @@ from flinkish.jobs.model import (
     JobState,
     Launch,
     ProcessRef,
+    QueryFacts,
     QueryStatus,
     Request,
     RequestKind,
@@ -107,6 +108,12 @@ def query_of(row: Row) -> QueryStatus:
     return QueryStatus.from_json(load(row["status"]))
 
 
+def facts_of(row: Row) -> QueryFacts | None:
+    """What its driver left to know of a query; None from a driver of an older flinkish."""
+    data = load(row["facts"])
+    return None if data is None else QueryFacts.from_json(data)
+
+
 def request_values(request: Request) -> dict[str, Any]:
     """Statement parameters of a new request."""
     return {
@@ -117,6 +124,16 @@ def request_values(request: Request) -> dict[str, Any]:
         "created": request.created,
         "arguments": dump(dict(request.arguments)),
         "requester": request.requester,
+    }
+
+
+def settled_values(request: Request) -> dict[str, Any]:
+    """Statement parameters of a request that has its result already."""
+    return request_values(request) | {
+        "started": request.started,
+        "finished": request.finished,
+        "result": None if request.result is None else dump(dict(request.result)),
+        "error": None if request.error is None else dump(dict(request.error)),
     }
 
 

@@ -101,6 +101,9 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """,
         "CREATE INDEX flinkish_savepoints_by_job ON flinkish_savepoints (job_id, created)",
     ),
+    # What a savepoint of a query needs when its driver is gone (QueryFacts). A column of its own:
+    # the status is written with every heartbeat, this when the query starts.
+    ("ALTER TABLE flinkish_queries ADD COLUMN facts TEXT",),
 )
 
 #: The newest version this flinkish reads and writes.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, os.environ["FLINKISH_HOME"])
 
-from flinkish.errors import NotSavepointable, ProgramFailed
+from flinkish.errors import Locked, NotSavepointable, ProgramFailed
 from flinkish.jobs.liveness import process_ref
 from flinkish.jobs.model import (
     JobState,
@@ -91,6 +91,10 @@ def serve(registry: Registry, request: Request, mode: str) -> bool:
     if mode == "refuse" and target:
         error = NotSavepointable("query 'counts' has a memory sink", hint="use another sink")
         registry.fail(request.request_id, error.to_record())
+        return False
+    if mode == "locked" and target:
+        held = Locked(f"{target} is locked: a savepoint is being written by eva on host2")
+        registry.fail(request.request_id, held.to_record())
         return False
     savepoint = None
     if target:

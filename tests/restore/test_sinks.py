@@ -58,7 +58,9 @@ def test_a_sink_without_path_or_log_says_nothing(tmp_path: Path) -> None:
 def test_a_sink_elsewhere_is_not_readable_from_here() -> None:
     found = position("orc", "adl9://store/out")
     assert found is not None
-    assert found.unreadable == "cannot open adl9://store/out/_spark_metadata: Protocol not known: adl9"
+    assert (
+        found.unreadable == "cannot open adl9://store/out/_spark_metadata: Protocol not known: adl9"
+    )
     plan = judge_sink(5, found, True, stateful=True)
     assert (plan.verdict, plan.blocks, plan.newest_batch) == ("unreadable", False, None)
 

@@ -1,0 +1,202 @@
+"""``flinkish savepoint --all``: of every running job, for crontabs."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from flinkish.cli import trigger
+from flinkish.cli.arguments import interruptible
+from flinkish.cli.output import Output
+from flinkish.cli.savepoint_keep import Removal, not_pruned, remove_old
+from flinkish.cli.session import Session
+from flinkish.cli.text import local_time
+from flinkish.config import mask_secrets
+from flinkish.errors import FlinkishError, Locked, WrongState, from_record
+from flinkish.jobs.liveness import reconcile
+from flinkish.jobs.model import Job, JobState, Request, RequestKind, RequestState
+from flinkish.jobs.wait import wait_request
+from flinkish.storage import to_uri
+
+if TYPE_CHECKING:
+    from flinkish.savepoint.retention import Policy
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one job: a savepoint, an error, or a reason why nothing was tried."""
+
+    job: Job
+    request_id: str | None = None
+    savepoint: Mapping[str, Any] | None = None
+    error: FlinkishError | None = None
+    skipped: str | None = None
+
+    @property
+    def who(self) -> str:
+        """The job for people."""
+        return f"{self.job.name} ({self.job.job_id})"
+
+
+def save_all(
+    session: Session,
+    target: str,
+    pattern: str | None,
+    timeout: float,
+    policy: Policy,
+    *,
+    dry_run: bool,
+) -> int:
+    """Take a savepoint of every running job; returns the exit status.
+
+    Parameters
+    ----------
+    pattern: of the names of the jobs; None: all.
+    timeout: seconds for all of them together.
+    policy: what is kept in ``target`` of the jobs that have a new savepoint.
+    """
+    out, registry = session.out, session.registry
+    listed = registry.jobs(states={JobState.RUNNING})
+    jobs = reconcile(
+        registry, [job for job in listed if pattern is None or fnmatchcase(job.name, pattern)]
+    )
+    if not jobs:
+        like = f" has a name like {pattern!r}" if pattern else ""
+        out.note(f"Nothing to do: no running job{like}.")
+    if dry_run:
+        return _would(out, jobs, target)
+    deadline = time.monotonic() + timeout
+    outcomes = [_begin(session, job, target, timeout) for job in jobs]
+    message = "stopped waiting; the savepoints that were triggered go on"
+    with interruptible(message, "flinkish status JOB"):
+        for index, outcome in enumerate(outcomes):
+            if outcome.request_id is not None:
+                outcomes[index] = _await(session, outcome, max(deadline - time.monotonic(), 0.0))
+            _tell(out, outcomes[index])
+    saved = [outcome.job.job_id for outcome in outcomes if outcome.savepoint is not None]
+    removal = remove_old(session, target, policy, saved)
+    if out.json:
+        out.document(document(outcomes, removal, policy))
+    _tell_removal(out, target, removal)
+    return exit_code(outcomes, removal)
+
+
+def why_skip(requests: Sequence[Request]) -> str | None:
+    """Why no savepoint is begun now, or None. Pure; ``requests`` are all of the job."""
+    for request in requests:
+        if request.state.is_final:
+            continue
+        since = f"since {local_time(request.created)}"
+        if request.kind is RequestKind.SAVEPOINT:
+            return f"its savepoint {request.request_id} is still being written, {since}"
+        return f"it is being ended by the {request.kind.value} {request.request_id}, {since}"
+    return None
+
+
+def exit_code(outcomes: Sequence[Outcome], removal: Removal) -> int:
+    """0: nothing failed; 1: everything that was tried; 3: a part. Pure.
+
+    A target whose old savepoints are just now in somebody else's hands is pruned the next time.
+    """
+    failed = [outcome for outcome in outcomes if outcome.error is not None]
+    if failed and not any(outcome.savepoint is not None for outcome in outcomes):
+        return FlinkishError.code
+    not_removed = removal.error is not None and not isinstance(removal.error, Locked)
+    return 3 if failed or not_removed else 0
+
+
+def document(outcomes: Sequence[Outcome], removal: Removal, policy: Policy) -> dict[str, Any]:
+    """The result as JSON. Pure."""
+
+    def entry(outcome: Outcome) -> dict[str, Any]:
+        job = outcome.job
+        return {"job_id": job.job_id, "name": job.name, "request_id": outcome.request_id}
+
+    found: dict[str, Any] = {
+        "savepoints": [{**entry(o), **o.savepoint} for o in outcomes if o.savepoint is not None],
+        "failed": [
+            {**entry(o), "error": o.error.to_record()} for o in outcomes if o.error is not None
+        ],
+        "skipped": [{**entry(o), "reason": o.skipped} for o in outcomes if o.skipped is not None],
+    }
+    if not policy.is_empty:
+        found["pruned"] = list(removal.removed)
+        found["prune_error"] = None if removal.error is None else removal.error.to_record()
+    return found
+
+
+def _begin(session: Session, job: Job, target: str, timeout: float) -> Outcome:
+    """Ask the job's driver, unless there is a reason not to."""
+    if job.state.is_final:  # it ran by the registry, and its process is gone
+        return _ended(job)
+    reason = why_skip(session.registry.requests(job.job_id))
+    if reason is not None:
+        return Outcome(job, skipped=reason)
+    try:
+        request = trigger.submit(session, job, RequestKind.SAVEPOINT, target, timeout)
+    except WrongState:  # it ended between our two looks
+        return _ended(session.registry.job(job.job_id))
+    return Outcome(job, request.request_id)
+
+
+def _ended(job: Job) -> Outcome:
+    """A job that was to run and has ended: who waits for its savepoints must hear of a failure."""
+    if job.state is JobState.FAILED:
+        return Outcome(job, error=from_record(job.failure or {"message": "it has failed"}))
+    return Outcome(job, skipped=f"it is {job.state.value}")
+
+
+def _await(session: Session, outcome: Outcome, timeout: float) -> Outcome:
+    assert outcome.request_id is not None
+    try:
+        request = wait_request(session.registry, outcome.request_id, timeout)
+    except FlinkishError as error:
+        return replace(outcome, error=error)
+    if request.state is RequestState.COMPLETED:
+        return replace(outcome, savepoint=(request.result or {}).get("savepoint") or {})
+    failure = from_record(request.error or {})
+    if isinstance(failure, Locked):  # the target is in the hands of another host
+        return replace(outcome, skipped=failure.message)
+    return replace(outcome, error=failure)
+
+
+def _tell(out: Output, outcome: Outcome) -> None:
+    if outcome.error is not None:
+        _complain(out, f"error: job {outcome.who}: {outcome.error.message}")
+    elif outcome.skipped is not None:
+        _complain(out, f"skipped: job {outcome.who}: {outcome.skipped}")
+    elif outcome.savepoint is not None and not (out.json or out.quiet):
+        path = to_uri(str(outcome.savepoint.get("path")))
+        out.line(f"{outcome.who}: Savepoint completed. Path: {path}")
+        sys.stdout.flush()
+
+
+def _tell_removal(out: Output, target: str, removal: Removal) -> None:
+    if removal.removed:
+        out.note(f"Removed {len(removal.removed)} older savepoints of these jobs.")
+    if isinstance(removal.error, Locked):
+        _complain(out, f"skipped: removing old savepoints: {removal.error.message}")
+    elif removal.error is not None:
+        _complain(out, f"error: {not_pruned(target, removal.error).message}")
+
+
+def _complain(out: Output, text: str) -> None:
+    """One line on stderr, also with ``-q``: it is what a crontab mails. JSON has it all."""
+    if not out.json:
+        sys.stderr.write(mask_secrets(" ".join(text.split("\n"))) + "\n")
+        sys.stderr.flush()
+
+
+def _would(out: Output, jobs: Sequence[Job], target: str) -> int:
+    running = [job for job in jobs if not job.state.is_final]
+    if out.json:
+        ids = [{"job_id": job.job_id, "name": job.name} for job in running]
+        out.document({"dry_run": True, "kind": "savepoint", "target": target, "jobs": ids})
+    elif not out.quiet:
+        for job in running:
+            out.line(f"Would savepoint job {job.name} ({job.job_id}), savepoint in {target}.")
+    return 0

@@ -1,0 +1,286 @@
+"""``flinkish savepoint prune DIR``: retention with reasons, and the garbage of dead writers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from flinkish.cli.arguments import dry_run_option, requester
+from flinkish.cli.base import Call, command
+from flinkish.cli.session import Session
+from flinkish.cli.text import iso_time, local_time, size_text, table
+from flinkish.errors import (
+    ConsentNeeded,
+    FlinkishError,
+    InvalidConfiguration,
+    PartialFailure,
+    RegistryError,
+    SavepointNotFound,
+    UsageError,
+)
+from flinkish.jobs.registry import Registry
+
+if TYPE_CHECKING:
+    from flinkish.savepoint.prune import GarbageOutcome, Outcome
+    from flinkish.savepoint.retention import Policy
+
+
+def _within(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:
+    from flinkish.config import parse_duration
+
+    try:
+        return None if value is None else parse_duration(value)
+    except InvalidConfiguration as error:
+        raise UsageError(f"--keep-within: {error.message}", hint=error.hint) from error
+
+
+_COUNT = click.IntRange(min=1)
+
+
+@command("savepoint prune", exit_codes=(3, 5, 11, 12))
+@click.argument("directory", metavar="DIR", type=click.Path())
+@click.option("--keep-last", type=_COUNT, metavar="N", help="The newest N.")
+@click.option(
+    "--keep-within",
+    callback=_within,
+    metavar="DURATION",
+    help="Those taken within that time before now, such as 7d.",
+)
+@click.option("--keep-hourly", type=_COUNT, metavar="N", help="The newest of each of N hours.")
+@click.option("--keep-daily", type=_COUNT, metavar="N", help="The newest of each of N days (UTC).")
+@click.option("--keep-weekly", type=_COUNT, metavar="N", help="The newest of each of N weeks.")
+@click.option(
+    "--garbage",
+    is_flag=True,
+    help="Remove unfinished ones older than an hour that nobody is writing. Needs no --keep-...",
+)
+@dry_run_option
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def prune(call: Call, directory: str, garbage: bool, dry_run: bool, yes: bool, **keep: Any) -> int:
+    """Remove the savepoints of a directory that no --keep-... keeps, each job's counted by itself.
+
+    Jobs are told apart by their names. The newest savepoint of a job always stays, and so do one
+    that a running job was restored from and has no commit of its own since, and files that other
+    savepoints use. Says for each why it stays.
+    """
+    from flinkish import storage
+    from flinkish.savepoint.retention import Policy
+
+    policy = Policy(**keep)
+    if not garbage or not policy.is_empty:
+        policy.check()
+    location = storage.locate(directory)
+    with call.session() as session:
+        if not storage.is_directory(location):
+            raise SavepointNotFound(
+                f"there is no directory {location}", hint="check the path", path=location
+            )
+        work = _Work(session, location, policy, garbage)
+        savepoints, left = work.carry_out(dry_run=True)
+        going = [each for each in savepoints if not each.keep]
+        trash = [each for each in left if each.reason is None]
+        if not dry_run and (going or trash):
+            if not yes:
+                _ask(location, going, trash)
+            agreed = {o.savepoint.path for o in going} | {g.found.path for g in trash}
+            savepoints, left = work.carry_out(dry_run=False, agreed=agreed)
+            _tell_registry(session, savepoints)
+        _show(session, location, savepoints, left, work.unreadable, dry_run)
+        errors = [each.error for each in savepoints if each.error is not None]
+        errors += [each.error for each in left if each.error is not None]
+    if errors:
+        raise PartialFailure(
+            f"{len(errors)} of {len(going) + len(trash)} could not be removed: {errors[0].message}",
+            hint=errors[0].hint,
+        )
+    return 0
+
+
+def protected_savepoints(registry: Registry) -> Mapping[str, str]:
+    """Locations of the savepoints that running jobs still need, and why."""
+    from flinkish.restore.inuse import savepoints_in_use
+
+    return savepoints_in_use(registry).protected
+
+
+class _Work:
+    """What was asked for; planned first, and again when it is carried out (time may have passed
+    while the user was asked)."""
+
+    def __init__(self, session: Session, location: str, policy: Policy, garbage: bool) -> None:
+        self._session = session
+        self._location = location
+        self._policy = policy
+        self._garbage = garbage
+        self.unreadable: list[tuple[str, FlinkishError]] = []
+
+    def carry_out(
+        self, *, dry_run: bool, agreed: set[str] | None = None
+    ) -> tuple[tuple[Outcome, ...], tuple[GarbageOutcome, ...]]:
+        """The outcomes of the savepoints, and of the directories without ``_metadata``."""
+        from flinkish.restore.inuse import savepoints_in_use
+        from flinkish.savepoint.prune import collect_garbage, prune
+
+        in_use = savepoints_in_use(self._session.registry)
+        savepoints: tuple[Outcome, ...] = ()
+        left: tuple[GarbageOutcome, ...] = ()
+        if not self._policy.is_empty:
+            done = prune(
+                self._location,
+                self._policy,
+                in_use.protected,
+                dry_run,
+                running=in_use.running,
+                agreed=agreed,
+                owner=requester(),
+            )
+            savepoints = done.savepoints
+            self.unreadable = [(each.path, each.error) for each in done.unreadable]
+        if self._garbage:
+            left = collect_garbage(
+                self._location, in_use.writing, dry_run, agreed=agreed, owner=requester()
+            )
+        return savepoints, left
+
+
+def _ask(location: str, going: list[Outcome], trash: list[GarbageOutcome]) -> None:
+    what = []
+    if going:
+        size = size_text(sum(each.bytes for each in going))
+        what.append(f"{len(going)} savepoints ({size})")
+    if trash:
+        size = size_text(sum(each.found.bytes for each in trash))
+        what.append(f"{len(trash)} unfinished ones ({size})")
+    text = " and ".join(what)
+    refused = ConsentNeeded(
+        f"removing {text} in {location} needs your agreement",
+        hint="give --yes to remove them, or --dry-run to see which would go",
+    )
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise refused
+    for each in going:
+        sys.stderr.write(f"  {each.savepoint.path}\n")
+    for other in trash:
+        sys.stderr.write(f"  {other.found.path}\n")
+    sys.stderr.write(f"Remove {text} in {location}? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise refused
+
+
+def _tell_registry(session: Session, savepoints: tuple[Outcome, ...]) -> None:
+    try:
+        for each in savepoints:
+            if each.removed:
+                session.registry.mark_disposed(each.savepoint.path)
+    except RegistryError as error:
+        session.out.warning(f"the registry does not know yet what is gone: {error.message}")
+
+
+def _show(
+    session: Session,
+    location: str,
+    savepoints: tuple[Outcome, ...],
+    left: tuple[GarbageOutcome, ...],
+    unreadable: list[tuple[str, FlinkishError]],
+    dry_run: bool,
+) -> None:
+    out = session.out
+    if out.json:
+        out.document(
+            {
+                "directory": location,
+                "dry_run": dry_run,
+                "savepoints": [_document(each) for each in savepoints],
+                "garbage": [_garbage_document(each) for each in left],
+                "unreadable": [{"path": p, "error": e.to_record()} for p, e in unreadable],
+            }
+        )
+        return
+    if out.quiet:
+        for path in [o.savepoint.path for o in savepoints if o.removed or (dry_run and not o.keep)]:
+            out.line(path)
+        for path in [g.found.path for g in left if g.removed or (dry_run and g.reason is None)]:
+            out.line(path)
+        return
+    rows = [_cells(each, dry_run) for each in savepoints]
+    rows += [_garbage_cells(each, dry_run) for each in left]
+    if rows:
+        for line in table(("", "CREATED", "JOB", "SIZE", "PATH", "WHY"), rows, right="3"):
+            out.line(line)
+    else:
+        out.note(f"Nothing to remove in {location}.")
+    for path, error in unreadable:
+        out.warning(f"{path} is left alone: {error.message}")
+
+
+def _document(outcome: Outcome) -> dict[str, Any]:
+    header = outcome.savepoint.header
+    return {
+        "path": outcome.savepoint.path,
+        "job_id": header.job_id,
+        "job_name": header.job_name,
+        "created": iso_time(header.created),
+        "keep": outcome.keep,
+        "reasons": list(outcome.reasons),
+        "removed": outcome.removed,
+        "bytes": outcome.bytes if not outcome.keep else outcome.savepoint.bytes,
+        "shared_files": outcome.shared,
+        "error": None if outcome.error is None else outcome.error.to_record(),
+    }
+
+
+def _garbage_document(outcome: GarbageOutcome) -> dict[str, Any]:
+    found = outcome.found
+    return {
+        "path": found.path,
+        "modified": iso_time(found.modified),
+        "files": found.files,
+        "bytes": found.bytes,
+        "keep": outcome.reason is not None,
+        "reason": outcome.reason,
+        "removed": outcome.removed,
+        "error": None if outcome.error is None else outcome.error.to_record(),
+    }
+
+
+def _cells(outcome: Outcome, dry_run: bool) -> tuple[str, ...]:
+    header = outcome.savepoint.header
+    why = f"kept: {', '.join(outcome.reasons)}" if outcome.keep else "no rule keeps it"
+    if outcome.error is not None:
+        why = outcome.error.message
+    elif outcome.shared:
+        why += f"; {outcome.shared} files that others use stay"
+    size = outcome.savepoint.bytes if outcome.keep else outcome.bytes
+    return (
+        _word(outcome.keep, outcome.removed, dry_run),
+        local_time(header.created),
+        header.job_name,
+        size_text(size),
+        outcome.savepoint.path,
+        why,
+    )
+
+
+def _garbage_cells(outcome: GarbageOutcome, dry_run: bool) -> tuple[str, ...]:
+    found = outcome.found
+    why = f"kept: {outcome.reason}" if outcome.reason else "left unfinished, nobody writes it"
+    if outcome.error is not None:
+        why = outcome.error.message
+    return (
+        _word(outcome.reason is not None, outcome.removed, dry_run),
+        local_time(found.modified),
+        "-",
+        size_text(found.bytes),
+        found.path,
+        why,
+    )
+
+
+def _word(keep: bool, removed: bool, dry_run: bool) -> str:
+    if keep:
+        return "keep"
+    return "removed" if removed else "remove" if dry_run else "failed"

@@ -1,0 +1,201 @@
+"""Which savepoints there are: those directly below a directory, or at given paths.
+
+A savepoint's directory is the truth about it: its time, job and queries are read from its
+``_metadata``, never from the directory's name or the files' times. What cannot be read is reported
+beside what can, so one damaged savepoint does not hide the others.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from flinkish import storage
+from flinkish.errors import FlinkishError, SavepointNotFound, UsageError
+from flinkish.savepoint import sharing
+from flinkish.savepoint.metadata import FILE_NAME, Metadata
+from flinkish.savepoint.model import Header, QueryRecord
+from flinkish.savepoint.reader import Savepoint, open_savepoint
+
+_Found = TypeVar("_Found")
+#: What the writer calls a savepoint's directory: ``savepoint-<6 hex of the job id>-<12 hex>``.
+_NAME = re.compile(r"savepoint-([0-9a-f]{6})-[0-9a-f]{12}")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One complete savepoint; ``opened`` where its whole ``_metadata`` was asked for."""
+
+    path: str
+    header: Header
+    queries: tuple[QueryRecord, ...]
+    opened: Savepoint | None = None
+
+    @property
+    def files(self) -> int:
+        """Number of its data files."""
+        return sum(query.files for query in self.queries)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of its data files, those that others hold as well."""
+        return sum(query.bytes for query in self.queries)
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A directory with a ``_metadata`` that cannot be read, and why."""
+
+    path: str
+    error: FlinkishError
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """What was found: ``savepoints`` newest first, the others by path.
+
+    ``unfinished`` are directories named like a savepoint without ``_metadata``: being written,
+    left by a writer that died, or disposed while others use their files. ``missing`` are paths
+    asked for by name at which there is no savepoint.
+    """
+
+    savepoints: tuple[Entry, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
+    unfinished: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was found at all."""
+        return not (self.savepoints or self.unreadable or self.unfinished or self.missing)
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """A directory without ``_metadata``, looked at.
+
+    ``modified`` is when its newest file was written, in seconds since the epoch (None: the storage
+    does not tell), ``users`` the savepoints that use its files according to it, ``bytes`` what
+    lies there.
+    """
+
+    path: str
+    modified: float | None
+    users: tuple[str, ...]
+    files: int
+    bytes: int
+
+
+def job_prefix(path: str) -> str | None:
+    """The first six digits of the job id in a savepoint directory's name; None for other names."""
+    match = _NAME.fullmatch(storage.base_name(path))
+    return match.group(1) if match else None
+
+
+def read_catalog(directory: str, *, whole: bool = False) -> Catalog:
+    """Every savepoint directly below ``directory``, by one listing and their ``_metadata`` files.
+
+    Parameters
+    ----------
+    whole: check all of each ``_metadata``, and open the savepoint; otherwise only its beginning is
+        read (header and queries), which is cheap however many files it has.
+
+    A directory that is not there has none. Raises UsageError when ``directory`` is itself a
+    savepoint, StorageError when it cannot be listed.
+    """
+    location = storage.locate(directory)
+    listing = storage.list_directory(location)
+    if FILE_NAME in listing.files:
+        raise UsageError(
+            f"{location} is itself a savepoint, not a directory of savepoints",
+            hint=f"see what is inside with: flinkish savepoint show {location}",
+        )
+    paths = [storage.join(location, name) for name in sorted(listing.directories)]
+    found = read_paths(paths, whole=whole)
+    return Catalog(
+        savepoints=found.savepoints,
+        unreadable=found.unreadable,
+        unfinished=tuple(path for path in found.missing if job_prefix(path)),
+    )
+
+
+def read_paths(paths: Sequence[str], *, whole: bool = False) -> Catalog:
+    """The savepoints at ``paths`` (locations), on one storage or on several."""
+    entries: list[Entry] = []
+    unreadable: list[Unreadable] = []
+    missing: list[str] = []
+    for path, outcome in _by_storage(_open if whole else _peek, paths):
+        if isinstance(outcome, Entry):
+            entries.append(outcome)
+        elif isinstance(outcome, SavepointNotFound):
+            missing.append(path)
+        else:
+            unreadable.append(Unreadable(path, outcome))
+    entries.sort(key=lambda entry: (-entry.header.created, entry.path))
+    return Catalog(
+        tuple(entries),
+        tuple(sorted(unreadable, key=lambda found: found.path)),
+        missing=tuple(sorted(missing)),
+    )
+
+
+def look_at(paths: Sequence[str]) -> tuple[Unfinished, ...]:
+    """What lies in directories without ``_metadata``; every file of them is listed."""
+    return tuple(found for _, found in _by_storage(_look, paths))
+
+
+def _by_storage(
+    function: Callable[[str], _Found], paths: Sequence[str]
+) -> Iterator[tuple[str, _Found]]:
+    """``function`` of each path, many at once on remote storage; one storage after the other."""
+    groups: dict[str, list[str]] = {}
+    for path in paths:
+        groups.setdefault(storage.scheme_of(path), []).append(path)
+    for group in groups.values():
+        yield from zip(group, storage.in_flight(group[0], function, group), strict=True)
+
+
+def _open(path: str) -> Entry | FlinkishError:
+    try:
+        savepoint = open_savepoint(path)
+    except FlinkishError as error:
+        return error
+    return Entry(path, savepoint.header, savepoint.queries, savepoint)
+
+
+def _peek(path: str) -> Entry | FlinkishError:
+    try:
+        return Entry(path, *Metadata.peek(storage.join(path, FILE_NAME)))
+    except FlinkishError as error:
+        return error
+
+
+def _look(path: str) -> Unfinished:
+    newest: float | None = _directory_time(path)
+    users: list[str] = []
+    files = total = 0
+    for relative, entry in storage.walk_files(path):
+        try:
+            written, size = entry.modified(), entry.size()
+        except FileNotFoundError:
+            continue  # its writer is at work
+        newest = max(newest or 0.0, written)
+        files += 1
+        total += size
+        head, _, name = relative.rpartition("/")
+        if head == sharing.DIRECTORY:
+            users.append(name)
+    return Unfinished(path, newest or None, tuple(sorted(users)), files, total)
+
+
+def _directory_time(path: str) -> float | None:
+    """When a local directory was changed (it may have no file yet); remote stores do not tell."""
+    if not storage.is_local(path):
+        return None
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return None

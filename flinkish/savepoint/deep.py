@@ -1,0 +1,238 @@
+"""The deepest check of a savepoint: every state row is decoded by the engine, and counted.
+
+Knowledge from Spark's ``StateStoreMetrics`` and ``SymmetricHashJoinStateManager.metrics``: the rows
+that Spark reports of an operator are the keys of its one store; of a stream-stream join those of
+the two stores that hold the buffered rows, ``keyWithIndexToValue``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from flinkish import storage
+from flinkish.checkpoint import layout
+from flinkish.checkpoint.operators import DEFAULT_STORE, METADATA_DIRECTORY
+from flinkish.checkpoint.state import LOG_DIRECTORY, SST_DIRECTORY
+from flinkish.engine.encodings import FamilyShape, family_shape
+from flinkish.engine.errors import EngineError, StateFormatError, UnsupportedState
+from flinkish.engine.files import UNSAFE_ROW, StoreFiles, parse_names
+from flinkish.engine.rows import DEFAULT_FAMILY, RowCounts, count_rows
+from flinkish.engine.schema_files import parse_schema_file
+from flinkish.savepoint.model import FileRecord, OperatorRecord, QueryRecord
+from flinkish.savepoint.reader import BadFile, Savepoint
+from flinkish.savepoint.reporter import Reporter
+
+_PIN = "spark.sql.streaming.stateStore."
+#: Directories below a partition that are no stores.
+_NOT_STORES = frozenset({SST_DIRECTORY, LOG_DIRECTORY, METADATA_DIRECTORY})
+_JOIN_ROWS = "keyWithIndexToValue"
+
+
+@dataclass(frozen=True)
+class DeepCheck:
+    """What decoding found: rows of all stores, files and operators that are bad (paths inside the
+    savepoint), and what was not read, with the reason."""
+
+    rows: int
+    bad: tuple[BadFile, ...]
+    unread: tuple[str, ...]
+
+
+def deep_check(savepoint: Savepoint, reporter: Reporter) -> DeepCheck:
+    """Decode every state row of a savepoint whose files are whole.
+
+    Rows are compared with what the savepoint recorded where Spark had counted them, and their
+    structure with the schemas in the savepoint. One operator's file records are held at a time.
+    """
+    reporter.phase("rows")
+    rows = 0
+    bad: list[BadFile] = []
+    unread: list[str] = []
+    for index, query in enumerate(savepoint.queries):
+        ids = _state_ids(savepoint, query)
+        for operator in query.operators:
+            where = f"{query.directory}/{layout.STATE}/{operator.ordinal}"
+            counts: dict[str, int] = {}
+            whole = True
+            for store in _stores(savepoint, index, query, operator, ids):
+                try:
+                    found = count_rows(store.files, store.shapes)
+                except UnsupportedState as error:
+                    unread.append(f"{where}: {error}")
+                    whole = False
+                    break
+                except StateFormatError as error:
+                    path = f"{where}/{store.directory}{error.file}"
+                    bad.append(BadFile(path, f"cannot be decoded: {error.reason}"))
+                    whole = False
+                else:
+                    for name, count in _named(store.name, found).items():
+                        counts[name] = counts.get(name, 0) + count
+                    rows += found.total
+            reason = wrong_count(operator, query, counts) if whole else None
+            if reason is not None:
+                bad.append(BadFile(where, reason))
+    return DeepCheck(rows, tuple(bad), tuple(unread))
+
+
+def wrong_count(
+    operator: OperatorRecord, query: QueryRecord, counts: Mapping[str, int]
+) -> str | None:
+    """What is wrong with the number of rows (by store or column family), or None. Pure.
+
+    Operators of several stores that are no joins are not compared: what Spark counts of them
+    depends on their kind. Nor is a count of 0 of RocksDB, which may be told not to count
+    (``stateStore.rocksdb.trackTotalNumberOfRows``).
+    """
+    recorded = operator.rows
+    if recorded is None or (recorded <= 0 and query.backend == "rocksdb"):
+        return None
+    stores = {store.name for store in operator.stores}
+    joined = [name for name in stores if name.endswith(_JOIN_ROWS)]
+    if stores <= {DEFAULT_STORE}:
+        found = sum(counts.values())
+    elif joined:
+        found = sum(counts.get(name, 0) for name in joined)
+    else:
+        return None
+    return None if found == recorded else f"has {found} rows instead of the {recorded} recorded"
+
+
+def _named(store: str, counts: RowCounts) -> dict[str, int]:
+    """Counts by the names of :class:`~flinkish.checkpoint.operators.StoreInfo`."""
+    return {
+        (store if family == DEFAULT_FAMILY else family): n for family, n in counts.families.items()
+    }
+
+
+@dataclass(frozen=True)
+class _Store:
+    """One store of one partition: ``directory`` is relative to the operator's, with a slash."""
+
+    name: str
+    directory: str
+    files: StoreFiles
+    shapes: Mapping[str, FamilyShape]
+
+
+def _stores(
+    savepoint: Savepoint,
+    index: int,
+    query: QueryRecord,
+    operator: OperatorRecord,
+    ids: Mapping[int, tuple[tuple[str, ...], ...]],
+) -> Iterator[_Store]:
+    """Every store of every partition of an operator."""
+    prefix = f"{layout.STATE}/{operator.ordinal}/"
+    stores: dict[tuple[int, str], dict[str, FileRecord]] = {}
+    schemas: dict[str, list[FileRecord]] = {}
+    for record in savepoint.iter_files():
+        if record.query != index or not record.path.startswith(prefix):
+            continue
+        parts = record.path[len(prefix) :].split("/")
+        if METADATA_DIRECTORY in parts or not parts[0].isdigit():
+            if parts[0] == "0" and parts[-1] == "schema":
+                schemas.setdefault(parts[1] if len(parts) > 3 else DEFAULT_STORE, []).append(record)
+            elif parts[0] == "_stateSchema" and len(parts) == 3:
+                schemas.setdefault(parts[1], []).append(record)
+            continue
+        named = len(parts) > 2 and parts[1] not in _NOT_STORES
+        name = parts[1] if named else DEFAULT_STORE
+        inside = "/".join(parts[2 if named else 1 :])
+        stores.setdefault((int(parts[0]), name), {})[inside] = record
+    shapes = {name: _shapes(savepoint, records) for name, records in schemas.items()}
+    for (partition, name), records in sorted(stores.items()):
+        directory = f"{partition}/" + ("" if name == DEFAULT_STORE else f"{name}/")
+        yield _Store(
+            name,
+            directory,
+            _store_files(savepoint, query, records, _ids(ids, operator.ordinal, partition)),
+            shapes.get(name, {}),
+        )
+
+
+def _store_files(
+    savepoint: Savepoint,
+    query: QueryRecord,
+    records: Mapping[str, FileRecord],
+    ids: frozenset[str],
+) -> StoreFiles:
+    version = query.batch_id + 1
+    names = tuple(name for name in records if "/" not in name)
+
+    def place(name: str) -> str:
+        if name not in records:
+            raise FileNotFoundError(name)
+        return savepoint.locate_file(records[name])
+
+    def open_file(name: str) -> BinaryIO:
+        return storage.open_file(place(name))
+
+    def local_path(name: str) -> str | None:
+        location = place(name)
+        return location if storage.is_local(location) else None
+
+    # The commit log has the ids of all of a partition's stores: this one's is in its files' names.
+    own = [
+        file.unique_id
+        for file in parse_names(names)
+        if file.version == version and file.unique_id in ids
+    ]
+    return StoreFiles(
+        names=names,
+        version=version,
+        open=open_file,
+        backend=query.backend or "unknown",
+        unique_id=own[0] if own else None,
+        compression=query.pins.get(f"{_PIN}compression.codec", "lz4"),
+        row_checksums=query.pins.get(f"{_PIN}rowChecksum.enabled", "false") == "true",
+        encoding=query.pins.get(f"{_PIN}encodingFormat", UNSAFE_ROW),
+        local_path=local_path,
+    )
+
+
+def _ids(
+    ids: Mapping[int, tuple[tuple[str, ...], ...]], ordinal: int, partition: int
+) -> frozenset[str]:
+    partitions = ids.get(ordinal, ())
+    return frozenset(partitions[partition]) if partition < len(partitions) else frozenset()
+
+
+def _state_ids(
+    savepoint: Savepoint, query: QueryRecord
+) -> Mapping[int, tuple[tuple[str, ...], ...]]:
+    """The unique ids of the saved version's files by operator, in checkpoint format 2."""
+    wanted = f"{layout.COMMITS}/{query.batch_id}"
+    index = savepoint.queries.index(query)
+    for record in savepoint.iter_files():
+        if record.query == index and record.path == wanted:
+            return layout.parse_commit(storage.read_bytes(savepoint.locate_file(record))).state_ids
+    return {}
+
+
+def _shapes(savepoint: Savepoint, records: list[FileRecord]) -> dict[str, FamilyShape]:
+    """What rows of a store's families are like, by the newest of its schema files.
+
+    Families with a schema that the engine does not read are left out: their rows are counted, and
+    their structure is not compared. (Who took the savepoint has read it: it is not damaged.)
+    """
+    newest = max(records, key=lambda record: _batch_of(record.path))
+    shapes: dict[str, FamilyShape] = {}
+    try:
+        families = parse_schema_file(storage.read_bytes(savepoint.locate_file(newest)), newest.path)
+    except EngineError:
+        return {}
+    for family in families:
+        try:
+            shapes[family.name] = family_shape(family.key, family.value, family.encoder)
+        except (EngineError, ValueError):
+            continue
+    return shapes
+
+
+def _batch_of(path: str) -> int:
+    """The batch in the name of a schema file of Spark 4.x, ``<batch>_<id>``; -1 in older ones."""
+    head = path.rpartition("/")[2].partition("_")[0]
+    return int(head) if head.isdigit() else -1

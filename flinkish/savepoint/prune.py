@@ -1,0 +1,282 @@
+"""Removing savepoints by a retention policy, and what dead writers left behind.
+
+Every removal is two-phase (:func:`flinkish.savepoint.dispose.dispose`): ``_metadata`` goes first,
+so an interrupted prune leaves no half savepoint that looks whole, only garbage for the next one.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+
+from flinkish import storage
+from flinkish.errors import FlinkishError
+from flinkish.savepoint import leases
+from flinkish.savepoint.catalog import (
+    Catalog,
+    Entry,
+    Unfinished,
+    Unreadable,
+    job_prefix,
+    look_at,
+    read_catalog,
+)
+from flinkish.savepoint.dispose import dispose
+from flinkish.savepoint.metadata import FILE_NAME
+from flinkish.savepoint.retention import Candidate, Policy, plan
+
+#: Seconds without a change after which a directory without ``_metadata`` counts as left behind.
+GARBAGE_AGE = 3600.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one savepoint.
+
+    ``reasons`` say why it is kept; without any it is removed: ``removed`` says whether it really
+    was, ``error`` why not. ``bytes`` are those of the files that go (with ``dry_run``: would go;
+    other names of hard links keep them on the disk), ``shared`` counts its files that stay because
+    other savepoints use them.
+    """
+
+    savepoint: Entry
+    reasons: tuple[str, ...]
+    removed: bool = False
+    bytes: int = 0
+    shared: int = 0
+    error: FlinkishError | None = None
+
+    @property
+    def keep(self) -> bool:
+        """Whether it is to be kept."""
+        return bool(self.reasons)
+
+
+@dataclass(frozen=True)
+class GarbageOutcome:
+    """What became of one directory without ``_metadata``; ``reason`` says why it stays."""
+
+    found: Unfinished
+    reason: str | None
+    removed: bool = False
+    error: FlinkishError | None = None
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What a prune did, or would do."""
+
+    directory: str
+    savepoints: tuple[Outcome, ...]
+    unreadable: tuple[Unreadable, ...]
+
+    @property
+    def errors(self) -> tuple[FlinkishError, ...]:
+        """Why savepoints that were to go are still there."""
+        return tuple(found.error for found in self.savepoints if found.error is not None)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all files that went."""
+        return sum(found.bytes for found in self.savepoints)
+
+
+def prune(
+    directory: str,
+    policy: Policy,
+    protected: Mapping[str, str],
+    dry_run: bool = False,
+    *,
+    running: Collection[str] = (),
+    jobs: Collection[str] | None = None,
+    agreed: Collection[str] | None = None,
+    owner: str = "prune",
+    now: float | None = None,
+) -> Pruned:
+    """Remove from ``directory`` the savepoints that ``policy`` does not keep.
+
+    Savepoints that cannot be read are left alone and reported. Of one whose files others share,
+    only what is its own goes. One that cannot be removed does not stop the rest.
+
+    Parameters
+    ----------
+    protected: path of a savepoint that must stay -> why (a running job still depends on it).
+    dry_run: only say what would be done.
+    running: ids of running jobs; the newest savepoint of each stays.
+    jobs: only savepoints of these job ids and of others with the same names; None: of all.
+    agreed: remove at most these paths (what the user was shown); None: all the policy says.
+    owner: who asks, for the lease (``user@host``).
+    now: seconds since the epoch; default: the clock.
+
+    Raises UsageError for an empty policy, Locked while another operation holds the directory,
+    StorageError.
+    """
+    policy.check()
+    location = storage.locate(directory)
+    with _exclusive(location, dry_run, owner):
+        catalog = read_catalog(location, whole=True)
+        chosen = candidates(catalog.savepoints, protected, running, jobs)
+        by_path = {savepoint.path: savepoint for savepoint in catalog.savepoints}
+        outcomes = []
+        for decision in plan(chosen, policy, time.time() if now is None else now):
+            path = decision.candidate.path
+            reasons = decision.reasons
+            if not reasons and agreed is not None and path not in agreed:
+                reasons = ("not agreed to",)
+            outcomes.append(Outcome(by_path[path], reasons))
+        # The oldest goes first: interrupted anywhere, what is left is a sensible selection.
+        done = [_carry_out(outcome, dry_run) for outcome in reversed(outcomes)]
+    return Pruned(location, tuple(reversed(done)), catalog.unreadable)
+
+
+def candidates(
+    savepoints: Sequence[Entry],
+    protected: Mapping[str, str],
+    running: Collection[str] = (),
+    jobs: Collection[str] | None = None,
+) -> tuple[Candidate, ...]:
+    """The savepoints to decide on. Pure. ``savepoints`` are given newest first; see :func:`prune`.
+
+    They count by the name of their job: a job that is restored gets a new id and keeps its name.
+    """
+    names = {s.header.job_name for s in savepoints if jobs is None or s.header.job_id in jobs}
+    newest: dict[str, str] = {}
+    for savepoint in savepoints:
+        newest.setdefault(savepoint.header.job_id, savepoint.path)
+    kept = {_same_place(path): reason for path, reason in protected.items()}
+    found = []
+    for savepoint in savepoints:
+        header = savepoint.header
+        if header.job_name not in names:
+            continue
+        needed = []
+        if _same_place(savepoint.path) in kept:
+            needed.append(kept[_same_place(savepoint.path)])
+        if header.job_id in running and newest[header.job_id] == savepoint.path:
+            needed.append(f"newest of the running job {header.job_id[:6]}")
+        found.append(Candidate(savepoint.path, header.job_name, header.created, tuple(needed)))
+    return tuple(found)
+
+
+def _exclusive(directory: str, dry_run: bool, owner: str) -> AbstractContextManager[object]:
+    """The directory's lease while a block runs that removes something; Locked when another has it.
+
+    A directory that is not there needs none (and must not come to be by the lease's file).
+    """
+    if dry_run or not storage.is_directory(directory):
+        return nullcontext()
+    return leases.Lease.take(directory, leases.Kind.PRUNE, owner=owner)
+
+
+def _same_place(path: str) -> str:
+    """One form for all spellings of a place: links of the local file system are followed."""
+    return os.path.realpath(path) if storage.is_local(path) else path
+
+
+def _carry_out(outcome: Outcome, dry_run: bool) -> Outcome:
+    if outcome.keep:
+        return outcome
+    try:
+        done = dispose(outcome.savepoint.path, dry_run=dry_run)
+    except FlinkishError as error:
+        return replace(outcome, error=error)
+    return replace(outcome, removed=not dry_run, bytes=done.bytes, shared=done.kept)
+
+
+def collect_garbage(
+    directory: str,
+    writing: Collection[tuple[str, str]],
+    dry_run: bool = False,
+    *,
+    agreed: Collection[str] | None = None,
+    owner: str = "prune",
+    now: float | None = None,
+) -> tuple[GarbageOutcome, ...]:
+    """Remove the directories of unfinished savepoints that nobody writes any more, and the husks.
+
+    A husk is what a disposed savepoint left because others used its files: it goes when they are
+    gone. Only directories named as flinkish names savepoints are looked at.
+
+    Parameters
+    ----------
+    writing: target directory and job id of every savepoint that a request has under way.
+    others: see :func:`prune`.
+    """
+    location = storage.locate(directory)
+    clock = time.time() if now is None else now
+    with _exclusive(location, dry_run, owner):
+        catalog = read_catalog(location, whole=True)
+        live = [record for record in leases.read_leases(location) if not record.is_stale(clock)]
+        writers = {job_id[:6] for target, job_id in writing if _same(target, location)}
+        writers |= {r.job_id[:6] for r in live if r.kind is leases.Kind.WRITE and r.job_id}
+        named = {storage.base_name(record.path) for record in live if record.path}
+        found = look_at(catalog.unfinished)
+        judged = judge_garbage(found, catalog, writers, named, clock)
+        return tuple(
+            outcome
+            if outcome.reason
+            or dry_run
+            or (agreed is not None and outcome.found.path not in agreed)
+            else _remove(outcome)
+            for outcome in judged
+        )
+
+
+def judge_garbage(
+    found: Sequence[Unfinished],
+    catalog: Catalog,
+    writers: Collection[str],
+    named: Collection[str],
+    now: float,
+) -> tuple[GarbageOutcome, ...]:
+    """Which directories without ``_metadata`` are garbage. Pure.
+
+    Parameters
+    ----------
+    catalog: of the directory they are in, its savepoints opened.
+    writers: first six digits of the ids of jobs that are writing a savepoint here.
+    named: names of the directories that live leases are for.
+    """
+    complete = {storage.base_name(s.path) for s in catalog.savepoints}
+    complete |= {storage.base_name(each.path) for each in catalog.unreadable}
+    holders = {name for s in catalog.savepoints if s.opened for name in s.opened.holders}
+    reasons: dict[str, str | None] = {}
+    for each in found:
+        name = storage.base_name(each.path)
+        reason = None
+        if name in named or job_prefix(each.path) in writers:
+            reason = "it is being written"
+        elif each.modified is None:
+            reason = "the storage does not tell its age"
+        elif now - each.modified < GARBAGE_AGE:
+            reason = "it was changed within the last hour"
+        elif name in holders or complete.intersection(each.users):
+            reason = "other savepoints use its files"
+        reasons[name] = reason
+    # One that is being written may use a husk's files before its own _metadata says so.
+    young = {name for name, reason in reasons.items() if reason is not None}
+    return tuple(
+        GarbageOutcome(
+            each,
+            reasons[storage.base_name(each.path)]
+            or ("a savepoint being written uses its files" if young & {*each.users} else None),
+        )
+        for each in found
+    )
+
+
+def _same(target: str, location: str) -> bool:
+    return _same_place(storage.locate(target)) == _same_place(location)
+
+
+def _remove(outcome: GarbageOutcome) -> GarbageOutcome:
+    path = outcome.found.path
+    try:
+        if storage.exists(storage.join(path, FILE_NAME)):
+            return replace(outcome, reason="it was finished meanwhile")
+        return replace(outcome, removed=storage.remove_tree(path))
+    except FlinkishError as error:
+        return replace(outcome, error=error)

@@ -1,0 +1,304 @@
+"""Savepoints without a driver: of dead jobs and of checkpoints that flinkish never saw."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from flinkish.checkpoint.cut import newest_committed_batch, read_cut
+from flinkish.cli.savepoint_offline import query_source
+from flinkish.errors import NotSavepointable
+from flinkish.jobs.liveness import process_ref
+from flinkish.jobs.model import Job, JobState, Launch, QueryFacts, QueryStatus, RestoreSpec
+from flinkish.jobs.offline import job_id_of, may_be_running
+from flinkish.operators.meaning import Column, StateMeaning
+from flinkish.savepoint.model import OperatorFacts, QueryRecord, QuerySource, SavepointJob
+from flinkish.savepoint.reader import FULL, check_files, open_savepoint
+from flinkish.savepoint.reporter import SilentReporter
+from flinkish.savepoint.writer import write_savepoint
+from tests.checkpoint.recorded import NAMES, unpack
+from tests.cli.conftest import Command
+
+JOB = "0123456789abcdef" * 2
+MEANING = StateMeaning(
+    keys={"": (Column("k", "k", nullable=False),)}, values={"": (Column("count", "count(1)"),)}
+)
+
+
+def facts_for(root: Path) -> QueryFacts:
+    """Facts as a driver records them, for the operators that the checkpoint has."""
+    operators = [
+        asdict(
+            OperatorFacts(
+                ordinal=operator.ordinal,
+                kind=operator.kind,
+                uid=f"uid-{operator.ordinal}",
+                operator_id="a" * 32,
+                operator_id_v2="a" * 32,
+                operator_id_v3=f"{operator.ordinal}" * 32,
+                meaning=MEANING,
+            )
+        )
+        for operator in read_cut(str(root)).operators
+    ]
+    for record in operators:
+        del record["rows"]
+    return QueryFacts(
+        run_id="run-1",
+        sources=({"description": "FileStreamSource", "uid": "lines", "signature": "json k:int"},),
+        sink={"format": "parquet", "path": "/out"},
+        operators=tuple(operators),
+        python_version="3.11.9",
+    )
+
+
+def register(
+    cli: Command,
+    root: Path,
+    facts: QueryFacts | None,
+    *,
+    state: JobState = JobState.FAILED,
+    job_id: str = JOB,
+    job: Mapping[str, object] | None = None,
+) -> str:
+    """A job whose query left the checkpoint ``root``; returns its id."""
+    query = QueryStatus(
+        "counts", read_cut(str(root)).query_id, "run-1", str(root), active=False, batch_id=1
+    )
+    record = Job(job_id, "app", state, time.time(), Launch("/app.py"), spark_version="4.3.0")
+    with cli.registry() as registry:
+        registry.add_job(replace(record, **(job or {})))  # type: ignore[arg-type]
+        registry.heartbeat(job_id, [query])
+        if facts is not None:
+            registry.record_facts(job_id, query.name, query.query_id, facts)
+    return job_id
+
+
+def age(root: Path) -> None:
+    """Make a checkpoint look as if it had been left an hour ago."""
+    then = time.time() - 3600
+    for path in root.rglob("*"):
+        os.utime(path, (then, then))
+
+
+@pytest.mark.parametrize("state", [JobState.FAILED, JobState.CANCELED, JobState.FINISHED])
+def test_of_a_dead_job(cli: Command, tmp_path: Path, state: JobState) -> None:
+    root = unpack("spark43-rocksdb-dedup", tmp_path)
+    facts = facts_for(root)
+    restored = Launch("/app.py", restore=RestoreSpec("/sp/savepoint-x"))
+    register(cli, root, facts, state=state, job={"launch": restored})
+    result = cli.ok("savepoint", JOB, "sp", "-q")
+    assert f"job app ({JOB}) is {state.value}: the savepoint is taken from its ch" in result.err
+    savepoint = open_savepoint(result.out.strip())
+    check_files(savepoint, FULL)
+    header = savepoint.header
+    assert (header.job_id, header.job_name, header.trigger) == (JOB, "app", "offline")
+    assert (header.spark_version, header.python_version) == ("4.3.0", "3.11.9")
+    assert header.restored_from == "/sp/savepoint-x"
+    (query,) = savepoint.queries
+    assert (query.name, query.run_id) == ("counts", "run-1")
+    assert query.batch_id == newest_committed_batch(str(root))
+    assert query.source == [dict(facts.sources[0])]
+    assert query.sink == facts.sink
+    assert [op.uid for op in query.operators] == [op["uid"] for op in facts.operators]
+    assert query.operators[0].meaning == MEANING
+    assert query.operators[0].operator_id_v3 == "0" * 32
+    # The registry has it, as it has those that drivers take.
+    record = cli.status(JOB)
+    (kept,) = record["savepoints"]
+    assert (kept["path"], kept["trigger"]) == (savepoint.path, "offline")
+    (request,) = record["requests"]
+    assert (request["kind"], request["state"]) == ("savepoint", "COMPLETED")
+    assert request["result"]["savepoint"]["path"] == savepoint.path
+    assert kept["request_id"] == request["request_id"]
+    assert cli.ok("request", "wait", request["request_id"], "-q").out.strip() == savepoint.path
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_as_good_as_one_that_the_driver_takes(cli: Command, tmp_path: Path, name: str) -> None:
+    """The same metadata, but for where the savepoint lies."""
+    root = unpack(name, tmp_path)
+    facts = facts_for(root)
+    register(cli, root, facts)
+    online = write_savepoint(
+        str(tmp_path / "online"),
+        SavepointJob(JOB, "app"),
+        [
+            QuerySource(
+                "counts",
+                str(root),
+                run_id="run-1",
+                source=[dict(source) for source in facts.sources],
+                sink=facts.sink,
+                operators=tuple(
+                    OperatorFacts(**{**record, "meaning": MEANING}) for record in facts.operators
+                ),
+            )
+        ],
+        trigger="savepoint",
+        reporter=SilentReporter(),
+    )
+    document = cli.ok("savepoint", JOB, "sp", "--json").json()
+    assert (document["job_state"], document["state"]) == ("FAILED", "COMPLETED")
+    offline = open_savepoint(document["savepoint"]["path"])
+    assert offline.queries == open_savepoint(online.path).queries
+
+
+def test_facts_survive_the_registry(tmp_path: Path) -> None:
+    facts = facts_for(unpack("spark43-changelog-agg", tmp_path))
+    assert QueryFacts.from_json({**facts.to_json(), "of a newer one": 1}) == facts
+    source = query_source(QueryStatus("q", "id", "r", "/c"), QueryFacts.from_json(facts.to_json()))
+    assert source.operators[0].meaning == MEANING
+    assert (source.checkpoint, source.operators[0].rows) == ("/c", None)
+
+
+def test_a_job_whose_driver_kept_no_facts(cli: Command, tmp_path: Path) -> None:
+    root = unpack("spark35-rocksdb-agg", tmp_path)
+    register(cli, root, None)
+    result = cli.ok("savepoint", JOB, "sp", "-q")
+    assert "older flinkish that kept no operator ids" in result.err
+    (query,) = open_savepoint(result.out.strip()).queries
+    assert query.operators[0].uid is None
+
+
+def test_a_job_found_dead_by_this_call(cli: Command, tmp_path: Path) -> None:
+    """By its name, too: the registry has it running."""
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    gone = subprocess.Popen(["true"])
+    driver = process_ref(gone.pid)
+    gone.wait()
+    register(cli, root, facts_for(root), state=JobState.RUNNING, job={"driver": driver})
+    result = cli.ok("savepoint", "app", "sp")
+    assert "is FAILED: the savepoint is taken from its checkpoint" in result.err
+    assert cli.status(JOB)["state"] == "FAILED"
+
+
+def test_what_cannot_be_saved(cli: Command, tmp_path: Path) -> None:
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    problem = NotSavepointable("it writes to the memory sink", hint="use another").to_record()
+    register(cli, root, replace(facts_for(root), problem=problem))
+    refused = cli("savepoint", JOB, "sp")
+    assert refused.code == 4
+    assert "query 'counts': it writes to the memory sink" in refused.err
+    other = register(cli, root, facts_for(root), job_id="b" * 32)
+    assert cli("savepoint", other, "sp", "-detached").code == 2
+    assert "from its checkpoint" in cli.ok("savepoint", other, "sp", "--dry-run").out
+    (root / "state").rename(root / "gone")
+    damaged = cli("savepoint", other, "sp")
+    assert damaged.code == 15
+    assert not list((tmp_path / "sp").glob("savepoint-*"))
+    (request,) = cli.status(other)["requests"]  # the dry run is none
+    assert (request["state"], request["error"]["id"]) == ("FAILED", "corrupt")
+    shutil.rmtree(root)
+    gone = cli("savepoint", other, "sp", "--json")
+    assert gone.error()["id"] == "no-committed-batch"
+    with cli.registry() as registry:
+        registry.add_job(Job("c" * 32, "batch", JobState.FINISHED, 1.0, Launch("/app.py")))
+    nothing = cli("savepoint", "c" * 32, "sp")
+    assert nothing.code == 13
+    assert "never started a streaming query" in nothing.err
+
+
+def test_stop_and_cancel_name_the_way_out(cli: Command, tmp_path: Path) -> None:
+    register(cli, unpack("spark43-hdfs-agg", tmp_path), None)
+    for words in (["stop", JOB, "-p", "sp"], ["cancel", "-s", "sp", JOB]):
+        for more in ([], ["--dry-run"]):
+            refused = cli(*words, *more)
+            assert refused.code == 13
+            assert f"flinkish savepoint {JOB} TARGET" in refused.err
+    assert "flinkish list" in cli("cancel", JOB).err
+
+
+def test_a_checkpoint_that_another_job_goes_on_with(cli: Command, tmp_path: Path) -> None:
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    register(cli, root, facts_for(root))
+    alive = {"driver": process_ref(), "heartbeat": time.time()}
+    register(cli, root, facts_for(root), job_id="b" * 32, state=JobState.RUNNING, job=alive)
+    for words in ([JOB, "sp"], ["--from-checkpoint", str(root), "sp", "--yes"]):
+        refused = cli("savepoint", *words)
+        assert refused.code == 13
+        assert f"flinkish savepoint {'b' * 32} TARGET" in refused.err
+    assert not (tmp_path / "sp").exists()
+    # A copy of it is nobody's.
+    shutil.copytree(root, tmp_path / "copy")
+    cli.ok("savepoint", "--from-checkpoint", "copy", "sp", "--yes")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_of_a_foreign_checkpoint(cli: Command, tmp_path: Path, name: str) -> None:
+    root = unpack(name, tmp_path)
+    age(root)
+    document = cli.ok("savepoint", "--from-checkpoint", f"file://{root}", "sp", "--json").json()
+    cut = read_cut(str(root))
+    assert document["job_id"] == job_id_of([cut.query_id])
+    assert (document["request_id"], document["job_state"]) == (None, None)
+    savepoint = open_savepoint(document["savepoint"]["path"])
+    check_files(savepoint, FULL)
+    (query,) = savepoint.queries
+    assert (query.name, query.query_id, query.batch_id) == (name, cut.query_id, cut.batch_id)
+    assert (savepoint.header.job_name, savepoint.header.trigger) == (name, "offline")
+    assert savepoint.header.spark_version is None
+    with cli.registry() as registry:
+        (record,) = registry.savepoints(document["job_id"])
+    assert record.path == savepoint.path
+
+
+def test_of_a_directory_of_checkpoints(cli: Command, tmp_path: Path) -> None:
+    roots = [unpack(name, tmp_path / "all") for name in NAMES[:2]]
+    for root in roots:
+        age(root)
+    words = ["savepoint", "--from-checkpoint", "all", "sp", "--name", "rides"]
+    assert "Would take a savepoint of the checkpoint all" in cli.ok(*words, "--dry-run").out
+    assert not (tmp_path / "sp").exists()
+    path = cli.ok(*words, "-q").out.strip()
+    savepoint = open_savepoint(path)
+    queries: dict[str, QueryRecord] = {query.name: query for query in savepoint.queries}
+    assert list(queries) == NAMES[:2]
+    assert savepoint.header.job_name == "rides"
+    assert savepoint.header.job_id == job_id_of(q.query_id for q in queries.values())
+
+
+def test_a_checkpoint_written_a_moment_ago_needs_consent(cli: Command, tmp_path: Path) -> None:
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    age(root)
+    os.utime(max((root / "commits").iterdir()))
+    refused = cli("savepoint", "--from-checkpoint", str(root), "sp", "--json")
+    assert refused.error()["id"] == "consent-needed"
+    assert refused.code == 5
+    assert not (tmp_path / "sp").exists()
+    cli.ok("savepoint", "--from-checkpoint", str(root), "sp", "--dry-run")
+    cli.ok("savepoint", "--from-checkpoint", str(root), "sp", "--yes")
+
+
+def test_no_checkpoint_there(cli: Command, tmp_path: Path) -> None:
+    assert cli("savepoint", "--from-checkpoint", str(tmp_path / "none"), "sp").code == 11
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    shutil.rmtree(root / "commits")
+    assert cli("savepoint", "--from-checkpoint", str(root), "sp", "--yes").code == 13
+    (root / "metadata").write_text("no json")
+    assert cli("savepoint", "--from-checkpoint", str(root), "sp", "--yes").code == 15
+
+
+def test_old_ones_of_a_dead_job_are_removed(cli: Command, tmp_path: Path) -> None:
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    register(cli, root, facts_for(root))
+    paths = [cli.ok("savepoint", JOB, "sp", "-q").out.strip() for _ in range(2)]
+    paths.append(cli.ok("savepoint", JOB, "sp", "-q", "--keep-last", "2").out.strip())
+    left = {str(path.parent) for path in (tmp_path / "sp").glob("*/_metadata")}
+    assert left == set(paths[1:])
+    assert {s["path"] for s in cli.status(JOB)["savepoints"]} == left
+
+
+def test_when_somebody_may_be_writing() -> None:
+    assert may_be_running(1000.0, 1299.0)
+    assert not may_be_running(1000.0, 1301.0)
+    assert may_be_running(2000.0, 1000.0)  # a clock that is ahead of ours
+    assert job_id_of(["b", "a"]) == job_id_of(["a", "b"])
+    assert len(job_id_of(["a"])) == 32

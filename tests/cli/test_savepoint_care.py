@@ -1,0 +1,458 @@
+"""``savepoint list|show|diff|verify|prune|import|unlock`` on savepoints that lie on storage."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from flinkish.cli import commands
+from flinkish.jobs.liveness import process_ref
+from flinkish.jobs.model import (
+    Job,
+    JobState,
+    Launch,
+    QueryStatus,
+    RequestKind,
+    RestoreSpec,
+    SavepointRecord,
+)
+from flinkish.savepoint.leases import Kind, Lease
+from tests.cli.conftest import ROOT, Command
+from tests.savepoint.making import JOB_ID, make_savepoint
+
+OTHER = "fedcba9876543210" * 2
+WORDS = sorted(commands.SUB_WORDS["savepoint"])
+NOON = 1_800_000_000.0  # 2027-01-15T08:00:00Z
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> str:
+    return str(tmp_path / "sp")
+
+
+def damage(path: str) -> None:
+    metadata = Path(path, "_metadata")
+    metadata.write_bytes(metadata.read_bytes()[:60])
+
+
+def unfinished(place: str, age: float = 7200) -> str:
+    path = f"{place}/savepoint-012345-0123456789ab"
+    os.makedirs(path)
+    Path(path, "file").write_bytes(b"12345")
+    for each in (f"{path}/file", path):
+        os.utime(each, (time.time() - age,) * 2)
+    return path
+
+
+def add_job(cli: Command, restore: RestoreSpec | None = None, job_id: str = JOB_ID) -> None:
+    """A running job (its driver is this process)."""
+    cli.ok("list")
+    with cli.registry() as registry:
+        registry.add_job(
+            Job(
+                job_id=job_id,
+                name="job",
+                state=JobState.INITIALIZING,
+                start_time=time.time(),
+                launch=Launch(application="/a.py", restore=restore),
+                supervisor=process_ref(),
+            )
+        )
+
+
+def end_job(cli: Command, job_id: str = JOB_ID) -> None:
+    with cli.registry() as registry:
+        registry.transition(job_id, JobState.FAILED, "over")
+
+
+# list
+
+
+def test_list(cli: Command, place: str) -> None:
+    old, new = make_savepoint(place, NOON - 60), make_savepoint(place, NOON, job_id=OTHER)
+    rows = cli.ok("savepoint", "list", place, "--json").json()["savepoints"]
+    assert [row["path"] for row in rows] == [new, old]
+    assert {
+        "job_id": OTHER,
+        "job_name": "job",
+        "created": "2027-01-15T08:00:00.000Z",
+        "trigger": "savepoint",
+        "spark_version": "4.3.0",
+        "queries": [{"name": "counts", "batch_id": 4}],
+        "bytes": 10,
+        "files": 1,
+        "state": "complete",
+        "error": None,
+    }.items() <= rows[0].items()
+    text = cli.ok("savepoint", "list", place).out.splitlines()
+    assert text[0].split() == [
+        *("CREATED", "JOB", "NAME", "BY", "SPARK", "QUERIES", "SIZE", "STATE", "PATH")
+    ]
+    assert text[1].split() == [
+        *("2027-01-15", "08:00:00", "fedcba", "job", "savepoint", "4.3.0"),
+        *("counts", "at", "4", "10", "B", "complete", new),
+    ]
+    assert cli.ok("savepoint", "list", place, "-q").out.splitlines() == [new, old]
+
+
+def test_list_shows_what_is_damaged_and_counts_what_is_unfinished(cli: Command, place: str) -> None:
+    good, bad = make_savepoint(place, 1), make_savepoint(place, 2)
+    damage(bad)
+    unfinished(place)
+    result = cli.ok("savepoint", "list", place)
+    assert [line.split()[-2:] for line in result.out.splitlines()[1:]] == [
+        ["complete", good],
+        ["damaged", bad],
+    ]
+    assert "is damaged" in result.err
+    assert "1 unfinished" in result.err
+    assert "prune --garbage" in result.err
+    rows = cli.ok("savepoint", "list", place, "--json").json()["savepoints"]
+    assert rows[1]["error"]["id"] == "corrupt"
+    assert cli.ok("savepoint", "list", place, "-q").out == good + "\n"
+
+
+def test_list_of_the_configured_directory_and_of_the_registry(
+    cli: Command, place: str, tmp_path: Path
+) -> None:
+    path = make_savepoint(place, NOON)
+    key = f"-Dexecution.checkpointing.savepoint-dir={place}"
+    assert cli.ok("savepoint", "list", "-q", key).out == path + "\n"
+    assert cli.ok("savepoint", "list", "-q").out == ""
+    cli.ok("savepoint", "import", path)
+    gone = str(tmp_path / "gone")
+    with cli.registry() as registry:
+        queries = ({"name": "q", "batch_id": 3},)
+        registry.add_savepoint(SavepointRecord(gone, OTHER, NOON + 1, "native", 7, 2, 0.1, queries))
+    rows = cli.ok("savepoint", "list", "--json").json()["savepoints"]
+    assert [(row["path"], row["state"], row["bytes"]) for row in rows] == [
+        (gone, "missing", 7),
+        (path, "complete", 10),
+    ]
+    assert rows[0]["queries"] == [{"name": "q", "batch_id": 3}]
+    assert cli.ok("savepoint", "list", "--registry", "-q", key).out == path + "\n"
+    assert cli("savepoint", "list", "--registry", place).code == 2
+
+
+def test_list_of_nothing(cli: Command, tmp_path: Path) -> None:
+    assert cli("savepoint", "list", str(tmp_path / "missing"), "--json").error()["code"] == 11
+    assert "No savepoints in" in cli.ok("savepoint", "list", str(tmp_path)).err
+    key = f"-Dexecution.checkpointing.savepoint-dir={tmp_path}/to-come"
+    assert cli.ok("savepoint", "list", "--json", key).json()["savepoints"] == []
+
+
+# show and diff
+
+
+def test_show_says_what_is_shared(cli: Command, place: str) -> None:
+    holder = make_savepoint(place, 1)
+    name = os.path.basename(holder)
+    path = make_savepoint(place, 2, held=f"{name}/0-counts/metadata")
+    document = cli.ok("savepoint", "show", path, "--json").json()["savepoint"]
+    assert {
+        "relocatable": False,
+        "holders": [name],
+        "own_bytes": 0,
+        "shared_bytes": 10,
+        "bytes": 10,
+        "program": None,
+        "restored_from": None,
+    }.items() <= document.items()
+    text = cli.ok("savepoint", "show", path).out
+    assert f"relocatable  no (shares files with {name})" in text
+    assert "10 B: 0 B own, 10 B shared" in text
+    assert "relocatable  yes" in cli.ok("savepoint", "show", holder).out
+
+
+def test_diff(cli: Command, place: str) -> None:
+    a, b = make_savepoint(place, NOON), make_savepoint(place, NOON + 1, job_id=OTHER)
+    document = cli.ok("savepoint", "diff", a, b, "--json").json()
+    assert (document["a"], document["b"], document["equal"]) == (a, b, False)
+    assert [fact["name"] for fact in document["header"]] == ["job_id", "created"]
+    text = cli.ok("savepoint", "diff", a, b).out
+    assert f"a  {a}" in text
+    assert "query counts: same" in text
+    assert OTHER in text
+    assert cli.ok("savepoint", "diff", a, b, "-q").out == "different\n"
+    assert cli("savepoint", "diff", "--exit-code", a, b).code == 1
+    shutil.copytree(a, f"{place}/copy")
+    assert "no differences" in cli.ok("savepoint", "diff", "--exit-code", a, f"{place}/copy").out
+    assert cli("savepoint", "diff", a, place, "--json").error()["code"] == 11
+
+
+# verify
+
+
+def test_verify(cli: Command, place: str) -> None:
+    good, bad = make_savepoint(place, 1), make_savepoint(place, 2)
+    assert "is whole: 1 files, 10 B (full)" in cli.ok("savepoint", "verify", good).out
+    file = Path(bad, "0-counts/metadata")
+    file.write_bytes(b"012345678?")
+    assert cli.ok("savepoint", "verify", "--level", "quick", bad, "-q").out == bad + "\n"
+    result = cli("savepoint", "verify", bad)
+    assert result.code == 15
+    assert "0-counts/metadata does not have its recorded digest" in result.err
+    result = cli("savepoint", "verify", good, bad, f"{place}/none", "--json")
+    assert result.code == 15
+    whole, damaged, missing = result.json()["savepoints"]
+    assert whole["ok"]
+    assert damaged["bad"] == [
+        {"path": "0-counts/metadata", "reason": "does not have its recorded digest"}
+    ]
+    assert missing["error"]["id"] == "savepoint-not-found"
+    assert '"code": 15' in result.err
+
+
+def test_verify_of_several_with_one_missing_is_partial(cli: Command, place: str) -> None:
+    good = make_savepoint(place, 1)
+    assert cli("savepoint", "verify", f"{place}/none").code == 11
+    assert cli("savepoint", "verify", good, f"{place}/none").code == 3
+    Path(good, "mine.txt").touch()
+    assert (
+        "1 files that are not the savepoint's own: mine.txt"
+        in cli.ok("savepoint", "verify", good).err
+    )
+
+
+# import
+
+
+def test_import(cli: Command, place: str) -> None:
+    first, second = make_savepoint(place, 1), make_savepoint(place, 2, job_id=OTHER)
+    assert cli.ok("savepoint", "import", first).out.startswith("Imported 1 savepoints, 0 were")
+    document = cli.ok("savepoint", "import", place, first, "--json").json()
+    assert document["new"] == 1
+    assert {(s["path"], s["new"]) for s in document["savepoints"]} == {
+        (first, False),
+        (second, True),
+    }
+    assert cli.ok("savepoint", "import", place, "-q").out == ""
+    with cli.registry() as registry:
+        records = registry.savepoints()
+        assert [record.path for record in records] == [first, second]
+        assert records[1].job_id == OTHER
+        assert records[1].queries[0]["batch_id"] == 4
+        registry.mark_disposed(first)
+    assert cli.ok("savepoint", "import", place, "-q").out == first + "\n"
+
+
+def test_import_of_what_cannot_be_read(cli: Command, place: str, tmp_path: Path) -> None:
+    good, bad = make_savepoint(place, 1), make_savepoint(place, 2)
+    damage(bad)
+    result = cli("savepoint", "import", place, "--json")
+    assert result.code == 3
+    assert result.json()["failed"][0]["path"] == bad
+    assert result.json()["new"] == 1
+    assert cli("savepoint", "import", bad).code == 15
+    assert cli("savepoint", "import", str(tmp_path / "missing")).code == 11
+    assert cli.ok("savepoint", "list", "-q").out == good + "\n"
+
+
+# prune
+
+
+def test_prune(cli: Command, place: str) -> None:
+    paths = [make_savepoint(place, NOON + n) for n in range(3)]
+    cli.ok("savepoint", "import", place)
+    planned = cli.ok("savepoint", "prune", place, "--keep-last", "1", "--dry-run", "--json").json()
+    assert [(s["path"], s["keep"], s["removed"]) for s in planned["savepoints"]] == [
+        (paths[2], True, False),
+        (paths[1], False, False),
+        (paths[0], False, False),
+    ]
+    assert planned["savepoints"][0]["reasons"] == ["newest", "last 1"]
+    refused = cli("savepoint", "prune", place, "--keep-last", "1", "--json")
+    assert refused.error()["id"] == "consent-needed"
+    assert len(os.listdir(place)) == 3
+    result = cli.ok("savepoint", "prune", place, "--keep-daily", "1", "--yes")
+    assert "kept: newest, daily 2027-01-15" in result.out
+    assert [line.split()[0] for line in result.out.splitlines()[1:]] == [
+        *("keep", "removed", "removed")
+    ]
+    assert os.listdir(place) == [os.path.basename(paths[2])]
+    with cli.registry() as registry:
+        assert [record.path for record in registry.savepoints()] == [paths[2]]
+    # Nothing to do needs no agreement.
+    assert cli.ok("savepoint", "prune", place, "--keep-last", "1", "-q").out == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "policy is empty"),
+        (["--keep-last", "0"], "0 is not in the range"),
+        (["--keep-within", "soon"], "--keep-within: 'soon' is not a duration"),
+    ],
+)
+def test_prune_by_no_policy_is_refused(
+    cli: Command, place: str, words: list[str], message: str
+) -> None:
+    make_savepoint(place, 1)
+    error = cli("savepoint", "prune", "--yes", "--json", place, *words).error()
+    assert error["code"] == 2
+    assert message in error["message"]
+
+
+def test_prune_leaves_what_a_running_job_was_restored_from(cli: Command, place: str) -> None:
+    old, _new = make_savepoint(place, 1), make_savepoint(place, 2)
+    add_job(cli, RestoreSpec(old), OTHER)
+    prune = ("savepoint", "prune", place, "--keep-last", "1", "--yes", "--json")
+
+    def kept() -> dict[str, Any]:
+        return {s["path"]: s["reasons"] for s in cli.ok(*prune).json()["savepoints"]}
+
+    why = "job job (fedcba) was restored from it and has no commit of its own yet"
+    assert kept()[old] == [why], "no query has started yet"
+    plan = {"queries": [{"name": "counts", "from_batch": 4, "batch_id": 6}]}
+    status = QueryStatus("counts", "id", "run", "/c", batch_id=6, plan=plan)
+    with cli.registry() as registry:
+        registry.heartbeat(OTHER, [status])
+    assert kept()[old] == [why], "it stands where it was restored to"
+    with cli.registry() as registry:
+        registry.heartbeat(OTHER, [QueryStatus("counts", "id", "run", "/c", batch_id=7, plan=plan)])
+    assert kept()[old] == []
+    assert not os.path.exists(old)
+    end_job(cli, OTHER)
+
+
+def test_prune_forgets_a_job_that_is_over(cli: Command, place: str) -> None:
+    old, _new = make_savepoint(place, 1), make_savepoint(place, 2)
+    add_job(cli, RestoreSpec(old), OTHER)
+    end_job(cli, OTHER)
+    cli.ok("savepoint", "prune", place, "--keep-last", "1", "--yes")
+    assert not os.path.exists(old)
+
+
+def test_prune_garbage(cli: Command, place: str) -> None:
+    good = make_savepoint(place, 1)
+    left = unfinished(place)
+    add_job(cli)
+    with cli.registry() as registry:
+        request = registry.submit(JOB_ID, RequestKind.SAVEPOINT, {"target": place})
+    planned = cli.ok("savepoint", "prune", "--garbage", place, "--yes", "--json").json()
+    assert planned["savepoints"] == []
+    assert [(g["path"], g["reason"]) for g in planned["garbage"]] == [(left, "it is being written")]
+    with cli.registry() as registry:
+        registry.complete(request.request_id, {"savepoint": None})
+    assert cli("savepoint", "prune", "--garbage", place).code == 5
+    assert os.path.exists(left)
+    assert cli.ok("savepoint", "prune", "--garbage", place, "--yes", "-q").out == left + "\n"
+    assert os.listdir(place) == [os.path.basename(good)]
+    end_job(cli)
+
+
+def test_prune_waits_for_no_writer(cli: Command, place: str) -> None:
+    for n in range(2):
+        make_savepoint(place, n)
+    words = ("savepoint", "prune", place, "--keep-last", "1", "--yes", "--json")
+    with Lease.take(place, Kind.WRITE, owner="me@elsewhere", job_id=OTHER):
+        error = cli(*words).error()
+    assert (error["id"], error["code"]) == ("locked", 12)
+    assert "me@elsewhere" in error["message"]
+
+
+def test_prune_of_what_is_not_there(cli: Command, tmp_path: Path, place: str) -> None:
+    words = ("savepoint", "prune", "--keep-last", "1", "--yes")
+    assert cli(*words, str(tmp_path / "missing")).code == 11
+    assert not (tmp_path / "missing").exists()
+    path = make_savepoint(place, 1)
+    assert cli(*words, path).code == 2
+    assert os.path.exists(path)
+
+
+def test_prune_asks_on_a_terminal(cli: Command, place: str) -> None:
+    import pexpect
+
+    for n in range(2):
+        make_savepoint(place, n)
+    for answer, code, count in (("n", 5, 2), ("y", 0, 1)):
+        asked = pexpect.spawn(
+            sys.executable,
+            ["-m", "flinkish", "savepoint", "prune", place, "--keep-last", "1"],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            timeout=20,
+        )
+        asked.expect(r"Remove 1 savepoints \(10 B\) in .*\[y/N\] ")
+        asked.sendline(answer)
+        asked.expect(pexpect.EOF)
+        asked.close()
+        assert asked.exitstatus == code
+        assert len(os.listdir(place)) == count
+
+
+# unlock
+
+
+def test_unlock(cli: Command, place: str) -> None:
+    os.makedirs(place)
+    assert "Nobody holds" in cli.ok("savepoint", "unlock", place).out
+    assert cli("savepoint", "unlock", "--json").error()["id"] == "no-savepoint-directory"
+    with Lease.take(place, Kind.WRITE, owner="me@h", job_id=JOB_ID) as lease:
+        (row,) = cli.ok("savepoint", "unlock", place, "--json").json()["leases"]
+        assert {
+            "lease_id": lease.record.lease_id,
+            "owner": "me@h",
+            "pid": os.getpid(),
+            "stale": False,
+            "removed": False,
+        }.items() <= row.items()
+        assert "alive" in cli.ok("savepoint", "unlock", place).out
+        assert cli("savepoint", "unlock", place, "--force").code == 5
+        dry = cli.ok("savepoint", "unlock", place, "--force", "--dry-run")
+        assert "would be removed" in dry.out
+        assert os.listdir(f"{place}/_locks") == [lease.record.lease_id]
+        gone = cli.ok("savepoint", "unlock", place, "--force", "--yes", "-q").out
+        assert gone == lease.record.lease_id + "\n"
+        assert not os.path.exists(f"{place}/_locks")
+
+
+def test_unlock_removes_stale_ones_without_asking(cli: Command, place: str) -> None:
+    import json
+
+    os.makedirs(place)
+    with Lease.take(place, Kind.WRITE, owner="me@h", job_id=JOB_ID) as lease:
+        file = Path(place, "_locks", lease.record.lease_id)
+        file.write_text(json.dumps({**json.loads(file.read_text()), "refreshed": 5.0}))
+        result = cli.ok("savepoint", "unlock", place)
+        assert "stale" in result.out
+        assert "removed" in result.out
+        assert not file.exists()
+
+
+# all of them
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_help_and_common_options(cli: Command, word: str) -> None:
+    text = cli.ok("savepoint", word, "--help").out
+    assert f"Usage: flinkish savepoint {word}" in text
+    assert "Exit codes: 0 ok, 1 failed, 2 usage" in " ".join(text.split())
+    command = commands.load(f"savepoint {word}")
+    assert command is not None
+    spellings = {s for p in command.params if isinstance(p, click.Option) for s in p.opts}
+    assert {"-D", "--json", "-q", "--quiet", "--debug"} <= spellings
+
+
+def test_the_words_are_completed(cli: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def offered(line: str) -> set[str]:
+        words = line.split(" ")
+        monkeypatch.setenv("_FLINKISH_COMPLETE", "fish_complete")
+        monkeypatch.setenv("COMP_WORDS", " ".join(words[:-1]))
+        monkeypatch.setenv("COMP_CWORD", words[-1])
+        rows = [row for row in cli().out.splitlines() if row]
+        found = {row.split(",", 1)[1].split("\t")[0] for row in rows}
+        monkeypatch.delenv("_FLINKISH_COMPLETE")
+        return found
+
+    assert offered("flinkish savepoint ") == set(WORDS)
+    assert offered("flinkish savepoint ver") == {"verify"}
+    assert offered("flinkish stop ver") == set()
+    assert offered("flinkish savepoint verify --level ") == {"quick", "full", "deep"}
+    assert "--keep-last" in offered("flinkish savepoint prune --keep-l")

@@ -1,0 +1,99 @@
+"""What a dead job has left is saved and resumed, and so is a plain PySpark program's checkpoint."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from flinkish.savepoint.reader import open_savepoint
+from tests.e2e.cli import LIGHT, PROGRAMS, Flinkish
+from tests.e2e.test_killed import processes_of
+from tests.e2e.test_lifecycle import expected_counts, final_counts, write_files
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+PATIENCE = 250
+
+
+def resume(flinkish: Flinkish, savepoint: str, program: str, *args: str) -> str:
+    """Run the program to its end from the savepoint; returns the job id."""
+    words = ("run", "--json", "-m", "local[2]", *LIGHT, "-s", savepoint, str(PROGRAMS / program))
+    result = flinkish(*words, *args, timeout=PATIENCE)
+    assert result.code == 0, result.err
+    job: str = result.json()["job_id"]
+    return job
+
+
+def test_a_killed_job_is_saved_and_resumed_by_uid(flinkish: Flinkish, tmp_path: Path) -> None:
+    source, out = tmp_path / "in", tmp_path / "out"
+    write_files(source, 0, 4)
+    job = flinkish.run("dead.py", str(source), str(out), options=("--name", "counts"))
+    flinkish.wait_for_batch(job, 1, PATIENCE)
+    live = open_savepoint(flinkish.ok("savepoint", job, "live", "-q").out.strip())
+    for pid in processes_of(job).values():
+        os.kill(pid, signal.SIGKILL)
+    refused = flinkish("stop", job, "-p", "sp")
+    assert refused.code == 13
+    assert f"flinkish savepoint {job}" in refused.err
+    saved = flinkish.ok("savepoint", job, "sp")
+    assert f"({job}) is FAILED: the savepoint is taken from its checkpoint" in saved.err
+    path = saved.out.strip().removeprefix("Savepoint completed. Path: file:")
+    dead = open_savepoint(path)
+    assert dead.header.trigger == "offline"
+    assert dead.header.spark_version == live.header.spark_version
+    assert dead.header.python_version == live.header.python_version
+    (before,), (after,) = live.queries, dead.queries
+    assert after.batch_id == before.batch_id
+    assert (after.source, after.sink, after.run_id) == (before.source, before.sink, before.run_id)
+    assert [op.uid for op in after.operators] == ["counts", "seen"]
+    for one, other in zip(before.operators, after.operators, strict=True):
+        assert one.meaning is not None
+        assert (one.meaning, one.operator_id_v2, one.operator_id_v3) == (
+            other.meaning,
+            other.operator_id_v2,
+            other.operator_id_v3,
+        )
+
+    shutil.rmtree(flinkish.job(job)["checkpoint_dir"])
+    # Every row once more, and new ones: who has no state of "seen" counts them twice.
+    for number in range(4):
+        shutil.copy(source / f"f{number:03d}.json", source / f"f{number:03d}-again.json")
+    write_files(source, 4, 6)
+    resumed = resume(flinkish, path, "dead.py", str(source), str(out), "--now", "--again")
+    assert final_counts(out) == expected_counts(6)
+    assert flinkish.job(resumed)["restored_from"] == path
+
+
+def test_a_plain_checkpoint_is_saved_and_resumed(flinkish: Flinkish, tmp_path: Path) -> None:
+    source, out, checkpoints = tmp_path / "in", tmp_path / "out", tmp_path / "checkpoints"
+    write_files(source, 0, 2)
+    submit = " ".join(
+        (*LIGHT, f"--conf spark.sql.streaming.checkpointLocation={checkpoints}", "pyspark-shell")
+    )
+    plain = subprocess.run(
+        [sys.executable, str(PROGRAMS / "counts.py"), str(source), str(out), "--now"],
+        env={**os.environ, "PYSPARK_SUBMIT_ARGS": f"--master local[2] {submit}"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert plain.returncode == 0, plain.stderr
+    assert final_counts(out) == expected_counts(2)
+
+    words = ("savepoint", "--from-checkpoint", str(checkpoints / "counts"), "sp")
+    assert flinkish(*words).code == 5  # it was written to a moment ago
+    then = time.time() - 3600
+    for path in checkpoints.rglob("*"):
+        os.utime(path, (then, then))
+    saved = flinkish.ok(*words, "-q").out.strip()
+    shutil.rmtree(checkpoints)
+    write_files(source, 2, 3)
+    resume(flinkish, saved, "counts.py", str(source), str(out), "--now")
+    assert final_counts(out) == expected_counts(3)

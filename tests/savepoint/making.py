@@ -1,0 +1,76 @@
+"""Small real savepoints at any time, of any job, on any storage: for what reads many of them."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+
+from flinkish import storage
+from flinkish.checkpoint.operators import StoreInfo
+from flinkish.savepoint.metadata import MetadataWriter
+from flinkish.savepoint.model import FileRecord, Header, OperatorRecord, QueryRecord
+
+JOB_ID = "0123456789abcdef" * 2
+SCHEMA = {"type": "struct", "fields": [{"name": "key", "type": "string", "nullable": True}]}
+
+
+def header(created: float, job_id: str = JOB_ID, name: str = "job") -> Header:
+    return Header(job_id, name, created, "savepoint", spark_version="4.3.0", host="h")
+
+
+def operator(ordinal: int = 0, uid: str | None = "counts", rows: int | None = 3) -> OperatorRecord:
+    return OperatorRecord(
+        ordinal,
+        "stateStoreSave",
+        partitions=2,
+        bytes=10,
+        files=1,
+        stores=(StoreInfo("default", SCHEMA, SCHEMA),),
+        uid=uid,
+        operator_id=None if uid is None else hashlib.md5(uid.encode()).hexdigest(),
+        rows=rows,
+    )
+
+
+def query(
+    name: str = "counts", *operators: OperatorRecord, batch_id: int = 4, size: int = 10
+) -> QueryRecord:
+    return QueryRecord(
+        name,
+        f"0-{name}",
+        "6d2b7c1e-0000-4000-8000-000000000001",
+        batch_id,
+        watermark_ms=5000,
+        offsets=('{"logOffset": 4}',),
+        pins={"spark.sql.shuffle.partitions": "2"},
+        backend="hdfs",
+        operators=operators or (operator(),),
+        files=1,
+        bytes=size,
+    )
+
+
+def make_savepoint(
+    directory: str,
+    created: float,
+    *,
+    job_id: str = JOB_ID,
+    name: str = "job",
+    held: str | None = None,
+    data: bytes = b"0123456789",
+) -> str:
+    """A savepoint of one query with one file; the location of it.
+
+    ``held``: the file is not its own but lies there, in an earlier savepoint of the directory.
+    """
+    path = storage.join(directory, f"savepoint-{job_id[:6]}-{secrets.token_hex(6)}")
+    saved = query(size=len(data))
+    storage.make_directory(storage.join(path, saved.directory))
+    if held is None:
+        storage.write_bytes(storage.join(path, saved.directory, "metadata"), data)
+    found = f"sha256:{hashlib.sha256(data).hexdigest()}"
+    features = [] if held is None else ["shared-files"]
+    with MetadataWriter(path, header(created, job_id, name), [saved], features=features) as file:
+        file.add(FileRecord(0, "metadata", len(data), found, held))
+        file.commit()
+    return path
