@@ -141,6 +141,22 @@ KEYS: tuple[Key, ...] = (
     Key("parallelism.default", None, "state partitions (none: Spark's own setting)", (), "int"),
     Key("client.timeout", "60 s", "how long the client waits before exit 14", (), "duration"),
     Key(
+        "execution.savepoint.transfers",
+        "64",
+        "how many files are on their way to or from remote storage at once",
+        (),
+        "int",
+    ),
+    Key(
+        "execution.savepoint.distributed",
+        "auto",
+        "who copies a savepoint's files: true, the job's executors; false, its driver; auto, the "
+        "executors from 1 GiB on, between remote storages, on a cluster",
+        (),
+        "choice",
+        ("auto", "true", "false"),
+    ),
+    Key(
         "execution.quiesce.timeout",
         "10 min",
         "how long stop and cancel -s wait for the running batch to end",

@@ -1,8 +1,17 @@
-"""Order of the whole suite: what is fast and fails fast comes before what starts Spark."""
+"""Fixtures of the whole suite, and its order: what fails fast comes before what starts Spark."""
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 import pytest
+
+from tests.servers.fixtures import hdfs, moto_s3, second_s3, slow_s3
+from tests.servers.process import logs_of
+
+__all__ = ["hdfs", "moto_s3", "second_s3", "slow_s3"]
+
+_NEED_A_SERVER = {"postgres", "servers"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -10,6 +19,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     def cost(item: pytest.Item) -> int:
         names = {marker.name for marker in item.iter_markers()}
-        return 2 if names & {"spark", "matrix"} else 1 if "postgres" in names else 0
+        return 2 if names & {"spark", "matrix"} else 1 if names & _NEED_A_SERVER else 0
 
     items.sort(key=cost)  # stable: within each group the order is pytest's
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show with a failure the ends of the logs of the servers that the test used."""
+    report = yield
+    if report.failed:
+        for name, log in logs_of(getattr(item, "fixturenames", ())):
+            report.sections.append((f"the log of {name}", log))
+    return report

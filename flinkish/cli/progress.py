@@ -32,7 +32,21 @@ def describe(request: Request) -> str:
             total = facts.get(f"{key}_total")
             of = f" of {text(total)}" if total else ""
             words.append(f"{text(facts[key])}{of}" + (" files" if key == "files" else ""))
+    if facts.get("rate"):
+        words.append(f"{size_text(int(facts['rate']))}/s")
+    if facts.get("remaining"):
+        words.append(f"{_span(float(facts['remaining']))} left")
     return ", ".join(words)
+
+
+def _span(seconds: float) -> str:
+    """``45 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    whole = max(1, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 _WAITING = {

@@ -51,6 +51,11 @@ if TYPE_CHECKING:
     help="With --all: only jobs whose name is like this (* and ? are wildcards). With "
     "--from-checkpoint: the job's name in the savepoint.",
 )
+@click.option(
+    "--full",
+    is_flag=True,
+    help="Share no files with an earlier savepoint: it can be moved and copied alone.",
+)
 @format_option
 @detached_option
 @timeout_option
@@ -65,6 +70,7 @@ def savepoint(
     every: bool,
     checkpoint: str | None,
     name: str | None,
+    full: bool,
     format_: str,
     detached: bool,
     timeout: float | None,
@@ -91,20 +97,24 @@ def savepoint(
 
             where = trigger.savepoint_target(session, job)
             seconds = _seconds(session, timeout)
-            return save_all(session, where, name, seconds, policy, dry_run=dry_run)
+            return save_all(session, where, name, seconds, policy, full=full, dry_run=dry_run)
         if checkpoint is not None:
             where = trigger.savepoint_target(session, job)
-            return _from_checkpoint(session, checkpoint, where, name, policy, yes, dry_run)
+            return _from_checkpoint(
+                session, checkpoint, where, name, policy, full=full, yes=yes, dry_run=dry_run
+            )
         assert job is not None
         found = session.find_job(job)
         where = trigger.savepoint_target(session, target, found)
         if found.state.is_final:
-            return _of_dead_job(session, found, where, policy, detached, dry_run)
+            return _of_dead_job(
+                session, found, where, policy, full=full, detached=detached, dry_run=dry_run
+            )
         if dry_run:
             return trigger.dry_run(session, found, RequestKind.SAVEPOINT, where)
         seconds = _seconds(session, timeout)
         session.out.note(f"Triggering savepoint for job {found.job_id}.")
-        request = trigger.submit(session, found, RequestKind.SAVEPOINT, where, seconds)
+        request = trigger.submit(session, found, RequestKind.SAVEPOINT, where, seconds, full=full)
         if detached:
             return trigger.detached(session, request)
         session.out.note("Waiting for response...")
@@ -169,7 +179,14 @@ def _seconds(session: Session, timeout: float | None) -> float:
 
 
 def _of_dead_job(
-    session: Session, job: Job, target: str, policy: Policy, detached: bool, dry_run: bool
+    session: Session,
+    job: Job,
+    target: str,
+    policy: Policy,
+    *,
+    full: bool,
+    detached: bool,
+    dry_run: bool,
 ) -> int:
     from flinkish.cli.savepoint_offline import save_dead_job
 
@@ -179,7 +196,7 @@ def _of_dead_job(
             "savepoint of its checkpoint, so it cannot be -detached",
             hint="leave -detached out",
         )
-    request = save_dead_job(session, job, target, dry_run=dry_run)
+    request = save_dead_job(session, job, target, full=full, dry_run=dry_run)
     if dry_run:
         return _would(session, request, f"job {job.name} ({job.job_id}) from its checkpoint")
     return _finish(session, request, job, target, policy)
@@ -191,12 +208,14 @@ def _from_checkpoint(
     target: str,
     name: str | None,
     policy: Policy,
+    *,
+    full: bool,
     yes: bool,
     dry_run: bool,
 ) -> int:
     from flinkish.cli.savepoint_offline import save_checkpoints
 
-    request = save_checkpoints(session, url, target, name, yes=yes, dry_run=dry_run)
+    request = save_checkpoints(session, url, target, name, full=full, yes=yes, dry_run=dry_run)
     if dry_run:
         return _would(session, request, f"the checkpoint {url}")
     return _finish(session, request, None, target, policy)

@@ -49,6 +49,7 @@ def save_all(
     timeout: float,
     policy: Policy,
     *,
+    full: bool,
     dry_run: bool,
 ) -> int:
     """Take a savepoint of every running job; returns the exit status.
@@ -58,6 +59,7 @@ def save_all(
     pattern: of the names of the jobs; None: all.
     timeout: seconds for all of them together.
     policy: what is kept in ``target`` of the jobs that have a new savepoint.
+    full: they share no files with earlier ones.
     """
     out, registry = session.out, session.registry
     listed = registry.jobs(states={JobState.RUNNING})
@@ -70,7 +72,7 @@ def save_all(
     if dry_run:
         return _would(out, jobs, target)
     deadline = time.monotonic() + timeout
-    outcomes = [_begin(session, job, target, timeout) for job in jobs]
+    outcomes = [_begin(session, job, target, timeout, full) for job in jobs]
     message = "stopped waiting; the savepoints that were triggered go on"
     with interruptible(message, "flinkish status JOB"):
         for index, outcome in enumerate(outcomes):
@@ -129,7 +131,7 @@ def document(outcomes: Sequence[Outcome], removal: Removal, policy: Policy) -> d
     return found
 
 
-def _begin(session: Session, job: Job, target: str, timeout: float) -> Outcome:
+def _begin(session: Session, job: Job, target: str, timeout: float, full: bool) -> Outcome:
     """Ask the job's driver, unless there is a reason not to."""
     if job.state.is_final:  # it ran by the registry, and its process is gone
         return _ended(job)
@@ -137,7 +139,7 @@ def _begin(session: Session, job: Job, target: str, timeout: float) -> Outcome:
     if reason is not None:
         return Outcome(job, skipped=reason)
     try:
-        request = trigger.submit(session, job, RequestKind.SAVEPOINT, target, timeout)
+        request = trigger.submit(session, job, RequestKind.SAVEPOINT, target, timeout, full=full)
     except WrongState:  # it ended between our two looks
         return _ended(session.registry.job(job.job_id))
     return Outcome(job, request.request_id)

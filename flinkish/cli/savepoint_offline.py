@@ -31,7 +31,7 @@ from flinkish.savepoint.writer import write_savepoint
 from flinkish.storage import base_name, locate
 
 
-def save_dead_job(session: Session, job: Job, target: str, *, dry_run: bool) -> Request:
+def save_dead_job(session: Session, job: Job, target: str, *, full: bool, dry_run: bool) -> Request:
     """Take a savepoint of what a dead job has left: its checkpoints, and the registry's facts.
 
     Returns the request as it stands in the job's history. Raises what
@@ -54,7 +54,7 @@ def save_dead_job(session: Session, job: Job, target: str, *, dry_run: bool) -> 
             f"query '{name}' was run by an older flinkish that kept no operator ids: the savepoint "
             "can only be restored by the same program, operator by operator in order"
         )
-    request = _request(registry.now(), job.job_id, target)
+    request = _request(registry.now(), job.job_id, target, full=full)
     if dry_run:
         return request
     try:
@@ -82,7 +82,14 @@ def save_dead_job(session: Session, job: Job, target: str, *, dry_run: bool) -> 
 
 
 def save_checkpoints(
-    session: Session, url: str, target: str, name: str | None, *, yes: bool, dry_run: bool
+    session: Session,
+    url: str,
+    target: str,
+    name: str | None,
+    *,
+    full: bool,
+    yes: bool,
+    dry_run: bool,
 ) -> Request:
     """Take a savepoint of checkpoints that flinkish never saw.
 
@@ -114,7 +121,7 @@ def save_checkpoints(
             "program takes it with a query of that name (.queryName)."
         )
     job_id = job_id_of(ids.values())
-    request = _request(time.time(), job_id, target)
+    request = _request(time.time(), job_id, target, full=full)
     if dry_run:
         return request
     job = SavepointJob(
@@ -164,6 +171,7 @@ def _write(
             sources,
             trigger=TRIGGER,
             reporter=_Progress(show, request),
+            full=bool(request.arguments["full"]),
             deadline=time.monotonic(),  # nobody will commit the first batch of a dead query
         )
 
@@ -193,14 +201,14 @@ class _Progress:
         self._show(replace(self._request, progress=dict(self._facts)))
 
 
-def _request(now: float, job_id: str, target: str) -> Request:
+def _request(now: float, job_id: str, target: str, *, full: bool) -> Request:
     return Request(
         request_id=new_request_id(),
         job_id=job_id,
         kind=RequestKind.SAVEPOINT,
         state=RequestState.PENDING,
         created=now,
-        arguments={"target": target, "format": "native", "offline": True},
+        arguments={"target": target, "format": "native", "offline": True, "full": full},
         requester=requester(),
         started=now,
     )
@@ -218,6 +226,8 @@ def _result(info: SavepointInfo) -> dict[str, Any]:
             "format": info.format,
             "bytes": info.bytes,
             "files": info.files,
+            "shared_files": info.shared,
+            "moved_bytes": info.moved_bytes,
             "duration": round(info.duration, 3),
             "queries": [asdict(query) for query in info.queries],
         },

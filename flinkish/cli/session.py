@@ -32,6 +32,7 @@ class Session:
         self.config = Config.load(flags=flags or {}, dynamic=dynamic)
         for line in (*self.config.warnings(), *environment_warnings(os.environ)):
             out.warning(line)
+        _limit_transfers(self.config)
         self._registry: Registry | None = None
 
     @property
@@ -57,6 +58,15 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _limit_transfers(config: Config) -> None:
+    """Tell the storage what was asked for; most commands never need it, and its import costs."""
+    key = "execution.savepoint.transfers"
+    if config.setting(key).origin != "default":
+        from flinkish.storage import set_connections
+
+        set_connections(config.integer(key) or 1)
 
 
 class Interrupted(BaseException):

@@ -33,13 +33,20 @@ def savepoint_target(session: Session, given: str | None, job: Job | None = None
 
 
 def submit(
-    session: Session, job: Job, kind: RequestKind, target: str | None, timeout: float
+    session: Session,
+    job: Job,
+    kind: RequestKind,
+    target: str | None,
+    timeout: float,
+    *,
+    full: bool = False,
 ) -> Request:
     """Put the request into the job's mailbox.
 
     ``timeout`` (seconds): how long a savepoint may wait for a query's first committed batch.
+    ``full``: it is to share no files with an earlier one.
     """
-    arguments = {"target": target, "format": "native", "timeout": timeout}
+    arguments = {"target": target, "format": "native", "timeout": timeout, "full": full}
     return session.registry.submit(job.job_id, kind, arguments, requester())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import time
 import traceback
@@ -13,15 +12,18 @@ from typing import Any
 from flinkish import __version__, storage
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.driver import jvm as spark_jvm
+from flinkish.driver.carrier import SparkCarrier
 from flinkish.driver.log import say
 from flinkish.driver.managed import ManagedQuery, sources_of, status_of
 from flinkish.driver.planned import operator_facts
 from flinkish.driver.quiesce import quiesce, stop_hard
 from flinkish.driver.runtime import Runtime
 from flinkish.driver.writerfacts import why_not_savepointable
-from flinkish.errors import FlinkishError, WaitTimeout, WrongState
+from flinkish.errors import FlinkishError, StorageError, WaitTimeout, WrongState
 from flinkish.jobs.model import JobState, Request, RequestKind, RequestState, SavepointRecord
+from flinkish.savepoint import digest
 from flinkish.savepoint.model import QuerySource, SavepointInfo, SavepointJob
+from flinkish.savepoint.reporter import Pace
 from flinkish.savepoint.writer import write_savepoint
 
 #: Seconds a savepoint may take when the request does not say.
@@ -36,10 +38,20 @@ class Actions:
     runtime: the job.
     quiesce_timeout: seconds ``stop`` waits for running batches.
     cancel_grace: seconds a plain cancel waits for them before it interrupts.
+    distributed: who copies a savepoint's files; see
+        :func:`flinkish.driver.carrier.should_distribute`.
     """
 
-    def __init__(self, runtime: Runtime, *, quiesce_timeout: float, cancel_grace: float) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        *,
+        quiesce_timeout: float,
+        cancel_grace: float,
+        distributed: str = "auto",
+    ) -> None:
         self._runtime = runtime
+        self._distributed = distributed
         self._quiesce_timeout = quiesce_timeout
         self._cancel_grace = cancel_grace
 
@@ -187,11 +199,16 @@ class Actions:
                 spark_version=session.version,
                 python_version=platform.python_version(),
                 flinkish_version=__version__,
+                program=digest_of_program(job.launch.application),
+                restored_from=job.launch.restore.path if job.launch.restore else None,
+                owner=request.requester,
             ),
             [_source_of(query) for query in queries],
             trigger=trigger,
             reporter=_RequestReporter(runtime, request),
             deadline=time.monotonic() + self._timeout(request),
+            full=bool(request.arguments.get("full")),
+            carrier=SparkCarrier(session, self._distributed),
         )
         runtime.registry.add_savepoint(_record_of(info, request, trigger))
         say(f"savepoint completed: {info.path}")
@@ -200,6 +217,8 @@ class Actions:
             "format": info.format,
             "bytes": info.bytes,
             "files": info.files,
+            "shared_files": info.shared,
+            "moved_bytes": info.moved_bytes,
             "duration": round(info.duration, 3),
             "queries": [asdict(query) for query in info.queries],
         }
@@ -212,9 +231,23 @@ def check_writable(target: str) -> None:
     """
     directory = storage.locate(target)
     storage.make_directory(directory)
-    probe = storage.temporary_name(os.path.join(directory, "probe"))
-    storage.make_new_directory(probe)
-    storage.remove_tree(probe)
+    probe = storage.temporary_name(storage.join(directory, "probe"))
+    if storage.is_local(directory):
+        storage.make_new_directory(probe)
+        storage.remove_tree(probe)
+        return
+    storage.write_bytes(probe, b"")
+    storage.remove_file(probe)
+
+
+def digest_of_program(application: str | None) -> str | None:
+    """The digest of the program's file, ``sha256:<hex>``; None where it is none, or gone."""
+    if application is None:
+        return None
+    try:
+        return digest.compute(storage.locate(application), digest.SHA256)
+    except (FileNotFoundError, StorageError):
+        return None
 
 
 def _source_of(query: ManagedQuery) -> QuerySource:
@@ -255,9 +288,11 @@ class _RequestReporter:
         self._request_id = request.request_id
         self._facts: dict[str, Any] = {}
         self._next = 0.0
+        self._pace = Pace()
 
     def phase(self, name: str) -> None:
         self._facts["phase"] = name
+        self._pace = Pace()
         self._send(force=True)
 
     def files(self, done: int, total: int) -> None:
@@ -265,7 +300,7 @@ class _RequestReporter:
         self._send()
 
     def bytes(self, done: int, total: int) -> None:
-        self._facts.update(bytes=done, bytes_total=total)
+        self._facts.update(bytes=done, bytes_total=total, **self._pace.measure(done, total))
         self._send()
 
     def _send(self, *, force: bool = False) -> None:

@@ -22,6 +22,7 @@ from flinkish.errors import FlinkishError, LaunchFailed, ProgramFailed, WrongSta
 from flinkish.jobs.liveness import process_ref
 from flinkish.jobs.model import Job, JobState
 from flinkish.jobs.registry import Registry
+from flinkish.storage import set_connections
 
 _TAIL_LINES = 12
 
@@ -74,8 +75,12 @@ def _prepare(registry: Registry, job: Job) -> tuple[Runtime, Agent, Hook]:
     options = dict(job.launch.options)
 
     def seconds(key: str) -> float:
-        return parse_duration(options.get(key) or str(Config.load(environ={}).get(key)))
+        return parse_duration(value(key))
 
+    def value(key: str) -> str:
+        return options.get(key) or str(Config.load(environ={}).get(key))
+
+    set_connections(int(value("execution.savepoint.transfers")))
     root = job.checkpoint_dir
     if root is None:
         raise LaunchFailed("the job has no checkpoint directory in the registry")
@@ -84,6 +89,7 @@ def _prepare(registry: Registry, job: Job) -> tuple[Runtime, Agent, Hook]:
         runtime,
         quiesce_timeout=seconds("execution.quiesce.timeout"),
         cancel_grace=seconds("execution.cancel.grace"),
+        distributed=value("execution.savepoint.distributed"),
     )
     agent = Agent(
         runtime,

@@ -181,9 +181,22 @@ class Restorer:
                 if batch is None or batch <= restored_at:
                     return
             self._claimed = True
-        dispose(self._spec.path)
-        self._registry.mark_disposed(self._spec.path)
-        say(f"claimed savepoint {self._spec.path} deleted: the job's own checkpoints replace it")
+        # Many files on remote storage take their time, and the heartbeat must go on meanwhile.
+        threading.Thread(target=self._give_up_claimed, name="flinkish-claim").start()
+
+    def _give_up_claimed(self) -> None:
+        path = self._spec.path
+        try:
+            done = dispose(path)
+            self._registry.mark_disposed(path)
+        except FlinkishError as error:
+            say(
+                f"claimed savepoint {path} is no longer needed, and was not deleted: "
+                f"{error.message}"
+            )
+            return
+        kept = f" ({done.kept} of its files stay: other savepoints use them)" if done.kept else ""
+        say(f"claimed savepoint {path} deleted: the job's own checkpoints replace it{kept}")
 
 
 def plan_start(

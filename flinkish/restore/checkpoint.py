@@ -5,7 +5,8 @@ by the storage itself. Written are those that must differ: ``metadata`` with ano
 operator metadata with another ordinal, or with absolute locations (``stateSchemaFilePaths`` of
 Spark 4.x), which Spark would follow back to the old checkpoint; empty state; and, where the
 sources, the batch or the watermark are others, the logs. A local checkpoint is built beside its
-place and renamed, so it appears complete or not at all; elsewhere its logs come last. Hadoop's hidden ``.crc`` files stay behind: stale ones fail the read, none is fine.
+place and renamed, so it appears complete or not at all; elsewhere its logs come last. Hadoop's
+hidden ``.crc`` files stay behind: stale ones fail the read, none is fine.
 
 What Spark asks of the logs at a restart (``MicroBatchExecution.populateStartOffsets``, 3.5 to
 4.3): ``offsets/<N - 1>`` beside the newest ``offsets/<N>``; as many lines as the query has sources

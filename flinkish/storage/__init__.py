@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from flinkish.storage import local
+from flinkish.storage.limits import set_connections
 from flinkish.storage.listing import Entry, Listing
 from flinkish.storage.local import publish, sync_directory
 from flinkish.storage.locations import (
@@ -97,13 +98,6 @@ def _store(location: str) -> RemoteStore:
     from flinkish.storage.remote import store_of
 
     return store_of(location)
-
-
-def set_connections(number: int) -> None:
-    """How many requests to remote stores may be in flight at once."""
-    from flinkish.storage import remote
-
-    remote.set_connections(number)
 
 
 def is_flat(location: str) -> bool:

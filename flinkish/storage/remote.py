@@ -20,6 +20,7 @@ from typing import IO, Any, BinaryIO, cast
 from flinkish.config import mask_secrets
 from flinkish.errors import StorageError
 from flinkish.storage import s3
+from flinkish.storage.limits import connections
 from flinkish.storage.listing import Entry, Listing, RemoteEntry
 from flinkish.storage.locations import base_name, parent, scheme_of
 from flinkish.storage.trouble import Replaced, storage_error
@@ -33,18 +34,6 @@ _EXTRAS = {"s3": "s3", "hdfs": "hdfs"}
 
 _stores: dict[tuple[str, str], RemoteStore] = {}
 _lock = threading.Lock()
-_connections = 64
-
-
-def set_connections(number: int) -> None:
-    """How many requests may be in flight at once; for stores that are opened from now on."""
-    global _connections
-    _connections = number
-
-
-def connections() -> int:
-    """How many requests may be in flight at once."""
-    return _connections
 
 
 def store_of(location: str) -> RemoteStore:
@@ -71,7 +60,7 @@ def _open(location: str, scheme: str) -> Any:
 
     options: dict[str, Any] = {"use_listings_cache": False}
     if scheme == "s3":
-        options["config_kwargs"] = s3.client_settings(_connections)
+        options["config_kwargs"] = s3.client_settings(connections())
     elif scheme == "hdfs":
         options = {}  # hdfs-native takes all options for Hadoop's
     try:
@@ -121,6 +110,7 @@ class RemoteStore:
         self._fs = fs
         self._s3 = s3.S3Calls(fs) if scheme == "s3" else None
         self.flat = scheme in _FLAT
+        self._overwrites = scheme in {"hdfs", "viewfs"}
         #: hdfs-native streams by itself; others read ahead by blocks.
         self._small_blocks = {} if scheme in {"hdfs", "memory"} else {"block_size": 1 << 18}
 
@@ -216,7 +206,10 @@ class RemoteStore:
             self._rename(temporary, location)
 
     def _rename(self, old: str, new: str) -> None:
-        """Rename a file over whatever stands there (HDFS refuses a name that is taken)."""
+        """Rename a file over whatever stands there (WebHDFS leaves it, without a word)."""
+        if self._overwrites:
+            self._fs.mv(self._path(old), self._path(new), overwrite=True)
+            return
         with suppress(FileNotFoundError):
             self._fs.rm_file(self._path(new))
         self._fs.mv(self._path(old), self._path(new))
@@ -375,11 +368,11 @@ def in_flight(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[
     from concurrent.futures import Future, ThreadPoolExecutor
 
     waiting: deque[Future[Any]] = deque()
-    with ThreadPoolExecutor(_connections, thread_name_prefix="flinkish-transfer") as pool:
+    with ThreadPoolExecutor(connections(), thread_name_prefix="flinkish-transfer") as pool:
         try:
             for item in items:
                 waiting.append(pool.submit(function, item))
-                if len(waiting) >= 2 * _connections:
+                if len(waiting) >= 2 * connections():
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()

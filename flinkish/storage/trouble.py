@@ -15,7 +15,9 @@ def storage_error(verb: str, path: str, error: BaseException) -> StorageError:
     """The error for a refused operation on ``path``: disk full is named as such."""
     number = error.errno if isinstance(error, OSError) else None
     reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    reason = " ".join((reason or type(error).__name__).split())
+    # Only the first line: hdfs-native appends the server's stack trace.
+    lines = reason.strip().splitlines()
+    reason = " ".join(lines[0].split()) if lines else type(error).__name__
     if number in {errno.ENOSPC, errno.EDQUOT}:
         return StorageError(
             f"disk full: cannot {verb} {path} ({reason})",

@@ -128,10 +128,12 @@ def test_not_found(cli: Command, tmp_path: Path) -> None:
     assert not (tmp_path / "state/flinkish/logs").exists(), "nothing was launched"
 
 
-def test_targets_on_other_storage_are_refused_at_once(cli: Command) -> None:
+@pytest.mark.parametrize("target", ["s3a://KEY:hush@bucket/x", "hdfs:/x", "file://nas/x"])
+def test_targets_that_cannot_be_are_refused_at_once(cli: Command, target: str) -> None:
     job = cli.start()
-    error = cli("stop", job, "-p", "s3://bucket/x", "--json").error()
-    assert error["code"] == 16
+    result = cli("stop", job, "-p", target, "--json")
+    assert result.error()["code"] == 16
+    assert "hush" not in result.out + result.err
     assert cli.status(job)["requests"] == []
 
 

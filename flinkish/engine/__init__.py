@@ -1,0 +1,14 @@
+"""Spark's streaming state, read without Spark: no other package of flinkish is needed.
+
+- :class:`~flinkish.engine.files.StoreFiles` says where a state store's files are
+  (:func:`~flinkish.engine.files.local_store`: in a local directory).
+- :func:`~flinkish.engine.rows.read_store` gives every row of a version of it, in blocks;
+  :func:`~flinkish.engine.rows.count_rows` counts them. Both check each row's structure against
+  :func:`~flinkish.engine.encodings.family_shape`, where the schema is given.
+- :func:`~flinkish.engine.encodings.split_key` and ``split_value`` take RocksDB's keys and values
+  apart into rows, :func:`~flinkish.engine.unsafe_rows.check_unsafe_row` checks a single one.
+- :class:`~flinkish.engine.errors.StateFormatError` names the damaged, missing or foreign file.
+
+Both backends of Spark 3.5 to 4.3 are read: HDFS-backed and RocksDB, with checkpoint format 1 and 2,
+changelogs and column families. Refused with a clear error: row checksums, state encoded as Avro.
+"""

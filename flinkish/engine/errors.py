@@ -1,0 +1,35 @@
+"""The engine's errors. It imports nothing else of flinkish, so they are its own small tree."""
+
+from __future__ import annotations
+
+
+class EngineError(Exception):
+    """Anything the engine refuses or fails at."""
+
+
+class StateFormatError(EngineError):
+    """A state file is damaged, cut short, foreign, or written by a newer version.
+
+    ``file`` is its path relative to the store's directory. ``offset`` is the place in that file, or
+    None where there is none to name; ``reason`` says so where the place is one of the file's
+    uncompressed content.
+    """
+
+    def __init__(self, file: str, offset: int | None, reason: str) -> None:
+        place = f"{file} at byte {offset}" if offset is not None else file
+        super().__init__(f"{place}: {reason}")
+        self.file = file
+        self.offset = offset
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[StateFormatError], tuple[str, int | None, str]]:
+        # Errors travel from Spark's workers to the driver as pickles.
+        return type(self), (self.file, self.offset, self.reason)
+
+
+class MissingStateFile(StateFormatError):
+    """A file which the version needs is not there."""
+
+
+class UnsupportedState(StateFormatError):
+    """A file in a form that Spark knows and the engine does not read."""

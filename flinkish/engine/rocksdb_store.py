@@ -1,0 +1,178 @@
+"""The rows of a RocksDB state store (Spark's ``RocksDBStateStoreProvider``).
+
+The snapshot is opened in a temporary directory, the changelogs after it are replayed into that
+copy, and its rows are iterated: memory stays bounded whatever the state's size. Rows are what
+RocksDB has: a key starts with its column family's id where the store has families.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import struct
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import rocksdict
+
+from flinkish.engine.chain import Chain, Lineage, find_chain
+from flinkish.engine.codecs import decompressed
+from flinkish.engine.errors import StateFormatError
+from flinkish.engine.files import StoreFiles
+from flinkish.engine.records import MERGE, PUT, Change, Changelog, Content, read_changelog
+from flinkish.engine.sidecars import open_checked
+from flinkish.engine.snapshots import SnapshotMetadata, materialise
+
+#: Replayed changes are collected up to this size before they go into the database.
+_MAX_PENDING = 32 << 20
+_FAMILY_ID = struct.Struct("<h")
+
+
+@dataclass(frozen=True)
+class RocksDBRows:
+    """An open store: its rows in the order of their keys, and what its snapshot says."""
+
+    database: Any
+    chain: Chain
+    metadata: SnapshotMetadata
+
+    def rows(self) -> Iterator[tuple[bytes, bytes]]:
+        """Key and value of every row; StateFormatError when RocksDB finds damage on the way."""
+        options: Any = rocksdict.ReadOptions()  # its type hints are not right
+        options.set_verify_checksums(True)
+        options.fill_cache(False)
+        last: bytes | None = None
+        with _rocksdb_errors(self.chain):
+            for row in self.database.items(read_opt=options):
+                last = row[0]
+                yield row
+            _check_end(self.database, last, options)
+
+
+@contextlib.contextmanager
+def open_rocksdb_store(files: StoreFiles) -> Iterator[RocksDBRows]:
+    """Open ``files.version`` of a store; the temporary directory is removed at the end.
+
+    Raises:
+        StateFormatError: a file is damaged, or missing (MissingStateFile).
+    """
+
+    def lineage_of(name: str) -> Lineage | None:
+        with open_checked(files, name) as file:
+            return _changelog(file, files, name).lineage
+
+    chain = find_chain(files, lineage_of)
+    directory = tempfile.mkdtemp(prefix="state-", dir=files.scratch)
+    try:
+        metadata = SnapshotMetadata((), 0)
+        if chain.snapshot is not None:
+            metadata = materialise(files, chain.snapshot, directory)
+        database = _open(directory, chain)
+        try:
+            for name in chain.changes:
+                with _rocksdb_errors(chain), open_checked(files, name) as file:
+                    _replay(database, _changelog(file, files, name).changes())
+            yield RocksDBRows(database, chain, metadata)
+        finally:
+            database.close()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def family_of(key: bytes, metadata: SnapshotMetadata, chain: Chain) -> str:
+    """The name of the column family a key of a store with families belongs to."""
+    number = _FAMILY_ID.unpack_from(key)[0] if len(key) >= _FAMILY_ID.size else None
+    if number not in metadata.families:
+        raise StateFormatError(chain.name, None, f"a key of the unknown column family {number}")
+    return metadata.families[number]
+
+
+def _changelog(file: Any, files: StoreFiles, name: str) -> Changelog:
+    return read_changelog(Content(decompressed(file, files.compression, name), name))
+
+
+def _open(directory: str, chain: Chain) -> Any:
+    with _rocksdb_errors(chain):
+        if chain.snapshot is None:
+            return rocksdict.Rdict(directory, options=rocksdict.Options(True))
+        if not chain.changes:
+            access = rocksdict.AccessType.read_only()
+            return rocksdict.Rdict(directory, options=rocksdict.Options(True), access_type=access)
+        # Spark's own options, without which RocksDB cannot join what Spark merged.
+        options, families = rocksdict.Options.load_latest(directory)
+        options.set_disable_auto_compactions(True)
+        return rocksdict.Rdict(directory, options=options, column_families=families)
+
+
+def _write_options() -> Any:
+    options: Any = rocksdict.WriteOptions()  # its type hints are not right
+    options.disable_wal = True  # the copy is thrown away
+    return options
+
+
+@contextlib.contextmanager
+def _rocksdb_errors(chain: Chain) -> Iterator[None]:
+    """RocksDB's binding knows one class of exception, the plain one: a StateFormatError here."""
+    try:
+        yield
+    except Exception as error:
+        if type(error) is not Exception:
+            raise
+        raise StateFormatError(chain.name, None, f"RocksDB: {error}") from error
+
+
+def _check_end(database: Any, last: bytes | None, options: Any) -> None:
+    """The binding's iteration ends at damage as it does at the end: ask RocksDB which it was."""
+    iterator = database.iter(options)
+    if last is None:
+        iterator.seek_to_first()
+    else:
+        iterator.seek(last)
+        iterator.next()
+    iterator.status()
+    if iterator.valid():
+        raise Exception("the iteration ended before the last row")  # as the binding's own errors
+
+
+def _replay(database: Any, changes: Iterator[Change]) -> None:
+    """Write changes into the database, many at a time.
+
+    RocksDB's binding cannot merge, so what is merged is put behind what is there. Spark joins
+    records of a list by "," or by nothing (``mergeOperatorVersion``); readers know both.
+    """
+    pending: dict[bytes, _Pending] = {}
+    size = 0
+    for kind, key, value in changes:
+        size += len(key) + len(value) + 64
+        if kind == MERGE:
+            pending.setdefault(key, _Pending(False, [])).parts.append(value)
+        else:
+            pending[key] = _Pending(True, [value] if kind == PUT else [])
+        if size > _MAX_PENDING:
+            _write(database, pending)
+            pending, size = {}, 0
+    _write(database, pending)
+
+
+@dataclass(frozen=True)
+class _Pending:
+    """What became of a key: its new parts, and whether they replace what was there."""
+
+    replaces: bool
+    parts: list[bytes]
+
+
+def _write(database: Any, pending: dict[bytes, _Pending]) -> None:
+    batch = rocksdict.WriteBatch(raw_mode=True)  # several times faster than one by one
+    for key, change in pending.items():
+        parts = change.parts
+        if not change.replaces:
+            before = database.get(key)
+            parts = [before, *parts] if before is not None else parts
+        if parts:
+            batch.put(key, parts[0] if len(parts) == 1 else b"".join(parts))
+        else:
+            batch.delete(key)
+    database.write(batch, _write_options())

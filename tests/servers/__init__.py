@@ -1,0 +1,1 @@
+"""Real storage servers for tests, on free loopback ports: S3 twice, and HDFS."""
