@@ -41,6 +41,9 @@ def dispose_savepoint(session: Session, path: str, *, yes: bool, dry_run: bool) 
                 "bytes": done.bytes,
                 "missing": done.missing,
                 "foreign": list(done.foreign),
+                "kept": done.kept,
+                "kept_bytes": done.kept_bytes,
+                "users": list(done.users),
             }
         )
     elif out.quiet:
@@ -49,6 +52,12 @@ def dispose_savepoint(session: Session, path: str, *, yes: bool, dry_run: bool) 
         out.line(f"Savepoint '{done.path}' would be disposed: {what}.")
     else:
         out.line(f"Savepoint '{path}' disposed.")
+    if done.kept:
+        stay = "would stay" if dry_run else "stay"
+        out.note(
+            f"{done.kept} of its files ({size_text(done.kept_bytes)}) {stay}: "
+            f"{', '.join(done.users[:3])}{' ...' if len(done.users) > 3 else ''} use them."
+        )
     if done.foreign:
         some = ", ".join(done.foreign[:3]) + (", ..." if len(done.foreign) > 3 else "")
         out.warning(f"{len(done.foreign)} files that are not the savepoint's own stay: {some}")

@@ -174,7 +174,7 @@ def _peek(path: str) -> Entry | FlinkishError:
 
 
 def _look(path: str) -> Unfinished:
-    newest: float | None = _directory_time(path)
+    newest = _directory_time(path)
     users: list[str] = []
     files = total = 0
     for relative, entry in storage.walk_files(path):
@@ -192,10 +192,14 @@ def _look(path: str) -> Unfinished:
 
 
 def _directory_time(path: str) -> float | None:
-    """When a local directory was changed (it may have no file yet); remote stores do not tell."""
-    if not storage.is_local(path):
-        return None
+    """When a directory was changed (it may have no file yet); None where there is none, as on S3."""
     try:
-        return os.stat(path).st_mtime
+        if storage.is_local(path):
+            return os.stat(path).st_mtime
+        if storage.is_flat(path):
+            return None
+        from flinkish.storage.remote import store_of
+
+        return store_of(path).entry(path).modified() or None
     except OSError:
         return None

@@ -8,7 +8,7 @@ from flinkish import storage
 from flinkish.errors import FlinkishError
 from flinkish.savepoint.ledger import Ledger, is_unique, key_of
 from flinkish.savepoint.metadata import FILE_NAME, Metadata
-from flinkish.savepoint.reader import Savepoint, open_savepoint
+from flinkish.savepoint.reader import Savepoint, open_savepoint, savepoint_directory
 
 
 def newest_of_job(directory: str, job_id: str) -> Savepoint | None:
@@ -34,6 +34,15 @@ def newest_of_job(directory: str, job_id: str) -> Savepoint | None:
         except FlinkishError:
             continue
     return None
+
+
+def in_directory(directory: str, path: str) -> Savepoint | None:
+    """The savepoint at ``path`` if it is directly below ``directory``, and can be read."""
+    try:
+        location = savepoint_directory(path)
+        return open_savepoint(location) if storage.parent(location) == directory else None
+    except FlinkishError:
+        return None
 
 
 def remember(savepoint: Savepoint, ledger: Ledger) -> None:

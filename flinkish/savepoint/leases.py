@@ -226,6 +226,13 @@ def _read(location: str) -> LeaseRecord | None:
 
 
 def _runs(pid: int) -> bool:
+    """Whether a process of this host runs; one that ended and nobody has waited for does not."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stream:
+            # The state stands behind the command in parentheses, which may hold some itself.
+            return stream.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except (OSError, IndexError):
+        pass  # there is no /proc, or it hides the processes of other users, or it is gone
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

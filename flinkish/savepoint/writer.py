@@ -23,7 +23,7 @@ from flinkish.checkpoint.trouble import missing
 from flinkish.errors import Corrupt, FlinkishError, NoCommittedBatch, WaitTimeout, WrongState
 from flinkish.savepoint import sharing
 from flinkish.savepoint.dispose import release_holder
-from flinkish.savepoint.earlier import newest_of_job, remember
+from flinkish.savepoint.earlier import in_directory, newest_of_job, remember
 from flinkish.savepoint.leases import Kind, Lease
 from flinkish.savepoint.ledger import Ledger, Placed
 from flinkish.savepoint.metadata import SHARED_FILES, MetadataWriter
@@ -99,7 +99,7 @@ def write_savepoint(
             taker = _Taker(path, ledger, reporter, deadline, carrier or Threads())
             try:
                 if not full:
-                    taker.share(job.job_id, queries)
+                    taker.share(job, queries)
                 try:
                     taken = taker.take_all(queries)
                 except _HolderGone:
@@ -198,15 +198,18 @@ class _Taker:
         self._referred: set[str] = set()
         self._made: set[str] = set()
 
-    def share(self, job_id: str, queries: Sequence[QuerySource]) -> None:
-        """Take down what the newest savepoint of the job in the same directory has.
+    def share(self, job: SavepointJob, queries: Sequence[QuerySource]) -> None:
+        """Take down what the newest savepoint of the job in the same directory has, or that which
+        it was restored from.
 
         Where files can be linked there is nothing to share: a link costs nothing, and leaves
         every savepoint whole by itself.
         """
         if all(_can_link(query.checkpoint, self._path) for query in queries):
             return
-        earlier = newest_of_job(self._parent, job_id)
+        earlier = newest_of_job(self._parent, job.job_id)
+        if earlier is None and job.restored_from is not None:
+            earlier = in_directory(self._parent, job.restored_from)
         if earlier is not None:
             self._reporter.phase("reading")
             remember(earlier, self._ledger)

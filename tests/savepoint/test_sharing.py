@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,12 @@ from flinkish.restore.recipe import Recipe
 from flinkish.savepoint import metadata as metadata_module
 from flinkish.savepoint import sharing, writer
 from flinkish.savepoint.dispose import dispose
+from flinkish.savepoint.model import QuerySource
 from flinkish.savepoint.reader import FULL, check_files, open_savepoint
+from flinkish.savepoint.reporter import SilentReporter
+from flinkish.savepoint.writer import write_savepoint
 from tests.checkpoint.recorded import unpack
+from tests.savepoint.conftest import JOB
 from tests.savepoint.places import place, put_tree, tree
 from tests.savepoint.test_everywhere import save
 
@@ -69,6 +74,24 @@ def test_an_unchanged_checkpoint_moves_nothing(root: str, checkpoint: str, tmp_p
     [offer] = read_offers(third.path, complete=True).by_key.values()
     make_checkpoint(Recipe((offer.donor,)), str(tmp_path / "new"))
     assert read_cut(str(tmp_path / "new")).files == read_cut(checkpoint).files
+
+
+def test_a_restored_job_shares_with_what_it_was_restored_from(root: str, checkpoint: str) -> None:
+    first = save(checkpoint, f"{root}/s")
+    [offer] = read_offers(first.path).by_key.values()
+    make_checkpoint(Recipe((offer.donor,)), f"{root}/new")
+    job = replace(JOB, job_id="f" * 32, restored_from=first.path)
+    second = write_savepoint(
+        f"{root}/s",
+        job,
+        [QuerySource("counts", f"{root}/new")],
+        trigger="savepoint",
+        reporter=SilentReporter(),
+    )
+    # RocksDB's files are known by their names wherever they are, nothing else is.
+    ssts = [p for p in read_cut(checkpoint).files if p.endswith(".sst")]
+    assert second.shared == len(ssts) > 0
+    assert whole(second.path).keys() == whole(first.path).keys()
 
 
 def test_full_shares_nothing(root: str, checkpoint: str) -> None:
