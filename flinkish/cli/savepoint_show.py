@@ -59,8 +59,8 @@ def render(savepoint: Mapping[str, Any]) -> list[str]:
         f"  job          {savepoint['job_name']}  {savepoint['job_id']}",
         f"  taken        {savepoint['created']} by {savepoint['trigger']}",
         f"  format       {savepoint['format']}, version {savepoint['format_version']}",
-        f"  written      by flinkish {savepoint['flinkish_version']} on Spark "
-        f"{savepoint['spark_version']}, Python {savepoint['python_version'] or '-'}",
+        f"  written      by flinkish {savepoint['flinkish_version']}, Spark "
+        f"{savepoint['spark_version'] or '-'}, Python {savepoint['python_version'] or '-'}",
         f"  program      {savepoint['program'] or '-'}",
         f"  restored     {_restored(savepoint)}",
         f"  data         {savepoint['files']} files, {size_text(savepoint['bytes'])}: "
