@@ -59,7 +59,10 @@ if TYPE_CHECKING:
 @format_option
 @detached_option
 @timeout_option
-@keep_options
+@keep_options(
+    "After success remove the job's savepoints in TARGET except the newest N, and those that "
+    "another --keep option keeps."
+)
 @click.option("--yes", is_flag=True, help="With -d and --from-checkpoint: do not ask.")
 @dry_run_option
 def savepoint(

@@ -29,14 +29,19 @@ def _seconds(ctx: click.Context, parameter: click.Parameter, value: str | None) 
         raise UsageError(f"{parameter.opts[0]}: {error.message}", hint=error.hint) from error
 
 
-def keep_options(function: F) -> F:
-    """The options of a retention policy; the command gets them as the fields of a ``Policy``."""
+def keep_options(last: str) -> Callable[[F], F]:
+    """The options of a retention policy; the command gets them as the fields of a ``Policy``.
+
+    ``last`` is the help of ``--keep-last``.
+    """
     count = click.IntRange(min=1)
-    for option in (
+    options = (
         click.option(
-            "--keep-weekly", type=count, metavar="N", help="The newest of each of N weeks."
+            "--keep-weekly", type=count, metavar="N", help="The newest of each of N weeks (UTC)."
         ),
-        click.option("--keep-daily", type=count, metavar="N", help="The newest of each of N days."),
+        click.option(
+            "--keep-daily", type=count, metavar="N", help="The newest of each of N days (UTC)."
+        ),
         click.option(
             "--keep-hourly", type=count, metavar="N", help="The newest of each of N hours."
         ),
@@ -48,18 +53,15 @@ def keep_options(function: F) -> F:
             metavar="DURATION",
             help="Those not older than this, such as 7d.",
         ),
-        click.option(
-            "--keep-last",
-            "--retain",
-            "keep_last",
-            type=count,
-            metavar="N",
-            help="After success remove the job's savepoints in TARGET except the newest N, and "
-            "those that another --keep option keeps.",
-        ),
-    ):
-        function = option(function)
-    return function
+        click.option("--keep-last", "--retain", "keep_last", type=count, metavar="N", help=last),
+    )
+
+    def add(function: F) -> F:
+        for option in options:
+            function = option(function)
+        return function
+
+    return add
 
 
 @dataclass(frozen=True)

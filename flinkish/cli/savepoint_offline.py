@@ -75,7 +75,9 @@ def save_dead_job(session: Session, job: Job, target: str, *, full: bool, dry_ru
         failed = replace(request, state=RequestState.FAILED, error=error.to_record())
         _remember(session, lambda: registry.record_request(_finished(failed, registry.now())))
         raise
-    done = replace(request, state=RequestState.COMPLETED, result=_result(info))
+    done = replace(
+        request, state=RequestState.COMPLETED, result={"savepoint": info.to_json(), "rung": None}
+    )
     _remember(session, lambda: registry.add_savepoint(_record(info, done.request_id)))
     _remember(session, lambda: registry.record_request(_finished(done, registry.now())))
     return done
@@ -133,7 +135,9 @@ def save_checkpoints(
     sources = [QuerySource(key, place) for key, place in by_name.items()]
     info = _write(session, request, job, sources)
     _remember(session, lambda: session.registry.add_savepoint(_record(info, None)))
-    return replace(request, state=RequestState.COMPLETED, result=_result(info))
+    return replace(
+        request, state=RequestState.COMPLETED, result={"savepoint": info.to_json(), "rung": None}
+    )
 
 
 def query_source(query: QueryStatus, facts: QueryFacts | None) -> QuerySource:
@@ -216,23 +220,6 @@ def _request(now: float, job_id: str, target: str, *, full: bool) -> Request:
 
 def _finished(request: Request, now: float) -> Request:
     return replace(request, finished=now)
-
-
-def _result(info: SavepointInfo) -> dict[str, Any]:
-    """The result as a driver writes it into a request."""
-    return {
-        "savepoint": {
-            "path": info.path,
-            "format": info.format,
-            "bytes": info.bytes,
-            "files": info.files,
-            "shared_files": info.shared,
-            "moved_bytes": info.moved_bytes,
-            "duration": round(info.duration, 3),
-            "queries": [asdict(query) for query in info.queries],
-        },
-        "rung": None,
-    }
 
 
 def _record(info: SavepointInfo, request_id: str | None) -> SavepointRecord:

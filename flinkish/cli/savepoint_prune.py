@@ -10,16 +10,15 @@ import click
 
 from flinkish.cli.arguments import dry_run_option, requester
 from flinkish.cli.base import Call, command
+from flinkish.cli.savepoint_keep import keep_options
 from flinkish.cli.session import Session
 from flinkish.cli.text import iso_time, local_time, size_text, table
 from flinkish.errors import (
     ConsentNeeded,
     FlinkishError,
-    InvalidConfiguration,
     PartialFailure,
     RegistryError,
     SavepointNotFound,
-    UsageError,
 )
 from flinkish.jobs.registry import Registry
 
@@ -28,30 +27,9 @@ if TYPE_CHECKING:
     from flinkish.savepoint.retention import Policy
 
 
-def _within(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:
-    from flinkish.config import parse_duration
-
-    try:
-        return None if value is None else parse_duration(value)
-    except InvalidConfiguration as error:
-        raise UsageError(f"--keep-within: {error.message}", hint=error.hint) from error
-
-
-_COUNT = click.IntRange(min=1)
-
-
 @command("savepoint prune", exit_codes=(3, 5, 11, 12))
 @click.argument("directory", metavar="DIR", type=click.Path())
-@click.option("--keep-last", type=_COUNT, metavar="N", help="The newest N.")
-@click.option(
-    "--keep-within",
-    callback=_within,
-    metavar="DURATION",
-    help="Those taken within that time before now, such as 7d.",
-)
-@click.option("--keep-hourly", type=_COUNT, metavar="N", help="The newest of each of N hours.")
-@click.option("--keep-daily", type=_COUNT, metavar="N", help="The newest of each of N days (UTC).")
-@click.option("--keep-weekly", type=_COUNT, metavar="N", help="The newest of each of N weeks.")
+@keep_options("The newest N.")
 @click.option(
     "--garbage",
     is_flag=True,

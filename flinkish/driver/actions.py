@@ -212,16 +212,7 @@ class Actions:
         )
         runtime.registry.add_savepoint(_record_of(info, request, trigger))
         say(f"savepoint completed: {info.path}")
-        return {
-            "path": info.path,
-            "format": info.format,
-            "bytes": info.bytes,
-            "files": info.files,
-            "shared_files": info.shared,
-            "moved_bytes": info.moved_bytes,
-            "duration": round(info.duration, 3),
-            "queries": [asdict(query) for query in info.queries],
-        }
+        return info.to_json()
 
 
 def check_writable(target: str) -> None:

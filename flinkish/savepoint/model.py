@@ -171,6 +171,13 @@ class SavepointInfo:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, with the fields the command line's contract names."""
-        data = asdict(self)
-        data["queries"] = list(data["queries"])
-        return data
+        return {
+            "path": self.path,
+            "format": self.format,
+            "bytes": self.bytes,
+            "files": self.files,
+            "shared_files": self.shared,
+            "moved_bytes": self.moved_bytes,
+            "duration": round(self.duration, 3),
+            "queries": [asdict(query) for query in self.queries],
+        }
