@@ -74,6 +74,7 @@ class Ledger:
     def __init__(self) -> None:
         self._db = sqlite3.connect("", isolation_level=None)
         self._db.executescript(f"PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; {_SCHEMA}")
+        self._has_earlier = False
 
     def close(self) -> None:
         """Give up the tables."""
@@ -83,17 +84,21 @@ class Ledger:
         self, files: Iterable[tuple[str, int, str | None, str, str]], *, limit: int = _ROWS
     ) -> None:
         """Take down what an earlier savepoint has: (key, size, stamp, digest, where it lies)."""
+        self._has_earlier = True
         iterator = iter(files)
         while rows := list(islice(iterator, limit)):
             self._db.executemany("INSERT OR IGNORE INTO earlier VALUES (?, ?, ?, ?, ?)", rows)
 
     def forget_earlier(self) -> None:
         """Share nothing: files are to be taken again that an earlier savepoint would have held."""
+        self._has_earlier = False
         self._db.execute("DELETE FROM earlier")
         self._db.execute("DELETE FROM placed WHERE held IS NOT NULL")
 
     def find_earlier(self, query_id: str, file: ListedFile) -> tuple[str, str] | None:
         """The digest of an unchanged file in an earlier savepoint, and where it lies."""
+        if not self._has_earlier:
+            return None
         row = self._db.execute(
             "SELECT size, stamp, digest, held FROM earlier WHERE key = ?",
             (key_of(query_id, file.path),),

@@ -6,10 +6,10 @@ the same work as threads of this process.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Protocol
 
 from flinkish import storage
@@ -18,6 +18,8 @@ from flinkish.savepoint import digest
 #: Local files that a thread is given at a time.
 BATCH = 128
 _LOCAL_WORKERS = 4
+#: Bytes that pass through this process in one batch: they are in memory together.
+_BATCH_BYTES = 2 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +53,22 @@ class Carrier(Protocol):
         """
 
 
-def transfer(job: Transfer) -> Outcome:
-    """Bring one file into place, and know its digest. Raises StorageError."""
-    try:
-        placed = storage.place(job.source, job.target, stamp=job.stamp, size=job.size)
-        found = placed.digest or digest.of_checkpoint_file(
-            job.source, placed.size, data_path=job.target
-        )
-    except FileNotFoundError:
-        return Outcome(lost="gone")
-    except storage.Replaced:
-        return Outcome(lost="replaced")
-    return Outcome(placed.size, found, placed.linked)
+def transfer_all(batch: Sequence[Transfer]) -> list[Outcome]:
+    """Bring several files into place, and know their digests. Raises StorageError."""
+    placings = [storage.Placing(job.source, job.target, job.stamp, job.size) for job in batch]
+    return list(map(_outcome, batch, storage.place_all(placings)))
+
+
+def _outcome(job: Transfer, placed: storage.Placed | OSError) -> Outcome:
+    if isinstance(placed, storage.Placed):
+        try:
+            found = placed.digest or digest.of_checkpoint_file(
+                job.source, placed.size, data_path=job.target
+            )
+        except FileNotFoundError:
+            return Outcome(lost="gone")
+        return Outcome(placed.size, found, placed.linked)
+    return Outcome(lost="replaced" if isinstance(placed, storage.Replaced) else "gone")
 
 
 class Threads:
@@ -77,7 +83,11 @@ class Threads:
         everything = _chained(first, iterator)
         for location in (first.target, first.source):
             if not storage.is_local(location):
-                yield from storage.in_flight(location, transfer, everything)
+                size = storage.batch_size(first.source, first.target)
+                limit = _BATCH_BYTES if storage.is_local(first.source) else None
+                batches = _batches(everything, size, limit)
+                for outcomes in storage.in_flight(location, transfer_all, batches, batch=size):
+                    yield from outcomes
                 return
         yield from _locally(everything)
 
@@ -87,8 +97,32 @@ def _chained(first: Transfer, rest: Iterator[Transfer]) -> Iterator[Transfer]:
     yield from rest
 
 
+def _batches(
+    transfers: Iterator[Transfer], size: int, limit: int | None
+) -> Iterator[list[Transfer]]:
+    """Up to ``size`` transfers that follow each other, of ``limit`` bytes where there is one."""
+    batch: list[Transfer] = []
+    total = 0
+    for job in transfers:
+        if batch and (len(batch) >= size or (limit and total + job.size > limit)):
+            yield batch
+            batch, total = [], 0
+        batch.append(job)
+        total += job.size
+    if batch:
+        yield batch
+
+
 def _locally(transfers: Iterator[Transfer]) -> Iterator[Outcome]:
-    """A link takes microseconds: handing over each one would cost more."""
+    """A link takes microseconds: handing over each one would cost more, and a few are done here.
+
+    Spark may trim the files of a small state within milliseconds.
+    """
+    first = list(islice(transfers, BATCH))
+    if len(first) < BATCH:
+        yield from transfer_all(first)
+        return
+    transfers = chain(first, transfers)
     with ThreadPoolExecutor(_LOCAL_WORKERS, thread_name_prefix="flinkish-savepoint") as pool:
         waiting = []
         try:
@@ -102,8 +136,3 @@ def _locally(transfers: Iterator[Transfer]) -> Iterator[Outcome]:
             for future in waiting:
                 future.cancel()
             raise
-
-
-def transfer_all(batch: Iterable[Transfer]) -> list[Outcome]:
-    """The outcomes of several transfers."""
-    return [transfer(job) for job in batch]

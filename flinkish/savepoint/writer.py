@@ -176,6 +176,8 @@ class _Attempt:
     index: int
     cut: Cut
     target: str
+    #: Whether files may be in place already.
+    again: bool
 
 
 class _Taker:
@@ -196,6 +198,9 @@ class _Taker:
         self._deadline = deadline
         self._carrier = carrier
         self._referred: set[str] = set()
+        #: The number of the next attempt, of whatever query, and the queries that had one.
+        self._next = 0
+        self._tried: set[int] = set()
         self._made: set[str] = set()
 
     def share(self, job: SavepointJob, queries: Sequence[QuerySource]) -> None:
@@ -242,12 +247,14 @@ class _Taker:
         directory = query_directory(index, query.name)
         target = storage.join(self._path, directory)
         trouble: FlinkishError | None = None
-        for number in range(ATTEMPTS):
+        for _ in range(ATTEMPTS):
             try:
                 cut = self._read_cut(query)
-                attempt = _Attempt(number, index, cut, target)
-                if number:
+                number, self._next = self._next, self._next + 1
+                attempt = _Attempt(number, index, cut, target, again=index in self._tried)
+                if attempt.again:
                     self._remove_unknown(attempt)
+                self._tried.add(index)
                 self._place(attempt)
                 others = self._ledger.drop_others(index, number)
                 storage.remove_files(storage.join(target, path) for path in others)
@@ -337,7 +344,7 @@ class _Taker:
 
     def _is_there(self, attempt: _Attempt, file: ListedFile) -> bool:
         """Whether a file is in place already, or is to stay where an earlier savepoint has it."""
-        if self._ledger.is_placed(attempt.index, file, attempt.number):
+        if attempt.again and self._ledger.is_placed(attempt.index, file, attempt.number):
             return True
         found = self._ledger.find_earlier(attempt.cut.query_id, file)
         if found is None:
