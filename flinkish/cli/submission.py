@@ -20,6 +20,7 @@ from flinkish.config import Config, mask_secrets
 from flinkish.errors import FlinkishError, UsageError
 from flinkish.jobs import launcher, program
 from flinkish.jobs.model import Job, Launch
+from flinkish.jobs.secretconf import without_secrets
 
 if TYPE_CHECKING:
     from flinkish.restore.planfile import PlanFile
@@ -72,7 +73,7 @@ def submit(call: Call, options: RunOptions) -> int:
         name = options.name or default_name(launch)
         if options.dry_run:
             words = program.build_command(
-                launch, installation, name=name, driver_main=program.driver_main()
+                without_secrets(launch), installation, name=name, driver_main=program.driver_main()
             )
             return _show_dry_run(session.out, name, words, options.uid_map)
         registry = session.registry

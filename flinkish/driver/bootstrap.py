@@ -19,6 +19,7 @@ from flinkish.driver.hook import Hook
 from flinkish.driver.log import say
 from flinkish.driver.runtime import Runtime
 from flinkish.errors import FlinkishError, LaunchFailed, ProgramFailed, WrongState
+from flinkish.jobs import secretconf
 from flinkish.jobs.liveness import process_ref
 from flinkish.jobs.model import Job, JobState
 from flinkish.jobs.registry import Registry
@@ -44,6 +45,7 @@ def main(argv: Sequence[str]) -> int:
 
     Returns the driver's exit status: 0 when the job FINISHED or was CANCELED.
     """
+    secretconf.remove(os.environ.pop(secretconf.FILE_VARIABLE, None))  # Spark has read it
     if "FLINKISH_DESCRIBE" in os.environ:
         from flinkish.driver import describe  # imports this module
 

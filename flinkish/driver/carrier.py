@@ -118,11 +118,15 @@ def _refused(error: Exception) -> FlinkishError:
 
 
 def ship_package(context: Any) -> None:
-    """Give the executors this flinkish, once for each context: a cluster's do not have it."""
+    """Give the executors this flinkish, once for each context: a cluster's do not have it.
+
+    Knows that PySpark's ``SparkContext`` has a directory ``_temp_dir`` of its own (3.5 to 4.3).
+    """
     if getattr(context, "_flinkish_shipped", False):
         return
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    directory = tempfile.mkdtemp(prefix="flinkish-package-")
+    # Executors fetch it from there as long as Spark runs, which then removes the directory.
+    directory = tempfile.mkdtemp(prefix="flinkish-", dir=context._temp_dir)
     path = os.path.join(directory, "flinkish.zip")
     with zipfile.ZipFile(path, "w") as archive:
         for folder, _, names in os.walk(root):

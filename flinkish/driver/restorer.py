@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
+from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.checkpoint.layout import SETTING_CHECKPOINT_FORMAT
 from flinkish.driver.log import say
 from flinkish.driver.planned import empty_states, new_query
@@ -56,7 +57,8 @@ class Restorer:
         self._spec = spec
         self._lock = threading.Lock()
         self._starting: dict[str, NewQuery] = {}
-        self._batches: dict[str, int] = {}
+        #: By query, what it was given: the batch, and the location of its checkpoint.
+        self._given: dict[str, tuple[int, str]] = {}
         self._claimed = False
         self._agreed = False
         self._offers = read_offers(spec.path)
@@ -92,7 +94,7 @@ class Restorer:
             keep = plan.identity.keep
             recipe = replace(plan.recipe, query_id=None if keep else _new_query_id())
             make_checkpoint(recipe, target)
-            self._batches[name] = recipe.batch_id
+            self._given[name] = recipe.batch_id, target
         notes = (
             *plan.notes,
             f"query '{name}' restored at batch {recipe.batch_id} from {self._spec.path}, "
@@ -176,10 +178,12 @@ class Restorer:
         if not self._agreed and self.untaken():
             return
         with self._lock:
-            for name, restored_at in self._batches.items():
+            for name, (restored_at, _) in self._given.items():
                 batch = committed.get(name)
                 if batch is None or batch <= restored_at:
                     return
+            if not all(_has_committed(*given) for given in self._given.values()):
+                return
             self._claimed = True
         # Many files on remote storage take their time, and the heartbeat must go on meanwhile.
         threading.Thread(target=self._give_up_claimed, name="flinkish-claim").start()
@@ -197,6 +201,16 @@ class Restorer:
             return
         kept = f" ({done.kept} of its files stay: other savepoints use them)" if done.kept else ""
         say(f"claimed savepoint {path} deleted: the job's own checkpoints replace it{kept}")
+
+
+def _has_committed(restored_at: int, checkpoint: str) -> bool:
+    """Whether a checkpoint has a batch of its own in its commit log: of one on remote storage
+    Spark's progress alone has told so far, which may come before the commit."""
+    try:
+        batch = newest_committed_batch(checkpoint)
+    except FlinkishError:
+        return False  # asked again at the next heartbeat
+    return batch is not None and batch > restored_at
 
 
 def plan_start(

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from flinkish.errors import DriverLost, FlinkishError, LaunchFailed, ProgramFailed, from_record
-from flinkish.jobs import logs, program
+from flinkish.jobs import logs, program, secretconf
 from flinkish.jobs.model import Launch
 from flinkish.jobs.program import Installation
 from flinkish.jobs.supervisor import end_of
@@ -61,8 +62,13 @@ def describe_program(
     import json
     import tempfile
 
-    with tempfile.TemporaryDirectory(prefix="flinkish-info-") as directory:
+    with ExitStack() as stack:
+        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="flinkish-info-"))
         result, log = os.path.join(directory, "result.json"), os.path.join(directory, "log")
+        secrets = secretconf.secrets_of(launch)
+        properties = stack.enter_context(
+            secretconf.secrets_file(secrets, directory, installation.spark_home, environ)
+        )
         environment = {
             **program.build_environment(
                 environ,
@@ -71,6 +77,7 @@ def describe_program(
                 registry_url="",
                 flinkish_home=program.flinkish_home(),
                 fallback_path=program.fallback_path(),
+                properties=properties,
             ),
             "FLINKISH_DESCRIBE": result,
             "FLINKISH_DESCRIBE_OPTIONS": json.dumps(dict(launch.options)),
@@ -79,7 +86,11 @@ def describe_program(
             restore = {"spec": asdict(launch.restore), "runs": dict(runs or {})}
             environment["FLINKISH_DESCRIBE_RESTORE"] = json.dumps(restore)
         command = program.build_command(
-            launch, installation, name=name, driver_main=program.driver_main()
+            launch,
+            installation,
+            name=name,
+            driver_main=program.driver_main(),
+            properties=properties,
         )
         status = _run(command, environment, launch.working_directory, log, result)
         error: FlinkishError | None

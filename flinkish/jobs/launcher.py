@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 
 from flinkish.errors import LaunchFailed, StorageError
-from flinkish.jobs import logs, program
+from flinkish.jobs import logs, program, secretconf
 from flinkish.jobs.liveness import process_ref
 from flinkish.jobs.model import Job, JobState, Launch
 from flinkish.jobs.registry import Registry, new_job_id
@@ -50,6 +51,8 @@ def launch_job(registry: Registry, url: str, job: Job, environ: Mapping[str, str
     The supervisor has its own session, no terminal and no standard input: it and the driver
     below it go on when the shell that launched them ends.
 
+    Secret Spark settings of its launch go to the supervisor; the registry gets them masked.
+
     Raises :class:`StorageError` when the log cannot be written, :class:`LaunchFailed` when no
     process can be started (the job is FAILED then), and what :meth:`Registry.add_job` raises.
     """
@@ -64,8 +67,8 @@ def launch_job(registry: Registry, url: str, job: Job, environ: Mapping[str, str
             hint="set XDG_STATE_HOME to a directory that can be written",
         ) from error
     try:
-        registry.add_job(job)
-        environment = {**environ, "FLINKISH_REGISTRY": url}
+        registry.add_job(replace(job, launch=secretconf.without_secrets(job.launch)))
+        environment = secretconf.hand_over({**environ, "FLINKISH_REGISTRY": url}, job.launch)
         # flinkish's own choice of interpreter options must not reach the supervisor.
         environment.pop("PYTHONINSPECT", None)
         try:

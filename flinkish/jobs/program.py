@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 
 from flinkish.errors import LaunchFailed, UsageError
 from flinkish.jobs.model import Launch
+from flinkish.jobs.secretconf import FILE_VARIABLE, secrets_of
 
 #: Oldest Java by Spark's major version (Spark's "Downloading" page of each release).
 _OLDEST_JAVA = {3: 8, 4: 17}
@@ -75,7 +76,12 @@ def pinned(launch: Launch, installation: Installation) -> Launch:
 
 
 def build_command(
-    launch: Launch, installation: Installation, *, name: str, driver_main: str
+    launch: Launch,
+    installation: Installation,
+    *,
+    name: str,
+    driver_main: str,
+    properties: str | None = None,
 ) -> list[str]:
     """The ``spark-submit`` command line of a job. Pure.
 
@@ -83,12 +89,19 @@ def build_command(
     ----------
     name: the job's name, Spark's application name unless the program sets its own.
     driver_main: path of flinkish's ``driver/__main__.py``, which runs the program.
+    properties: file with the secret settings (:mod:`flinkish.jobs.secretconf`), which are not on
+        the command line then: every user of the host can read that.
     """
     command = [installation.spark_submit]
     if launch.master:
         command += ["--master", launch.master]
     command += ["--name", name]
+    secret = secrets_of(launch) if properties else {}
+    if properties:
+        command += ["--properties-file", properties]
     for key, value in launch.conf.items():
+        if key in secret:
+            continue
         command += ["--conf", f"{key}={value}"]
     for option, values in (
         ("--py-files", launch.py_files),
@@ -114,14 +127,19 @@ def build_environment(
     registry_url: str,
     flinkish_home: str,
     fallback_path: str,
+    properties: str | None = None,
 ) -> dict[str, str]:
     """The environment of ``spark-submit``: the client's, and what the driver needs to know. Pure.
 
     The user's ``PYTHONPATH`` stays. ``PYSPARK_DRIVER_PYTHON_OPTS`` goes: it is meant for
-    notebooks and would end up on the driver's command line.
+    notebooks and would end up on the driver's command line. ``properties`` is as in
+    :func:`build_command`.
     """
     result = dict(environ)
     result.pop("PYSPARK_DRIVER_PYTHON_OPTS", None)
+    result.pop(FILE_VARIABLE, None)
+    if properties:
+        result[FILE_VARIABLE] = properties
     result.update(
         {
             "FLINKISH_JOB_ID": job_id,

@@ -16,11 +16,13 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from types import FrameType
 
 from flinkish.errors import DriverLost, FlinkishError, LaunchFailed, ProgramFailed, RegistryError
-from flinkish.jobs import logs, program
+from flinkish.jobs import logs, program, secretconf
 from flinkish.jobs.liveness import process_ref
 from flinkish.jobs.model import Job, JobState
 from flinkish.jobs.registry import Registry
@@ -36,6 +38,7 @@ REGISTRY_PATIENCE = 300.0
 def main(argv: Sequence[str]) -> int:
     """Run one job; returns 0 when its driver ended by itself with status 0, else 1."""
     job_id = argv[0]
+    secrets = secretconf.take(os.environ)
     url = os.environ["FLINKISH_REGISTRY"]
     driver = _Driver()
     registry = Registry.open(url, create=False)
@@ -47,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
         if job.state.is_final:
             return 0
         try:
-            driver.start(job, url)
+            driver.start(job, url, secrets)
         except FlinkishError as error:
             print(f"flinkish: {error.message}", file=sys.stderr)
             registry.transition(job_id, JobState.FAILED, error.message, failure=error.to_record())
@@ -55,7 +58,10 @@ def main(argv: Sequence[str]) -> int:
             return 1
     finally:
         registry.close()
-    status = driver.wait()
+    try:
+        status = driver.wait()
+    finally:
+        driver.forget_secrets()
     _persistently(lambda: _record_end(url, job_id, status))
     driver.end_leftovers()
     return 0 if status == 0 else 1
@@ -71,19 +77,40 @@ class _Driver:
     def __init__(self) -> None:
         self._group: int | None = None
         self._told = False
+        self._cleanup = ExitStack()
         # Before the driver exists: a signal between its start and its registration here would
         # otherwise end this process and leave the driver alone.
         signal.signal(signal.SIGALRM, self._enforce)
         signal.signal(signal.SIGTERM, self._terminate)
         signal.signal(signal.SIGINT, self._terminate)
 
-    def start(self, job: Job, url: str) -> None:
-        """Start it. Raises :class:`LaunchFailed` when it cannot be."""
+    def start(self, job: Job, url: str, secrets: Mapping[str, str]) -> None:
+        """Start it, with Spark settings that only this process knows.
+
+        Raises :class:`LaunchFailed` when it cannot be.
+        """
+        try:
+            self._start(job, url, secrets)
+        except BaseException:
+            self.forget_secrets()
+            raise
+
+    def _start(self, job: Job, url: str, secrets: Mapping[str, str]) -> None:
         import subprocess
 
-        installation = program.resolve(job.launch, os.environ)
+        launch = secretconf.without_masked(job.launch)
+        launch = replace(launch, conf={**launch.conf, **secrets})
+        installation = program.resolve(launch, os.environ)
+        beside = os.path.dirname(job.log_path or "") or None
+        properties = self._cleanup.enter_context(
+            secretconf.secrets_file(secrets, beside, installation.spark_home, os.environ)
+        )
         command = program.build_command(
-            job.launch, installation, name=job.name, driver_main=program.driver_main()
+            launch,
+            installation,
+            name=job.name,
+            driver_main=program.driver_main(),
+            properties=properties,
         )
         environment = program.build_environment(
             os.environ,
@@ -92,12 +119,13 @@ class _Driver:
             registry_url=url,
             flinkish_home=program.flinkish_home(),
             fallback_path=program.fallback_path(),
+            properties=properties,
         )
         try:
             child = subprocess.Popen(
                 command,
                 env=environment,
-                cwd=job.launch.working_directory,
+                cwd=launch.working_directory,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
@@ -120,6 +148,10 @@ class _Driver:
             signal.signal(number, signal.SIG_IGN)  # what is left to do is short
         signal.setitimer(signal.ITIMER_REAL, 0)
         return os.waitstatus_to_exitcode(status)
+
+    def forget_secrets(self) -> None:
+        """Remove what its secret settings were handed over in, where the driver has not."""
+        self._cleanup.close()
 
     def end_leftovers(self) -> None:
         """End what it left running in its process group."""

@@ -155,10 +155,14 @@ def savepoint_digest(path: str) -> str:
     from flinkish.savepoint.reader import savepoint_directory
 
     directory = savepoint_directory(path)
-    metadata = os.path.join(directory, FILE_NAME)
-    if os.path.isfile(metadata):
-        return _digest_of_files([metadata])
     found = hashlib.sha256()
+    try:
+        metadata = storage.read_bytes(storage.join(directory, FILE_NAME))
+    except FileNotFoundError:
+        pass
+    else:
+        found.update(hashlib.sha256(metadata).digest())
+        return found.hexdigest()
     for key, cut in adopt_cuts(path).items():
         text = json.dumps([key, cut.query_id, cut.batch_id, *cut.offsets, *cut.files])
         found.update(text.encode())

@@ -77,9 +77,9 @@ class Catalog:
 class Unfinished:
     """A directory without ``_metadata``, looked at.
 
-    ``modified`` is when its newest file was written, in seconds since the epoch (None: the storage
-    does not tell), ``users`` the savepoints that use its files according to it, ``bytes`` what
-    lies there.
+    ``modified`` is when the newest file of its own was written, in seconds since the epoch (None:
+    the storage does not tell), ``users`` the savepoints that use its files according to it,
+    ``bytes`` what lies there.
     """
 
     path: str
@@ -175,6 +175,7 @@ def _peek(path: str) -> Entry | FlinkishError:
 
 def _look(path: str) -> Unfinished:
     newest = _directory_time(path)
+    newest_list = 0.0
     users: list[str] = []
     files = total = 0
     for relative, entry in storage.walk_files(path):
@@ -182,17 +183,20 @@ def _look(path: str) -> Unfinished:
             written, size = entry.modified(), entry.size()
         except FileNotFoundError:
             continue  # its writer is at work
-        newest = max(newest or 0.0, written)
         files += 1
         total += size
         head, _, name = relative.rpartition("/")
         if head == sharing.DIRECTORY:
+            # Others write these, also long after the directory's own savepoint is gone.
             users.append(name)
-    return Unfinished(path, newest or None, tuple(sorted(users)), files, total)
+            newest_list = max(newest_list, written)
+        else:
+            newest = max(newest or 0.0, written)
+    return Unfinished(path, newest or newest_list or None, tuple(sorted(users)), files, total)
 
 
 def _directory_time(path: str) -> float | None:
-    """When a directory was changed (it may have no file yet); None where there is none, as on S3."""
+    """When a directory was changed (it may be empty); None where there is none, as on S3."""
     try:
         if storage.is_local(path):
             return os.stat(path).st_mtime

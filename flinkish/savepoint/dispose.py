@@ -80,7 +80,7 @@ def dispose(path: str, *, dry_run: bool = False) -> Disposed:
     storage.remove_files(storage.join(savepoint.path, name) for name in present)
     if not users:
         _remove_references(savepoint.path)
-    storage.remove_empty_directories(_directories(savepoint.path, own))
+    storage.remove_empty_directories(directories_of(savepoint.path, own))
     _give_back(savepoint, held)
     gone = not storage.exists(savepoint.path)
     return Disposed(**{**vars(result), "gone": gone})
@@ -101,7 +101,7 @@ def release_holder(holder: str, user: str) -> bool:
     storage.remove_files(storage.join(holder, path) for path in free)
     if not others:
         _remove_references(holder)
-    storage.remove_empty_directories(_directories(holder, mine))
+    storage.remove_empty_directories(directories_of(holder, mine))
     return not storage.exists(holder)
 
 
@@ -139,7 +139,7 @@ def _walk_all(root: str) -> Iterator[str]:
             yield name if relative == "." else f"{relative}/{name}"
 
 
-def _directories(root: str, files: Collection[str]) -> set[str]:
+def directories_of(root: str, files: Collection[str]) -> set[str]:
     """The savepoint's directory and every directory its files lie in, however deep."""
     found = {root}
     for name in files:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from flinkish import storage
 from flinkish.errors import FlinkishError
-from flinkish.savepoint import leases
+from flinkish.savepoint import leases, leftovers, sharing
 from flinkish.savepoint.catalog import (
     Catalog,
     Entry,
@@ -24,12 +24,13 @@ from flinkish.savepoint.catalog import (
     look_at,
     read_catalog,
 )
-from flinkish.savepoint.dispose import dispose
+from flinkish.savepoint.dispose import directories_of, dispose
 from flinkish.savepoint.metadata import FILE_NAME
 from flinkish.savepoint.retention import Candidate, Policy, plan
 
 #: Seconds without a change after which a directory without ``_metadata`` counts as left behind.
 GARBAGE_AGE = 3600.0
+_USED = "other savepoints use its files"
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,18 @@ class Outcome:
 
 @dataclass(frozen=True)
 class GarbageOutcome:
-    """What became of one directory without ``_metadata``; ``reason`` says why it stays."""
+    """What became of one directory without ``_metadata``; ``reason`` says why it stays.
+
+    ``only``: these files of it go, given relative to it, and the rest stays; None: all of it goes.
+    ``lists``: directories of other savepoints in which it says that it uses files of them.
+    """
 
     found: Unfinished
     reason: str | None
     removed: bool = False
     error: FlinkishError | None = None
+    only: tuple[str, ...] | None = None
+    lists: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -198,12 +205,16 @@ def collect_garbage(
     """Remove the directories of unfinished savepoints that nobody writes any more, and the husks.
 
     A husk is what a disposed savepoint left because others used its files: it goes when they are
-    gone. Only directories named as flinkish names savepoints are looked at.
+    gone, and what an interrupted disposal left beside their files at once. Of an unfinished one
+    that used files of others its lists there go too; leases of the dead count for nothing, and are
+    removed. Only directories named as flinkish names savepoints are looked at.
 
     Parameters
     ----------
     writing: target directory and job id of every savepoint that a request has under way.
     others: see :func:`prune`.
+
+    Raises Locked while another operation holds the directory, StorageError.
     """
     location = storage.locate(directory)
     clock = time.time() if now is None else now
@@ -213,8 +224,9 @@ def collect_garbage(
         writers = {job_id[:6] for target, job_id in writing if _same(target, location)}
         writers |= {r.job_id[:6] for r in live if r.kind is leases.Kind.WRITE and r.job_id}
         named = {storage.base_name(record.path) for record in live if record.path}
-        found = look_at(catalog.unfinished)
-        judged = judge_garbage(found, catalog, writers, named, clock)
+        lists = leftovers.read_lists(location, catalog)
+        found = leftovers.with_lists(location, look_at(catalog.unfinished), lists)
+        judged = _extended(judge_garbage(found, catalog, writers, named, clock), catalog, lists)
         return tuple(
             outcome
             if outcome.reason
@@ -240,8 +252,7 @@ def judge_garbage(
     writers: first six digits of the ids of jobs that are writing a savepoint here.
     named: names of the directories that live leases are for.
     """
-    complete = {storage.base_name(s.path) for s in catalog.savepoints}
-    complete |= {storage.base_name(each.path) for each in catalog.unreadable}
+    complete = leftovers.complete_names(catalog)
     holders = {name for s in catalog.savepoints if s.opened for name in s.opened.holders}
     reasons: dict[str, str | None] = {}
     for each in found:
@@ -254,7 +265,7 @@ def judge_garbage(
         elif now - each.modified < GARBAGE_AGE:
             reason = "it was changed within the last hour"
         elif name in holders or complete.intersection(each.users):
-            reason = "other savepoints use its files"
+            reason = _USED
         reasons[name] = reason
     # One that is being written may use a husk's files before its own _metadata says so.
     young = {name for name, reason in reasons.items() if reason is not None}
@@ -268,6 +279,31 @@ def judge_garbage(
     )
 
 
+def _extended(
+    judged: Sequence[GarbageOutcome], catalog: Catalog, lists: leftovers.Lists
+) -> list[GarbageOutcome]:
+    """The outcomes with what else goes: lists in other savepoints, files of husks nobody uses."""
+    going = {outcome.found.path for outcome in judged if outcome.reason is None}
+    # One whose files others use is itself no longer anybody's user.
+    dead = {storage.base_name(o.found.path) for o in judged if o.reason in (None, _USED)}
+    there = {*catalog.unfinished}
+    done: list[GarbageOutcome] = []
+    for outcome in judged:
+        found = outcome.found
+        # The lists in a directory that goes as a whole need no removal of their own.
+        holders = lists.holders(storage.base_name(found.path))
+        kept = tuple(holder for holder in holders if holder not in going)
+        if found.path not in there and not kept:
+            continue
+        if outcome.reason == _USED:
+            unused = leftovers.unused_files(found, catalog, dead)
+            if unused or kept:
+                found = replace(found, files=len(unused) + len(kept), bytes=sum(unused.values()))
+                outcome = replace(outcome, found=found, reason=None, only=tuple(unused))
+        done.append(replace(outcome, lists=kept))
+    return done
+
+
 def _same(target: str, location: str) -> bool:
     return _same_place(storage.locate(target)) == _same_place(location)
 
@@ -277,6 +313,15 @@ def _remove(outcome: GarbageOutcome) -> GarbageOutcome:
     try:
         if storage.exists(storage.join(path, FILE_NAME)):
             return replace(outcome, reason="it was finished meanwhile")
-        return replace(outcome, removed=storage.remove_tree(path))
+        if outcome.only is None:
+            removed = storage.remove_tree(path)
+        else:
+            storage.remove_files(storage.join(path, name) for name in outcome.only)
+            storage.remove_empty_directories(directories_of(path, outcome.only))
+            removed = True
+        # Last, so that an interrupted removal is found again by them.
+        for holder in outcome.lists:
+            sharing.forget_references(holder, storage.base_name(path))
+        return replace(outcome, removed=removed)
     except FlinkishError as error:
         return replace(outcome, error=error)

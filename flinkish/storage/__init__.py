@@ -12,7 +12,6 @@ import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from flinkish.storage import local
@@ -29,6 +28,7 @@ from flinkish.storage.locations import (
     scheme_of,
     to_uri,
 )
+from flinkish.storage.placing import Placed, Placing, batch_size, place, place_all
 from flinkish.storage.trouble import Replaced, storage_error
 
 if TYPE_CHECKING:
@@ -38,8 +38,10 @@ __all__ = [
     "Entry",
     "Listing",
     "Placed",
+    "Placing",
     "Replaced",
     "base_name",
+    "batch_size",
     "exists",
     "for_spark",
     "in_flight",
@@ -55,6 +57,7 @@ __all__ = [
     "open_file",
     "parent",
     "place",
+    "place_all",
     "publish",
     "publish_file",
     "read_bytes",
@@ -79,19 +82,6 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 #: Files the local disk is given at a time by :func:`in_flight`.
 _LOCAL_WORKERS = 4
-
-
-@dataclass(frozen=True)
-class Placed:
-    """A file put into place: its size in bytes, whether it is a link, its digest where known.
-
-    ``digest`` has one of the forms of :mod:`flinkish.savepoint.digest`; it is known when the bytes
-    passed through here, or when the store tells it.
-    """
-
-    size: int
-    linked: bool
-    digest: str | None = None
 
 
 def _store(location: str) -> RemoteStore:
@@ -188,69 +178,6 @@ def make_new_directory(location: str) -> None:
         _store(location).make_directory(location)
 
 
-def place(
-    source: str,
-    target: str,
-    *,
-    stamp: str | None = None,
-    size: int | None = None,
-    link: bool = True,
-) -> Placed:
-    """Bring a file to ``target``, in the cheapest way there is; what stands there is replaced.
-
-    Local files are linked where possible, copied otherwise; within one remote store the store
-    copies; else the bytes go through this process.
-
-    Parameters
-    ----------
-    stamp: that of the source's listing; None where any content will do.
-    size: the source's size in bytes where it was listed too (it saves a request).
-    link: False: a copy, never a hard link.
-
-    Raises FileNotFoundError when the source is gone, Replaced when it does not have ``stamp`` any
-    more, StorageError when the target is refused.
-    """
-    if is_local(source) and is_local(target):
-        if link:
-            return Placed(*local.place(source, target, stamp))
-        return Placed(local.copy(source, target, stamp), linked=False)
-    if is_local(source):
-        return _upload(source, target, stamp)
-    if is_local(target):
-        return _download(source, target, stamp)
-    if _store(source) is _store(target) or scheme_of(source) == scheme_of(target) == "s3":
-        size, digest = _store(source).copy_within(source, target, stamp, size)
-        return Placed(size, False, digest)
-    from flinkish.storage.remote import spooled
-
-    with spooled() as file:
-        size, _ = _store(source).send(source, file, stamp)
-        file.seek(0)
-        return Placed(size, False, _store(target).receive(target, file, size)[1])
-
-
-def _upload(source: str, target: str, stamp: str | None) -> Placed:
-    with local.open_file(source) as reader:
-        size = os.fstat(reader.fileno()).st_size
-        found, digest = _store(target).receive(target, reader, size)
-    local.check_stamp(source, stamp)
-    return Placed(found, False, digest)
-
-
-def _download(source: str, target: str, stamp: str | None) -> Placed:
-    try:
-        with open(target, "wb") as writer:
-            size, digest = _store(source).send(source, writer, stamp)
-            writer.flush()
-            os.fsync(writer.fileno())
-    except OSError as error:
-        if isinstance(error, FileNotFoundError | Replaced) and os.path.exists(target):
-            os.unlink(target)
-            raise
-        raise storage_error("write", target, error) from error
-    return Placed(size, False, digest)
-
-
 def write_bytes(location: str, data: bytes) -> None:
     """Write a whole new file and bring it to the disk."""
     if is_local(location):
@@ -337,16 +264,21 @@ def remove_empty_directories(locations: Iterable[str]) -> None:
 
 
 def in_flight(
-    location: str, function: Callable[[_Item], _Result], items: Iterable[_Item]
+    location: str,
+    function: Callable[[_Item], _Result],
+    items: Iterable[_Item],
+    *,
+    batch: int = 1,
 ) -> Iterator[_Result]:
     """``map(function, items)`` in order, with many calls at once where ``location`` is remote.
 
     The number is bounded (``execution.savepoint.transfers``), and so is the memory. When a call
     fails no further one is begun, those that run are waited for, and its error is raised.
+    ``batch`` is how many requests each call has in flight by itself.
     """
     if is_local(location):
         yield from map(function, items)
         return
     from flinkish.storage import remote
 
-    yield from remote.in_flight(function, items)
+    yield from remote.in_flight(function, items, batch)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from datetime import datetime
+from typing import Any, Protocol
 
 
 class Entry(Protocol):
@@ -88,3 +89,25 @@ class Listing:
     def stamp(self, name: str) -> str:
         """What changes when a listed file is replaced."""
         return self.files[name].stamp()
+
+
+def remote_entry(info: Mapping[str, Any]) -> RemoteEntry:
+    """The entry that an answer of fsspec describes, whichever of its file systems gave it. Pure."""
+    size = int(info.get("size") or info.get("length") or 0)
+    time = _modified(info)
+    tag = str(info.get("ETag") or info.get("etag") or f"{time:.3f}-{size}").strip('"')
+    return RemoteEntry(size, time, tag)
+
+
+#: Under which names fsspec's file systems tell when a file was written.
+_TIMES = ("LastModified", "modification_time", "modificationTime", "mtime", "modified", "created")
+
+
+def _modified(info: Mapping[str, Any]) -> float:
+    for name in _TIMES:
+        value = info.get(name)
+        if isinstance(value, datetime):
+            return value.timestamp()
+        if isinstance(value, int | float):
+            return value / 1000 if value > 1e11 else float(value)  # Hadoop counts milliseconds
+    return 0.0

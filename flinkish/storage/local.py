@@ -135,6 +135,17 @@ def copy(source: str, target: str, stamp: str | None = None) -> int:
             raise storage_error("write", target, error) from error
 
 
+def read_stamped(path: str, stamp: str | None) -> bytes:
+    """The whole of a small file that has ``stamp``; raises as :func:`copy` does."""
+    with open_file(path) as file:
+        try:
+            data = file.read()
+        except OSError as error:
+            raise storage_error("read", path, error) from error
+        _check_stamp(path, os.fstat(file.fileno()), stamp)
+    return data
+
+
 def check_stamp(path: str, stamp: str | None) -> None:
     """Raise Replaced when a file does not have ``stamp`` (None: anything goes)."""
     if stamp is not None:

@@ -11,24 +11,30 @@ import hashlib
 import io
 import os
 import secrets
-import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime
 from typing import IO, Any, BinaryIO, cast
 
 from flinkish.config import mask_secrets
 from flinkish.errors import StorageError
-from flinkish.storage import s3
+from flinkish.storage import bounded, s3
 from flinkish.storage.limits import connections
-from flinkish.storage.listing import Entry, Listing, RemoteEntry
-from flinkish.storage.locations import base_name, parent, scheme_of
+from flinkish.storage.listing import Entry, Listing, remote_entry
+from flinkish.storage.locations import base_name, is_local, parent, scheme_of
 from flinkish.storage.trouble import Replaced, storage_error
 
 #: Files up to this size pass through memory in one piece, so that their digest costs no reading.
 SMALL = 16 << 20
 _BLOCK = 4 << 20
+#: What larger files are sent and read in; the libraries' own blocks are of 50 MB.
+_PART = 5 << 20
+#: S3 takes 10,000 parts of a file.
+_PARTS = 9000
+#: Bytes of files that are in memory at once, however many requests are in flight.
+_ROOM = 144 << 20
+#: Requests that one thread has in flight at most, where the client can do that.
+_BATCH = 16
 #: Stores without directories: a name with slashes is all there is.
 _FLAT = frozenset({"s3", "gs", "abfs", "abfss", "az", "oss", "oci"})
 _EXTRAS = {"s3": "s3", "hdfs": "hdfs"}
@@ -102,17 +108,25 @@ def _failure(verb: str, location: str, error: BaseException) -> StorageError:
 
 @contextmanager
 def refused(verb: str, location: str) -> Iterator[None]:
-    """Turn whatever a store's library raises into StorageError, except FileNotFoundError.
+    """Turn whatever a store's library raises into StorageError; a file to read may be absent.
 
     Each library has errors of its own (botocore's, hdfs-native's, those of requests ...) that share
     no base class: this is the border where they become ours.
     """
     try:
         yield
-    except (FileNotFoundError, Replaced, StorageError):
+    except (Replaced, StorageError):
         raise
+    except FileNotFoundError as error:
+        if verb != "write":
+            raise
+        # Not what is read is gone, but the bucket that is written to.
+        raise _failure(verb, location, error) from error
     except Exception as error:
         raise _failure(verb, location, error) from error
+
+
+_room = bounded.Room(_ROOM)
 
 
 class RemoteStore:
@@ -124,7 +138,12 @@ class RemoteStore:
         self.flat = scheme in _FLAT
         self._overwrites = scheme in {"hdfs", "viewfs"}
         #: hdfs-native streams by itself; others read ahead by blocks.
-        self._small_blocks = {} if scheme in {"hdfs", "memory"} else {"block_size": 1 << 18}
+        self._streams = scheme in {"hdfs", "memory"}
+
+    def _open(self, location: str, mode: str, size: int) -> Any:
+        """Open a file that is read or written in blocks of ``size`` bytes, where there are any."""
+        blocks = {} if self._streams else {"block_size": size}
+        return self._fs.open(self._path(location), mode, **blocks)
 
     def _path(self, location: str) -> str:
         return str(self._fs._strip_protocol(location))
@@ -151,7 +170,7 @@ class RemoteStore:
                 if info["type"] == "directory":
                     directories.append(name)
                 else:
-                    files[name] = _entry(info)
+                    files[name] = remote_entry(info)
         return Listing(location, files, tuple(directories))
 
     def exists(self, location: str) -> bool:
@@ -167,7 +186,7 @@ class RemoteStore:
     def entry(self, location: str) -> Entry:
         """What a listing would say of a file; FileNotFoundError when it is not there."""
         with refused("read", location):
-            return _entry(self._fs.info(self._path(location)))
+            return remote_entry(self._fs.info(self._path(location)))
 
     def read_bytes(self, location: str) -> bytes:
         """The whole of a file; FileNotFoundError when it is not there."""
@@ -176,10 +195,7 @@ class RemoteStore:
 
     def read_head(self, location: str, count: int) -> bytes:
         """The first ``count`` bytes of a file, or all of them."""
-        with (
-            refused("read", location),
-            self._fs.open(self._path(location), "rb", **self._small_blocks) as file,
-        ):
+        with refused("read", location), self._open(location, "rb", 1 << 18) as file:
             return bytes(file.read(count))
 
     def open_file(self, location: str) -> BinaryIO:
@@ -190,7 +206,7 @@ class RemoteStore:
                 raise IsADirectoryError(21, "is a directory")
             if int(info.get("size") or 0) <= SMALL:
                 return io.BytesIO(self._fs.cat_file(self._path(location)))
-            return cast(BinaryIO, self._fs.open(self._path(location), "rb"))
+            return cast(BinaryIO, self._open(location, "rb", _PART))
 
     def write_bytes(self, location: str, data: bytes) -> None:
         """Write a whole file; on object stores it appears at once and complete."""
@@ -211,7 +227,8 @@ class RemoteStore:
         """Bring a local file there so that it appears complete or not at all."""
         with refused("write", location):
             if self.flat:
-                self._fs.put_file(source, self._path(location))
+                with open(source, "rb") as reader:
+                    self.receive(location, reader, os.fstat(reader.fileno()).st_size)
                 return
             temporary = f"{parent(location)}/.{base_name(location)}.{secrets.token_hex(6)}.tmp"
             self._fs.put_file(source, self._path(temporary))
@@ -242,16 +259,47 @@ class RemoteStore:
         """
         with refused("copy to", target):
             if self._s3 is not None:
-                return self._s3.copy(self._path(source), self._path(target), stamp, size)
+                copying = (self._path(source), self._path(target), stamp, size)
+                (found,) = self._s3.copy_all([copying])
+                if isinstance(found, BaseException):
+                    raise found
+                return found
             return self._stream(source, target, stamp)
+
+    def copy_all(
+        self, copies: Sequence[tuple[str, str, str | None, int | None]]
+    ) -> list[tuple[int, str | None] | FileNotFoundError | Replaced]:
+        """Several of :meth:`copy_within`, given as (source, target, stamp, size), at once; on S3.
+
+        A source that is gone or replaced is told in its place.
+        """
+        assert self._s3 is not None, "only S3 copies"
+        results: list[tuple[int, str | None] | FileNotFoundError | Replaced] = []
+        calls = [(self._path(s), self._path(t), stamp, size) for s, t, stamp, size in copies]
+        for (_, target, _, _), found in zip(copies, self._s3.copy_all(calls), strict=True):
+            if isinstance(found, tuple | FileNotFoundError | Replaced):
+                results.append(found)
+            else:
+                raise _failure("copy to", target, found) from found
+        return results
+
+    def receive_all(self, files: Sequence[tuple[str, bytes]]) -> None:
+        """Write several small files, given as (location, content), at once; on S3."""
+        assert self._s3 is not None, "only S3 has such files"
+        with _room.taken(2 * sum(len(data) for _, data in files)):
+            errors = self._s3.put_all([(self._path(target), data) for target, data in files])
+        for (target, _), error in zip(files, errors, strict=True):
+            if error is not None:
+                raise _failure("write", target, error) from error
 
     def _stream(self, source: str, target: str, stamp: str | None) -> tuple[int, str]:
         """Through this process: for stores whose own copying is no better, and gives no digest."""
         self.check_stamp(source, stamp)
         digest, size = hashlib.sha256(), 0
         with (
-            self._fs.open(self._path(source), "rb") as reader,
-            self._fs.open(self._path(target), "wb") as writer,
+            _room.taken(10 * _PART),
+            self._open(source, "rb", _PART) as reader,
+            self._open(target, "wb", _PART) as writer,
         ):
             while block := reader.read(_BLOCK):
                 digest.update(block)
@@ -270,11 +318,14 @@ class RemoteStore:
         digest, written = hashlib.sha256(), 0
         with refused("write", target):
             if size <= SMALL:
-                data = reader.read()
-                digest.update(data)
-                self._fs.pipe_file(self._path(target), data)
+                with _room.taken(2 * size):
+                    data = reader.read()
+                    digest.update(data)
+                    self._fs.pipe_file(self._path(target), data)
                 return len(data), f"sha256:{digest.hexdigest()}"
-            with self._fs.open(self._path(target), "wb") as writer:
+            part = max(_PART, size // _PARTS)
+            # Measured: gathered, cut off, signed and sent, a part is in memory seven times over.
+            with _room.taken(7 * part), self._open(target, "wb", part) as writer:
                 while block := reader.read(_BLOCK):
                     digest.update(block)
                     written += len(block)
@@ -285,7 +336,7 @@ class RemoteStore:
         """Write a file's bytes to ``writer``: size and digest."""
         digest, size = hashlib.sha256(), 0
         with refused("read", source):
-            with self._fs.open(self._path(source), "rb") as reader:
+            with _room.taken(3 * _PART), self._open(source, "rb", _PART) as reader:
                 while block := reader.read(_BLOCK):
                     digest.update(block)
                     size += len(block)
@@ -350,52 +401,20 @@ class RemoteStore:
             return not self._fs.exists(self._path(location))
 
 
-def _entry(info: Mapping[str, Any]) -> RemoteEntry:
-    size = int(info.get("size") or info.get("length") or 0)
-    time = _modified(info)
-    tag = str(info.get("ETag") or info.get("etag") or f"{time:.3f}-{size}").strip('"')
-    return RemoteEntry(size, time, tag)
+def batch_size(source: str, target: str) -> int:
+    """How many small files one call of :meth:`RemoteStore.receive_all` or ``copy_all`` is for."""
+    if scheme_of(target) != "s3" or not (is_local(source) or scheme_of(source) == "s3"):
+        return 1
+    return max(1, min(_BATCH, connections() // 4))
 
 
-#: Under which names fsspec's file systems tell when a file was written.
-_TIMES = ("LastModified", "modification_time", "modificationTime", "mtime", "modified", "created")
-
-
-def _modified(info: Mapping[str, Any]) -> float:
-    for name in _TIMES:
-        value = info.get(name)
-        if isinstance(value, datetime):
-            return value.timestamp()
-        if isinstance(value, int | float):
-            return value / 1000 if value > 1e11 else float(value)  # Hadoop counts milliseconds
-    return 0.0
-
-
-def in_flight(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+def in_flight(
+    function: Callable[[Any], Any], items: Iterable[Any], batch: int = 1
+) -> Iterator[Any]:
     """``map`` with a bounded number of calls at once; results in order, memory bounded.
 
-    When a call fails the others that run are waited for, and its error is raised.
+    ``batch`` is how many requests a call has in flight: there are fewer calls then, though enough
+    that the connections are used while some batches wait for their last.
     """
-    from collections import deque
-    from concurrent.futures import Future, ThreadPoolExecutor
-
-    waiting: deque[Future[Any]] = deque()
-    with ThreadPoolExecutor(connections(), thread_name_prefix="flinkish-transfer") as pool:
-        try:
-            for item in items:
-                waiting.append(pool.submit(function, item))
-                if len(waiting) >= 2 * connections():
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        except BaseException:
-            for future in waiting:
-                future.cancel()
-            raise
-
-
-@contextmanager
-def spooled() -> Iterator[IO[bytes]]:
-    """A temporary file that stays in memory while it is small."""
-    with tempfile.SpooledTemporaryFile(SMALL) as file:
-        yield cast(IO[bytes], file)
+    workers = connections() if batch == 1 else max(2, 2 * connections() // batch)
+    yield from bounded.in_flight(function, items, workers)

@@ -7,9 +7,11 @@ one piece and is not encrypted by a key of KMS or of the customer.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import re
-from typing import Any
+from collections.abc import Coroutine, Sequence
+from typing import Any, cast
 
 import flinkish
 from flinkish.storage.trouble import Replaced
@@ -46,32 +48,48 @@ class S3Calls:
         #: Some stores refuse to be asked for a checksum: they are asked once.
         self._checksums = True
 
-    def copy(
+    def copy_all(
+        self, copies: Sequence[tuple[str, str, str | None, int | None]]
+    ) -> list[tuple[int, str | None] | BaseException]:
+        """Copy (``bucket/key``, to another, ETag, size) within the store, all at once.
+
+        The ETag is the source's, and another one gives Replaced; the size is the source's where it
+        is known with the ETag. For each its size, and its digest where the store tells it; or why
+        it was not copied: FileNotFoundError when the source is gone.
+        """
+        return self._gather([self._copy(*copying) for copying in copies])
+
+    def put_all(self, files: Sequence[tuple[str, bytes]]) -> list[BaseException | None]:
+        """Put small (``bucket/key``, content), all at once; for each why it was not put."""
+        put = self._gather([self._fs._pipe_file(path, data) for path, data in files])
+        return [found if isinstance(found, BaseException) else None for found in put]
+
+    def _gather(self, calls: list[Coroutine[Any, Any, Any]]) -> list[Any]:
+        """The results or errors of calls to the asynchronous client, by one change of threads."""
+        from fsspec.asyn import sync  # type: ignore[import-untyped]
+
+        async def together() -> list[Any]:
+            return await asyncio.gather(*calls, return_exceptions=True)
+
+        return cast("list[Any]", sync(self._fs.loop, together))
+
+    async def _copy(
         self, source: str, target: str, stamp: str | None, size: int | None
     ) -> tuple[int, str | None]:
-        """Copy ``bucket/key`` within the store: its size, and its digest where the store tells.
-
-        Parameters
-        ----------
-        stamp: the source's ETag; another one raises Replaced.
-        size: the source's size in bytes, if it is known with the ETag.
-
-        Raises FileNotFoundError when the source is gone.
-        """
         tag = stamp or ""
         if stamp is None or size is None:
-            info = self._fs.info(source)
+            info = await self._fs._info(source)
             size, tag = int(info["size"]), str(info.get("ETag") or "").strip('"')
             if stamp is not None and tag != stamp:
                 raise Replaced(f"{source} was replaced")
         if size > _COPY_LIMIT:
-            self._fs.cp_file(source, target)  # in parts
-            if tag and self._etag(source) != tag:
+            await self._fs._cp_file(source, target)  # in parts
+            if tag and await self._etag(source) != tag:
                 raise Replaced(f"{source} was replaced")
             return size, None
-        return size, self._copy_object(source, target, tag)
+        return size, await self._copy_object(source, target, tag)
 
-    def _copy_object(self, source: str, target: str, tag: str) -> str | None:
+    async def _copy_object(self, source: str, target: str, tag: str) -> str | None:
         (bucket, key, _), (new_bucket, new_key, _) = map(self._fs.split_path, (source, target))
         arguments: dict[str, Any] = {
             "Bucket": new_bucket,
@@ -83,26 +101,30 @@ class S3Calls:
         if self._checksums:
             arguments["ChecksumAlgorithm"] = "SHA256"
         try:
-            answer = self._fs.call_s3("copy_object", **arguments)
+            answer = await self._fs._call_s3("copy_object", **arguments)
         except OSError as error:  # s3fs makes them of botocore's
             code = _code_of(error)
             if code in {"PreconditionFailed", "412"}:
                 raise Replaced(f"{source} was replaced") from error
+            if code == "NoSuchBucket":  # FileNotFoundError would say that the source is gone
+                raise OSError(5, f"there is no bucket {new_bucket}") from error
             if code in {"NoSuchKey", "404"}:
                 raise FileNotFoundError(2, "No such file", source) from error
-            if self._checksums and code in {"NotImplemented", "InvalidRequest", "InvalidArgument"}:
+            asked = "ChecksumAlgorithm" in arguments  # others may have been refused meanwhile
+            if asked and code in {"NotImplemented", "InvalidRequest", "InvalidArgument"}:
                 self._checksums = False
-                return self._copy_object(source, target, tag)
+                return await self._copy_object(source, target, tag)
             raise
         copied = str((answer.get("CopyObjectResult") or {}).get("ETag") or "").strip('"')
         # Not every store looks at the condition; and equal content may have another ETag, where
         # it is encrypted or was put in parts.
-        if tag and copied != tag and self._etag(source) != tag:
+        if tag and copied != tag and await self._etag(source) != tag:
             raise Replaced(f"{source} was replaced")
         return _digest(answer)
 
-    def _etag(self, path: str) -> str:
-        return str(self._fs.info(path).get("ETag") or "").strip('"')
+    async def _etag(self, path: str) -> str:
+        info = await self._fs._info(path)
+        return str(info.get("ETag") or "").strip('"')
 
     def delete(self, paths: list[str]) -> None:
         """Delete up to :data:`DELETE_BATCH` objects of one bucket, given as ``bucket/key``."""

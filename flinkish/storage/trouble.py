@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import errno
+import re
 
 from flinkish.errors import StorageError
+
+#: What a NameNode refused, as hdfs-native tells it: the class, and the message with a stack trace
+#: behind an escaped end of line.
+_REFUSAL = re.compile(r'\w+\("[\w.$]+", "((?:[^"\\]|\\[^n])+)')
 
 
 class Replaced(OSError):
@@ -15,7 +20,8 @@ def storage_error(verb: str, path: str, error: BaseException) -> StorageError:
     """The error for a refused operation on ``path``: disk full is named as such."""
     number = error.errno if isinstance(error, OSError) else None
     reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    # Only the first line: hdfs-native appends the server's stack trace.
+    if refusal := _REFUSAL.search(reason):
+        reason = refusal[1].replace('\\"', '"')
     lines = reason.strip().splitlines()
     reason = " ".join(lines[0].split()) if lines else type(error).__name__
     if number in {errno.ENOSPC, errno.EDQUOT}:

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ def counted_requests() -> Iterator[dict[str, Any]]:
     """Count the requests to S3, by operation, and how many are under way at once."""
     found: dict[str, Any] = {"requests": Counter(), "in_flight": 0}
     try:
-        from aiobotocore.client import AioBaseClient
+        from aiobotocore.client import AioBaseClient  # type: ignore[import-untyped]
     except ImportError:  # no S3 then
         yield found
         return
@@ -135,7 +135,12 @@ def one_at_a_time(files: list[tuple[str, str]]) -> dict[str, Any]:
     }
 
 
-TASKS = {"savepoint": savepoint, "care": care, "one_at_a_time": one_at_a_time}
+TASKS: dict[str, Callable[..., dict[str, Any]]] = {
+    "savepoint": savepoint,
+    "care": care,
+    "one_at_a_time": one_at_a_time,
+}
+
 
 if __name__ == "__main__":
     print(json.dumps(TASKS[sys.argv[1]](**json.loads(sys.argv[2]))))

@@ -54,7 +54,7 @@ class Figures:
 
 
 def measure(
-    directory: Path, *, files: int, latency: float, sample: int, server: str, deltas: int
+    directory: Path, *, files: int, latency: float, sample: int, server: str, deltas: int = 10
 ) -> list[Figures]:
     """Measure all, and print each line when it is known."""
     checkpoint = many_files(directory / "checkpoint", files, deltas=deltas)
@@ -62,7 +62,7 @@ def measure(
         f"savepoints of {files:,} files of 1 kB, {deltas} a directory, to S3; one at a time:"
         f" {sample:,} of them by plain s3fs\n"
         f"  {'':14}{'server':9}{'late':>8}{'single/s':>9}{'ours/s':>9}{'ratio':>8}"
-        f"{'peak':>11}{'open':>6}{'req/file':>8}{'CPU/file':>11}",
+        f"{'peak':>11}{'calls':>6}{'req/file':>8}{'CPU/file':>11}",
         flush=True,
     )
     found: list[Figures] = []

@@ -1,0 +1,165 @@
+"""Bringing files from one place to another, in the cheapest way there is."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flinkish.storage import local
+from flinkish.storage.locations import is_local, scheme_of
+from flinkish.storage.trouble import Replaced, storage_error
+
+if TYPE_CHECKING:
+    from flinkish.storage.remote import RemoteStore
+
+#: Bytes up to which a file from one store to another is kept in memory on its way.
+_SPOOLED = 16 << 20
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A file put into place: its size in bytes, whether it is a link, its digest where known.
+
+    ``digest`` has one of the forms of :mod:`flinkish.savepoint.digest`; it is known when the bytes
+    passed through here, or when the store tells it.
+    """
+
+    size: int
+    linked: bool
+    digest: str | None = None
+
+
+def _store(location: str) -> RemoteStore:
+    from flinkish.storage.remote import store_of
+
+    return store_of(location)
+
+
+def place(
+    source: str,
+    target: str,
+    *,
+    stamp: str | None = None,
+    size: int | None = None,
+    link: bool = True,
+) -> Placed:
+    """Bring a file to ``target``, in the cheapest way there is; what stands there is replaced.
+
+    Local files are linked where possible, copied otherwise; within one remote store the store
+    copies; else the bytes go through this process.
+
+    Parameters
+    ----------
+    stamp: that of the source's listing; None where any content will do.
+    size: the source's size in bytes where it was listed too (it saves a request).
+    link: False: a copy, never a hard link.
+
+    Raises FileNotFoundError when the source is gone, Replaced when it does not have ``stamp`` any
+    more, StorageError when the target is refused.
+    """
+    if is_local(source) and is_local(target):
+        if link:
+            return Placed(*local.place(source, target, stamp))
+        return Placed(local.copy(source, target, stamp), linked=False)
+    if is_local(source):
+        return _upload(source, target, stamp)
+    if is_local(target):
+        return _download(source, target, stamp)
+    if _store(source) is _store(target) or scheme_of(source) == scheme_of(target) == "s3":
+        size, digest = _store(source).copy_within(source, target, stamp, size)
+        return Placed(size, False, digest)
+    with tempfile.SpooledTemporaryFile(_SPOOLED) as file:
+        size, _ = _store(source).send(source, file, stamp)
+        file.seek(0)
+        return Placed(size, False, _store(target).receive(target, file, size)[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """A file to be placed: see :func:`place`."""
+
+    source: str
+    target: str
+    stamp: str | None
+    size: int
+
+
+def batch_size(source: str, target: str) -> int:
+    """How many files to give to :func:`place_all` at once; 1 where it would not help."""
+    if is_local(target):
+        return 1
+    from flinkish.storage import remote
+
+    return remote.batch_size(source, target)
+
+
+def place_all(files: Sequence[Placing]) -> list[Placed | FileNotFoundError | Replaced]:
+    """Place several files of one storage on one other, with their requests to S3 in flight at once.
+
+    A thread for each request costs more than the request. Files that go through this process are
+    in memory together: give small ones.
+
+    Returns what became of each; a source that is gone or replaced is told in its place. Raises
+    StorageError for any other trouble.
+    """
+    if len(files) > 1 and batch_size(files[0].source, files[0].target) > 1:
+        store = _store(files[0].target)
+        if not is_local(files[0].source):
+            copies = [(f.source, f.target, f.stamp, f.size) for f in files]
+            return [
+                Placed(found[0], False, found[1]) if isinstance(found, tuple) else found
+                for found in store.copy_all(copies)
+            ]
+        return _upload_all(files, store)
+    return [_placed_or_lost(file) for file in files]
+
+
+def _placed_or_lost(file: Placing) -> Placed | FileNotFoundError | Replaced:
+    try:
+        return place(file.source, file.target, stamp=file.stamp, size=file.size)
+    except (FileNotFoundError, Replaced) as lost:
+        return lost
+
+
+def _upload_all(
+    files: Sequence[Placing], store: RemoteStore
+) -> list[Placed | FileNotFoundError | Replaced]:
+    results: list[Placed | FileNotFoundError | Replaced] = []
+    contents: list[tuple[str, bytes]] = []
+    for file in files:
+        try:
+            data = local.read_stamped(file.source, file.stamp)
+        except (FileNotFoundError, Replaced) as lost:
+            results.append(lost)
+            continue
+        contents.append((file.target, data))
+        digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        results.append(Placed(len(data), False, digest))
+    store.receive_all(contents)
+    return results
+
+
+def _upload(source: str, target: str, stamp: str | None) -> Placed:
+    with local.open_file(source) as reader:
+        size = os.fstat(reader.fileno()).st_size
+        found, digest = _store(target).receive(target, reader, size)
+    local.check_stamp(source, stamp)
+    return Placed(found, False, digest)
+
+
+def _download(source: str, target: str, stamp: str | None) -> Placed:
+    try:
+        with open(target, "wb") as writer:
+            size, digest = _store(source).send(source, writer, stamp)
+            writer.flush()
+            os.fsync(writer.fileno())
+    except OSError as error:
+        if isinstance(error, FileNotFoundError | Replaced) and os.path.exists(target):
+            os.unlink(target)
+            raise
+        raise storage_error("write", target, error) from error
+    return Placed(size, False, digest)

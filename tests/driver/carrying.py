@@ -1,0 +1,95 @@
+"""A driver on a cluster that copies a checkpoint into a savepoint by its executors.
+
+``carrying.py JSON``, run in a process of its own; prints what it found as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import astuple
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from flinkish import storage
+from flinkish.checkpoint.cut import read_cut
+from flinkish.driver import carrier as carriers
+from flinkish.driver.carrier import AUTO_BYTES, SparkCarrier
+from flinkish.errors import FlinkishError
+from flinkish.savepoint.model import QuerySource, SavepointJob
+from flinkish.savepoint.reporter import SilentReporter
+from flinkish.savepoint.transfer import Carrier, Threads, Transfer
+from flinkish.savepoint.writer import write_savepoint
+
+#: Files for executors that try in vain, which takes its time.
+FEW = 3
+JOB = SavepointJob("0" * 32, "carried", "4.3.0", "3.11", "0")
+
+
+def session(request: dict[str, Any], **environ: str) -> Any:
+    builder = SparkSession.builder.master(request["master"]).appName("carrying")
+    builder = builder.config("spark.ui.enabled", "false").config("spark.cores.max", "2")
+    builder = builder.config("spark.executor.memory", "512m").config("spark.driver.memory", "512m")
+    builder = builder.config("spark.driver.bindAddress", "127.0.0.1")
+    builder = builder.config("spark.driver.host", "127.0.0.1")
+    for name, value in environ.items():
+        builder = builder.config(f"spark.executorEnv.{name}", value)
+    return builder.getOrCreate()
+
+
+def transfers(checkpoint: str, target: str) -> list[Transfer]:
+    found = []
+    for path, entry in storage.walk_files(checkpoint):
+        new = storage.join(target, path)
+        storage.make_directory(storage.parent(new))
+        found.append(Transfer(storage.join(checkpoint, path), new, entry.size(), entry.stamp()))
+    return found
+
+
+def outcomes(
+    carrier: Carrier, checkpoint: str, target: str, size: int = 0, first: int | None = None
+) -> list[Any]:
+    done = carrier.carry(transfers(checkpoint, target)[:first], total_bytes=size)
+    return [astuple(outcome) for outcome in done]
+
+
+def main() -> None:
+    request = json.loads(sys.argv[1])
+    checkpoint, target = request["checkpoint"], request["target"]
+    spark = session(request)
+    carriers.WAVE, carriers._PIECE = 8, 3  # several waves of several tasks each
+    info = write_savepoint(
+        f"{target}/s",
+        JOB,
+        [QuerySource("counts", checkpoint)],
+        trigger="savepoint",
+        reporter=SilentReporter(),
+        carrier=SparkCarrier(spark, "true"),
+    )
+    # From which flinkish a task runs: this one is installed where the executors run, too.
+    home = spark.sparkContext.parallelize([0], 1).map(lambda _: __import__("flinkish").__file__)
+    found: dict[str, Any] = {
+        "savepoint": info.path,
+        "files": len(read_cut(checkpoint).files),
+        "flinkish": home.first(),
+        "threads": outcomes(Threads(), checkpoint, f"{target}/threads"),
+        "executors": outcomes(SparkCarrier(spark, "true"), checkpoint, f"{target}/executors"),
+        "auto": outcomes(SparkCarrier(spark, "auto"), checkpoint, f"{target}/auto", AUTO_BYTES),
+    }
+    spark.stop()
+
+    # Executors that cannot reach the storage: the driver can.
+    spark = session(request, AWS_ENDPOINT_URL_S3="http://127.0.0.1:9")
+    carrier = SparkCarrier(spark, "auto")
+    found["alone"] = outcomes(carrier, checkpoint, f"{target}/alone", AUTO_BYTES, FEW)
+    try:
+        outcomes(SparkCarrier(spark, "true"), checkpoint, f"{target}/refused", first=FEW)
+    except FlinkishError as error:
+        found["refused"] = error.to_record()
+    spark.stop()
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

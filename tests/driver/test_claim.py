@@ -1,0 +1,159 @@
+"""``run -s PATH -cm claim``: the savepoint goes when every restored query has a commit of its own,
+never before; Flink loses it when a job is cancelled before that."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish import storage
+from flinkish.driver.settings import configured
+from flinkish.jobs.model import JobState, RequestKind, RestoreSpec
+from flinkish.savepoint.reader import FULL, check_files, open_savepoint
+from tests.driver.harness import InProcessJob
+from tests.driver.programs import BACKENDS
+from tests.driver.test_gate import rate, rate_key
+from tests.savepoint.places import place
+
+pytestmark = pytest.mark.spark
+
+NewJob = Callable[..., InProcessJob]
+QUERIES = ("one", "two")
+
+
+@pytest.fixture(params=["local", pytest.param("moto_s3", marks=pytest.mark.servers)])
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    with place(request.param, request, tmp_path) as location:
+        yield location
+
+
+class Counting:
+    """A program of two queries; what one of them does in its batches can be held up."""
+
+    def __init__(self, spark: Any) -> None:
+        self._spark = spark
+        self.let_go = threading.Event()
+        self.let_go.set()
+        self.held = threading.Event()
+
+    def __call__(self) -> None:
+        for name in QUERIES:
+            writer = rate(self._spark).groupBy(rate_key()).count().writeStream
+            writer = writer.queryName(name).outputMode("update")
+            writer = writer.foreachBatch(self._wait) if name == "two" else writer.format("noop")
+            writer.trigger(processingTime="200 milliseconds").start()
+        self._spark.streams.awaitAnyTermination()
+
+    def _wait(self, frame: Any, batch: int) -> None:
+        frame.count()
+        if not self.let_go.is_set():
+            self.held.set()
+            self.let_go.wait(60)
+
+
+def stopped(spark: Any, new_job: NewJob, target: str, **more: Any) -> dict[str, Any]:
+    job = new_job(**more).start(Counting(spark))
+    job.wait_until(lambda: len(job.runtime.queries()) == 2 and job.batch() >= 1)
+    savepoint: dict[str, Any] = job.request(RequestKind.STOP, target)["savepoint"]
+    assert job.wait().state is JobState.FINISHED
+    return savepoint
+
+
+def whole(path: str) -> None:
+    check_files(open_savepoint(path), FULL)
+
+
+def committed(job: InProcessJob, name: str) -> int:
+    from flinkish.checkpoint.cut import newest_committed_batch
+
+    (query,) = (q for q in job.runtime.queries() if q.name == name)
+    batch = newest_committed_batch(query.checkpoint)
+    return -1 if batch is None else batch
+
+
+def test_it_is_deleted_when_the_last_query_has_committed(
+    spark: Any, new_job: NewJob, root: str
+) -> None:
+    savepoint = stopped(spark, new_job, f"{root}/s")
+    program = Counting(spark)
+    program.let_go.clear()
+    batches = {q["name"]: q["batch_id"] for q in savepoint["queries"]}
+    job = new_job(restore=RestoreSpec(path=savepoint["path"], claim_mode="claim")).start(program)
+    job.wait_until(program.held.is_set)
+    job.wait_until(lambda: committed(job, "one") > batches["one"] + 2)
+    time.sleep(1)  # several heartbeats
+    whole(savepoint["path"])
+    program.let_go.set()
+    job.wait_until(lambda: not storage.exists(storage.locate(savepoint["path"])))
+    assert all(committed(job, name) > batches[name] for name in QUERIES)
+    job.wait_until(lambda: savepoint["path"] not in [s.path for s in job.registry.savepoints()])
+    job.request(RequestKind.CANCEL)
+    assert job.wait().state is JobState.CANCELED
+
+
+def test_a_job_cancelled_before_that_leaves_it_whole(
+    spark: Any, new_job: NewJob, root: str
+) -> None:
+    savepoint = stopped(spark, new_job, f"{root}/s")
+    program = Counting(spark)
+    program.let_go.clear()
+    spec = RestoreSpec(path=savepoint["path"], claim_mode="claim")
+    job = new_job(restore=spec, cancel_grace=0.2).start(program)
+    job.wait_until(program.held.is_set)
+    threading.Timer(2, program.let_go.set).start()  # the interrupt does not reach Python
+    assert job.request(RequestKind.CANCEL)["rung"] == "stop"
+    assert job.wait().state is JobState.CANCELED
+    whole(savepoint["path"])
+    assert savepoint["path"] in [s.path for s in job.registry.savepoints()]
+    again = new_job(restore=spec).start(Counting(spark))
+    again.wait_until(lambda: not storage.exists(storage.locate(savepoint["path"])))
+    again.request(RequestKind.CANCEL)
+
+
+def test_files_that_another_savepoint_shares_stay(
+    spark: Any, new_job: NewJob, root: str, tmp_path: Path
+) -> None:
+    with configured(spark, BACKENDS["rocksdb"]):  # whose files have names of their own
+        first = stopped(spark, new_job, f"{root}/s")
+    # What is saved before anything new was committed has nothing of its own but its metadata.
+    program = Counting(spark)
+    program.let_go.clear()
+    job = new_job(restore=RestoreSpec(path=first["path"], claim_mode="claim")).start(program)
+    job.wait_until(program.held.is_set)
+    second = job.request(RequestKind.SAVEPOINT, f"{root}/s")["savepoint"]
+    if not storage.is_local(root):
+        assert second["shared_files"] > 0
+        assert open_savepoint(second["path"]).holders == (storage.base_name(first["path"]),)
+    whole(first["path"])
+    program.let_go.set()
+    metadata = storage.join(storage.locate(first["path"]), "_metadata")
+    job.wait_until(lambda: not storage.exists(metadata))
+    job.request(RequestKind.CANCEL)
+    assert job.wait().state is JobState.CANCELED
+    whole(second["path"])
+    again = new_job(restore=RestoreSpec(path=second["path"])).start(Counting(spark))
+    batch = max(query["batch_id"] for query in second["queries"])
+    again.wait_until(lambda: again.batch() > batch)
+    again.request(RequestKind.CANCEL)
+
+
+def test_a_checkpoint_is_never_claimed(spark: Any, new_job: NewJob, tmp_path: Path) -> None:
+    """What ``-s`` names may be a job's checkpoint: nobody's to delete."""
+    savepoint = stopped(spark, new_job, str(tmp_path / "s"))
+    job = new_job(restore=RestoreSpec(path=savepoint["path"])).start(Counting(spark))
+    job.wait_until(lambda: job.batch() > savepoint["queries"][0]["batch_id"] + 1)
+    job.request(RequestKind.CANCEL)
+    job.wait()
+    checkpoint = str(job.job().checkpoint_dir)
+    spec = RestoreSpec(path=checkpoint, claim_mode="claim")
+    again = new_job(restore=spec).start(Counting(spark))
+    batch = max(committed(job, name) for name in QUERIES)
+    again.wait_until(lambda: again.batch() > batch + 2)
+    again.request(RequestKind.CANCEL)
+    assert again.wait().state is JobState.CANCELED
+    assert Path(checkpoint, "one", "commits").is_dir()

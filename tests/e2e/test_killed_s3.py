@@ -1,0 +1,205 @@
+"""kill -9 of a driver, and of the command, at 20 random points of a savepoint to S3."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from flinkish.jobs.model import Request, RequestState
+from flinkish.jobs.registry import Registry
+from flinkish.savepoint.prune import collect_garbage
+from flinkish.storage.remote import forget_stores
+from tests.e2e.cli import Flinkish
+from tests.e2e.test_killed import processes_of
+from tests.e2e.test_lifecycle import expected_counts, final_counts, write_files
+from tests.savepoint.killing import all_objects, needed_by, verify_whole
+from tests.servers.s3 import S3Server
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.servers,
+    pytest.mark.matrix,
+    pytest.mark.timeout(3600),
+]
+
+POINTS = 20
+SEED = 20
+PATIENCE = 250.0
+#: After a few batches, some hundred state files.
+MANY = ("--name", "counts", "--conf=spark.sql.shuffle.partitions=60")
+
+
+@dataclass
+class World:
+    """A job, and the directory in S3 that has its savepoints."""
+
+    flinkish: Flinkish
+    place: str
+    directory: Path
+    known: list[str] = field(default_factory=list)
+    files: int = 0
+
+    def registry(self) -> Registry:
+        return Registry.open(f"sqlite:///{self.flinkish.directory}/state/flinkish/registry.db")
+
+    def start(self, *options: str) -> str:
+        """Start the job on one input file more, and wait until it is through with them."""
+        self.go_on()
+        paths = [str(self.directory / name) for name in ("in", "out")]
+        job = self.flinkish.run("counts.py", *paths, options=(*MANY, *options))
+        self.flinkish.wait_for_batch(job, self.files - 1, PATIENCE)
+        return job
+
+    def go_on(self) -> None:
+        """One input file more, which is one batch more."""
+        write_files(self.directory / "in", self.files, self.files + 1)
+        self.files += 1
+
+    def shown(self) -> list[str]:
+        """What ``savepoint list`` shows, newest first: complete ones and no others."""
+        rows = self.flinkish.ok("savepoint", "list", self.place, "--json").json()["savepoints"]
+        assert {row["state"] for row in rows} <= {"complete"}
+        return [row["path"] for row in rows]
+
+    def look(self) -> bool:
+        """What must hold after a kill; whether there is a savepoint more, complete then."""
+        shown = self.shown()
+        new = [path for path in shown if path not in self.known]
+        assert len(new) <= 1
+        assert set(shown) == {*self.known, *new}
+        for path in new:
+            verify_whole(path)
+        self.known += new
+        return bool(new)
+
+    def clear(self) -> None:
+        """What is not complete stays for an hour, and nothing of it is left by ``--garbage``."""
+        before = all_objects(self.place)
+        words = ("savepoint", "prune", "--garbage", "--yes", self.place, "--json")
+        pruned = self.flinkish.ok(*words).json()
+        assert [each for each in pruned["garbage"] if each["removed"]] == []
+        assert all_objects(self.place) == before
+        collect_garbage(self.place, (), now=time.time() + 7200)
+        needed = {each for path in self.known for each in needed_by(path)}
+        assert all_objects(self.place) == needed
+        assert set(self.shown()) == set(self.known)
+
+    def request(self, identity: str) -> Request:
+        with self.registry() as registry:
+            return registry.request(identity)
+
+    def completed(self, identity: str) -> bool:
+        """Whether a request of a job that has ended was completed; else it has failed by now."""
+        deadline = time.monotonic() + 30
+        while not self.request(identity).state.is_final:
+            assert time.monotonic() < deadline, "the request of a dead job goes on"
+            time.sleep(0.1)
+        return self.request(identity).state is RequestState.COMPLETED
+
+    def duration(self, job: str) -> float:
+        """How long a savepoint takes in the driver when nothing disturbs it."""
+        done = self.flinkish.ok("savepoint", job, self.place, "--full", "--json").json()
+        self.known.append(done["savepoint"]["path"])
+        assert done["savepoint"]["files"] > 60
+        return float(done["savepoint"]["duration"])
+
+
+@pytest.fixture
+def world(flinkish: Flinkish, moto_s3: S3Server, tmp_path: Path) -> Iterator[World]:
+    flinkish.environ.update(moto_s3.environment())
+    with moto_s3.configured():
+        forget_stores()
+        yield World(flinkish, f"{moto_s3.create_bucket('killed')}/{uuid.uuid4().hex}", tmp_path)
+        flinkish.clean_up()
+    forget_stores()
+
+
+def kill_driver(job: str) -> None:
+    """End the driver's process group, which is Spark's JVM and Python, at one blow."""
+    os.killpg(os.getpgid(processes_of(job)["jvm"]), signal.SIGKILL)
+
+
+def test_the_driver_is_killed(world: World) -> None:
+    flinkish, randomly = world.flinkish, random.Random(SEED)
+    job = world.start()
+    duration = world.duration(job)
+    unfinished = 0
+    for number in range(POINTS):
+        # One half of it shares files with the savepoint that the job was restored from.
+        full = ("--full",) if number % 2 else ()
+        request = flinkish.ok("savepoint", job, world.place, *full, "-detached", "-q").out.strip()
+        deadline = time.monotonic() + PATIENCE
+        while world.request(request).state is RequestState.PENDING:
+            assert time.monotonic() < deadline, "the driver does not take the request"
+            time.sleep(0.005)
+        time.sleep(randomly.random() * duration)
+        kill_driver(job)
+        flinkish.wait(job, lambda record: record["state"] == "FAILED", PATIENCE)
+        found = world.look()
+        # Killed behind `_metadata`, it may not have told the registry any more.
+        assert found or not world.completed(request)
+        unfinished += not found
+        world.clear()
+        newest = world.shown()[0]
+        job = world.start("-s", newest)
+    print(f"driver: {unfinished} of {POINTS} unfinished; undisturbed it takes {duration:.2f} s")
+    assert unfinished >= POINTS / 4, "kills that come too late prove nothing"
+    flinkish.ok("stop", job, "-p", world.place)
+    assert final_counts(world.directory / "out") == expected_counts(world.files)
+    for path in world.shown():
+        verify_whole(path)
+
+
+def test_the_command_is_killed(world: World) -> None:
+    flinkish, randomly = world.flinkish, random.Random(SEED)
+    job = world.start()
+    world.duration(job)
+    begun = time.monotonic()
+    world.duration(job)
+    whole = time.monotonic() - begun  # with the start of the command, which is a good part of it
+    asked = 0
+    for number in range(POINTS):
+        with world.registry() as registry:
+            before = {request.request_id for request in registry.requests(job)}
+        full = ("--full",) if number % 2 else ()
+        command = subprocess.Popen(
+            [sys.executable, "-m", "flinkish", "savepoint", job, world.place, *full],
+            env=flinkish.environ,
+            cwd=flinkish.directory,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        time.sleep(randomly.random() * whole)
+        command.kill()
+        command.wait()
+        with world.registry() as registry:
+            new = [r.request_id for r in registry.requests(job) if r.request_id not in before]
+        assert len(new) <= 1
+        for request in new:  # it goes on without anybody who waits for it
+            done = flinkish.ok("request", "wait", request, "--json").json()
+            assert done["state"] == "COMPLETED"
+            assert world.look()
+            assert world.known[-1] == done["savepoint"]["path"]
+        if not new:
+            assert not world.look()
+        asked += len(new)
+        if number % 5 == 4:
+            world.clear()
+            world.go_on()
+            flinkish.wait_for_batch(job, world.files - 1, PATIENCE)
+    print(f"command: {asked} of {POINTS} were asked for; the command takes {whole:.2f} s")
+    assert asked > 0
+    flinkish.ok("stop", job, "-p", world.place)
+    assert final_counts(world.directory / "out") == expected_counts(world.files)
+    for path in world.shown():
+        verify_whole(path)
