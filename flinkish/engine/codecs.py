@@ -25,15 +25,15 @@ from flinkish.engine.errors import StateFormatError, UnsupportedState
 MAX_BLOCK = 1 << 25
 _READ = 1 << 20
 
-_LZ4_MAGIC = b"LZ4Block"
-_LZ4_HEADER = struct.Struct("<8sBiiI")
+LZ4_MAGIC = b"LZ4Block"
+LZ4_HEADER = struct.Struct("<8sBiiI")
 _LZ4_RAW, _LZ4_COMPRESSED = 0x10, 0x20
-_LZ4_SEED = 0x9747B28C
+LZ4_SEED = 0x9747B28C
 #: java.util.zip.Checksum has no unsigned int: lz4-java keeps 28 bits.
-_LZ4_MASK = 0x0FFFFFFF
+LZ4_MASK = 0x0FFFFFFF
 
-_SNAPPY_MAGIC = b"\x82SNAPPY\x00"
-_SNAPPY_HEADER = struct.Struct(">8sii")
+SNAPPY_MAGIC = b"\x82SNAPPY\x00"
+SNAPPY_HEADER = struct.Struct(">8sii")
 _INT32 = struct.Struct(">i")
 
 _LZF_RAW, _LZF_COMPRESSED = 0, 1
@@ -81,23 +81,28 @@ def decompressed(file: BinaryIO, codec: str, name: str) -> Iterator[bytes]:
         StateFormatError: the file is damaged, ends too early or is not of this codec.
         UnsupportedState: Spark has no such codec, or we do not read it.
     """
+    return _READERS[short_name(codec, name)](_Source(file, name))
+
+
+def short_name(codec: str, name: str) -> str:
+    """Spark's short name of a codec; UnsupportedState, for the file ``name``, when it has none."""
     short = _SHORT_NAMES.get(codec, codec).lower()
     if short not in _READERS:
         raise UnsupportedState(name, None, f"its compression codec {codec!r} is not known")
-    return _READERS[short](_Source(file, name))
+    return short
 
 
 def _lz4(source: _Source) -> Iterator[bytes]:
     ended = False
     while True:
         start = source.at
-        header = source.read(_LZ4_HEADER.size)
+        header = source.read(LZ4_HEADER.size)
         if not header and ended:
             return
-        if len(header) < _LZ4_HEADER.size:
+        if len(header) < LZ4_HEADER.size:
             raise source.error(start, "the file ends before the end mark of its LZ4 stream")
-        magic, token, compressed, size, checksum = _LZ4_HEADER.unpack(header)
-        if magic != _LZ4_MAGIC:
+        magic, token, compressed, size, checksum = LZ4_HEADER.unpack(header)
+        if magic != LZ4_MAGIC:
             raise source.error(start, "no LZ4 block of Spark's starts here")
         method = token & 0xF0
         ended = size == 0
@@ -116,7 +121,7 @@ def _lz4(source: _Source) -> Iterator[bytes]:
                 data = bytes(cramjam.lz4.decompress_block(data, output_len=size))
             except cramjam.DecompressionError as error:
                 raise source.error(start, f"damaged LZ4 block: {error}") from error
-        if xxhash.xxh32_intdigest(data, _LZ4_SEED) & _LZ4_MASK != checksum or len(data) != size:
+        if xxhash.xxh32_intdigest(data, LZ4_SEED) & LZ4_MASK != checksum or len(data) != size:
             raise source.error(start, "an LZ4 block does not match its checksum")
         yield data
 
@@ -143,7 +148,7 @@ def _zstd(source: _Source) -> Iterator[bytes]:
 
 def _snappy(source: _Source) -> Iterator[bytes]:
     start = source.at
-    header = source.exactly(_SNAPPY_HEADER.size, "the header of a Snappy stream")
+    header = source.exactly(SNAPPY_HEADER.size, "the header of a Snappy stream")
     _check_snappy_header(source, start, header)
     while True:
         start = source.at
@@ -152,8 +157,8 @@ def _snappy(source: _Source) -> Iterator[bytes]:
             return
         if len(prefix) < 4:
             raise source.error(start, "the file ends within the length of a Snappy block")
-        if prefix == _SNAPPY_MAGIC[:4]:  # another stream follows
-            rest = source.exactly(_SNAPPY_HEADER.size - 4, "the header of a Snappy stream")
+        if prefix == SNAPPY_MAGIC[:4]:  # another stream follows
+            rest = source.exactly(SNAPPY_HEADER.size - 4, "the header of a Snappy stream")
             _check_snappy_header(source, start, prefix + rest)
             continue
         (size,) = _INT32.unpack(prefix)
@@ -169,8 +174,8 @@ def _snappy(source: _Source) -> Iterator[bytes]:
 
 
 def _check_snappy_header(source: _Source, start: int, header: bytes) -> None:
-    magic, _, compatible = _SNAPPY_HEADER.unpack(header)
-    if magic != _SNAPPY_MAGIC:
+    magic, _, compatible = SNAPPY_HEADER.unpack(header)
+    if magic != SNAPPY_MAGIC:
         raise source.error(start, "no Snappy stream of Spark's starts here")
     if compatible != 1:
         raise UnsupportedState(source.name, start, f"Snappy stream of version {compatible}")

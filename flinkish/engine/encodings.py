@@ -126,6 +126,35 @@ def split_value(value: bytes) -> list[bytes]:
     return rows
 
 
+def frame_row(row: bytes) -> bytes:
+    """A row as a value of a RocksDB store."""
+    return b"\x00" + row
+
+
+def frame_sized_row(row: bytes) -> bytes:
+    """A row behind its size: the first part of a key, or a record of a list."""
+    return _SIZE.pack(len(row) + 1) + b"\x00" + row
+
+
+def join_list(rows: Sequence[bytes], delimiter: bytes = b"") -> bytes:
+    """The rows of a list as its value; :func:`split_value` takes it apart.
+
+    ``delimiter`` is what stands between records: nothing (``mergeOperatorVersion`` 2 of Spark 4.1
+    and later) or ",".
+    """
+    return delimiter.join(map(frame_sized_row, rows))
+
+
+def normal_value(value: bytes, delimiter: bytes = b"") -> bytes:
+    """A value as it has to be written: one row as it is, a list with the same delimiter throughout.
+
+    Whatever is read from RocksDB and written again has to go through this. What Spark had not
+    merged yet, RocksDB's binding joins by ",", and Spark finds other rows in that, without a word.
+    Raises BadEncoding.
+    """
+    return value if value[:1] == b"\x00" else join_list(split_value(value), delimiter)
+
+
 def _sized_row(data: bytes, at: int) -> tuple[bytes, int]:
     if len(data) - at < _SIZE.size:
         raise BadEncoding("it ends within the size of a row")

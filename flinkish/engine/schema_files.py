@@ -14,11 +14,19 @@ int32BE n and n such strings, because one holds 65,535 bytes at most. Formats
 from __future__ import annotations
 
 import json
+import re
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from flinkish.engine.errors import StateFormatError, UnsupportedState
+from flinkish.engine.errors import EngineError, StateFormatError, UnsupportedState
+
+#: What Spark writes where a family has no schema of a user's key.
+NO_USER_KEY: Final = "{    }"
+#: ``DataOutput.writeUTF`` cannot write more bytes; Spark cuts a schema after so many characters.
+_MAX_UTF: Final = 0xFFFF
+_ESCAPE = re.compile(r"\\(u[0-9a-f]{4}|.)")
 
 
 @dataclass(frozen=True)
@@ -27,13 +35,17 @@ class FamilySchemas:
 
     ``key`` and ``value`` are JSON of ``StructType``; ``encoder`` is JSON of the key's encoder
     (``KeyStateEncoderSpec``), None in formats v1 and v2, which have none and name their only family
-    ``default``.
+    ``default``. ``key_id`` and ``value_id`` are the ids of the schemas, ``user_key`` is the schema
+    of the user's key in a map, as its text; of format v3 only.
     """
 
     name: str
     key: dict[str, Any]
     value: dict[str, Any]
     encoder: dict[str, Any] | None = None
+    key_id: int = 0
+    value_id: int = 0
+    user_key: str = NO_USER_KEY
 
 
 def parse_schema_file(data: bytes, name: str) -> tuple[FamilySchemas, ...]:
@@ -62,12 +74,73 @@ def parse_schema_file(data: bytes, name: str) -> tuple[FamilySchemas, ...]:
 
 def _family(reader: _Reader) -> FamilySchemas:
     name = reader.utf()
-    reader.number(">h")
+    key_id = reader.number(">h")
     key = reader.chunks()
-    reader.number(">h")
-    value, encoder = reader.chunks(), reader.chunks()
-    reader.chunks()
-    return FamilySchemas(name, *(reader.parsed(text) for text in (key, value, encoder)))
+    value_id = reader.number(">h")
+    value, encoder, user_key = reader.chunks(), reader.chunks(), reader.chunks()
+    key_schema, value_schema, spec = (reader.parsed(text) for text in (key, value, encoder))
+    return FamilySchemas(name, key_schema, value_schema, spec, key_id, value_id, user_key)
+
+
+def write_schema_file(families: Sequence[FamilySchemas], version: int) -> bytes:
+    """The bytes of a state schema file; for what :func:`parse_schema_file` read, the same again.
+
+    Args:
+        families: what is in it; one family only in versions 1 and 2.
+        version: 1 to 3.
+
+    Raises:
+        EngineError: there is no such version, it cannot have these families, or a schema has
+            characters that make it too long for the format.
+    """
+    if version == 3:
+        return write_utf("v3") + struct.pack(">i", len(families)) + b"".join(map(_v3, families))
+    if version not in {1, 2} or len(families) != 1:
+        raise EngineError(f"no schema file of version {version} has {len(families)} families")
+    write = write_utf if version == 1 else _chunks
+    [family] = families
+    return (
+        write_utf(f"v{version}") + write(spark_json(family.key)) + write(spark_json(family.value))
+    )
+
+
+def _v3(family: FamilySchemas) -> bytes:
+    if family.encoder is None:
+        raise EngineError(f"the family {family.name!r} has no key encoder, which version 3 needs")
+    return b"".join(
+        [
+            write_utf(family.name),
+            struct.pack(">h", family.key_id) + _chunks(spark_json(family.key)),
+            struct.pack(">h", family.value_id) + _chunks(spark_json(family.value)),
+            _chunks(spark_json(family.encoder)),
+            _chunks(family.user_key),
+        ]
+    )
+
+
+def spark_json(value: Any) -> str:
+    """JSON as Spark's Jackson writes it: compact, characters as they are, escapes in capitals."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return _ESCAPE.sub(lambda m: "\\u" + m[1][1:].upper() if len(m[1]) > 1 else m[0], text)
+
+
+def write_utf(text: str) -> bytes:
+    """Java's ``DataOutput.writeUTF``; EngineError when the text is too long for it."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    points = struct.unpack(f">{len(units) // 2}H", units)
+    data = b"".join(
+        b"\xc0\x80" if p == 0 else chr(p).encode("utf-8", "surrogatepass") for p in points
+    )
+    if len(data) > _MAX_UTF:
+        raise EngineError(f"a text of {len(data)} bytes is too long for Java's writeUTF")
+    return struct.pack(">H", len(data)) + data
+
+
+def _chunks(text: str) -> bytes:
+    units = text.encode("utf-16-be", "surrogatepass")  # Java counts in these
+    parts = [units[at : at + 2 * _MAX_UTF] for at in range(0, len(units), 2 * _MAX_UTF)]
+    texts = [part.decode("utf-16-be", "surrogatepass") for part in parts]
+    return struct.pack(">i", len(texts)) + b"".join(map(write_utf, texts))
 
 
 class _Reader:

@@ -37,11 +37,13 @@ class SnapshotMetadata:
         rows: the number of rows by Spark's own count; None when it did not count.
         families: the column families' names by their ids, as keys start with them; empty in a store
             that has none (all stores of Spark 3.5).
+        internal: the names of those that are Spark's own (counters, indexes).
     """
 
     shared: tuple[tuple[str, str, int], ...]
     rows: int | None
     families: dict[int, str] = field(default_factory=dict)
+    internal: frozenset[str] = frozenset()
 
 
 def materialise(files: StoreFiles, name: str, directory: str) -> SnapshotMetadata:
@@ -85,9 +87,11 @@ def parse_metadata(data: bytes, name: str) -> SnapshotMetadata:
         internal = int(parsed.get("numInternalKeys", 0))
         mapping = parsed.get("columnFamilyMapping") or {}
         families = {int(number): str(family) for family, number in mapping.items()}
+        kinds = parsed.get("columnFamilyTypeMap") or {}
+        own = frozenset(str(family) for family, internal in kinds.items() if internal)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise StateFormatError(name, None, "its metadata has an unknown form") from error
-    return SnapshotMetadata(tuple(shared), rows + internal if rows >= 0 else None, families)
+    return SnapshotMetadata(tuple(shared), rows + internal if rows >= 0 else None, families, own)
 
 
 def _shared(entry: dict[str, Any], path: str, name: str) -> tuple[str, str, int]:

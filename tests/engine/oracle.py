@@ -2,7 +2,8 @@
 
 ``python -m tests.engine.oracle DIR`` runs a query for every case, with its checkpoint in
 ``DIR/<case>``, unpacks the recorded checkpoints that it can read (of Spark 3.5 too) beside them,
-reads the state of all with Spark, and writes ``DIR/rows.json``: case -> for each read
+rewrites some of all these with the engine's writers, reads the state of all with Spark, and writes
+``DIR/rows.json``: case -> for each read
 ``{"store", "family", "kind", "rows"}``, where a row is [partition, key rows, value row], in
 hexadecimal, each the bytes of the UnsafeRow that Spark has in its hands.
 """
@@ -10,6 +11,7 @@ hexadecimal, each the bytes of the UnsafeRow that Spark has in its hands.
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import traceback
 from collections.abc import Iterator
@@ -19,6 +21,7 @@ from typing import Any
 
 from tests.checkpoint import streaming_cases as cases
 from tests.checkpoint.recorded import unpack
+from tests.engine.rewriting import rewrite
 
 CODEC = f"{cases.STORE}compression.codec"
 SIDES = ("left", "right")
@@ -121,6 +124,31 @@ RECORDED: dict[str, tuple[Read, ...]] = {
     "spark43-ids-zip-dedup": (Read({}),),
     "spark43-rocksdb-dedup": (Read({}),),
 }
+#: name -> the case whose state is written anew, and the codec for it.
+REWRITTEN: dict[str, tuple[str, str]] = {
+    "rewritten-hdfs-zstd": ("spark43-hdfs-agg", "zstd"),
+    "rewritten-hdfs-snappy": ("spark43-hdfs-agg", "snappy"),
+    "rewritten-hdfs-lzf": ("spark43-hdfs-agg", "lzf"),
+    "rewritten-hdfs-35": ("spark35-hdfs-join", "lz4"),
+    "rewritten-rocksdb-35": ("spark35-rocksdb-agg", "lz4"),
+    "rewritten-rocksdb": ("spark43-rocksdb-dedup", "lz4"),
+    "rewritten-ids": ("spark43-ids-join", "lz4"),
+    "rewritten-join4": ("changelog-join4", "lz4"),
+    "rewritten-tws": ("rocksdb-tws", "lz4"),
+}
+
+
+def rewritten(spark: Any, work: str, name: str) -> tuple[Read, ...]:
+    """Copy the case that ``name`` is made of, with new files for its state; its reads."""
+    source, codec = REWRITTEN[name]
+    backend = LIVE[source].backend if source in LIVE else source.split("-")[1]
+    cases.configure(spark, f"{backend}/agg")
+    if source in LIVE:
+        shutil.copytree(f"{work}/{source}", f"{work}/{name}")
+    else:
+        unpack(source, Path(work, "unpacked", name)).rename(Path(work, name))
+    rewrite(Path(work, name), codec)
+    return LIVE[source].reads if source in LIVE else RECORDED[source]
 
 
 def frame(spark: Any, query: str, source: str) -> tuple[Any, str]:
@@ -263,11 +291,13 @@ def main(work: str, chosen: list[str]) -> None:
     spark = cases.make_session(work)
     results: dict[str, Any] = {"spark": spark.version}
     cases.write_inputs(f"{work}/in", range(5))
-    for name in chosen or [*LIVE, *RECORDED]:
+    for name in chosen or [*LIVE, *RECORDED, *REWRITTEN]:
         try:
             if name in LIVE:
                 run_case(spark, LIVE[name], f"{work}/in", f"{work}/{name}")
                 reads = LIVE[name].reads
+            elif name in REWRITTEN:
+                reads = rewritten(spark, work, name)
             else:
                 unpack(name, Path(work))
                 cases.configure(spark, f"{name.split('-')[1]}/agg")

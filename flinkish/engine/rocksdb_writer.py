@@ -1,0 +1,221 @@
+"""RocksDB snapshots, written: ``<version>.zip`` and its SSTs, as Spark's ``RocksDBFileManager``.
+
+The rows go into a new database, with the options of Spark's ``RocksDB`` that are in its files: LZ4,
+block format 5, a Bloom filter of 10 bits. Its SSTs and its small files are the snapshot. They are
+not the bytes of Spark's own: database ids, file numbers and times differ, and so may the version of
+RocksDB. What is not written: the (empty) log file, and blobs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shutil
+import tempfile
+import uuid
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Final
+
+import rocksdict
+
+from flinkish.engine.errors import EngineError
+from flinkish.engine.schema_files import spark_json
+
+_MAX_PENDING = 16 << 20
+_MAX_ROWS = 50_000
+_FAMILY_ID_BYTES: Final = 2
+_SMALL_FILES = ("CURRENT", "MANIFEST-", "OPTIONS-")
+
+
+@dataclass(frozen=True)
+class Families:
+    """The column families of a store: their ids, and which are Spark's own (not counted as rows).
+
+    A store without families has none here.
+    """
+
+    ids: Mapping[str, int] = field(default_factory=dict)
+    internal: frozenset[str] = frozenset()
+
+
+NO_FAMILIES: Final = Families()
+
+
+@dataclass(frozen=True)
+class SharedFile:
+    """A file in ``SSTs/``: its name in RocksDB, its unique name in the store, its size."""
+
+    local: str
+    shared: str
+    size: int
+
+
+def snapshot_metadata(
+    files: Iterable[SharedFile],
+    rows: int,
+    internal_rows: int = 0,
+    families: Families = NO_FAMILIES,
+    *,
+    with_families: bool = True,
+) -> bytes:
+    """The member ``metadata`` of a snapshot (``RocksDBCheckpointMetadata``).
+
+    Args:
+        files: the snapshot's shared files.
+        rows: the rows of families that are not internal; ``internal_rows`` those of the others.
+        families: the store's families.
+        with_families: write what Spark 4 added; Spark 3.5 has none of it, and 4 reads both.
+
+    Raises EngineError where ``with_families`` is off and there are families.
+    """
+    body: dict[str, Any] = {
+        "sstFiles": [
+            {"localFileName": f.local, "dfsSstFileName": f.shared, "sizeBytes": f.size}
+            for f in files
+        ],
+        "numKeys": rows,
+    }
+    if with_families:
+        body["numInternalKeys"] = internal_rows
+        body["columnFamilyMapping"] = dict(families.ids)
+        body["columnFamilyTypeMap"] = {name: name in families.internal for name in families.ids}
+        body["maxColumnFamilyId"] = max(families.ids.values(), default=0)
+    elif families.ids:
+        raise EngineError("snapshots of Spark 3.5 have no column families")
+    return f"v1\n{spark_json(body)}".encode()
+
+
+def write_snapshot(
+    rows: Iterable[tuple[bytes, bytes]],
+    create: Callable[[str], BinaryIO],
+    name: str,
+    *,
+    families: Families = NO_FAMILIES,
+    with_families: bool = True,
+    scratch: str | None = None,
+) -> int:
+    """Write a snapshot of a store. The archive comes last: without it there is no snapshot.
+
+    Memory is bounded by RocksDB's write buffer, the local disk has to hold the snapshot once.
+
+    Args:
+        rows: key and value of each row as RocksDB has them, each key once, in any order. Keys begin
+            with their family's id where the store has families; values that were read from RocksDB
+            have to go through :func:`~.encodings.normal_value`.
+        create: opens a path relative to the store's directory for writing.
+        name: the archive's, ``<version>.zip`` or ``<version>_<unique id>.zip``.
+        families: the store's families.
+        with_families: see :func:`snapshot_metadata`.
+        scratch: directory for local files; the system's temporary directory by default.
+
+    Returns:
+        The number of rows.
+
+    Raises:
+        EngineError: a key is of no family of the store, or RocksDB fails.
+    """
+    directory = tempfile.mkdtemp(prefix="state-", dir=scratch)
+    try:
+        counts = _fill(directory, rows, families)
+        internal = sum(counts.get(families.ids[f], 0) for f in families.internal)
+        total = sum(counts.values())
+        shared = [_share(directory, file, create) for file in _named(directory, (".sst",))]
+        metadata = snapshot_metadata(
+            shared, total - internal, internal, families, with_families=with_families
+        )
+        archive = io.BytesIO()
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as target:
+            for file in sorted(os.listdir(directory)):
+                if file.startswith(_SMALL_FILES):
+                    target.write(os.path.join(directory, file), file)
+            target.writestr("metadata", metadata)
+        with create(name) as output:
+            output.write(archive.getbuffer())
+        return total
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _named(directory: str, endings: tuple[str, ...]) -> list[str]:
+    return sorted(file for file in os.listdir(directory) if file.endswith(endings))
+
+
+def _share(directory: str, file: str, create: Callable[[str], BinaryIO]) -> SharedFile:
+    path = os.path.join(directory, file)
+    shared = f"{file.removesuffix('.sst')}-{uuid.uuid4()}.sst"
+    with open(path, "rb") as source, create(f"SSTs/{shared}") as target:
+        shutil.copyfileobj(source, target, 1 << 20)
+    return SharedFile(file, shared, os.path.getsize(path))
+
+
+def _options() -> Any:
+    blocks: Any = rocksdict.BlockBasedOptions()
+    blocks.set_format_version(5)
+    blocks.set_bloom_filter(10, False)
+    options: Any = rocksdict.Options(True)
+    options.create_if_missing(True)
+    options.set_block_based_table_factory(blocks)
+    options.set_compression_type(rocksdict.DBCompressionType.lz4())
+    # Spark compacts when it likes; here it would only cost time.
+    options.set_disable_auto_compactions(True)
+    return options
+
+
+def _fill(
+    directory: str, rows: Iterable[tuple[bytes, bytes]], families: Families
+) -> dict[int | None, int]:
+    """Write the rows into a new database; their numbers by the ids of their families."""
+    known = set(families.ids.values())
+    counts: dict[int | None, int] = {}
+    write: Any = rocksdict.WriteOptions()  # its type hints are not right
+    write.disable_wal = True
+    with _rocksdb_errors():
+        database: Any = rocksdict.Rdict(directory, options=_options())
+        try:
+            for batch in _batches(rows):
+                changes = rocksdict.WriteBatch(raw_mode=True)
+                for key, value in batch:
+                    family = _family(key, known)
+                    counts[family] = counts.get(family, 0) + 1
+                    changes.put(key, value)
+                database.write(changes, write)
+            database.flush()
+        finally:
+            database.close()
+    return counts
+
+
+def _family(key: bytes, known: set[int]) -> int | None:
+    if not known:
+        return None
+    number = int.from_bytes(key[:_FAMILY_ID_BYTES], "little", signed=True)
+    if len(key) < _FAMILY_ID_BYTES or number not in known:
+        raise EngineError(f"a key of the unknown column family {number}")
+    return number
+
+
+def _batches(rows: Iterable[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
+    batch: list[tuple[bytes, bytes]] = []
+    size = 0
+    for row in rows:
+        batch.append(row)
+        size += len(row[0]) + len(row[1])
+        if size > _MAX_PENDING or len(batch) >= _MAX_ROWS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+@contextlib.contextmanager
+def _rocksdb_errors() -> Iterator[None]:
+    """RocksDB's binding knows one class of exception, the plain one: an EngineError here."""
+    try:
+        yield
+    except Exception as error:
+        if type(error) is not Exception:
+            raise
+        raise EngineError(f"RocksDB: {error}") from error

@@ -1,0 +1,306 @@
+"""Every file and row of the recorded checkpoints, read and written again."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import zipfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flinkish.engine.codecs import decompressed
+from flinkish.engine.encodings import NO_PREFIX, join_list, normal_value, split_key, split_value
+from flinkish.engine.errors import EngineError, StateFormatError, UnsupportedState
+from flinkish.engine.files import HDFS, ROCKSDB, local_store
+from flinkish.engine.keycodec import compile_key
+from flinkish.engine.operator_files import (
+    OperatorMetadata,
+    StoreInfo,
+    parse_operator_metadata,
+    write_operator_metadata,
+)
+from flinkish.engine.records import MERGE, PUT, REMOVE, Content, plain_records, read_changelog
+from flinkish.engine.rocksdb_store import open_rocksdb_store
+from flinkish.engine.rocksdb_writer import Families, SharedFile, snapshot_metadata, write_snapshot
+from flinkish.engine.rowcodec import compile_schema
+from flinkish.engine.rows import count_rows, read_store
+from flinkish.engine.schema_files import (
+    FamilySchemas,
+    parse_schema_file,
+    spark_json,
+    write_schema_file,
+    write_utf,
+)
+from flinkish.engine.snapshots import parse_metadata
+from flinkish.engine.writers import write_changelog, write_records
+from tests.checkpoint.recorded import NAMES, unpack
+from tests.engine.making import CODECS
+from tests.engine.making import store as store_of
+from tests.engine.rewriting import creating, rewrite
+from tests.engine.stores import stores
+
+
+def test_every_row_is_encoded_as_it_was(recorded: Path) -> None:
+    rows = 0
+    for s in stores(recorded):
+        operator = recorded / "state" / str(s.operator)
+        paths = [operator / "0" / s.name / "_metadata" / "schema"]
+        paths += operator.glob("_stateSchema/*/[0-9]*")
+        families = {
+            family.name: family
+            for path in paths
+            if path.exists()
+            for family in parse_schema_file(path.read_bytes(), path.name)
+        }
+        for block in read_store(s.files, s.shapes):
+            family = families[block.family]
+            keys = compile_key(family.key, family.encoder)
+            batch = keys.decode(block.keys, framed=block.framed)
+            assert keys.encode(batch, framed=block.framed) == block.keys
+            codec = compile_schema(family.value)
+            values = [split_value(v) if block.framed else [v] for v in block.values]
+            flat = [row for found in values for row in found]
+            assert codec.encode(codec.decode(flat)).rows() == flat
+            rows += len(flat)
+    assert rows
+
+
+def test_every_file_is_written_as_it_was(recorded: Path) -> None:
+    """Deltas, snapshots, changelogs of all versions, schemas, operator metadata: each byte."""
+    seen: Counter[str] = Counter()
+    for path in sorted((recorded / "state").rglob("*")):
+        if not path.is_file() or path.name.startswith("."):
+            continue
+        data, again = path.read_bytes(), io.BytesIO()
+        content = Content(decompressed(io.BytesIO(data), "lz4", path.name), path.name)
+        kind = path.suffix
+        if kind in {".delta", ".snapshot"}:
+            assert write_records(again, plain_records(content)) > 0 or kind == ".delta"
+        elif kind == ".changelog":
+            log = read_changelog(content)
+            write_changelog(again, log.changes(), version=log.version, lineage=log.lineage)
+        elif path.name == "schema" or "_stateSchema" in path.parts:
+            kind = "schema"
+            again.write(write_schema_file(parse_schema_file(data, path.name), int(data[3:4])))
+        elif "_metadata" in path.parts:
+            kind = "metadata"
+            again.write(write_operator_metadata(parse_operator_metadata(data, path.name)))
+        elif kind == ".zip":
+            again.write(archived_metadata(path))
+            with zipfile.ZipFile(path) as archive:
+                data = archive.read("metadata")
+        else:
+            assert kind in {".sst", ".crc"}
+            continue
+        assert again.getvalue() == data, path
+        seen[kind] += 1
+    assert seen["schema"]
+    assert seen[".delta"] or seen[".zip"] or seen[".changelog"]
+
+
+def archived_metadata(path: Path) -> bytes:
+    """The metadata in a snapshot, written from what it says."""
+    with zipfile.ZipFile(path) as archive:
+        data = archive.read("metadata")
+    body = json.loads(data.partition(b"\n")[2])
+    parsed = parse_metadata(data, path.name)
+    shared = [
+        SharedFile(local, os.path.basename(name), size) for local, name, size in parsed.shared
+    ]
+    ids = {name: number for number, name in parsed.families.items()}
+    return snapshot_metadata(
+        shared,
+        body["numKeys"],
+        body.get("numInternalKeys", 0),
+        Families(ids, parsed.internal),
+        with_families="numInternalKeys" in body,
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_rewritten_stores_have_the_same_rows(name: str, codec: str, tmp_path: Path) -> None:
+    checkpoint = unpack(name, tmp_path)
+    before = [raw_rows(s.files) for s in stores(checkpoint)]
+    rewrite(checkpoint, codec)
+    after = list(stores(checkpoint))
+    assert all(s.files.compression == codec for s in after)
+    for s, (rows, families) in zip(after, before, strict=True):
+        assert raw_rows(s.files) == (rows, families)
+        counts = count_rows(s.files, s.shapes)
+        assert counts.total == len(rows)
+        assert counts.recorded in {len(rows), None}
+        assert (counts.recorded is None) == (s.files.backend == HDFS)
+
+
+def raw_rows(files: Any) -> tuple[dict[bytes, list[bytes]], dict[int, str]]:
+    """Rows as RocksDB has them; lists as their records, because their delimiters may go."""
+    if files.backend == HDFS:
+        found = {k: [v] for b in read_store(files) for k, v in zip(b.keys, b.values, strict=True)}
+        return found, {}
+    with open_rocksdb_store(files) as opened:
+        rows = {key: split_value(value) for key, value in opened.rows()}
+        return rows, opened.metadata.families
+
+
+def test_a_snapshot_of_many_rows(tmp_path: Path) -> None:
+    """More than one batch, several families, keys out of order; changes follow it."""
+    families = Families({"default": 1, "$own": 2}, frozenset({"$own"}))
+    wanted = {
+        bytes([1 + i % 2, 0, 0]) + b"%07d" % (i * 7919 % 70_001): b"\x00" + b"v" * (i % 50)
+        for i in range(70_000)
+    }
+    written = write_snapshot(
+        wanted.items(), creating(tmp_path), "4.zip", families=families, scratch=str(tmp_path)
+    )
+    assert written == len(wanted)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["4.zip", "SSTs"]
+    files = local_store(str(tmp_path), 4, ROCKSDB)
+    counts = count_rows(files)
+    assert counts.families == {"default": 35_000, "$own": 35_000}
+    assert counts.recorded == counts.total == 70_000
+    key = next(iter(wanted))
+    with open(tmp_path / "5.changelog", "wb") as file:
+        changes = [(REMOVE, key, b""), (PUT, b"\x01\x00\x00new", b"\x00x"), (MERGE, key, b"\x00y")]
+        assert write_changelog(file, changes, version=2) == 3
+    with open_rocksdb_store(local_store(str(tmp_path), 5, ROCKSDB)) as opened:
+        rows = dict(opened.rows())
+    assert rows == {**wanted, b"\x01\x00\x00new": b"\x00x", key: b"\x00y"}
+
+
+def test_what_no_snapshot_can_have_is_refused(tmp_path: Path) -> None:
+    families = Families({"default": 1})
+    for key in (b"\x07\x00key", b"\x01"):
+        with pytest.raises(EngineError, match="unknown column family"):
+            write_snapshot([(key, b"v")], creating(tmp_path), "1.zip", families=families)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(EngineError, match=r"3\.5 have no column families"):
+        snapshot_metadata([], 0, 0, families, with_families=False)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_files_of_every_codec_are_read(codec: str) -> None:
+    rows = [(b"key-%05d" % i, b"value" * (i % 30)) for i in range(5_000)]
+    file = io.BytesIO()
+    assert write_records(file, rows, codec) == len(rows)
+    found = {}
+    for block in read_store(store_of({"3.snapshot": file.getvalue()}, 3, compression=codec)):
+        found.update(zip(block.keys, block.values, strict=True))
+    assert found == dict(rows)
+    with pytest.raises(UnsupportedState, match="'brotli' is not known"):
+        write_records(io.BytesIO(), rows, "brotli")
+
+
+@pytest.mark.parametrize(
+    ("version", "lineage", "changes", "reason"),
+    [
+        (5, None, [], "no changelog of version 5"),
+        (1, [(1, "a")], [], "of version 1 with a lineage"),
+        (4, None, [], "of version 4 without a lineage"),
+        (1, None, [(MERGE, b"k", b"v")], "puts and removals only"),
+        (2, None, [(7, b"k", b"v")], "no change of the kind 0x07"),
+    ],
+)
+def test_changelogs_that_do_not_exist_are_refused(
+    version: int, lineage: Any, changes: Any, reason: str
+) -> None:
+    with pytest.raises(EngineError, match=reason):
+        write_changelog(io.BytesIO(), changes, version=version, lineage=lineage)
+
+
+STRUCT = {"type": "struct", "fields": [{"name": "k", "type": "long", "nullable": True}]}
+ENCODER = {"keyStateEncoderType": NO_PREFIX}
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_schema_files_of_every_version(version: int) -> None:
+    long = {"type": "struct", "fields": [{"name": "x" * 70_000, "type": "long"}]}
+    odd = {"type": "struct", "fields": [{"name": 'ä\0"\\u001f\x1f😀\n', "type": "long"}]}
+    value = odd if version == 1 else long
+    family = FamilySchemas("default", odd, value, ENCODER if version == 3 else None)
+    families = [family, FamilySchemas("o", STRUCT, STRUCT, ENCODER, 3, 4, spark_json(STRUCT))]
+    families = families if version == 3 else [family]
+    data = write_schema_file(families, version)
+    assert parse_schema_file(data, "schema") == tuple(families)
+    assert write_schema_file(parse_schema_file(data, "schema"), version) == data
+
+
+def test_schema_files_that_cannot_be_are_refused() -> None:
+    family = FamilySchemas("default", STRUCT, STRUCT)
+    for families, version in (([family, family], 2), ([], 1), ([family], 4), ([family], 3)):
+        with pytest.raises(EngineError):
+            write_schema_file(families, version)
+    with pytest.raises(EngineError, match="too long"):
+        write_utf("é" * 40_000)
+
+
+def test_jackson_escapes_in_capitals() -> None:
+    assert spark_json({"a": "\x1f\\u001f\n"}) == '{"a":"\\u001F\\\\u001f\\n"}'
+
+
+def test_operator_metadata_that_cannot_be_is_refused() -> None:
+    first, second = StoreInfo("default", 0, 2), StoreInfo("default", 0, 2, ("file:/s",))
+    for metadata in (
+        OperatorMetadata(1, 0, "dedupe", (second,)),
+        OperatorMetadata(1, 0, "dedupe", (first,), "{}"),
+        OperatorMetadata(2, 0, "join", (first,), "{}"),
+        OperatorMetadata(2, 0, "join", (second,)),
+        OperatorMetadata(3, 0, "join", (second,), "{}"),
+    ):
+        with pytest.raises(EngineError, match="not operator metadata"):
+            write_operator_metadata(metadata)
+    whole = write_operator_metadata(OperatorMetadata(2, 3, "join", (second,), "{}"))
+    for size in range(len(whole)):
+        with pytest.raises(StateFormatError):
+            parse_operator_metadata(whole[:size], "metadata")
+    with pytest.raises(UnsupportedState, match="'v3'"):
+        parse_operator_metadata(b"v3\n{}", "metadata")
+
+
+@given(st.lists(st.binary(max_size=3).map(lambda b: b"\x00" * 8 + b * 8), min_size=1, max_size=9))
+def test_lists_are_taken_apart_again(rows: list[bytes]) -> None:
+    rows = [row[: len(row) // 8 * 8] for row in rows]
+    for delimiter in (b"", b","):
+        assert split_value(join_list(rows, delimiter)) == rows
+    assert split_key(join_list(rows[:1])) == (rows[0],)
+
+
+def test_lists_are_written_with_one_delimiter(tmp_path: Path) -> None:
+    """What Spark had not merged comes with commas, which its newer reader takes for sizes."""
+    lists = changed = 0
+    for s in stores(unpack("spark43-rocksdb-tws", tmp_path)):
+        for block in read_store(s.files):
+            for value in block.values:
+                normal = normal_value(value)
+                records = split_value(value)
+                assert split_value(normal) == records
+                lists += block.family == "values"
+                changed += normal != value
+                if block.family == "values":
+                    assert len(normal) == sum(len(row) + 5 for row in records)
+                else:
+                    assert normal == value
+    assert 0 < changed <= lists
+
+
+def test_a_file_may_be_replaced_by_ours(tmp_path: Path) -> None:
+    """A delta of Spark's after a snapshot of ours, on the same store."""
+    checkpoint = unpack("spark43-hdfs-agg", tmp_path)
+    partition = checkpoint / "state" / "0" / "0"
+    newest = max(int(p.stem) for p in partition.glob("[0-9]*.delta"))
+    wanted = raw_rows(local_store(str(partition), newest, HDFS))
+    before = local_store(str(partition), newest - 1, HDFS)
+    rows = [(k, v) for b in read_store(before) for k, v in zip(b.keys, b.values, strict=True)]
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    shutil.copy(partition / f"{newest}.delta", moved)
+    with open(moved / f"{newest - 1}.snapshot", "wb") as file:
+        write_records(file, rows)
+    assert raw_rows(local_store(str(moved), newest, HDFS)) == wanted
