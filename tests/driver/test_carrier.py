@@ -157,4 +157,4 @@ def test_a_cluster_carries_from_s3_to_s3(
         assert found["refused"]["id"] == StorageError.id
         content = tree(checkpoint)
         assert tree(f"{root}/executors") == tree(f"{root}/auto") == content
-        assert tree(f"{root}/alone") == dict(sorted(content.items())[:FEW])
+        assert tree(f"{root}/alone") == dict(list(content.items())[:FEW])
