@@ -130,13 +130,22 @@ class Ledger:
         )
 
     def drop_others(self, query: int, attempt: int) -> Iterator[str]:
-        """Forget files that this attempt did not want; those of the savepoint's own are given."""
-        rows = self._db.execute(
-            "SELECT path FROM placed WHERE query = ? AND attempt < ? AND held IS NULL",
-            (query, attempt),
-        ).fetchall()
-        self._db.execute("DELETE FROM placed WHERE query = ? AND attempt < ?", (query, attempt))
-        return (row[0] for row in rows)
+        """Forget files that this attempt did not want; those of the savepoint's own are given.
+
+        They are forgotten as they are taken from the iterator, some at a time.
+        """
+        others = "query = ? AND attempt < ?"
+        self._db.execute(
+            f"DELETE FROM placed WHERE {others} AND held IS NOT NULL", (query, attempt)
+        )
+        select = f"SELECT path FROM placed WHERE {others} AND path > ? ORDER BY path LIMIT {_ROWS}"
+        last = ""
+        while rows := self._db.execute(select, (query, attempt, last)).fetchall():
+            last = rows[-1][0]
+            self._db.execute(
+                f"DELETE FROM placed WHERE {others} AND path <= ?", (query, attempt, last)
+            )
+            yield from (row[0] for row in rows)
 
     def files(self, query: int) -> Iterator[Placed]:
         """All files of a query, by path."""

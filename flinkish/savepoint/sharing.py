@@ -14,7 +14,8 @@ sees the other.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
+from itertools import chain, groupby, repeat
 
 from flinkish import storage
 from flinkish.savepoint.metadata import FILE_NAME
@@ -33,7 +34,12 @@ def write_references(holder: str, user: str, paths: Iterable[str]) -> None:
     """Say that the savepoint named ``user`` uses files of ``holder``, given relative to it."""
     directory = storage.join(holder, DIRECTORY)
     storage.make_directory(directory)
-    data = zlib.compress("\n".join(paths).encode())
+    packer = zlib.compressobj()
+    data = b"".join(
+        packer.compress(f"{separator}{path}".encode())
+        for separator, path in zip(chain([""], repeat("\n")), paths, strict=False)
+    )
+    data += packer.flush()
     storage.write_atomically(storage.join(directory, user), data)
 
 
@@ -73,10 +79,10 @@ def is_whole(holder: str) -> bool:
     return storage.exists(storage.join(holder, FILE_NAME))
 
 
-def by_holder(held: Iterable[str]) -> Mapping[str, list[str]]:
-    """Paths of held files by their holder's name, each relative to the holder. Pure."""
-    found: dict[str, list[str]] = {}
-    for path in held:
-        holder, _, inside = path.partition("/")
-        found.setdefault(holder, []).append(inside)
-    return found
+def by_holder(held: Iterable[str]) -> Iterator[tuple[str, Iterator[str]]]:
+    """The holders' names of held files that come sorted, each with the paths inside it. Pure.
+
+    The paths of one are to be used before the next is asked for: there may be a million.
+    """
+    for holder, paths in groupby(held, key=holder_of):
+        yield holder, (path.partition("/")[2] for path in paths)

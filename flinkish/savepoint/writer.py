@@ -15,6 +15,7 @@ import secrets
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from flinkish import storage
 from flinkish.checkpoint.cut import Cut, FilesVanished, newest_committed_batch, read_cut
@@ -227,7 +228,7 @@ class _Taker:
     def take_all(self, queries: Sequence[QuerySource]) -> list[QueryRecord]:
         """Bring all queries into place, and say of whom files are used. Raises _HolderGone."""
         records = [self._take(index, query) for index, query in enumerate(queries)]
-        for name, paths in sharing.by_holder(self._ledger.held()).items():
+        for name, paths in sharing.by_holder(self._ledger.held()):
             holder = storage.join(self._parent, name)
             self._referred.add(holder)
             sharing.write_references(holder, storage.base_name(self._path), paths)
@@ -444,8 +445,9 @@ def _verify_cut(cut: Cut, target: str) -> None:
     except (Corrupt, NoCommittedBatch) as error:
         raise _changed(cut, error.message) from error
     if again.files != cut.files:
-        different = sorted(set(again.files) ^ set(cut.files))
-        raise _changed(cut, f"{different[0] if different else 'their order'} changed")
+        pairs = zip_longest(cut.files, again.files)
+        old, new = next((old, new) for old, new in pairs if old != new)
+        raise _changed(cut, f"{old or new} changed")
 
 
 def _changed(cut: Cut, reason: str) -> FilesVanished:

@@ -63,7 +63,9 @@ def measure(directory: Path, other: Path | None, size: int) -> list[Moved]:
             ("S3", "s3://bench/savepoints", server.environment())
         ]
         if other is not None:
-            made = stack.enter_context(tempfile.TemporaryDirectory(dir=other))
+            made = stack.enter_context(
+                tempfile.TemporaryDirectory(prefix="flinkish-bench-", dir=other)
+            )
             places.append(("other disk", made, {}))
         for what in ("first", "again, nothing happened", "after a batch without keys"):
             if what.startswith("after"):

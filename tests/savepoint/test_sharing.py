@@ -88,9 +88,10 @@ def test_a_restored_job_shares_with_what_it_was_restored_from(root: str, checkpo
         trigger="savepoint",
         reporter=SilentReporter(),
     )
-    # RocksDB's files are known by their names wherever they are, nothing else is.
+    # RocksDB's files are known by their names wherever they are; others by their stamps, which a
+    # copy within S3 keeps.
     ssts = [p for p in read_cut(checkpoint).files if p.endswith(".sst")]
-    assert second.shared == len(ssts) > 0
+    assert second.shared >= len(ssts) > 0
     assert whole(second.path).keys() == whole(first.path).keys()
 
 
