@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 
 from flinkish import storage
 from flinkish.savepoint import sharing
 from flinkish.savepoint.metadata import FILE_NAME
 from flinkish.savepoint.reader import Savepoint, open_savepoint
+
+#: Rows a statement is given, or gives, at a time.
+_ROWS = 2000
 
 
 @dataclass(frozen=True)
@@ -45,45 +51,105 @@ def dispose(path: str, *, dry_run: bool = False) -> Disposed:
     its ``_metadata`` cannot be read (then nobody knows which files are its own), StorageError.
     """
     savepoint = open_savepoint(path)
-    own: dict[str, int] = {}
-    held: list[str] = []
-    for record in savepoint.iter_files():
-        if record.held is None:
-            own[f"{savepoint.queries[record.query].directory}/{record.path}"] = record.size
-        else:
-            held.append(record.held)
-    if not dry_run:
-        storage.remove_file(storage.join(savepoint.path, FILE_NAME))
-        if storage.is_local(savepoint.path):
-            storage.sync_directory(savepoint.path)
-    users = sharing.live_users(savepoint.path, time.time())
-    used = {p for user in users for p in sharing.read_references(savepoint.path, user)}
-    listed = dict(_listed(savepoint))
-    foreign = tuple(
-        sorted(n for n in listed if n not in own and n != FILE_NAME and not _is_reference(n))
-    )
-    present = [name for name in own if name in listed and name not in used]
-    kept = [name for name in own if name in used]
-    result = Disposed(
-        path=savepoint.path,
-        removed=len(present) + 1,
-        missing=sum(name not in listed for name in own),
-        bytes=sum(own[name] for name in present),
-        foreign=foreign,
-        gone=False,
-        kept=len(kept),
-        kept_bytes=sum(own[name] for name in kept),
-        users=users,
-    )
-    if dry_run:
-        return result
-    storage.remove_files(storage.join(savepoint.path, name) for name in present)
-    if not users:
-        _remove_references(savepoint.path)
-    storage.remove_empty_directories(directories_of(savepoint.path, own))
-    _give_back(savepoint, held)
+    with closing(_Files(savepoint)) as files:
+        if not dry_run:
+            storage.remove_file(storage.join(savepoint.path, FILE_NAME))
+            if storage.is_local(savepoint.path):
+                storage.sync_directory(savepoint.path)
+        users = sharing.live_users(savepoint.path, time.time())
+        for user in users:
+            files.mark_used(sharing.read_references(savepoint.path, user))
+        foreign = files.mark_listed(_listed(savepoint))
+        counts = files.counts()
+        result = Disposed(
+            path=savepoint.path,
+            removed=counts.present + 1,
+            missing=counts.missing,
+            bytes=counts.present_bytes,
+            foreign=foreign,
+            gone=False,
+            kept=counts.kept,
+            kept_bytes=counts.kept_bytes,
+            users=users,
+        )
+        if dry_run:
+            return result
+        storage.remove_files(storage.join(savepoint.path, name) for name in files.present())
+        if not users:
+            _remove_references(savepoint.path)
+        storage.remove_empty_directories(directories_of(savepoint.path, files.paths()))
+    _give_back(savepoint)
     gone = not storage.exists(savepoint.path)
     return Disposed(**{**vars(result), "gone": gone})
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """The savepoint's own files: those that go, those that were gone before, those that stay."""
+
+    present: int
+    present_bytes: int
+    missing: int
+    kept: int
+    kept_bytes: int
+
+
+class _Files:
+    """The savepoint's own files in a table on disk: there may be a million, and when ``_metadata``
+    is gone nothing else names them."""
+
+    def __init__(self, savepoint: Savepoint) -> None:
+        self._db = sqlite3.connect("", isolation_level=None)
+        self._db.executescript(
+            "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; CREATE TABLE own"
+            " (path TEXT PRIMARY KEY, size INTEGER, listed INTEGER, used INTEGER) WITHOUT ROWID;"
+        )
+        rows = (
+            (f"{savepoint.queries[record.query].directory}/{record.path}", record.size)
+            for record in savepoint.iter_files()
+            if record.held is None
+        )
+        while some := list(islice(rows, _ROWS)):
+            self._db.executemany("INSERT OR REPLACE INTO own VALUES (?, ?, 0, 0)", some)
+
+    def close(self) -> None:
+        """Give up the table."""
+        self._db.close()
+
+    def mark_used(self, paths: Iterable[str]) -> None:
+        """Another savepoint uses these."""
+        self._db.executemany("UPDATE own SET used = 1 WHERE path = ?", ((p,) for p in paths))
+
+    def mark_listed(self, paths: Iterable[str]) -> tuple[str, ...]:
+        """These are in the directory; returns those that are not the savepoint's own."""
+        foreign = []
+        for path in paths:
+            cursor = self._db.execute("UPDATE own SET listed = 1 WHERE path = ?", (path,))
+            if not cursor.rowcount and path != FILE_NAME and not _is_reference(path):
+                foreign.append(path)
+        return tuple(sorted(foreign))
+
+    def counts(self) -> _Counts:
+        """How many there are of each kind."""
+        goes = "listed AND NOT used"
+        row = self._db.execute(
+            f"SELECT total({goes}), total(CASE WHEN {goes} THEN size ELSE 0 END),"
+            " total(NOT listed), total(used), total(CASE WHEN used THEN size ELSE 0 END) FROM own"
+        ).fetchone()
+        return _Counts(*(int(value) for value in row))
+
+    def present(self) -> Iterator[str]:
+        """Paths of the files that go."""
+        return self._paths("WHERE listed AND NOT used")
+
+    def paths(self) -> Iterator[str]:
+        """Paths of all."""
+        return self._paths("")
+
+    def _paths(self, where: str) -> Iterator[str]:
+        cursor = self._db.execute(f"SELECT path FROM own {where}")
+        while rows := cursor.fetchmany(_ROWS):
+            yield from (row[0] for row in rows)
 
 
 def release_holder(holder: str, user: str) -> bool:
@@ -105,9 +171,9 @@ def release_holder(holder: str, user: str) -> bool:
     return not storage.exists(holder)
 
 
-def _give_back(savepoint: Savepoint, held: list[str]) -> None:
+def _give_back(savepoint: Savepoint) -> None:
     parent, name = storage.parent(savepoint.path), storage.base_name(savepoint.path)
-    for holder in sorted({sharing.holder_of(path) for path in held}):
+    for holder in savepoint.holders:
         release_holder(storage.join(parent, holder), name)
 
 
@@ -121,12 +187,11 @@ def _is_reference(path: str) -> bool:
     return path.startswith(f"{sharing.DIRECTORY}/")
 
 
-def _listed(savepoint: Savepoint) -> Iterator[tuple[str, None]]:
+def _listed(savepoint: Savepoint) -> Iterator[str]:
     """Every file in the savepoint's directory, hidden ones too where it is local."""
     if storage.is_local(savepoint.path):
-        yield from ((path, None) for path in _walk_all(savepoint.path))
-        return
-    yield from ((path, None) for path, _ in storage.walk_files(savepoint.path))
+        return _walk_all(savepoint.path)
+    return (path for path, _ in storage.walk_files(savepoint.path))
 
 
 def _walk_all(root: str) -> Iterator[str]:
@@ -139,7 +204,7 @@ def _walk_all(root: str) -> Iterator[str]:
             yield name if relative == "." else f"{relative}/{name}"
 
 
-def directories_of(root: str, files: Collection[str]) -> set[str]:
+def directories_of(root: str, files: Iterable[str]) -> set[str]:
     """The savepoint's directory and every directory its files lie in, however deep."""
     found = {root}
     for name in files:
