@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,13 +16,25 @@ from tests.driver.harness import InProcessJob
 from tests.driver.programs import write_input
 
 
+def _start_without_python_after_fork(command: list[str], **options: Any) -> Any:
+    """Popen, but nothing of Python runs between fork and exec.
+
+    PySpark gives Popen a `preexec_fn` (against Ctrl-C). What runs there, and the at-fork handlers
+    of every library loaded by then, hangs for ever when a thread of an earlier test held a lock
+    at that moment. A session of its own keeps Ctrl-C away as well.
+    """
+    del options["preexec_fn"]
+    return subprocess.Popen(command, start_new_session=True, **options)
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    from pyspark import java_gateway
     from pyspark.sql import SparkSession
 
     # Python workers run what the tests run; without this, whatever python3 is on the path.
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = (
+    builder = (
         SparkSession.builder.master("local[2]")
         .appName("flinkish-tests")
         .config("spark.ui.enabled", "false")
@@ -31,8 +44,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config("spark.sql.streaming.pollingDelay", "10ms")
         .config("spark.sql.streaming.stateStore.maintenanceInterval", "1s")
-        .getOrCreate()
     )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(java_gateway, "Popen", _start_without_python_after_fork)
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
