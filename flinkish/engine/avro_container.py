@@ -1,0 +1,175 @@
+"""The frame of Avro's object container files: header, blocks, markers between them.
+
+Avro specification 1.11, "Object Container Files"::
+
+    Obj 1 | metadata: a map of bytes | marker of 16 bytes | block | block ...
+    block  count of rows | size | that many bytes, compressed | the marker
+
+Numbers are zigzag varints. Everything is checked before it is used, so that damage is an error.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import BinaryIO, Final
+
+import zstandard
+
+from flinkish.engine.errors import StateFormatError, UnsupportedState
+
+MAGIC: Final = b"Obj\x01"
+SYNC_BYTES: Final = 16
+#: Nothing in a file is larger: a size above it is damage, and is not even tried to be read.
+MAX_BYTES: Final = 1 << 30
+_MAX_HEADER: Final = 1 << 26
+
+
+def _deflate(data: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return packer.compress(data) + packer.flush()
+
+
+def _inflate(data: bytes) -> bytes:
+    unpacker = zlib.decompressobj(wbits=-zlib.MAX_WBITS)
+    try:
+        found = unpacker.decompress(data, MAX_BYTES)
+    except zlib.error as error:
+        raise ValueError(str(error)) from error
+    # What is behind the end is left alone: fastavro leaves most of a zlib checksum there.
+    if not unpacker.eof:
+        raise ValueError("compressed data ends too early")
+    return found
+
+
+def _zstandard(data: bytes) -> bytes:
+    # With a checksum: deflate has none, and a flipped bit may go unnoticed there.
+    return zstandard.ZstdCompressor(write_checksum=True).compress(data)
+
+
+def _unzstandard(data: bytes) -> bytes:
+    unpacker = zstandard.ZstdDecompressor().decompressobj()
+    try:
+        if zstandard.frame_content_size(data) > MAX_BYTES:
+            raise ValueError("compressed data of more than 1 GiB")
+        found = unpacker.decompress(data)
+    except zstandard.ZstdError as error:
+        raise ValueError(str(error)) from error
+    if not unpacker.eof or unpacker.unused_data:
+        raise ValueError("compressed data ends too early, or too late")
+    return found
+
+
+#: Avro's names of codecs, and what compresses a block.
+COMPRESS: Final[dict[str, Callable[[bytes], bytes]]] = {
+    "zstandard": _zstandard,
+    "deflate": _deflate,
+}
+_DECOMPRESS: Final[dict[str, Callable[[bytes], bytes]]] = {
+    "zstandard": _unzstandard,
+    "deflate": _inflate,
+    "null": lambda data: data,
+}
+
+
+def decompress(codec: str, name: str) -> Callable[[bytes], bytes]:
+    """What reads blocks of a codec; it raises ValueError for damaged ones.
+
+    Args:
+        codec: Avro's name of the codec.
+        name: the file's name, for errors.
+
+    Raises:
+        UnsupportedState: the codec is not read.
+    """
+    found = _DECOMPRESS.get(codec)
+    if found is None:
+        raise UnsupportedState(name, 0, f"the codec {codec} is none of {', '.join(_DECOMPRESS)}")
+    return found
+
+
+def zigzag(number: int) -> bytes:
+    """A number of 64 bits as Avro writes it."""
+    rest = (number << 1) ^ (number >> 63)
+    found = bytearray()
+    while rest > 0x7F:
+        found.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    found.append(rest)
+    return bytes(found)
+
+
+class Source:
+    """A container file that is read from its start to its end.
+
+    Attributes:
+        name: the file's name, for errors.
+        offset: how many bytes have been read.
+    """
+
+    def __init__(self, file: BinaryIO, name: str) -> None:
+        self._file = file
+        self.name = name
+        self.offset = 0
+
+    def header(self) -> tuple[dict[str, str], bytes]:
+        """The metadata and the marker between blocks; StateFormatError, UnsupportedState."""
+        magic = self._take(len(MAGIC), 0)
+        if magic[:3] != MAGIC[:3]:
+            raise StateFormatError(self.name, 0, "no Avro object container file")
+        if magic != MAGIC:
+            reason = f"version {magic[3]} of Avro's container files is not read, only {MAGIC[3]}"
+            raise UnsupportedState(self.name, 0, reason)
+        found: dict[str, str] = {}
+        while count := self._number(0):
+            if count < 0:  # then the size of this part of the map follows
+                count = -count
+                self._number(0)
+            for _ in range(count):
+                name, value = (self._take(self._size(0, _MAX_HEADER), 0) for _ in range(2))
+                try:
+                    found[name.decode()] = value.decode()
+                except UnicodeDecodeError as error:
+                    reason = "the metadata is damaged: it is not UTF-8"
+                    raise StateFormatError(self.name, 0, reason) from error
+        return found, self._take(SYNC_BYTES, 0)
+
+    def block(self, sync: bytes) -> tuple[int, int, bytes] | None:
+        """The next block's offset, count of rows and compressed bytes; None at the file's end."""
+        start = self.offset
+        first = self._file.read(1)
+        if not first:
+            return None
+        self.offset += 1
+        count = self._number(start, first)
+        if count < 0:
+            raise StateFormatError(self.name, start, f"a block of {count} rows")
+        data = self._take(self._size(start, MAX_BYTES), start)
+        if self._take(len(sync), start) != sync:
+            raise StateFormatError(self.name, start, "the marker behind the block is another one")
+        return start, count, data
+
+    def _size(self, start: int, most: int) -> int:
+        size = self._number(start)
+        if not 0 <= size <= most:
+            raise StateFormatError(self.name, start, f"a part of {size} bytes")
+        return size
+
+    def _number(self, start: int, first: bytes = b"") -> int:
+        number = 0
+        for shift in range(0, 70, 7):
+            byte = (first or self._take(1, start))[0]
+            first = b""
+            number |= (byte & 0x7F) << shift
+            if not byte & 0x80:
+                return (number >> 1) ^ -(number & 1)
+        raise StateFormatError(self.name, start, "a number of more than 64 bits")
+
+    def _take(self, size: int, start: int) -> bytes:
+        data = self._file.read(size)
+        while len(data) < size and (more := self._file.read(size - len(data))):
+            data += more
+        self.offset += len(data)
+        if len(data) < size:
+            raise StateFormatError(self.name, start, f"the file ends too early, at {self.offset}")
+        return data
