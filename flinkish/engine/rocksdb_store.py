@@ -8,6 +8,7 @@ RocksDB has: a key starts with its column family's id where the store has famili
 from __future__ import annotations
 
 import contextlib
+import functools
 import shutil
 import struct
 import tempfile
@@ -22,8 +23,9 @@ from flinkish.engine.codecs import decompressed
 from flinkish.engine.errors import StateFormatError
 from flinkish.engine.files import StoreFiles
 from flinkish.engine.records import MERGE, PUT, Change, Changelog, Content, read_changelog
+from flinkish.engine.rocksdb_writer import NO_FAMILIES, Families
 from flinkish.engine.sidecars import open_checked
-from flinkish.engine.snapshots import SnapshotMetadata, materialise
+from flinkish.engine.snapshots import SnapshotMetadata, materialise, read_metadata
 
 #: Replayed changes are collected up to this size before they go into the database.
 _MAX_PENDING = 32 << 20
@@ -59,11 +61,7 @@ def open_rocksdb_store(files: StoreFiles) -> Iterator[RocksDBRows]:
         StateFormatError: a file is damaged, or missing (MissingStateFile).
     """
 
-    def lineage_of(name: str) -> Lineage | None:
-        with open_checked(files, name) as file:
-            return _changelog(file, files, name).lineage
-
-    chain = find_chain(files, lineage_of)
+    chain = find_chain(files, functools.partial(_lineage_of, files))
     directory = tempfile.mkdtemp(prefix="state-", dir=files.scratch)
     try:
         metadata = SnapshotMetadata((), 0)
@@ -76,9 +74,28 @@ def open_rocksdb_store(files: StoreFiles) -> Iterator[RocksDBRows]:
                     _replay(database, _changelog(file, files, name).changes())
             yield RocksDBRows(database, chain, metadata)
         finally:
-            database.close()
+            with _rocksdb_errors(chain):
+                database.close()
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def snapshot_families(files: StoreFiles) -> Families:
+    """The column families that the snapshot of ``files.version`` names; none where it has none.
+
+    Raises StateFormatError when the snapshot is damaged, or missing (MissingStateFile).
+    """
+    chain = find_chain(files, functools.partial(_lineage_of, files))
+    if chain.snapshot is None:
+        return NO_FAMILIES
+    metadata = read_metadata(files, chain.snapshot)
+    ids = {name: number for number, name in sorted(metadata.families.items())}
+    return Families(ids, metadata.internal)
+
+
+def _lineage_of(files: StoreFiles, name: str) -> Lineage | None:
+    with open_checked(files, name) as file:
+        return _changelog(file, files, name).lineage
 
 
 def family_of(key: bytes, metadata: SnapshotMetadata, chain: Chain) -> str:

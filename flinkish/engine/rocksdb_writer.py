@@ -174,16 +174,19 @@ def _fill(
     write.disable_wal = True
     with _rocksdb_errors():
         database: Any = rocksdict.Rdict(directory, options=_options())
-        try:
-            for batch in _batches(rows):
-                changes = rocksdict.WriteBatch(raw_mode=True)
-                for key, value in batch:
-                    family = _family(key, known)
-                    counts[family] = counts.get(family, 0) + 1
-                    changes.put(key, value)
+    try:
+        for batch in _batches(rows):  # their own trouble is not that of this database
+            changes = rocksdict.WriteBatch(raw_mode=True)
+            for key, value in batch:
+                family = _family(key, known)
+                counts[family] = counts.get(family, 0) + 1
+                changes.put(key, value)
+            with _rocksdb_errors():
                 database.write(changes, write)
+        with _rocksdb_errors():
             database.flush()
-        finally:
+    finally:
+        with _rocksdb_errors():
             database.close()
     return counts
 

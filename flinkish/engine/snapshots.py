@@ -72,6 +72,15 @@ def materialise(files: StoreFiles, name: str, directory: str) -> SnapshotMetadat
     return metadata
 
 
+def read_metadata(files: StoreFiles, name: str) -> SnapshotMetadata:
+    """What the snapshot ``name`` says of itself; errors are those of :func:`materialise`."""
+    try:
+        with open_checked(files, name) as file, zipfile.ZipFile(file) as archive:
+            return parse_metadata(archive.read(_METADATA), name)
+    except _BAD_ARCHIVE as error:
+        raise StateFormatError(name, None, f"not a readable snapshot: {error}") from error
+
+
 def parse_metadata(data: bytes, name: str) -> SnapshotMetadata:
     """Parse the member ``metadata`` of the snapshot ``name``; StateFormatError at damage."""
     version, _, body = data.partition(b"\n")

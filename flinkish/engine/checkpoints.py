@@ -1,0 +1,315 @@
+"""The state in a checkpoint's directory: its operators, their stores, what their rows are like.
+
+``state/<operator>/<partition>/[<store>/]`` has a store's files, ``state/<operator>/_metadata`` what
+Spark 4 says of the operator, ``0/[<store>/]_metadata/schema`` or ``_stateSchema/<store>/`` its
+schemas (:mod:`flinkish.engine.operator_files`, :mod:`flinkish.engine.schema_files`). Which backend
+and codec, and which version, stands in the offset and commit logs (Spark's ``OffsetSeqLog`` and
+``CommitLog``).
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, BinaryIO, Final
+
+from flinkish.engine.directories import Source, read_bytes
+from flinkish.engine.errors import EngineError, StateFormatError, UnsupportedState
+from flinkish.engine.files import HDFS, ROCKSDB, UNSAFE_ROW, StoreFiles, parse_names
+from flinkish.engine.operator_files import OperatorMetadata, parse_operator_metadata
+from flinkish.engine.schema_files import FamilySchemas, parse_schema_file
+
+STATE: Final = "state"
+DEFAULT_STORE: Final = "default"
+STORE_PIN: Final = "spark.sql.streaming.stateStore."
+PROVIDER_PIN: Final = f"{STORE_PIN}providerClass"
+PARTITIONS_PIN: Final = "spark.sql.shuffle.partitions"
+_METADATA: Final = "_metadata"
+_SCHEMAS: Final = "_stateSchema"
+#: Directories below a partition that are no stores.
+_NOT_STORES: Final = frozenset({"SSTs", "logs", _METADATA})
+#: The order in which Spark lists the stores of a join, and so their unique ids.
+JOIN_STORES: Final = tuple(
+    f"{side}-{part}"
+    for side in ("left", "right")
+    for part in ("keyToNumValues", "keyWithIndexToValue")
+)
+
+
+@dataclass(frozen=True)
+class StoreState:
+    """A store: what its column families are like, and where that is written.
+
+    Attributes:
+        name: ``default``, or one of ``JOIN_STORES``.
+        directory: below a partition's, "" or with a slash at its end.
+        families: of one store without column families, one that is called ``default``.
+        schema_path: the newest schema file, relative to the operator's directory.
+        schema_version: that file's format.
+    """
+
+    name: str
+    directory: str
+    families: tuple[FamilySchemas, ...]
+    schema_path: str
+    schema_version: int
+
+
+@dataclass(frozen=True)
+class OperatorState:
+    """The state of one stateful operator at one version.
+
+    Attributes:
+        ordinal: Spark's operator id.
+        name: Spark's name of the operator; None where nothing tells it (Spark 3.5).
+        version: the state's version, which is the batch's number + 1.
+        backend: ``HDFS`` or ``ROCKSDB``.
+        partitions: how many there are on disk, which may be fewer than Spark's metadata says.
+        stores: its stores.
+        prefix_columns: columns of the prefix of keys that are scanned by it; 0 for others.
+        metadata: what Spark 4 says of it, and the path of that relative to the operator's
+            directory.
+        unique_ids: by partition and store, in checkpoint format 2.
+        pins: the query's pinned settings.
+    """
+
+    ordinal: int
+    name: str | None
+    version: int
+    backend: str
+    partitions: int
+    stores: tuple[StoreState, ...]
+    prefix_columns: int = 0
+    metadata: OperatorMetadata | None = None
+    metadata_path: str | None = None
+    unique_ids: tuple[tuple[str, ...], ...] | None = None
+    pins: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def directory(self) -> str:
+        """Relative to the checkpoint."""
+        return f"{STATE}/{self.ordinal}"
+
+    @property
+    def compression(self) -> str:
+        """The codec of its files."""
+        return self.pins.get(f"{STORE_PIN}compression.codec", "lz4")
+
+
+@dataclass(frozen=True)
+class CheckpointState:
+    """The state of a query at its newest committed batch.
+
+    ``state_ids`` are Spark's ``stateUniqueIds``; empty in checkpoint format 1.
+    """
+
+    batch: int
+    pins: Mapping[str, str]
+    operators: tuple[OperatorState, ...]
+
+
+def read_checkpoint(source: Source, batch: int | None = None) -> CheckpointState:
+    """Read what a checkpoint's state is like; no rows are read.
+
+    Args:
+        source: the checkpoint's directory.
+        batch: a committed batch; the newest one by default.
+
+    Raises:
+        EngineError: there is no committed batch, or not that one.
+        StateFormatError: a file is damaged or of an unknown version.
+    """
+    committed = [int(name) for name in source.names("commits") if name.isdigit()]
+    chosen = max(committed, default=None) if batch is None else batch
+    if chosen is None or chosen not in committed:
+        what = "no committed batch" if batch is None else f"no commit of batch {batch}"
+        raise EngineError(f"the checkpoint has {what}: there is no state to read")
+    pins = parse_pins(read_bytes(source, f"offsets/{chosen}"), f"offsets/{chosen}")
+    ids = parse_state_ids(read_bytes(source, f"commits/{chosen}"), f"commits/{chosen}")
+    return CheckpointState(chosen, pins, read_operators(source, chosen, pins, ids))
+
+
+def parse_pins(data: bytes, name: str) -> dict[str, str]:
+    """The settings pinned in an entry of the offset log; StateFormatError at damage."""
+    lines = data.split(b"\n")
+    if lines[0] not in {b"v1", b"v2"}:
+        raise UnsupportedState(name, 0, f"offset log of version {lines[0][:20]!r}")
+    try:
+        conf = json.loads(lines[1]).get("conf") or {}
+        return {str(key): str(value) for key, value in conf.items()}
+    except (ValueError, IndexError, AttributeError) as error:
+        raise StateFormatError(name, len(lines[0]) + 1, "damaged offset log entry") from error
+
+
+def parse_state_ids(data: bytes, name: str) -> dict[int, tuple[tuple[str, ...], ...]]:
+    """By operator the unique ids by partition and store; {} in format 1. StateFormatError."""
+    version, _, body = data.partition(b"\n")
+    if version not in {b"v1", b"v2"}:
+        raise UnsupportedState(name, 0, f"commit log of version {version[:20]!r}")
+    try:
+        found: Mapping[str, Any] = (json.loads(body) if body else {}).get("stateUniqueIds") or {}
+        return {
+            int(operator): tuple(tuple(map(str, stores)) for stores in partitions)
+            for operator, partitions in found.items()
+        }
+    except (ValueError, TypeError, AttributeError) as error:
+        raise StateFormatError(name, len(version) + 1, "damaged commit log entry") from error
+
+
+def read_operators(
+    source: Source,
+    batch: int,
+    pins: Mapping[str, str],
+    ids: Mapping[int, tuple[tuple[str, ...], ...]],
+) -> tuple[OperatorState, ...]:
+    """The operators in a checkpoint's ``state`` directory, by their ordinals.
+
+    Args:
+        source: the checkpoint's directory.
+        batch: the batch after which the state is wanted.
+        pins: the settings pinned in the offset log (:func:`parse_pins`).
+        ids: the unique ids in the commit log (:func:`parse_state_ids`).
+
+    Raises StateFormatError when a metadata or schema file is damaged or missing.
+    """
+    ordinals = sorted(int(name) for name in source.names(STATE) if name.isdigit())
+    return tuple(_operator(source, o, batch, pins, ids.get(o)) for o in ordinals)
+
+
+def backend_of(provider: str) -> str:
+    """The backend by the class of its provider; UnsupportedState for one of somebody else."""
+    name = provider.rpartition(".")[2]
+    if name == "HDFSBackedStateStoreProvider":
+        return HDFS
+    if name == "RocksDBStateStoreProvider":
+        return ROCKSDB
+    raise UnsupportedState("", None, f"state stores by {provider[:200]!r} are not known")
+
+
+def _operator(
+    source: Source,
+    ordinal: int,
+    batch: int,
+    pins: Mapping[str, str],
+    ids: tuple[tuple[str, ...], ...] | None,
+) -> OperatorState:
+    root = f"{STATE}/{ordinal}"
+    partitions = sorted(int(name) for name in source.names(root) if name.isdigit())
+    if partitions != list(range(len(partitions))) or not partitions:
+        missing = next((i for i in range(len(partitions)) if i not in partitions), 0)
+        raise StateFormatError(f"{root}/{missing}", None, "the state partition is missing")
+    metadata_path, metadata = _metadata(source, root, batch)
+    inside = source.names(f"{root}/0")
+    stores = [n for n in inside if not n.startswith((".", "_")) and n not in _NOT_STORES]
+    named = [name for name in stores if source.names(f"{root}/0/{name}")]
+    names = [n for n in JOIN_STORES if n in named] + [n for n in named if n not in JOIN_STORES]
+    found = tuple(_store(source, root, batch, name, metadata) for name in names or [DEFAULT_STORE])
+    return OperatorState(
+        ordinal=ordinal,
+        name=metadata.name if metadata else None,
+        version=batch + 1,
+        backend=backend_of(pins.get(PROVIDER_PIN, "HDFSBackedStateStoreProvider")),
+        partitions=len(partitions),
+        stores=found,
+        prefix_columns=max((s.prefix_columns for s in metadata.stores), default=0)
+        if metadata
+        else 0,
+        metadata=metadata,
+        metadata_path=metadata_path,
+        unique_ids=ids,
+        pins=dict(pins),
+    )
+
+
+def _metadata(source: Source, root: str, batch: int) -> tuple[str | None, OperatorMetadata | None]:
+    versions = [int(name) for name in source.names(f"{root}/{_METADATA}/v2") if name.isdigit()]
+    usable = [version for version in versions if version <= batch]
+    path = f"{_METADATA}/v2/{max(usable)}" if usable else f"{_METADATA}/metadata"
+    try:
+        data = read_bytes(source, f"{root}/{path}")
+    except FileNotFoundError:
+        return None, None
+    return path, parse_operator_metadata(data, f"{root}/{path}")
+
+
+def _store(
+    source: Source, root: str, batch: int, name: str, metadata: OperatorMetadata | None
+) -> StoreState:
+    directory = "" if name == DEFAULT_STORE else f"{name}/"
+    path = _schema_path(source, root, batch, name, directory, metadata)
+    try:
+        data = read_bytes(source, f"{root}/{path}")
+    except FileNotFoundError as error:
+        raise StateFormatError(f"{root}/{path}", None, "the state schema is missing") from error
+    families = parse_schema_file(data, f"{root}/{path}")
+    return StoreState(name, directory, families, path, int(data[3:4]))
+
+
+def _schema_path(
+    source: Source,
+    root: str,
+    batch: int,
+    name: str,
+    directory: str,
+    metadata: OperatorMetadata | None,
+) -> str:
+    """Where the newest schema is: the operator's metadata names it, by a path that was absolute."""
+    for store in metadata.stores if metadata else ():
+        if store.name == name and store.schema_paths:
+            return f"{_SCHEMAS}/{name}/{store.schema_paths[-1].rpartition('/')[2]}"
+    written = [
+        (int(file.partition("_")[0]), file)
+        for file in source.names(f"{root}/{_SCHEMAS}/{name}")
+        if file.partition("_")[0].isdigit()
+    ]
+    usable = [entry for entry in written if entry[0] <= batch]
+    if usable:
+        return f"{_SCHEMAS}/{name}/{max(usable)[1]}"
+    return f"0/{directory}{_METADATA}/schema"
+
+
+def store_files(
+    source: Source, operator: OperatorState, partition: int, store: StoreState
+) -> StoreFiles:
+    """The files of one store of one partition; picklable where the source is."""
+    root = f"{operator.directory}/{partition}/{store.directory}"
+    names = tuple(source.names(root.rstrip("/")))
+    return StoreFiles(
+        names=names,
+        version=operator.version,
+        open=functools.partial(_open_below, source, root),
+        backend=operator.backend,
+        unique_id=_unique_id(operator, partition, names),
+        compression=operator.compression,
+        row_checksums=operator.pins.get(f"{STORE_PIN}rowChecksum.enabled") == "true",
+        encoding=operator.pins.get(f"{STORE_PIN}encodingFormat", UNSAFE_ROW),
+        local_path=functools.partial(_local_below, source, root),
+    )
+
+
+def _unique_id(operator: OperatorState, partition: int, names: tuple[str, ...]) -> str | None:
+    """The commit log has the ids of all of a partition's stores: this one's is in its names."""
+    if not operator.unique_ids or partition >= len(operator.unique_ids):
+        return None
+    ids = operator.unique_ids[partition]
+    own = [
+        file.unique_id
+        for file in parse_names(names)
+        if file.version == operator.version and file.unique_id in ids
+    ]
+    return own[0] if own else None
+
+
+def _open_below(source: Source, root: str, name: str) -> BinaryIO:
+    return source.open(root + name)
+
+
+def _local_below(source: Source, root: str, name: str) -> str | None:
+    return source.local_path(root + name)
+
+
+def with_ordinal(operator: OperatorState, ordinal: int) -> OperatorState:
+    """The same operator under another number."""
+    return replace(operator, ordinal=ordinal)

@@ -1,0 +1,297 @@
+"""From what an operator's state is to what it shall be: the moves of its rows. Pure decisions.
+
+The only thing read here is the small ``metadata`` of a RocksDB snapshot, for the ids of its column
+families, which stand nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from flinkish.engine.checkpoints import (
+    DEFAULT_STORE,
+    JOIN_STORES,
+    OperatorState,
+    StoreState,
+    store_files,
+)
+from flinkish.engine.directories import Source
+from flinkish.engine.errors import EngineError, StateFormatError
+from flinkish.engine.evolution import Resolution, Verdict, resolve
+from flinkish.engine.files import HDFS, ROCKSDB
+from flinkish.engine.layout import has_one_partition, is_internal, key_encoder, partition_paths
+from flinkish.engine.moves import FamilyMove, OperatorMove, RowForm, StoreMove
+from flinkish.engine.murmur import check_hashable
+from flinkish.engine.rocksdb_store import snapshot_families
+from flinkish.engine.rocksdb_writer import Families
+from flinkish.engine.schema_files import FamilySchemas
+from flinkish.engine.types import parse_struct
+
+JOIN_FORMAT: Final = "spark.sql.streaming.join.stateFormatVersion"
+AGGREGATION_FORMAT: Final = "spark.sql.streaming.aggregation.stateFormatVersion"
+#: Spark's own number of a format where a query's pins do not have it.
+_DEFAULTS: Final = {JOIN_FORMAT: "2", AGGREGATION_FORMAT: "2"}
+_NO_PREFIX: Final = {"keyStateEncoderType": "NoPrefixKeyStateEncoderSpec"}
+
+
+class CannotMigrate(EngineError):
+    """The state cannot become what was asked for; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class FamilyChange:
+    """How the rows of a column family shall be different.
+
+    Attributes:
+        key, value: JSON of the new ``StructType``; None where it stays what it is.
+        renames: new columns' paths by the old ones' in the value.
+        defaults: values of columns that are new in the value, by their paths.
+    """
+
+    key: Mapping[str, Any] | None = None
+    value: Mapping[str, Any] | None = None
+    renames: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TargetState:
+    """What an operator's state shall be; None is what it is now.
+
+    Attributes:
+        ordinal: Spark's operator id.
+        partitions: Spark's ``spark.sql.shuffle.partitions``.
+        backend: ``HDFS`` or ``ROCKSDB``.
+        compression: the codec.
+        unique_ids: names as in checkpoint format 2.
+        formats: state formats by the settings that pin them (``JOIN_FORMAT`` ...).
+        changes: by (store, family) how rows change.
+        interval_days: the Spark that will use the state hashes the days of calendar intervals,
+            which 4.3 does and 3.5 does not (SPARK-58236).
+    """
+
+    ordinal: int | None = None
+    partitions: int | None = None
+    backend: str | None = None
+    compression: str | None = None
+    unique_ids: bool | None = None
+    formats: Mapping[str, str] = field(default_factory=dict)
+    changes: Mapping[tuple[str, str], FamilyChange] = field(default_factory=dict)
+    interval_days: bool = True
+
+
+def plan_operator(source: Source, operator: OperatorState, wanted: TargetState) -> OperatorMove:
+    """How an operator's state becomes what is wanted.
+
+    Raises:
+        CannotMigrate: it cannot.
+        StateFormatError: a schema or a snapshot's metadata is damaged, missing or unknown.
+    """
+    backend = wanted.backend or operator.backend
+    if backend not in {HDFS, ROCKSDB}:
+        raise CannotMigrate(f"there is no state store backend {backend!r}: hdfs or rocksdb")
+    partitions = operator.partitions
+    if wanted.partitions is not None and not has_one_partition(operator):
+        partitions = wanted.partitions
+    if partitions < 1:
+        raise CannotMigrate(f"state cannot have {partitions} partitions")
+    stores = tuple(_store(operator, store, backend, wanted) for store in operator.stores)
+    stores = _with_join_format(operator, stores, wanted)
+    families = {}
+    if any(store.schema_version == 3 for store in operator.stores):
+        if backend == HDFS and not all(move.target in JOIN_STORES for move in stores):
+            raise CannotMigrate(
+                f"the operator {_name(operator)} keeps its state in column families, which only "
+                "RocksDB has: it cannot be moved to the HDFS-backed state store"
+            )
+        families = {s.name: _families(source, operator, s) for s in operator.stores}
+    families = {
+        name: families.get(name) or _new_families(stores, name)
+        for name in {move.target for move in stores}
+        if _has_families(operator, stores, name)
+    }
+    moved = any(move.source != move.target for move in stores)
+    if partitions != operator.partitions:
+        for store in operator.stores:
+            for family in store.families:
+                check_hashable(family.key)
+    unique = bool(operator.unique_ids) if wanted.unique_ids is None else wanted.unique_ids
+    if unique and backend == HDFS:
+        raise CannotMigrate("checkpoint format 2 needs RocksDB: HDFS-backed stores have no ids")
+    return OperatorMove(
+        operator=operator,
+        ordinal=operator.ordinal if wanted.ordinal is None else wanted.ordinal,
+        partitions=partitions,
+        backend=backend,
+        compression=wanted.compression or operator.compression,
+        unique_ids=unique,
+        stores=stores,
+        families=families,
+        shuffled=moved or partitions != operator.partitions,
+        interval_days=wanted.interval_days,
+    )
+
+
+def _name(operator: OperatorState) -> str:
+    return f"{operator.ordinal} ({operator.name})" if operator.name else str(operator.ordinal)
+
+
+def _store(
+    operator: OperatorState, store: StoreState, backend: str, wanted: TargetState
+) -> StoreMove:
+    moves = tuple(_family(operator, store, f, backend, wanted) for f in store.families)
+    return StoreMove(store.name, store.name, moves)
+
+
+def _family(
+    operator: OperatorState,
+    store: StoreState,
+    family: FamilySchemas,
+    backend: str,
+    wanted: TargetState,
+) -> FamilyMove:
+    encoder = key_encoder(operator, store, family)
+    before = RowForm(family.key, family.value, encoder, operator.backend == ROCKSDB)
+    select, value_schema = _aggregation(operator, family, wanted)
+    change = wanted.changes.get((store.name, family.name), FamilyChange())
+    what = f"{_name(operator)}, {store.name}"
+    what += f"/{family.name}" if family.name != store.name else ""
+    paths = partition_paths(operator, store, family)
+    if change.key is not None:
+        _check_partitioning(family, change, paths, what)
+    key = _resolution(family.key, change.key, f"the key of {what}", {}, {})
+    value = _resolution(
+        value_schema, change.value, f"the value of {what}", change.renames, change.defaults
+    )
+    after = RowForm(
+        change.key or family.key, change.value or value_schema, encoder, backend == ROCKSDB
+    )
+    return FamilyMove(family.name, family.name, before, after, paths, key, value, select)
+
+
+def _resolution(
+    old: Mapping[str, Any],
+    new: Mapping[str, Any] | None,
+    what: str,
+    renames: Mapping[str, str],
+    defaults: Mapping[str, Any],
+) -> Resolution | None:
+    if new is None or new == old:
+        return None
+    found = resolve(parse_struct(old), parse_struct(new), renames=renames, defaults=defaults)
+    if found.verdict is Verdict.INCOMPATIBLE:
+        problems = "; ".join(map(str, found.problems))
+        raise CannotMigrate(f"{what} cannot become what the new schema says: {problems}")
+    return None if found.verdict is Verdict.AS_IS else found
+
+
+def _check_partitioning(
+    family: FamilySchemas, change: FamilyChange, paths: tuple[tuple[int, ...], ...], what: str
+) -> None:
+    """Columns that rows are partitioned by (and found by) cannot change; others of a key can."""
+    old, new = family.key["fields"], (change.key or family.key)["fields"]
+    for place, *_ in paths:
+        same = place < len(new) and (old[place]["name"], old[place]["type"]) == (
+            new[place]["name"],
+            new[place]["type"],
+        )
+        if not same:
+            raise CannotMigrate(
+                f"the column {old[place]['name']!r} of the key of {what} cannot change: Spark "
+                "finds and partitions the state by it. Start the operator under another uid"
+            )
+
+
+def _aggregation(
+    operator: OperatorState, family: FamilySchemas, wanted: TargetState
+) -> tuple[tuple[tuple[str, int], ...] | None, Mapping[str, Any]]:
+    """Format 1 of aggregations has the key's columns in the value too, format 2 has not
+    (``StreamingAggregationStateManager``)."""
+    old, new = _format(operator, wanted, AGGREGATION_FORMAT)
+    if old == new or operator.name not in {None, "stateStoreSave"}:
+        return None, family.value
+    keys, values = family.key["fields"], family.value["fields"]
+    names = [field["name"] for field in keys]
+    if (old, new) == ("1", "2"):
+        if [field["name"] for field in values[: len(keys)]] != names:
+            raise CannotMigrate(
+                f"the state of {_name(operator)} is not that of an aggregation of format 1"
+            )
+        places = range(len(keys), len(values))
+        kept = [values[i] for i in places]
+        return tuple(("value", i) for i in places), {**family.value, "fields": kept}
+    if (old, new) == ("2", "1"):
+        select = [("key", i) for i in range(len(keys))]
+        select += [("value", i) for i in range(len(values))]
+        return tuple(select), {**family.value, "fields": [*keys, *values]}
+    raise CannotMigrate(f"aggregations of state format {old} cannot become format {new}")
+
+
+def _format(operator: OperatorState, wanted: TargetState, pin: str) -> tuple[str, str]:
+    old = operator.pins.get(pin, _DEFAULTS[pin])
+    return old, wanted.formats.get(pin, old)
+
+
+def _with_join_format(
+    operator: OperatorState, stores: tuple[StoreMove, ...], wanted: TargetState
+) -> tuple[StoreMove, ...]:
+    """Format 2 of joins has four stores, format 3 one with four column families."""
+    old, new = _format(operator, wanted, JOIN_FORMAT)
+    names = {move.source for move in stores}
+    families = {f.source for move in stores for f in move.families}
+    is_join = operator.name == "symmetricHashJoin" or names == set(JOIN_STORES)
+    if old == new or not is_join:
+        return stores
+    if (old, new) == ("2", "3") and names == set(JOIN_STORES):
+        framed = all(f.after.framed for move in stores for f in move.families)
+        if not framed:
+            raise CannotMigrate("joins of state format 3 need RocksDB")
+        return tuple(_into_default(move) for move in stores)
+    if (old, new) == ("3", "2") and families == set(JOIN_STORES):
+        by_name = {f.source: f for move in stores for f in move.families}
+        return tuple(
+            StoreMove(DEFAULT_STORE, name, (replace(by_name[name], target=name),))
+            for name in JOIN_STORES
+        )
+    raise CannotMigrate(
+        f"joins of state format {old} cannot become format {new}: 2 and 3 become each other"
+    )
+
+
+def _into_default(move: StoreMove) -> StoreMove:
+    families = tuple(
+        replace(f, target=move.source, after=replace(f.after, encoder=_NO_PREFIX))
+        for f in move.families
+    )
+    return StoreMove(move.source, DEFAULT_STORE, families)
+
+
+def _has_families(operator: OperatorState, moves: tuple[StoreMove, ...], name: str) -> bool:
+    into = [move for move in moves if move.target == name]
+    if any(move.source != name for move in into):
+        return name == DEFAULT_STORE
+    return any(store.name == name and store.schema_version == 3 for store in operator.stores)
+
+
+def _families(source: Source, operator: OperatorState, store: StoreState) -> Families:
+    """The column families in the snapshots of a store; those that no snapshot has get new ids."""
+    found = snapshot_families(store_files(source, operator, 0, store))
+    if not found.ids:
+        raise StateFormatError(
+            f"{operator.directory}/0/{store.directory}", None, "no snapshot names column families"
+        )
+    ids = dict(found.ids)
+    internal = set(found.internal)
+    for family in store.families:
+        if family.name not in ids:
+            ids[family.name] = max(ids.values()) + 1
+            internal |= {family.name} if is_internal(family.name) else set()
+    return Families(ids, frozenset(internal))
+
+
+def _new_families(moves: tuple[StoreMove, ...], name: str) -> Families:
+    targets = [f.target for move in moves if move.target == name for f in move.families]
+    ids = {family: number for number, family in enumerate([DEFAULT_STORE, *targets], 1)}
+    return Families(ids, frozenset(family for family in targets if is_internal(family)))

@@ -1,0 +1,228 @@
+"""What one task does: reads a partition of a store, or writes one, and checks what it wrote."""
+
+from __future__ import annotations
+
+import functools
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from flinkish.engine.blocks import Packer, Piece, unpack
+from flinkish.engine.checkpoints import OperatorState, StoreState, store_files
+from flinkish.engine.digests import RowsDigest, digest_rows, family_salt
+from flinkish.engine.directories import Source, Target
+from flinkish.engine.errors import EngineError
+from flinkish.engine.files import HDFS, StoreFiles
+from flinkish.engine.moves import OperatorMove, StoreMove
+from flinkish.engine.rocksdb_writer import NO_FAMILIES, write_snapshot
+from flinkish.engine.rows import DEFAULT_FAMILY, read_store
+from flinkish.engine.transform import BlockTransform
+from flinkish.engine.writers import write_records
+
+#: (place of the family's move, keys, values) of rows as the new state has them.
+Rows = tuple[int, list[bytes], list[bytes]]
+
+
+@dataclass(frozen=True)
+class WrittenStore:
+    """One store of one partition of the new state, not yet in its place.
+
+    Attributes:
+        move: the place of its operator among the moves.
+        store: its name.
+        partition: of the new state.
+        attempt: the directory that it was written to, relative to the target.
+        unique_id: in its file's name; None in checkpoint format 1.
+        digest: of its rows, as they were read again from the files.
+        size: bytes written.
+    """
+
+    move: int
+    store: str
+    partition: int
+    attempt: str
+    unique_id: str | None
+    digest: RowsDigest
+    size: int
+
+
+@dataclass(frozen=True)
+class ReadRows:
+    """What a task has read: the digest is that of the rows as the new state has them."""
+
+    move: int
+    store: str
+    digest: RowsDigest
+
+
+class _Counting:
+    """Creates files in a directory, and counts their bytes."""
+
+    def __init__(self, target: Target, directory: str) -> None:
+        self._target = target
+        self._directory = directory
+        self.paths: list[str] = []
+
+    def __call__(self, name: str) -> BinaryIO:
+        self.paths.append(name)
+        return self._target.create(f"{self._directory}/{name}")
+
+
+def moved_rows(
+    source: Source, move: OperatorMove, store: StoreMove, partition: int
+) -> Iterator[tuple[int, list[bytes], list[bytes], object]]:
+    """The rows of a partition of a store as the new state has them: (place of the family's move,
+    keys, values, the partition of each row or None)."""
+    state = store_of(move.operator, store.source)
+    files = store_files(source, move.operator, partition, state)
+    name = f"{move.operator.directory}/{partition}/{state.directory}"
+    moves = store.by_family
+    transforms: dict[str, BlockTransform] = {}
+    partitions = move.partitions if move.shuffled else None
+    for block in read_store(files):
+        if block.family not in moves:
+            continue
+        place, family = moves[block.family]
+        if block.family not in transforms:
+            transforms[block.family] = BlockTransform(
+                family, partitions, name, interval_days=move.interval_days
+            )
+        moved = transforms[block.family](block)
+        yield place, moved.keys, moved.values, moved.partitions
+
+
+def read_pieces(
+    source: Source, index: int, move: OperatorMove, store: StoreMove, partition: int, first: int
+) -> Iterator[Piece | ReadRows]:
+    """Read a partition of a store and give its rows in pieces for the partitions they belong to.
+
+    ``first`` is the number of the target's first partition. At the end comes what was read.
+    """
+    packer = Packer()
+    total = RowsDigest()
+    for place, keys, values, partitions in moved_rows(source, move, store, partition):
+        family = store.families[place].target
+        total += digest_rows(keys, values, family_salt(store.target, family))
+        yield from packer.add(first, _place_in_target(move, store, place), keys, values, partitions)
+    yield from packer.finish()
+    yield ReadRows(index, store.target, total)
+
+
+def _place_in_target(move: OperatorMove, store: StoreMove, place: int) -> int:
+    names = target_families(move, store.target)
+    return names.index(store.families[place].target)
+
+
+def target_families(move: OperatorMove, store: str) -> list[str]:
+    """The families of a new store that rows are moved to, in one order for all tasks."""
+    found = [f.target for s in move.stores if s.target == store for f in s.families]
+    return list(dict.fromkeys(found))
+
+
+def write_pieces(
+    target: Target, attempts: str, index: int, move: OperatorMove, store: str, partition: int,
+    pieces: Iterable[bytes],
+) -> WrittenStore:  # fmt: skip
+    """Write a partition of a new store of the pieces for it; see :func:`write_store`."""
+    rows = (block for piece in pieces for block in unpack(piece))
+    return write_store(target, attempts, index, move, store, partition, rows)
+
+
+def write_store(
+    target: Target, attempts: str, index: int, move: OperatorMove, store: str, partition: int,
+    rows: Iterable[Rows],
+) -> WrittenStore:  # fmt: skip
+    """Write a partition of a new store into a directory of its own, and read it again.
+
+    A task that is tried again writes into another directory: what a failed one has left, or still
+    writes, is never looked at.
+
+    Args:
+        target: where the new state goes.
+        attempts: the directory for what is not yet in its place.
+        index: the place of the operator among the moves.
+        move: the operator's way.
+        store: the new store's name.
+        partition: of the new state.
+        rows: the rows; the places of families are those in :func:`target_families`.
+    """
+    directory = f"{attempts}/{uuid.uuid4()}"
+    unique = str(uuid.uuid4()) if move.unique_ids else None
+    version = move.operator.version
+    named = f"{version}_{unique}" if unique else str(version)
+    create = _Counting(target, directory)
+    names = target_families(move, store)
+    families = move.families.get(store, NO_FAMILIES)
+    if move.backend == HDFS:
+        with create(f"{named}.snapshot") as file:
+            write_records(file, _plain(rows), move.compression)
+    else:
+        prefixes = [_prefix(families.ids.get(name) if families.ids else None) for name in names]
+        write_snapshot(
+            _prefixed(rows, prefixes),
+            create,
+            f"{named}.zip",
+            families=families,
+            with_families=bool(families.ids),
+        )
+    written = _written_files(target, directory, move, unique)
+    digest = RowsDigest()
+    for block in read_store(written):
+        # A store without families has one family, which has any name in a store that has some.
+        family = names[0] if block.family == DEFAULT_FAMILY and not families.ids else block.family
+        digest += digest_rows(block.keys, block.values, family_salt(store, family))
+    size = sum(_size(target, f"{directory}/{path}") for path in create.paths)
+    return WrittenStore(index, store, partition, directory, unique, digest, size)
+
+
+def _prefix(number: int | None) -> bytes:
+    return b"" if number is None else number.to_bytes(2, "little", signed=True)
+
+
+def _plain(rows: Iterable[Rows]) -> Iterator[tuple[bytes, bytes]]:
+    for _, keys, values in rows:
+        yield from zip(keys, values, strict=True)
+
+
+def _prefixed(rows: Iterable[Rows], prefixes: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    for place, keys, values in rows:
+        prefix = prefixes[place]
+        if prefix:
+            keys = [prefix + key for key in keys]
+        yield from zip(keys, values, strict=True)
+
+
+def _written_files(
+    target: Target, directory: str, move: OperatorMove, unique: str | None
+) -> StoreFiles:
+    return StoreFiles(
+        names=tuple(target.names(directory)),
+        version=move.operator.version,
+        open=functools.partial(_open_in, target, directory),
+        backend=move.backend,
+        unique_id=unique,
+        compression=move.compression,
+        local_path=functools.partial(_local_in, target, directory),
+    )
+
+
+def _open_in(target: Target, directory: str, name: str) -> BinaryIO:
+    return target.open(f"{directory}/{name}")
+
+
+def _local_in(target: Target, directory: str, name: str) -> str | None:
+    return target.local_path(f"{directory}/{name}")
+
+
+def _size(target: Target, path: str) -> int:
+    with target.open(path) as file:
+        return file.seek(0, 2)
+
+
+def store_of(operator: OperatorState, name: str) -> StoreState:
+    """An operator's store by its name; EngineError when it has none of that name."""
+    for store in operator.stores:
+        if store.name == name:
+            return store
+    raise EngineError(f"the operator {operator.ordinal} has no store {name!r}")

@@ -1,0 +1,337 @@
+"""Queries that go on with state which the engine has rewritten. Run as a program, on 3.5 or 4.x.
+
+``python -m tests.engine.resuming DIR [CASE...]`` runs each case in one Spark session: a query over
+the first part of its input, its checkpoint copied, the query to its end; then for each rewrite the
+copy rewritten and the query resumed on that. It writes ``DIR/results.json``: case -> what the
+uninterrupted run put out after the copy, by batch, and for each rewrite the same, the rows that the
+engine counted, and what Spark's own reader found in the state (4.x).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish.engine.directories import LocalDirectory
+from flinkish.engine.files import HDFS, ROCKSDB
+from flinkish.engine.planning import JOIN_FORMAT, TargetState
+from flinkish.engine.rewrite import rewrite_checkpoint
+from tests.checkpoint import streaming_cases as cases
+
+PARTITIONS = 4
+CUT = 4
+FILES = 7
+#: One rewrite, or several one after the other.
+Chain = tuple[TargetState, ...]
+
+SEVEN: Chain = (TargetState(partitions=7),)
+TO_HDFS: Chain = (TargetState(partitions=3, backend=HDFS),)
+TO_ROCKSDB: Chain = (TargetState(partitions=3, backend=ROCKSDB),)
+THERE_AND_BACK: Chain = tuple(TargetState(partitions=n) for n in (7, 200, 1, PARTITIONS))
+SWAPPED_AND_BACK: Chain = (TargetState(backend=ROCKSDB), TargetState(backend=HDFS))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A query, its backend (of ``streaming_cases.BACKENDS``), and how its state is rewritten."""
+
+    query: str
+    backend: str
+    rewrites: dict[str, Chain]
+    settings: tuple[tuple[str, str], ...] = ()
+    #: Options for Spark's reader, one for each part of the state.
+    reads: tuple[dict[str, str], ...] = ({},)
+
+
+def _both(query: str, **more: Any) -> dict[str, Case]:
+    return {
+        f"hdfs-{query}": Case(query, "hdfs", {"7": SEVEN, "rocksdb": TO_ROCKSDB}, **more),
+        f"rocksdb-{query}": Case(query, "rocksdb", {"7": SEVEN, "hdfs": TO_HDFS}, **more),
+    }
+
+
+JOIN_READS = ({"joinSide": "left"}, {"joinSide": "right"})
+FORMATS = {
+    "3": (TargetState(formats={JOIN_FORMAT: "3"}, partitions=3),),
+    "3-and-back": (
+        TargetState(formats={JOIN_FORMAT: "3"}),
+        TargetState(formats={JOIN_FORMAT: "2"}),
+    ),
+}
+TWS_READS = (
+    {"stateVarName": "count"},
+    {"stateVarName": "values"},
+    {"stateVarName": "seen"},
+    {"readRegisteredTimers": "true"},
+)
+TTL_READS = ({"stateVarName": "last"}, {"stateVarName": "recent"}, {"stateVarName": "by"})
+CASES: dict[str, Case] = {
+    **_both("agg"),
+    **_both("types"),
+    **_both("dedup"),
+    **_both("within"),
+    **_both("session"),
+    **_both("keyless"),
+    **_both("limit"),
+    **_both("pandas"),
+    **_both("chained", reads=({}, {"operatorId": "1"})),
+    **_both("join", reads=JOIN_READS),
+    **_both("outer", reads=JOIN_READS),
+    "hdfs-round": Case("types", "hdfs", {"round": THERE_AND_BACK, "swapped": SWAPPED_AND_BACK}),
+    "rocksdb-round": Case("types", "rocksdb", {"round": THERE_AND_BACK}),
+    "changelog-agg": Case("agg", "changelog", {"7": SEVEN, "hdfs": TO_HDFS}),
+    "changelog-outer": Case("outer", "changelog", {"7": SEVEN}, reads=JOIN_READS),
+    "ids-outer": Case(
+        "outer",
+        "ids",
+        {
+            "7": SEVEN,
+            "format-1": (TargetState(unique_ids=False, partitions=3),),
+            "hdfs": (TargetState(backend=HDFS, unique_ids=False),),
+        },
+        reads=JOIN_READS,
+    ),
+    "rocksdb-to-ids": Case(
+        "agg", "rocksdb", {"format-2": (TargetState(unique_ids=True, partitions=3),)}
+    ),
+    "rocksdb-outer-3": Case(
+        "outer",
+        "rocksdb",
+        {"7": SEVEN, "2": (TargetState(formats={JOIN_FORMAT: "2"}),)},
+        ((JOIN_FORMAT, "3"),),
+        JOIN_READS,
+    ),
+    "rocksdb-outer-formats": Case("outer", "rocksdb", FORMATS, reads=JOIN_READS),
+    "rocksdb-outer-4": Case("outer", "rocksdb", {"7": SEVEN}, ((JOIN_FORMAT, "4"),), JOIN_READS),
+    "rocksdb-tws": Case("tws", "rocksdb", {"7": SEVEN, "round": THERE_AND_BACK}, reads=TWS_READS),
+    "changelog-tws": Case("tws", "changelog", {"7": SEVEN}, reads=TWS_READS),
+    "ids-tws": Case("tws", "ids", {"7": SEVEN}, reads=TWS_READS),
+    "rocksdb-ttl": Case("ttl", "rocksdb", {"7": SEVEN}, reads=TTL_READS),
+}
+SPARK4 = ("tws", "ttl", "ids", "outer-3", "outer-4", "formats")
+
+
+def cases_of(version: str) -> list[str]:
+    """The cases that a version of Spark can run."""
+    old = version.startswith("3.")
+    return [name for name in CASES if not (old and any(word in name for word in SPARK4))]
+
+
+def frame(spark: Any, query: str, source: str) -> tuple[Any, str]:
+    """The queries that ``streaming_cases`` does not have."""
+    from pyspark.sql import functions as F
+
+    def events() -> Any:
+        return (
+            spark.readStream.schema("ts timestamp, k string, v long")
+            .option("maxFilesPerTrigger", 1)
+            .json(source)
+            .withWatermark("ts", "1 minute")
+        )
+
+    if query == "within":
+        return events().dropDuplicatesWithinWatermark(["k", "v"]), "append"
+    if query == "outer":
+        # A side without partner waits until the watermark is past it, and comes out then.
+        left = events().where("v % 3 != 0").selectExpr("ts AS lts", "k AS lk", "v AS lv")
+        right = events().where("v % 4 != 0").selectExpr("ts AS rts", "k AS rk", "v AS rv")
+        condition = (
+            "lk = rk AND lv = rv AND rts BETWEEN lts - INTERVAL 2 MINUTES "
+            "AND lts + INTERVAL 2 MINUTES"
+        )
+        return left.join(right, F.expr(condition), "full_outer"), "append"
+    if query == "types":
+        keys = {
+            "t_text": "IF(v % 7 = 0, NULL, repeat('é€😀a', CAST(v % 6 AS int)))",
+            "t_double": "CASE WHEN v % 8 = 1 THEN DOUBLE('NaN') WHEN v % 8 = 2 THEN -0.0D "
+            "ELSE (v % 8) / 7D END",
+            "t_float": "IF(v % 8 = 3, CAST('-0.0' AS float), CAST(v % 8 AS float))",
+            "t_dec": "CAST(v % 8 AS decimal(10, 2))",
+            "t_big": "IF(v % 5 = 0, NULL, CAST(v AS decimal(38, 4)))",
+            "t_date": "CAST('2024-02-29' AS date)",
+            "t_bin": "CAST(repeat(k, CAST(v % 9 AS int)) AS binary)",
+            "t_struct": "IF(v = 4, NULL, named_struct('a', v, 'b', named_struct('d', k)))",
+            "t_array": "array(k, NULL, CAST(v AS string))",
+            "t_small": "named_struct('b', v % 2 = 0, 'y', CAST(v AS byte), 's', CAST(-v AS short))",
+            "t_day": "make_dt_interval(0, 0, 0, v)",
+        }
+        columns = [F.expr(text).alias(name) for name, text in keys.items()]
+        sums = [F.sum("v"), F.avg("v"), F.max("t_struct"), F.sum("t_big"), F.collect_list("k")]
+        return events().select("*", *columns).groupBy(*keys).agg(*sums), "update"
+    if query in {"tws", "ttl"}:
+        grouped = events().groupBy("k", "other") if query == "ttl" else events().groupBy("k")
+        if query == "ttl":
+            grouped = events().selectExpr("*", "k || '!' AS other").groupBy("k", "other")
+        return (
+            grouped.transformWithStateInPandas(
+                _WithTtl() if query == "ttl" else _Everything(),
+                "k string, text string",
+                "Update",
+                "ProcessingTime" if query == "ttl" else "EventTime",
+            ),
+            "update",
+        )
+    return cases.frame(spark, query, source)
+
+
+class _Everything:
+    """State of each kind; puts out all that it has."""
+
+    def init(self, handle: Any) -> None:
+        self.handle = handle
+        self.count = handle.getValueState("count", "n long")
+        self.values = handle.getListState("values", "v long, t string")
+        self.seen = handle.getMapState("seen", "v long", "n long, t string")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+        import pandas as pd  # type: ignore[import-untyped]
+
+        count = self.count.get()[0] if self.count.exists() else 0
+        for values in rows:
+            for value in values.v.tolist():
+                count += 1
+                self.values.appendValue((value, "x" * (value % 11)))
+                self.seen.updateValue((value,), (count, "y" * (count % 5)))
+        self.count.update((count,))
+        timers = sorted(self.handle.listTimers())
+        if len(timers) < 3:
+            self.handle.registerTimer(timerValues.getCurrentWatermarkInMs() + 60_000 + count)
+        listed = sorted(map(tuple, self.values.get()))
+        mapped = sorted((tuple(k), tuple(v)) for k, v in self.seen.iterator())
+        yield pd.DataFrame({"k": [key[0]], "text": [str((count, listed, mapped, timers))]})
+
+    def handleExpiredTimer(
+        self, key: Any, timerValues: Any, expiredTimerInfo: Any
+    ) -> Iterator[Any]:
+        import pandas as pd
+
+        at = expiredTimerInfo.getExpiryTimeInMs()
+        yield pd.DataFrame({"k": [key[0]], "text": [f"timer {at}"]})
+
+    def close(self) -> None:
+        return
+
+
+class _WithTtl:
+    """State that expires, though not during the test; puts out all that it has."""
+
+    def init(self, handle: Any) -> None:
+        self.last = handle.getValueState("last", "v long", 3_600_000)
+        self.recent = handle.getListState("recent", "v long", 3_600_000)
+        self.by = handle.getMapState("by", "v long", "t string", 3_600_000)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+        import pandas as pd
+
+        before = self.last.get()[0] if self.last.exists() else -1
+        for values in rows:
+            for value in values.v.tolist():
+                self.recent.appendValue((value,))
+                self.last.update((value,))
+                self.by.updateValue((value % 7,), (str(value),))
+        recent = sorted(v[0] for v in self.recent.get())
+        by = sorted((k[0], v[0]) for k, v in self.by.iterator())
+        yield pd.DataFrame({"k": [key[0]], "text": [str((before, recent, by))]})
+
+    def handleExpiredTimer(
+        self, key: Any, timerValues: Any, expiredTimerInfo: Any
+    ) -> Iterator[Any]:
+        return iter(())
+
+    def close(self) -> None:
+        return
+
+
+def run_query(spark: Any, case: Case, source: str, checkpoint: str) -> dict[int, list[str]]:
+    """Run a query over what is in ``source`` to its end; rows by batch."""
+    batches: dict[int, list[str]] = {}
+
+    def collect(rows: Any, batch: int) -> None:
+        batches[batch] = sorted(str(row) for row in rows.collect())
+
+    query_frame, mode = frame(spark, case.query, source)
+    writer = query_frame.writeStream.outputMode(mode).option("checkpointLocation", checkpoint)
+    # Time goes on for ever: with availableNow a query that waits for time would never end.
+    once: dict[str, Any] = {"once" if case.query == "ttl" else "availableNow": True}
+    query = writer.trigger(**once).foreachBatch(collect).start()
+    if not query.awaitTermination(180):
+        query.stop()
+        raise TimeoutError(f"{case.query} did not end")
+    return {batch: rows for batch, rows in batches.items() if rows}
+
+
+def read_state(spark: Any, checkpoint: str, case: Case) -> list[list[str]]:
+    """What Spark's own reader (4.x) finds in the state; partitions are left out."""
+    found = []
+    for options in case.reads:
+        rows = spark.read.format("statestore").options(**options).load(checkpoint)
+        rows = rows.drop("partition_id", "expiration_timestamp")
+        found.append(sorted(str(row) for row in rows.collect()))
+    return found
+
+
+def run_case(spark: Any, name: str, work: str) -> dict[str, Any]:
+    """Run a case; see the module."""
+    case = CASES[name]
+    cases.configure(spark, f"{case.backend}/agg")
+    spark.conf.set("spark.sql.shuffle.partitions", str(PARTITIONS))
+    for key, value in case.settings:
+        spark.conf.set(key, value)
+    source, original = f"{work}/in", f"{work}/original"
+    cases.write_inputs(source, range(CUT))
+    run_query(spark, case, source, original)
+    base = f"{work}/base"
+    shutil.copytree(original, base, ignore=shutil.ignore_patterns(".*"))
+    reader = not spark.version.startswith("3.")
+    before = read_state(spark, base, case) if reader else None
+    cases.write_inputs(source, range(CUT, FILES))
+    whole = run_query(spark, case, source, original)
+    results: dict[str, Any] = {"whole": whole, "state": before, "rewrites": {}}
+    for label, chain in case.rewrites.items():
+        current = base
+        digests = []
+        for step, wanted in enumerate(chain):
+            target = f"{work}/{label}-{step}"
+            written = rewrite_checkpoint(
+                spark.sparkContext,
+                LocalDirectory(current),
+                LocalDirectory(target),
+                wanted,
+                root=f"file:{target}",
+            )
+            digests.append({op.ordinal: op.digest.to_json() for op in written.operators})
+            assert not [n for n in os.listdir(target) if n.startswith("_attempts")]
+            current = target
+        after = read_state(spark, current, case) if reader else None
+        resumed = run_query(spark, case, source, current)
+        results["rewrites"][label] = {"resumed": resumed, "state": after, "digests": digests}
+    return results
+
+
+def main(work: str, chosen: list[str]) -> None:
+    """Run all cases."""
+    spark = cases.make_session(work)
+    results: dict[str, Any] = {"spark": spark.version}
+    for name in chosen or cases_of(spark.version):
+        start = time.monotonic()
+        os.makedirs(f"{work}/{name}")
+        try:
+            results[name] = run_case(spark, name, f"{work}/{name}")
+        except Exception:  # noqa: BLE001 - the case's test shows it; the others still run
+            results[name] = {"error": traceback.format_exc()}
+        outcome = "failed" if "error" in results[name] else "ran"
+        print(f"{name} {outcome} {time.monotonic() - start:.1f} s", flush=True)
+        with open(f"{work}/results.json", "w", encoding="utf-8") as file:
+            json.dump(results, file)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

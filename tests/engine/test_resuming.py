@@ -1,0 +1,87 @@
+"""Queries go on with rewritten state as if nothing had happened, and Spark reads the same rows."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engine.resuming import CASES, PARTITIONS, cases_of
+
+REPOSITORY = Path(__file__).parent.parent.parent
+#: A rescaled and a switched backend, with rows that wait in both sides of a full outer join.
+FEW = ["hdfs-outer"]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(3000)]
+
+
+def run(directory: Path, python: str, cases: list[str]) -> dict[str, Any]:
+    """The program's results, from one JVM of its own."""
+    done = subprocess.run(
+        [python, "-m", "tests.engine.resuming", str(directory), *cases],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYSPARK_PYTHON": python, "PYTHONPATH": str(REPOSITORY)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=2900,
+        check=False,
+    )
+    path = directory / "results.json"
+    assert path.exists(), done.stdout[-2000:] + done.stderr[-4000:]
+    results: dict[str, Any] = json.loads(path.read_text())
+    return results
+
+
+def check(results: dict[str, Any], name: str) -> None:
+    """Each rewrite of a case: the output that follows, Spark's reading of the state, digests."""
+    found = results[name]
+    assert "error" not in found, found["error"]
+    assert sum(map(len, found["whole"].values())), "a query without output proves nothing"
+    assert set(found["rewrites"]) == set(CASES[name].rewrites)
+    for label, rewrite in found["rewrites"].items():
+        assert rewrite["resumed"] == found["whole"], label
+        assert rewrite["state"] == found["state"], label
+        chain = CASES[name].rewrites[label]
+        if len(chain) > 1 and chain[-1].partitions == PARTITIONS:
+            assert all(digest == rewrite["digests"][0] for digest in rewrite["digests"])
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return run(tmp_path_factory.mktemp("few"), sys.executable, FEW)
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_a_query_goes_on(few: dict[str, Any], name: str) -> None:
+    check(few, name)
+
+
+@pytest.fixture(scope="module")
+def newest(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return run(tmp_path_factory.mktemp("newest"), sys.executable, [])
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("name", CASES)
+def test_queries_go_on(newest: dict[str, Any], name: str) -> None:
+    check(newest, name)
+
+
+@pytest.fixture(scope="module")
+def oldest(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    python = os.environ.get("FLINKISH_SPARK35_PYTHON")
+    if not python:
+        pytest.skip("FLINKISH_SPARK35_PYTHON names no Python with Spark 3.5")
+    return run(tmp_path_factory.mktemp("oldest"), python, [])
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("name", cases_of("3.5"))
+def test_queries_go_on_in_spark_35(oldest: dict[str, Any], name: str) -> None:
+    assert oldest["spark"].startswith("3.5")
+    check(oldest, name)
