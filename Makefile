@@ -15,7 +15,7 @@ SPARK35_TESTS := $(SPARK35)/for-tests
 MATRIX_VENVS := .venv-matrix
 ARGS ?=
 
-.PHONY: help venv demo test lint fmt bench test-matrix compat-matrix faults completions docs clean java moved
+.PHONY: help venv demo test lint fmt bench bench-engine test-matrix compat-matrix faults completions docs clean java moved
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -40,6 +40,9 @@ fmt: $(INSTALLED) ## format the code and apply the lint's safe fixes
 
 bench: $(INSTALLED) ## measure what users wait for: the start-up of `list` and `--help`, and savepoints
 	$(PYTHON) -m tests.bench $(ARGS)
+
+bench-engine: java $(INSTALLED) ## measure the engine against Spark's own repartition, 5 million rows (10 min)
+	@$(PYTHON) -m tests.bench engine $(ARGS)
 
 test-matrix: java $(INSTALLED) $(SPARK35_INSTALLED) ## the lifecycle on Spark 3.5, ids on 3.5 to 4.3 (makes .venv-spark35, .venv-matrix; slow)
 	FLINKISH_SPARK35_PYTHON=$(CURDIR)/$(SPARK35)/bin/python $(PYTHON) -m pytest -m matrix $(ARGS)
@@ -81,6 +84,7 @@ $(INSTALLED): pyproject.toml
 # Spark 3.5 runs on Python 3.11 at most; the pins are what it was released against.
 $(SPARK35_INSTALLED): Makefile
 	@python=$$(.ci/tools python 3.11 3.10) && "$$python" -m venv --clear $(SPARK35)
-	$(SPARK35)/bin/python -m pip install --quiet pyspark==3.5.9 'numpy<2' 'pandas<3' 'pyarrow<20' setuptools
+	$(SPARK35)/bin/python -m pip install --quiet pyspark==3.5.9 'numpy<2' 'pandas<3' 'pyarrow<20' setuptools \
+	  rocksdict cramjam zstandard xxhash crc32c
 	$(SPARK35)/bin/python -m pip install --quiet --target $(SPARK35_TESTS) pytest pytest-timeout fsspec fastavro
 	@touch $@

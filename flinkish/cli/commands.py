@@ -35,6 +35,9 @@ COMMANDS: dict[str, Entry] = {
     "check": Entry(
         "flinkish.cli.check", "check", "Show what restoring a savepoint would do, without doing it."
     ),
+    "migrate": Entry(
+        "flinkish.cli.migrate", "migrate", "Make a new savepoint of an old one, with other state."
+    ),
     "compat": Entry(
         "flinkish.cli.compat", "compat", "Show which versions can resume which savepoints."
     ),

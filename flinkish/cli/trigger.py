@@ -119,7 +119,7 @@ def show_result(session: Session, request: Request, job: Job | None) -> int:
     if out.json:
         out.document(document)
     elif savepoint is not None:
-        out.line(savepoint["path"] if out.quiet else _completed(savepoint))
+        out.line(savepoint["path"] if out.quiet else completed(savepoint))
     elif not out.quiet:
         out.line(f"Cancelled job {request.job_id}.")
     return 0
@@ -161,7 +161,7 @@ def dry_run(session: Session, job: Job, kind: RequestKind, target: str | None) -
     return 0
 
 
-def _completed(savepoint: Mapping[str, Any]) -> str:
+def completed(savepoint: Mapping[str, Any]) -> str:
     """Flink's line; the path as a URI, as Flink and Hadoop print it."""
     path = str(savepoint["path"])
     return f"Savepoint completed. Path: {path if ':' in path.split('/')[0] else 'file:' + path}"

@@ -50,6 +50,10 @@ def main(argv: Sequence[str]) -> int:
         from flinkish.driver import describe  # imports this module
 
         return describe.main(argv)
+    if "FLINKISH_MIGRATE" in os.environ:
+        from flinkish.driver import migrating
+
+        return migrating.main()
     registry = Registry.open(os.environ["FLINKISH_REGISTRY"], create=False)
     job = registry.job(os.environ["FLINKISH_JOB_ID"])
     registry.update_job(job.job_id, driver=process_ref(os.getpid()))

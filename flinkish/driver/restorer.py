@@ -13,6 +13,7 @@ from flinkish.driver.log import say
 from flinkish.driver.planned import empty_states, new_query
 from flinkish.driver.planner import PlannedQuery
 from flinkish.driver.restoreworld import DriverWorld
+from flinkish.driver.rewrittencheckpoint import engine_is_here, make_rewritten
 from flinkish.driver.writerfacts import WriterFacts
 from flinkish.errors import FlinkishError, UsageError
 from flinkish.jobs.model import RestoreSpec
@@ -28,6 +29,7 @@ from flinkish.restore.positions import check_reset
 from flinkish.restore.preconditions import SETTING_SCHEMA_CHECK
 from flinkish.restore.queryid import OtherRun, newest_batch
 from flinkish.restore.untaken import Untaken
+from flinkish.restore.verdicts import FOR_THE_ENGINE
 from flinkish.savepoint.dispose import dispose
 
 if TYPE_CHECKING:
@@ -93,7 +95,10 @@ class Restorer:
                 return Restored(None, plan.notes, record)
             keep = plan.identity.keep
             recipe = replace(plan.recipe, query_id=None if keep else _new_query_id())
-            make_checkpoint(recipe, target)
+            if plan.rewrite is None:
+                make_checkpoint(recipe, target)
+            else:
+                make_rewritten(session, recipe, plan.rewrite, target)
             self._given[name] = recipe.batch_id, target
         notes = (
             *plan.notes,
@@ -240,6 +245,7 @@ def options_of(spec: RestoreSpec, hasher: HasherVersion) -> RestoreOptions:
         sink_ahead=cast("SinkMode | None", spec.sink_ahead),
         parallelism=spec.parallelism,
         hasher=hasher,
+        executors=FOR_THE_ENGINE if engine_is_here() else frozenset(),
     )
 
 

@@ -114,9 +114,10 @@ def rewrite_checkpoint(
         root=root,
         progress=progress,
     )
-    for number in (found.batch - 1, found.batch):
-        name = f"offsets/{number}"
-        if str(number) in source.names("offsets"):
+    planned = [int(entry) for entry in source.names("offsets") if entry.isdigit()]
+    for number in planned:
+        if number >= found.batch - 1:  # Spark asks for the one before; later ones are planned
+            name = f"offsets/{number}"
             _write(target, name, with_pins(read_bytes(source, name), result.pins, name))
     name = f"commits/{found.batch}"
     _write(target, name, with_state_ids(read_bytes(source, name), result.state_ids, name))

@@ -10,7 +10,7 @@ from flinkish.restore.judging import OperatorPlan, advice_for
 from flinkish.restore.model import SavedOperator
 from flinkish.restore.sourceplans import SourcePlan
 from flinkish.restore.untaken import Untaken
-from flinkish.restore.verdicts import FOR_THE_ENGINE, Check, Outcome, Verdict
+from flinkish.restore.verdicts import Check, Outcome, Verdict
 
 if TYPE_CHECKING:
     from flinkish.restore.planner import QueryRestore, RestoreOptions
@@ -158,7 +158,6 @@ def _operators(query: QueryRestore, options: RestoreOptions) -> Iterator[dict[st
 
 def _operator(query: str, plan: OperatorPlan, options: RestoreOptions) -> dict[str, Any]:
     taken = plan.taken
-    needs_engine = plan.verdict in FOR_THE_ENGINE
     return {
         "query": query,
         "name": plan.operator.name,
@@ -167,8 +166,7 @@ def _operator(query: str, plan: OperatorPlan, options: RestoreOptions) -> dict[s
         "kind": plan.operator.kind,
         "ordinal": plan.operator.ordinal,
         "verdict": plan.verdict.value,
-        "executable": plan.verdict is not Verdict.INCOMPATIBLE
-        and (not needs_engine or plan.verdict in options.executors),
+        "executable": plan.executable(options.executors),
         "reason": plan.reason,
         "text": plan.text,
         "advice": advice_for(plan, options.executors),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from flinkish.errors import Incompatible
 from flinkish.restore.matching import same_kind
@@ -13,8 +14,11 @@ from flinkish.restore.statewords import KEEP_OR_DROP
 from flinkish.restore.verdicts import FOR_THE_ENGINE, StateChange, Verdict
 
 _PIN_JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
-#: What can be done where a state has to be rewritten, and nothing here can do it yet.
-_WITHOUT_ENGINE = "this flinkish cannot rewrite state yet"
+#: Why a state cannot be rewritten, where it could be.
+_WITHOUT_ENGINE = "the driver's Python lacks what that needs (pip install 'flinkish[engine]')"
+#: Kinds whose values have the fields that the user has named, so that a name says what is in it.
+#: What others keep (buffers of aggregates) has Spark's names: two sums are both ``sum``.
+_NAMED_BY_USER = ("applyInPandasWithState", "flatMapGroupsWithState", "transformWithState")
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,25 @@ class OperatorPlan:
     text: str = ""
     advice: str = ""
     changes: tuple[StateChange, ...] = ()
+
+    def executable(self, executors: Collection[Verdict]) -> bool:
+        """Whether it can be carried out, by an engine that can do ``executors``."""
+        if self.verdict is Verdict.INCOMPATIBLE:
+            return False
+        if self.verdict is Verdict.MIGRATE:
+            return self.verdict in executors and self._values_evolve()
+        return self.verdict not in FOR_THE_ENGINE or self.verdict in executors
+
+    def _values_evolve(self) -> bool:
+        """Whether only values change, and by names that are the user's."""
+        if not self.operator.kind.startswith(_NAMED_BY_USER):
+            return False
+        saved = {store.name: store for store in self.taken.stores} if self.taken else {}
+        return all(
+            _columns(saved[store.name].key_schema) == _columns(store.key_schema)
+            for store in self.operator.stores
+            if store.name in saved
+        )
 
     @property
     def new_schema(self) -> bool:
@@ -121,19 +144,14 @@ def refuse(
     executors: those verdicts of :data:`~flinkish.restore.verdicts.FOR_THE_ENGINE` that can be
         carried out.
     """
-    stuck = [
-        plan
-        for plan in plans
-        if plan.verdict is Verdict.INCOMPATIBLE
-        or (plan.verdict in FOR_THE_ENGINE and plan.verdict not in executors)
-    ]
+    stuck = [plan for plan in plans if not plan.executable(executors)]
     if not stuck:
         return None
     texts = [
         plan.text
         if plan.reason == "other-kind"
         else f"{plan.operator.describe()}: {plan.text}"
-        + ("" if plan.verdict is Verdict.INCOMPATIBLE else f" ({_needs(plan)})")
+        + ("" if plan.verdict is Verdict.INCOMPATIBLE else f" ({_needs(plan, executors)})")
         for plan in stuck
     ]
     return Incompatible(
@@ -146,11 +164,20 @@ def refuse(
 
 def advice_for(plan: OperatorPlan, executors: Collection[Verdict] = ()) -> str:
     """What to do about a verdict; to have the state rewritten is for those who can."""
-    if plan.verdict is Verdict.MIGRATE and plan.verdict not in executors:
+    if plan.verdict is Verdict.MIGRATE and not plan.executable(executors):
         return KEEP_OR_DROP
     return plan.advice or (KEEP_OR_DROP if plan.verdict is Verdict.INCOMPATIBLE else "")
 
 
-def _needs(plan: OperatorPlan) -> str:
+def _needs(plan: OperatorPlan, executors: Collection[Verdict]) -> str:
     what = "rescaled" if plan.verdict is Verdict.RESCALE else "rewritten"
-    return f"the state would have to be {what}: {_WITHOUT_ENGINE}"
+    why = _WITHOUT_ENGINE
+    if plan.verdict in executors:
+        why = "flinkish does that for values whose fields the program names, not for this kind"
+    return f"the state would have to be {what}: {why}"
+
+
+def _columns(schema: Mapping[str, Any] | None) -> list[tuple[str, Any]] | None:
+    if schema is None:
+        return None
+    return [(str(field["name"]).casefold(), field["type"]) for field in schema.get("fields", ())]

@@ -16,6 +16,7 @@ from flinkish.operators.hasher import HasherVersion
 from flinkish.restore import document
 from flinkish.restore.judging import refuse
 from flinkish.restore.matching import check_uid_map
+from flinkish.restore.migration import StateRewrite, rewrite_of
 from flinkish.restore.model import NewQuery, QueryKey
 from flinkish.restore.offers import Offer, Offers
 from flinkish.restore.pins import PinPlan, pin_plans
@@ -66,12 +67,14 @@ class World(Protocol):
 @dataclass(frozen=True)
 class QueryRestore:
     """The plan for one starting query; ``recipe`` is None where nothing is to be made of it: it
-    starts empty, or ``refusal`` says why it is not restored."""
+    starts empty, or ``refusal`` says why it is not restored. ``rewrite`` is what the engine does
+    with the checkpoint that the recipe makes."""
 
     name: str
     plan: QueryPlan | None = None
     identity: QueryIdentity | None = None
     recipe: Recipe | None = None
+    rewrite: StateRewrite | None = None
     sources: tuple[SourcePlan, ...] = ()
     sink: SinkPlan | None = None
     pins: tuple[PinPlan, ...] = ()
@@ -161,7 +164,11 @@ class RestorePlanner:
             refusal = Incompatible(sink.text, hint=sink.advice, reasons=[sink.reason])
         recipe = replace(recipe, rebase_to=sink.rebase_to if sink is not None else None)
         return replace(
-            found, sink=sink, recipe=None if refusal is not None else recipe, refusal=refusal
+            found,
+            sink=sink,
+            recipe=None if refusal is not None else recipe,
+            rewrite=rewrite_of(plan, options.parallelism),
+            refusal=refusal,
         )
 
     def _identity(self, plan: QueryPlan, offer: Offer) -> QueryIdentity:

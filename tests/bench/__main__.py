@@ -13,9 +13,9 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from tests.bench import check, increment, local, memory, s3, startup
+from tests.bench import check, engine, increment, local, memory, s3, startup
 
-NAMES = ("startup", "savepoint", "check", "s3", "memory", "increment")
+NAMES = ("startup", "savepoint", "check", "s3", "memory", "increment", "engine")
 #: Files of a checkpoint where the command line does not say.
 FILES = {"savepoint": 20_000, "s3": 20_000, "memory": 1_000_000}
 
@@ -31,6 +31,8 @@ def main() -> int:
     parser.add_argument("--sample", type=int, default=1000, help="s3: files copied one at a time")
     parser.add_argument("--server", choices=list(s3.SERVERS), default="s3proxy", help="s3: which")
     parser.add_argument("--bytes", type=int, default=1_000_000_000, help="increment: of the state")
+    parser.add_argument("--rows", type=int, default=5_000_000, help="engine: of the state")
+    parser.add_argument("--repeat", type=int, default=3, help="engine: runs of each way")
     options = parser.parse_args()
     files = {name: options.files or FILES[name] for name in FILES}
     for what in options.what or ("startup", "savepoint"):
@@ -54,6 +56,8 @@ def main() -> int:
                 memory.measure(directory, memory.other_disk(directory), files[what])
             elif what == "increment":
                 increment.measure(directory, memory.other_disk(directory), options.bytes)
+            elif what == "engine":
+                engine.measure(directory, rows=options.rows, runs=options.repeat)
     return 0
 
 

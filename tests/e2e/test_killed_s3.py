@@ -35,8 +35,8 @@ pytestmark = [
 POINTS = 20
 SEED = 20
 PATIENCE = 250.0
-#: After a few batches, some hundred state files.
-MANY = ("--name", "counts", "--conf=spark.sql.shuffle.partitions=60")
+#: After a few batches, more than a hundred state files.
+MANY = ("--name", "counts", "--conf=spark.sql.shuffle.partitions=30")
 
 
 @dataclass

@@ -109,7 +109,8 @@ def test_a_refusal_names_every_operator_that_is_stuck_and_why() -> None:
 
 def test_what_an_executor_can_carry_out_is_not_refused() -> None:
     def plans(*verdicts: Verdict) -> list[OperatorPlan]:
-        return [OperatorPlan(starting(), verdict, saved()) for verdict in verdicts]
+        named = replace(starting(), kind="applyInPandasWithState")
+        return [OperatorPlan(named, verdict, saved()) for verdict in verdicts]
 
     both = plans(Verdict.MIGRATE, Verdict.RESCALE)
     assert refuse(both, {Verdict.MIGRATE, Verdict.RESCALE}) is None
@@ -118,6 +119,10 @@ def test_what_an_executor_can_carry_out_is_not_refused() -> None:
     assert "rescaled" in error.message
     assert refuse(plans(Verdict.INCOMPATIBLE), set(Verdict)) is not None
     assert refuse(plans(Verdict.NEW, Verdict.DROPPED, Verdict.RENUMBERED)) is None
+    # Two sums are both called `sum` in the state of an aggregation: names say too little there.
+    error = refuse([OperatorPlan(starting(), Verdict.MIGRATE, saved())], set(Verdict))
+    assert error is not None
+    assert "for values whose fields the program names" in error.message
 
 
 def test_a_wider_nullability_needs_a_new_schema_only_where_spark_writes_one() -> None:

@@ -12,6 +12,7 @@ from flinkish.checkpoint.operators import StoreInfo
 from flinkish.errors import ConsentNeeded, Incompatible
 from flinkish.jobs.model import JobState
 from flinkish.restore.document import compare_with_expected, merged, with_checks
+from flinkish.restore.migration import StateRewrite
 from flinkish.restore.model import NewOperator, NewQuery, SavedOperator, SavedQuery
 from flinkish.restore.offers import Offer, Offers
 from flinkish.restore.plan import QueryPlan
@@ -112,9 +113,26 @@ def test_a_state_that_needs_the_engine_is_refused_until_there_is_one() -> None:
     (op,) = plan["operators"]
     assert (op["verdict"], op["reason"], op["executable"]) == ("migrate", "column-added", False)
 
+    kind = "applyInPandasWithState"
+    before, now = replace(before, kind=kind), replace(now, kind=kind)
     engine = planner_of(saved_query(before), executors=frozenset({Verdict.MIGRATE}))
-    assert engine.plan(starting(now), {}).refusal is None
+    restore = engine.plan(starting(now), {})
+    assert restore.refusal is None
+    assert restore.rewrite is not None
+    assert restore.rewrite.partitions is None
+    (values,) = restore.rewrite.values[0].values()
+    assert values == now.stores[0].value_schema
     assert engine.document(complete=True)["operators"][0]["executable"]
+
+
+def test_another_parallelism_is_for_the_engine() -> None:
+    before, now = aggregation("sums", "sum")
+    able = frozenset({Verdict.RESCALE})
+    restore = planner_of(saved_query(before), executors=able, parallelism=4).plan(starting(now), {})
+    assert restore.refusal is None
+    assert restore.rewrite == StateRewrite(4)
+    same = planner_of(saved_query(before), executors=able, parallelism=2).plan(starting(now), {})
+    assert (same.refusal, same.rewrite) == (None, None)
 
 
 def test_what_nobody_takes_needs_consent() -> None:

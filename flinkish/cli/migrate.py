@@ -1,0 +1,259 @@
+"""``flinkish migrate PATH TARGET``: a new savepoint of an old one, with its state rewritten."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from flinkish.cli.arguments import requester, words_of
+from flinkish.cli.base import Call, command
+from flinkish.cli.driver_output import driver_output
+from flinkish.cli.output import Output, is_terminal
+from flinkish.cli.program_options import pairs
+from flinkish.cli.text import size_text
+from flinkish.cli.trigger import completed
+from flinkish.errors import RegistryError, UsageError
+from flinkish.jobs import migrator, program
+from flinkish.jobs.model import Launch, SavepointRecord
+
+if TYPE_CHECKING:
+    from flinkish.savepoint.reader import Savepoint
+
+_BACKENDS = ("hdfs", "rocksdb")
+_CODECS = ("lz4", "zstd", "snappy", "lzf")
+_JOIN = "spark.sql.streaming.join.stateFormatVersion"
+_AGGREGATION = "spark.sql.streaming.aggregation.stateFormatVersion"
+
+
+@command("migrate", exit_codes=(4, 11, 12, 15, 16))
+@click.argument("path", metavar="PATH", type=click.Path())
+@click.argument("target", metavar="TARGET", type=click.Path())
+@click.option(
+    "-p",
+    "--parallelism",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="State partitions (spark.sql.shuffle.partitions) of the new savepoint.",
+)
+@click.option(
+    "--backend",
+    type=click.Choice(_BACKENDS, case_sensitive=False),
+    shell_complete=words_of(*_BACKENDS),
+    help="State store backend of the new savepoint.",
+)
+@click.option(
+    "--schema",
+    "schemas",
+    metavar="UID[/STATE]=FILE.avsc",
+    multiple=True,
+    help="New Avro schema of an operator's values (repeatable); resolved by Avro's rules.",
+)
+@click.option(
+    "--compression",
+    type=click.Choice(_CODECS, case_sensitive=False),
+    shell_complete=words_of(*_CODECS),
+    help="Codec of the state's files.",
+)
+@click.option(
+    "--checkpoint-format",
+    type=click.IntRange(1, 2),
+    metavar="1|2",
+    help="Spark's checkpoint format: 2 names state files by unique ids (Spark 4, RocksDB).",
+)
+@click.option(
+    "--join-format", type=click.IntRange(1, 4), metavar="N", help="State format of joins."
+)
+@click.option(
+    "--aggregation-format",
+    type=click.IntRange(1, 2),
+    metavar="1|2",
+    help="State format of aggregations.",
+)
+@click.option("-m", "--master", "--jobmanager", "master", metavar="URL", help="Spark's master.")
+@click.option(
+    "--spark-home",
+    metavar="DIR",
+    type=click.Path(),
+    help="The Spark to use. Default: SPARK_HOME, else the installed pyspark.",
+)
+@click.option("-pyexec", "--pyExecutable", "python", metavar="PYTHON", help="Python of executors.")
+@click.option(
+    "-pyclientexec",
+    "--pyClientExecutable",
+    "client_python",
+    metavar="PYTHON",
+    help="Python of the driver.",
+)
+@click.option(
+    "--conf",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=pairs,
+    help="A Spark setting (repeatable).",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+def migrate(
+    call: Call,
+    path: str,
+    target: str,
+    parallelism: int | None,
+    backend: str | None,
+    schemas: tuple[str, ...],
+    compression: str | None,
+    checkpoint_format: int | None,
+    join_format: int | None,
+    aggregation_format: int | None,
+    master: str | None,
+    spark_home: str | None,
+    python: str | None,
+    client_python: str | None,
+    conf: Mapping[str, str],
+    dry_run: bool,
+) -> int:
+    """Make a new savepoint below TARGET of the savepoint PATH, with its state rewritten.
+
+    The state's partitions, backend, schemas and formats can change, all in one pass, as a Spark
+    application of its own. PATH is only read. What is not asked for stays as it is; rows are
+    counted and digested before and after.
+    """
+    from flinkish.savepoint.reader import open_savepoint
+
+    formats = {
+        pin: str(version)
+        for pin, version in ((_JOIN, join_format), (_AGGREGATION, aggregation_format))
+        if version is not None
+    }
+    with call.session({}) as session:
+        savepoint = open_savepoint(path)
+        wanted = migrator.Migration(
+            path=savepoint.path,
+            target=target,
+            partitions=parallelism,
+            backend=backend,
+            compression=compression,
+            checkpoint_format=checkpoint_format,
+            formats=formats,
+            schemas=_schemas(schemas, savepoint),
+            owner=requester(),
+        )
+        launch = Launch(
+            application=None,
+            master=master,
+            spark_home=spark_home,
+            python=python,
+            client_python=client_python,
+            conf=conf,
+            options=session.config.to_options(),
+            working_directory=os.getcwd(),
+        )
+        program.check_deploy_mode(launch)
+        installation = program.resolve(launch, os.environ)
+        if dry_run:
+            return _show_dry_run(call.out, savepoint, wanted)
+        call.out.note(f"rewriting the state of {savepoint.path} ...")
+        with driver_output(call.out) as show_log, _progress(call.out) as show_progress:
+            answer = migrator.migrate_savepoint(
+                wanted,
+                program.pinned(launch, installation),
+                installation,
+                environ=os.environ,
+                show_log=show_log,
+                on_progress=show_progress,
+            )
+        record = answer["record"]
+        queries = tuple(answer["savepoint"]["queries"])
+        try:
+            session.registry.add_savepoint(
+                SavepointRecord(**record, queries=queries, trigger="migrate", request_id=None)
+            )
+        except RegistryError as error:
+            call.out.warning(f"the registry does not know the new savepoint: {error.message}")
+    _show(call.out, answer)
+    return 0
+
+
+@contextmanager
+def _progress(out: Output) -> Iterator[Callable[[int, int], object]]:
+    """Yields what rows and bytes are told to: a line on a terminal, nothing anywhere else."""
+    if out.json or out.quiet or not is_terminal(sys.stderr):
+        yield lambda _rows, _size: None
+        return
+    from rich.console import Console  # only on a terminal: it costs more than the whole command
+
+    with Console(stderr=True).status("starting Spark ...") as status:
+        yield lambda rows, size: status.update(f"{rows:,} rows, {size_text(size)} written")
+
+
+def _schemas(given: tuple[str, ...], savepoint: Savepoint) -> dict[str, Any]:
+    """The Avro schemas by ``UID[/STATE]``; UsageError for a file or a uid that there is not."""
+    uids = {
+        name
+        for query in savepoint.queries
+        for operator in query.operators
+        for name in (operator.uid, operator.operator_id, operator.operator_id_v2)
+        if name
+    }
+    found: dict[str, Any] = {}
+    for text in given:
+        name, equals, file = text.partition("=")
+        uid = name.partition("/")[0]
+        if not (uid and equals and file):
+            raise UsageError(
+                f"--schema {text!r} is not UID[/STATE]=FILE.avsc",
+                hint="name the operator by its uid, as `flinkish savepoint show` does",
+            )
+        if uid not in uids:
+            known = ", ".join(sorted(uids)) or "none has a uid"
+            raise UsageError(
+                f"the savepoint has no operator {uid!r}; it has: {known}",
+                hint="flinkish savepoint show lists its operators",
+            )
+        try:
+            with open(file, encoding="utf-8") as source:
+                found[name] = json.load(source)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"the schema {file} cannot be read: {error}") from error
+    return found
+
+
+def _show_dry_run(out: Output, savepoint: Savepoint, wanted: migrator.Migration) -> int:
+    changes = {
+        "state partitions": wanted.partitions,
+        "backend": wanted.backend,
+        "compression": wanted.compression,
+        "checkpoint format": wanted.checkpoint_format,
+        **{pin.rpartition("streaming.")[2]: version for pin, version in wanted.formats.items()},
+        **{f"schema of {name}": "new" for name in wanted.schemas},
+    }
+    asked = {key: value for key, value in changes.items() if value is not None}
+    if out.json:
+        out.document({"dry_run": True, "path": savepoint.path, "changes": asked})
+        return 0
+    out.line(f"Would rewrite {savepoint.path} into a new savepoint below {wanted.target}:")
+    for key, value in asked.items():
+        out.line(f"  {key}: {value}")
+    if not asked:
+        out.line("  nothing changes: the state is written anew as it is")
+    return 0
+
+
+def _show(out: Output, answer: Mapping[str, Any]) -> None:
+    saved = answer["savepoint"]
+    if out.json:
+        out.document({"savepoint": saved, "operators": answer["operators"]})
+    elif out.quiet:
+        out.line(saved["path"])
+    else:
+        for operator in answer["operators"]:
+            name = operator["uid"] or f"operator {operator['ordinal']}"
+            out.line(
+                f"{name} of {operator['query']}: {operator['rows']:,} rows, "
+                f"{size_text(operator['bytes'])}, digest {operator['content']}"
+            )
+        out.line(completed(saved))

@@ -1,0 +1,163 @@
+"""The engine's work on one query, in the words of savepoints: what is wanted, and its errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from flinkish import storage
+from flinkish.engine.avro_schemas import spark_struct
+from flinkish.engine.checkpoints import CheckpointState, OperatorState, read_checkpoint
+from flinkish.engine.directories import Source, Target
+from flinkish.engine.errors import EngineError, StateFormatError, UnsupportedState
+from flinkish.engine.pipeline import Progress
+from flinkish.engine.planning import FamilyChange, TargetState
+from flinkish.engine.rewrite import rewrite_checkpoint
+from flinkish.engine.type_json import struct_json
+from flinkish.errors import Corrupt, FlinkishError, Incompatible, UnsupportedFormat, UsageError
+from flinkish.restore.migration import StateRewrite
+from flinkish.savepoint.model import QueryRecord
+from flinkish.savepoint.statedir import StorageDirectory
+
+
+def rewrite_query(
+    context: Any,
+    source: Source,
+    target: Target,
+    query: QueryRecord,
+    wanted: Mapping[str, Any],
+    progress: Progress,
+) -> list[dict[str, Any]]:
+    """Make a checkpoint of a saved query whose state is what is wanted.
+
+    Parameters
+    ----------
+    context: a ``SparkContext``.
+    source: the query's files; ``target``: the new checkpoint.
+    wanted: the fields of ``flinkish.jobs.migrator.Migration``.
+
+    Returns facts of each operator: uid, ordinal, partitions, rows, digests. Raises Incompatible,
+    UnsupportedFormat, Corrupt, UsageError (a schema for a state that there is not).
+    """
+    try:
+        found = read_checkpoint(source, query.batch_id)
+        result = rewrite_checkpoint(
+            *(context, source, target, _target(wanted)),
+            batch=query.batch_id,
+            each=_changes(found, query, wanted.get("schemas") or {}),
+            progress=progress,
+        )
+    except EngineError as error:
+        raise in_our_words(error, query) from error
+    uids = {operator.ordinal: operator.uid for operator in query.operators}
+    return [
+        {
+            "query": query.name,
+            "uid": uids.get(written.ordinal),
+            "ordinal": written.ordinal,
+            "bytes": written.size,
+            **written.digest.to_json(),
+        }
+        for written in result.operators
+    ]
+
+
+def in_our_words(error: EngineError, query: QueryRecord | None) -> FlinkishError:
+    """An error of the engine as one of flinkish's, with its exit code."""
+    text = f"query {query.name}: {error}" if query is not None else str(error)
+    if isinstance(error, UnsupportedState):
+        return UnsupportedFormat(text, hint="see the README for what the engine reads")
+    if isinstance(error, StateFormatError):
+        return Corrupt(text, hint="flinkish savepoint verify --level deep shows what is damaged")
+    return Incompatible(text)
+
+
+def _target(wanted: Mapping[str, Any]) -> TargetState:
+    version = wanted.get("checkpoint_format")
+    backend = wanted.get("backend")
+    if version is None and backend == "hdfs":
+        version = 1  # HDFS-backed stores have no unique ids
+    return TargetState(
+        partitions=wanted.get("partitions"),
+        backend=backend,
+        compression=wanted.get("compression"),
+        unique_ids=None if version is None else version == 2,
+        formats=dict(wanted.get("formats") or {}),
+    )
+
+
+def _changes(
+    found: CheckpointState, query: QueryRecord, schemas: Mapping[str, Any]
+) -> dict[int, TargetState]:
+    """The changes of values that ``UID[/STORE]`` and Avro schemas ask for, by ordinal."""
+    by_name = {}
+    for record in query.operators:
+        for name in (record.uid, record.operator_id, record.operator_id_v2, record.operator_id_v3):
+            if name:
+                by_name[name] = record.ordinal
+    result: dict[int, dict[tuple[str, str], FamilyChange]] = {}
+    for name, schema in schemas.items():
+        uid, _, store = name.partition("/")
+        if uid not in by_name:
+            continue  # of another query: who asked has checked that some query has it
+        operator = next(o for o in found.operators if o.ordinal == by_name[uid])
+        place = _family(operator, uid, store)
+        try:
+            value = struct_json(spark_struct(schema))
+        except (EngineError, ValueError, KeyError) as error:
+            raise UsageError(
+                f"the schema for {name} is no Avro schema of a state: {error}",
+                hint="a record, as in the files of a canonical savepoint, or as `savepoint show` "
+                "writes it",
+            ) from error
+        result.setdefault(operator.ordinal, {})[place] = FamilyChange(value=value)
+    return {ordinal: TargetState(changes=changes) for ordinal, changes in result.items()}
+
+
+def _family(operator: OperatorState, uid: str, name: str) -> tuple[str, str]:
+    places = [(s.name, f.name) for s in operator.stores for f in s.families]
+    if not name and len(places) == 1:
+        return places[0]
+    for place in places:
+        if name and name in place:
+            return place
+    names = ", ".join(sorted({f for _, f in places}))
+    raise UsageError(
+        f"the operator {uid!r} has several states: {names}"
+        if not name
+        else f"the operator {uid!r} has no state {name!r}; it has: {names}",
+        hint=f"name one: --schema {uid}/{places[0][1]}=FILE.avsc",
+    )
+
+
+def rewrite_restored(context: Any, staging: str, final: str, rewrite: StateRewrite) -> int:
+    """Make the checkpoint ``final`` of the one at ``staging``; the number of rows of state.
+
+    Raises Incompatible, UnsupportedFormat, Corrupt.
+    """
+    source, target = StorageDirectory(staging), StorageDirectory(final)
+    root = f"file:{final}" if storage.is_local(final) else storage.for_spark(final)
+    try:
+        found = read_checkpoint(source)
+        each = {
+            operator.ordinal: TargetState(changes=_by_place(operator, values))
+            for operator in found.operators
+            if (values := rewrite.values.get(operator.ordinal))
+        }
+        wanted = TargetState(partitions=rewrite.partitions)
+        result = rewrite_checkpoint(context, source, target, wanted, each=each, root=root)
+    except EngineError as error:
+        raise in_our_words(error, None) from error
+    return sum(written.digest.rows for written in result.operators)
+
+
+def _by_place(
+    operator: OperatorState, values: Mapping[str, Mapping[str, Any]]
+) -> dict[tuple[str, str], FamilyChange]:
+    return {
+        (store.name, family.name): FamilyChange(value=value)
+        for store in operator.stores
+        for family in store.families
+        for name, value in values.items()
+        if name in (store.name if len(store.families) == 1 else family.name, family.name)
+    }

@@ -1,0 +1,152 @@
+"""Running a driver for one answer: it writes one JSON file into a directory of ours, and ends.
+
+Nothing is registered: there is no job. ``info`` and ``check`` have a program described by it,
+``migrate`` has state rewritten.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+from flinkish.errors import DriverLost, FlinkishError, LaunchFailed, ProgramFailed, from_record
+from flinkish.jobs import logs, program, secretconf
+from flinkish.jobs.model import Launch
+from flinkish.jobs.program import Installation
+from flinkish.jobs.supervisor import end_of
+
+#: Seconds between two looks for the result.
+_POLL = 0.05
+#: Drivers that have given their result, and are left to stop their Spark.
+_STOPPING: list[Any] = []
+#: Seconds a driver gets between SIGTERM and SIGKILL when the wait for it is interrupted.
+_GRACE = 5.0
+
+
+def call_driver(
+    launch: Launch,
+    installation: Installation,
+    *,
+    name: str,
+    environ: Mapping[str, str],
+    variable: str,
+    variables: Mapping[str, str],
+    show_log: Callable[[str], object],
+    while_running: Callable[[str], object] | None = None,
+) -> dict[str, Any]:
+    """Run a driver that answers a question; its answer.
+
+    Parameters
+    ----------
+    name: Spark's application name.
+    variable: the environment variable that asks for it, with the path of the result.
+    variables: others, with what is asked.
+    show_log: gets the end of the driver's output when that was no success.
+    while_running: called now and then with the result's path, beside which the driver may write.
+
+    Raises
+    ------
+    LaunchFailed: the driver cannot be started.
+    FlinkishError: the error in its answer.
+    """
+    import json
+    import tempfile
+
+    with ExitStack() as stack:
+        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="flinkish-driver-"))
+        result, log = os.path.join(directory, "result.json"), os.path.join(directory, "log")
+        secrets = secretconf.secrets_of(launch)
+        properties = stack.enter_context(
+            secretconf.secrets_file(secrets, directory, installation.spark_home, environ)
+        )
+        environment = {
+            **program.build_environment(
+                environ,
+                installation,
+                job_id="",
+                registry_url="",
+                flinkish_home=program.flinkish_home(),
+                fallback_path=program.fallback_path(),
+                properties=properties,
+            ),
+            **variables,
+            variable: result,
+        }
+        command = program.build_command(
+            launch,
+            installation,
+            name=name,
+            driver_main=program.driver_main(),
+            properties=properties,
+        )
+        status = _run(command, environment, launch.working_directory, log, result, while_running)
+        error: FlinkishError | None
+        record: dict[str, Any] = {}
+        try:
+            with open(result, encoding="utf-8") as file:
+                record = json.load(file)
+            error = from_record(record["error"]) if record["error"] else None
+        except FileNotFoundError:
+            # It never came to the end: no Spark, killed, a program that calls os._exit.
+            tail = logs.error_tail(logs.last_text(log))
+            error = end_of(status, tail, started=True)
+        if error is not None:
+            if isinstance(error, (ProgramFailed, LaunchFailed, DriverLost)):
+                error.hint = "run it again with --debug to see the whole output of the driver"
+            show_log(logs.last_text(log))
+            raise error
+        return record
+
+
+def _run(
+    command: list[str],
+    environment: Mapping[str, str],
+    directory: str | None,
+    log: str,
+    result: str,
+    while_running: Callable[[str], object] | None,
+) -> int:
+    """Run ``command`` with all it prints in ``log``, until there is a ``result``.
+
+    The file is the last thing the driver makes; stopping Spark takes it another second, which
+    nobody has to wait for. It does not outlive an interrupted wait.
+    """
+    import signal
+    import subprocess
+
+    with open(log, "wb") as output:
+        try:
+            child = subprocess.Popen(
+                command,
+                env=dict(environment),
+                cwd=directory,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise LaunchFailed(
+                f"the driver could not be started: {error.filename or command[0]}: "
+                f"{error.strerror}",
+                hint="see that it exists and may be executed",
+            ) from error
+        try:
+            while not os.path.exists(result):
+                try:
+                    return child.wait(_POLL)
+                except subprocess.TimeoutExpired:
+                    if while_running is not None:
+                        while_running(result)
+            _STOPPING.append(child)
+            return 0
+        except BaseException:  # Ctrl-C, SIGTERM
+            os.killpg(child.pid, signal.SIGTERM)
+            try:
+                child.wait(_GRACE)
+            except subprocess.TimeoutExpired:
+                os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+            raise

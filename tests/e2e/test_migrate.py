@@ -1,0 +1,97 @@
+"""State rewritten on the way: ``migrate``, and restores that rescale and evolve it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from flinkish.savepoint.reader import open_savepoint
+from tests.e2e.cli import LIGHT, PROGRAMS, Flinkish, Result
+from tests.e2e.test_lifecycle import expected_counts, final_counts, write_files
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+PATIENCE = 250
+
+
+def run(flinkish: Flinkish, *words: str) -> Result:
+    """Run a program to its end."""
+    return flinkish("run", "--json", "-m", "local[2]", *LIGHT, *words, timeout=PATIENCE)
+
+
+@pytest.fixture
+def saved(flinkish: Flinkish, tmp_path: Path) -> str:
+    """A savepoint of a job that has read four files of six."""
+    source, out = tmp_path / "in", tmp_path / "out"
+    write_files(source, 0, 4)
+    job = flinkish.run("counts.py", str(source), str(out), options=("--name", "counts"))
+    flinkish.wait_for_batch(job, 3, PATIENCE)
+    path = flinkish.ok("stop", job, "-p", "sp", "-q").out.strip()
+    write_files(source, 4, 6)
+    return path
+
+
+def test_a_migrated_savepoint_is_restored(flinkish: Flinkish, tmp_path: Path, saved: str) -> None:
+    dry = flinkish.ok("migrate", saved, "new", "-p", "5", "--backend", "rocksdb", "--dry-run")
+    assert "state partitions: 5" in dry.out
+    assert not (tmp_path / "new").exists()
+    words = ("migrate", saved, "new", "-p", "5", "--backend", "rocksdb", "-m", "local[2]", "--json")
+    done = flinkish(*words, timeout=PATIENCE)
+    assert done.code == 0, done.err
+    document = done.json()
+    path = document["savepoint"]["path"]
+    [operator] = document["operators"]
+    assert operator["rows"] == 5
+    found = open_savepoint(path)
+    [query] = found.queries
+    assert query.backend == "rocksdb"
+    assert [op.partitions for op in query.operators] == [5]
+    assert [op.uid for op in query.operators] == [
+        op.uid for op in open_savepoint(saved).queries[0].operators
+    ]
+    assert found.header.restored_from == open_savepoint(saved).path
+    assert flinkish.ok("savepoint", "verify", "--level", "deep", path).code == 0
+    assert path in {
+        s["path"] for s in flinkish.ok("savepoint", "list", "--json").json()["savepoints"]
+    }
+
+    source, out = tmp_path / "in", tmp_path / "out"
+    ran = run(flinkish, "-s", path, str(PROGRAMS / "counts.py"), str(source), str(out), "--now")
+    assert ran.code == 0, ran.err
+    assert final_counts(out) == expected_counts(6)
+    missing = flinkish("migrate", saved, "new", "--schema", "nobody=x.avsc")
+    assert missing.code == 2
+    assert "no operator 'nobody'" in missing.err
+
+
+def test_a_restore_with_another_parallelism(flinkish: Flinkish, tmp_path: Path, saved: str) -> None:
+    source, out = str(tmp_path / "in"), tmp_path / "out"
+    program = (str(PROGRAMS / "counts.py"), source, str(out), "--now")
+    ran = run(flinkish, "-s", saved, "-p", "7", *program)
+    assert ran.code == 0, ran.err
+    assert final_counts(out) == expected_counts(6)
+    checkpoint = Path(flinkish.job(ran.json()["job_id"])["checkpoint_dir"])
+    partitions = [p for p in checkpoint.glob("*/state/0/*") if p.name.isdigit()]
+    assert len(partitions) == 7
+    assert not list(checkpoint.glob(".*"))
+
+
+def test_a_state_evolves_with_its_program(flinkish: Flinkish, tmp_path: Path) -> None:
+    source, out = tmp_path / "in", tmp_path / "out"
+    write_files(source, 0, 4)
+    program = (str(PROGRAMS / "evolving.py"), str(source), str(out))
+    first = run(flinkish, *program, "v1")
+    assert first.code == 0, first.err
+    saved = flinkish.ok("savepoint", first.json()["job_id"], "sp", "-q").out.strip()
+    checked = flinkish("check", "-s", saved, "-m", "local[2]", *LIGHT, "--json", *program, "v2")
+    assert checked.code == 0, checked.err
+    assert [op["verdict"] for op in checked.json()["operators"]] == ["migrate"]
+    write_files(source, 4, 6)
+    second = run(flinkish, "-s", saved, *program, "v2")
+    assert second.code == 0, second.err
+    assert final_counts(out) == expected_counts(6)
+    log = flinkish.ok("logs", second.json()["job_id"]).out
+    assert "state rewritten: 5 rows" in log
+    record = json.loads(flinkish.ok("status", second.json()["job_id"], "--json").out)
+    assert record["job"]["state"] == "FINISHED"
