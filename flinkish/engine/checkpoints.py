@@ -17,7 +17,15 @@ from typing import Any, BinaryIO, Final
 
 from flinkish.engine.directories import Source, read_bytes
 from flinkish.engine.errors import EngineError, StateFormatError, UnsupportedState
-from flinkish.engine.files import HDFS, ROCKSDB, UNSAFE_ROW, StoreFiles, parse_names
+from flinkish.engine.files import (
+    CANONICAL,
+    HDFS,
+    ROCKSDB,
+    UNSAFE_ROW,
+    StoreFiles,
+    is_canonical,
+    parse_names,
+)
 from flinkish.engine.operator_files import OperatorMetadata, parse_operator_metadata
 from flinkish.engine.schema_files import FamilySchemas, parse_schema_file
 
@@ -65,7 +73,8 @@ class OperatorState:
         ordinal: Spark's operator id.
         name: Spark's name of the operator; None where nothing tells it (Spark 3.5).
         version: the state's version, which is the batch's number + 1.
-        backend: ``HDFS`` or ``ROCKSDB``.
+        backend: ``HDFS``, ``ROCKSDB`` or ``CANONICAL``. That it is canonical, files tell, not pins:
+            these keep the backend that the state came from.
         partitions: how many there are on disk, which may be fewer than Spark's metadata says.
         stores: its stores.
         prefix_columns: columns of the prefix of keys that are scanned by it; 0 for others.
@@ -210,7 +219,7 @@ def _operator(
         ordinal=ordinal,
         name=metadata.name if metadata else None,
         version=batch + 1,
-        backend=backend_of(pins.get(PROVIDER_PIN, "HDFSBackedStateStoreProvider")),
+        backend=_backend(source, f"{root}/0/{found[0].directory}", pins),
         partitions=len(partitions),
         stores=found,
         prefix_columns=max((s.prefix_columns for s in metadata.stores), default=0)
@@ -221,6 +230,12 @@ def _operator(
         unique_ids=ids,
         pins=dict(pins),
     )
+
+
+def _backend(source: Source, directory: str, pins: Mapping[str, str]) -> str:
+    if is_canonical(source.names(directory.rstrip("/"))):
+        return CANONICAL
+    return backend_of(pins.get(PROVIDER_PIN, "HDFSBackedStateStoreProvider"))
 
 
 def _metadata(source: Source, root: str, batch: int) -> tuple[str | None, OperatorMetadata | None]:

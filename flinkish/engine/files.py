@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO, Final
 
@@ -12,6 +12,10 @@ from flinkish.engine.errors import MissingStateFile
 
 HDFS: Final = "hdfs"
 ROCKSDB: Final = "rocksdb"
+#: No backend of Spark: state as Avro files (:mod:`flinkish.engine.canonical`).
+CANONICAL: Final = "avro"
+#: In a canonical store: how many rows each of its files has. Written last.
+COUNTS: Final = "_counts.json"
 UNSAFE_ROW: Final = "unsaferow"
 
 _NAME = re.compile(r"(\d+)(?:_([0-9A-Za-z-]+))?\.(delta|snapshot|zip|changelog)")
@@ -31,7 +35,7 @@ class StoreFiles:
         version: the state's version, which is its batch's number + 1.
         open: opens a path relative to the store's directory for reading; raises
             ``FileNotFoundError`` when there is none. Files of RocksDB are at ``SSTs/<name>`` too.
-        backend: ``HDFS`` (Spark's ``HDFSBackedStateStoreProvider``) or ``ROCKSDB``.
+        backend: ``HDFS`` (Spark's ``HDFSBackedStateStoreProvider``), ``ROCKSDB`` or ``CANONICAL``.
         unique_id: the id of this version in checkpoint format 2 (Spark's ``stateUniqueIds`` in the
             commit log); None in format 1.
         compression: of ``spark.sql.streaming.stateStore.compression.codec``.
@@ -102,3 +106,9 @@ def parse_names(names: tuple[str, ...]) -> list[VersionedName]:
     """The state files among ``names``; sidecars and foreign files are left out."""
     matches = (_NAME.fullmatch(name) for name in names)
     return [VersionedName(m[0], int(m[1]), m[2], m[3]) for m in matches if m]
+
+
+def is_canonical(names: Sequence[str]) -> bool:
+    """Whether a store's directory has canonical state, by its files' names: no backend's state."""
+    there = any(name.endswith(".avro") or name == COUNTS for name in names)
+    return there and not parse_names(tuple(names))

@@ -7,6 +7,7 @@ are, in the order of the key's schema.
 
 from __future__ import annotations
 
+import operator
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,8 @@ _SORTABLE: Final = frozenset({"byte", "short", "integer", "long", "float", "doub
 _TIMESTAMP = struct.Struct(">Q")
 _TIMESTAMP_BYTES = 8
 _SIGN: Final = 1 << 63
+#: An empty key has no byte 0 either.
+_FIRST_BYTE: Final = operator.itemgetter(slice(0, 1))
 
 
 @dataclass(frozen=True)
@@ -69,9 +72,11 @@ class KeyCodec:
         """
         if not framed:
             return self.whole.decode(keys, name=name)
-        rows = self._split(keys, name)
         if self.encoder == NO_PREFIX:
-            return self.whole.decode([row for (row,) in rows], name=name)
+            if not set(map(_FIRST_BYTE, keys)) <= {b"\x00"}:
+                raise StateFormatError(name, None, "a key does not start with the version 0")
+            return self.whole.decode(keys, skip=1, name=name)
+        rows = self._split(keys, name)
         columns: list[Any] = []
         for part, codec in enumerate(self.parts):
             columns += codec.decode([row[part] for row in rows], name=name).columns

@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from flinkish.engine.avro_container import COMPRESS
 from flinkish.engine.checkpoints import (
     PARTITIONS_PIN,
     PROVIDER_PIN,
@@ -19,7 +20,7 @@ from flinkish.engine.checkpoints import (
     parse_pins,
     parse_state_ids,
 )
-from flinkish.engine.files import HDFS
+from flinkish.engine.files import CANONICAL, HDFS
 from flinkish.engine.planning import TargetState
 from flinkish.engine.schema_files import spark_json
 
@@ -33,6 +34,8 @@ StateIds = Mapping[int, tuple[tuple[str, ...], ...]]
 def target_pins(wanted: TargetState, pins: Mapping[str, str]) -> dict[str, str]:
     """The pins that change for what is wanted of all operators of a query. Pure.
 
+    Canonical state changes neither the backend nor the codec: pins keep those it came from.
+
     Args:
         wanted: what the state shall be.
         pins: those of the old state.
@@ -42,12 +45,12 @@ def target_pins(wanted: TargetState, pins: Mapping[str, str]) -> dict[str, str]:
         found[PARTITIONS_PIN] = str(wanted.partitions)
         if _STATE_PARTITIONS in pins:
             found[_STATE_PARTITIONS] = str(wanted.partitions)
-    if wanted.backend is not None:
+    if wanted.backend is not None and wanted.backend != CANONICAL:
         name = "HDFSBacked" if wanted.backend == HDFS else "RocksDB"
         provider = f"{_PROVIDERS}{name}StateStoreProvider"
         if provider.rpartition(".")[2] != pins.get(PROVIDER_PIN, "").rpartition(".")[2]:
             found[PROVIDER_PIN] = provider
-    if wanted.compression is not None:
+    if wanted.compression is not None and wanted.compression not in COMPRESS:
         found[f"{STORE_PIN}compression.codec"] = wanted.compression
     return {key: value for key, value in found.items() if pins.get(key) != value}
 

@@ -86,7 +86,7 @@ class OperatorMove:
         operator: the state it is made of.
         ordinal: Spark's operator id of the new state.
         partitions: of the new state.
-        backend: of the new state, ``HDFS`` or ``ROCKSDB``.
+        backend: of the new state, ``HDFS``, ``ROCKSDB`` or ``CANONICAL``.
         compression: codec of the new files.
         unique_ids: name files as checkpoint format 2 does.
         stores: the stores' moves; several may have the same target.

@@ -1,7 +1,7 @@
 """From what an operator's state is to what it shall be: the moves of its rows. Pure decisions.
 
-The only thing read here is the small ``metadata`` of a RocksDB snapshot, for the ids of its column
-families, which stand nowhere else.
+The only things read here are the small ``metadata`` of a RocksDB snapshot, for the ids of its
+column families, which stand nowhere else, and headers of canonical files, for which are internal.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from flinkish.engine.avro_container import COMPRESS
+from flinkish.engine.canonical import DEFAULT_CODEC, internal_families
 from flinkish.engine.checkpoints import (
     DEFAULT_STORE,
     JOIN_STORES,
@@ -20,7 +22,7 @@ from flinkish.engine.checkpoints import (
 from flinkish.engine.directories import Source
 from flinkish.engine.errors import EngineError, StateFormatError
 from flinkish.engine.evolution import Resolution, Verdict, resolve
-from flinkish.engine.files import HDFS, ROCKSDB
+from flinkish.engine.files import CANONICAL, HDFS, ROCKSDB
 from flinkish.engine.layout import has_one_partition, is_internal, key_encoder, partition_paths
 from flinkish.engine.moves import FamilyMove, OperatorMove, RowForm, StoreMove
 from flinkish.engine.murmur import check_hashable
@@ -63,9 +65,9 @@ class TargetState:
     Attributes:
         ordinal: Spark's operator id.
         partitions: Spark's ``spark.sql.shuffle.partitions``.
-        backend: ``HDFS`` or ``ROCKSDB``.
-        compression: the codec.
-        unique_ids: names as in checkpoint format 2.
+        backend: ``HDFS``, ``ROCKSDB`` or ``CANONICAL``.
+        compression: the codec: Spark's name of it, of canonical state Avro's.
+        unique_ids: names as in checkpoint format 2; canonical state has none.
         formats: state formats by the settings that pin them (``JOIN_FORMAT`` ...).
         changes: by (store, family) how rows change.
         interval_days: the Spark that will use the state hashes the days of calendar intervals,
@@ -90,15 +92,15 @@ def plan_operator(source: Source, operator: OperatorState, wanted: TargetState) 
         StateFormatError: a schema or a snapshot's metadata is damaged, missing or unknown.
     """
     backend = wanted.backend or operator.backend
-    if backend not in {HDFS, ROCKSDB}:
-        raise CannotMigrate(f"there is no state store backend {backend!r}: hdfs or rocksdb")
+    if backend not in {HDFS, ROCKSDB, CANONICAL}:
+        raise CannotMigrate(f"there is no state store backend {backend!r}: hdfs, rocksdb or avro")
     partitions = operator.partitions
     if wanted.partitions is not None and not has_one_partition(operator):
         partitions = wanted.partitions
     if partitions < 1:
         raise CannotMigrate(f"state cannot have {partitions} partitions")
     stores = tuple(_store(operator, store, backend, wanted) for store in operator.stores)
-    stores = _with_join_format(operator, stores, wanted)
+    stores = _with_join_format(operator, stores, backend, wanted)
     families = {}
     if any(store.schema_version == 3 for store in operator.stores):
         if backend == HDFS and not all(move.target in JOIN_STORES for move in stores):
@@ -117,21 +119,36 @@ def plan_operator(source: Source, operator: OperatorState, wanted: TargetState) 
         for store in operator.stores:
             for family in store.families:
                 check_hashable(family.key)
-    unique = bool(operator.unique_ids) if wanted.unique_ids is None else wanted.unique_ids
-    if unique and backend == HDFS:
-        raise CannotMigrate("checkpoint format 2 needs RocksDB: HDFS-backed stores have no ids")
+    unique = bool(operator.unique_ids) and backend != CANONICAL
+    if wanted.unique_ids is not None:
+        unique = wanted.unique_ids
+    if unique and backend != ROCKSDB:
+        what = "HDFS-backed stores have" if backend == HDFS else "canonical state has"
+        raise CannotMigrate(f"checkpoint format 2 needs RocksDB: {what} no ids")
     return OperatorMove(
         operator=operator,
         ordinal=operator.ordinal if wanted.ordinal is None else wanted.ordinal,
         partitions=partitions,
         backend=backend,
-        compression=wanted.compression or operator.compression,
+        compression=_compression(operator, backend, wanted),
         unique_ids=unique,
         stores=stores,
         families=families,
         shuffled=moved or partitions != operator.partitions,
         interval_days=wanted.interval_days,
     )
+
+
+def _compression(operator: OperatorState, backend: str, wanted: TargetState) -> str:
+    """Spark's codec, or Avro's for canonical state."""
+    if backend != CANONICAL:
+        return wanted.compression or operator.compression
+    codec = wanted.compression or DEFAULT_CODEC
+    if codec not in COMPRESS:
+        raise CannotMigrate(
+            f"the codec {codec!r} is none of canonical state: {', '.join(COMPRESS)}"
+        )
+    return codec
 
 
 def _name(operator: OperatorState) -> str:
@@ -235,7 +252,7 @@ def _format(operator: OperatorState, wanted: TargetState, pin: str) -> tuple[str
 
 
 def _with_join_format(
-    operator: OperatorState, stores: tuple[StoreMove, ...], wanted: TargetState
+    operator: OperatorState, stores: tuple[StoreMove, ...], backend: str, wanted: TargetState
 ) -> tuple[StoreMove, ...]:
     """Format 2 of joins has four stores, format 3 one with four column families."""
     old, new = _format(operator, wanted, JOIN_FORMAT)
@@ -245,8 +262,7 @@ def _with_join_format(
     if old == new or not is_join:
         return stores
     if (old, new) == ("2", "3") and names == set(JOIN_STORES):
-        framed = all(f.after.framed for move in stores for f in move.families)
-        if not framed:
+        if backend == HDFS:
             raise CannotMigrate("joins of state format 3 need RocksDB")
         return tuple(_into_default(move) for move in stores)
     if (old, new) == ("3", "2") and families == set(JOIN_STORES):
@@ -276,8 +292,12 @@ def _has_families(operator: OperatorState, moves: tuple[StoreMove, ...], name: s
 
 
 def _families(source: Source, operator: OperatorState, store: StoreState) -> Families:
-    """The column families in the snapshots of a store; those that no snapshot has get new ids."""
-    found = snapshot_families(store_files(source, operator, 0, store))
+    """The column families in the snapshots of a store; those that no snapshot has get new ids, as
+    those of canonical state do, which has none."""
+    files = store_files(source, operator, 0, store)
+    if operator.backend == CANONICAL:
+        return _numbered([f.name for f in store.families], internal_families(files))
+    found = snapshot_families(files)
     if not found.ids:
         raise StateFormatError(
             f"{operator.directory}/0/{store.directory}", None, "no snapshot names column families"
@@ -293,5 +313,11 @@ def _families(source: Source, operator: OperatorState, store: StoreState) -> Fam
 
 def _new_families(moves: tuple[StoreMove, ...], name: str) -> Families:
     targets = [f.target for move in moves if move.target == name for f in move.families]
-    ids = {family: number for number, family in enumerate([DEFAULT_STORE, *targets], 1)}
-    return Families(ids, frozenset(family for family in targets if is_internal(family)))
+    return _numbered(targets, frozenset(family for family in targets if is_internal(family)))
+
+
+def _numbered(names: list[str], internal: frozenset[str]) -> Families:
+    """Families with new ids, behind the one that every store has."""
+    numbers = enumerate(dict.fromkeys([DEFAULT_STORE, *names]), 1)
+    ids = {name: number for number, name in numbers}
+    return Families(ids, internal.intersection(ids))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import shutil
 import struct
 import tempfile
@@ -22,6 +23,7 @@ from flinkish.engine.chain import Chain, Lineage, find_chain
 from flinkish.engine.codecs import decompressed
 from flinkish.engine.errors import StateFormatError
 from flinkish.engine.files import StoreFiles
+from flinkish.engine.pieces import in_pieces
 from flinkish.engine.records import MERGE, PUT, Change, Changelog, Content, read_changelog
 from flinkish.engine.rocksdb_writer import NO_FAMILIES, Families
 from flinkish.engine.sidecars import open_checked
@@ -42,14 +44,18 @@ class RocksDBRows:
 
     def rows(self) -> Iterator[tuple[bytes, bytes]]:
         """Key and value of every row; StateFormatError when RocksDB finds damage on the way."""
+        return itertools.chain.from_iterable(self.pieces())
+
+    def pieces(self) -> Iterator[list[tuple[bytes, bytes]]]:
+        """The rows in lists of bounded number and size; errors are those of :meth:`rows`."""
         options: Any = rocksdict.ReadOptions()  # its type hints are not right
         options.set_verify_checksums(True)
         options.fill_cache(False)
         last: bytes | None = None
         with _rocksdb_errors(self.chain):
-            for row in self.database.items(read_opt=options):
-                last = row[0]
-                yield row
+            for piece in in_pieces(self.database.items(read_opt=options)):
+                last = piece[-1][0]
+                yield piece
             _check_end(self.database, last, options)
 
 

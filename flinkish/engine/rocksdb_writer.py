@@ -8,24 +8,27 @@ RocksDB. What is not written: the (empty) log file, and blobs.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import io
+import itertools
 import os
 import shutil
 import tempfile
 import uuid
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final
 
 import rocksdict
 
 from flinkish.engine.errors import EngineError
+from flinkish.engine.pieces import in_pieces
 from flinkish.engine.schema_files import spark_json
 
-_MAX_PENDING = 16 << 20
-_MAX_ROWS = 50_000
+#: (id of the column family, keys, values)
+Piece = tuple[int | None, Sequence[bytes], Sequence[bytes]]
 _FAMILY_ID_BYTES: Final = 2
 _SMALL_FILES = ("CURRENT", "MANIFEST-", "OPTIONS-")
 
@@ -117,9 +120,36 @@ def write_snapshot(
     Raises:
         EngineError: a key is of no family of the store, or RocksDB fails.
     """
+    known = set(families.ids.values())
+
+    def pieces() -> Iterator[Piece]:
+        for piece in in_pieces(rows):
+            for family, group in itertools.groupby(piece, lambda row: _family(row[0], known)):
+                keys, values = zip(*group, strict=True)
+                yield family, keys, values
+
+    return write_pieces(
+        pieces(), create, name, families=families, with_families=with_families, scratch=scratch
+    )
+
+
+def write_pieces(
+    pieces: Iterable[Piece],
+    create: Callable[[str], BinaryIO],
+    name: str,
+    *,
+    families: Families = NO_FAMILIES,
+    with_families: bool = True,
+    scratch: str | None = None,
+) -> int:
+    """Write a snapshot of rows that come in pieces: :func:`write_snapshot`, with less for each row.
+
+    A piece is (the family's id, keys, values); the keys begin with that id, which is None in a
+    store without families.
+    """
     directory = tempfile.mkdtemp(prefix="state-", dir=scratch)
     try:
-        counts = _fill(directory, rows, families)
+        counts = _fill(directory, pieces)
         internal = sum(counts.get(families.ids[f], 0) for f in families.internal)
         total = sum(counts.values())
         shared = [_share(directory, file, create) for file in _named(directory, (".sst",))]
@@ -164,23 +194,19 @@ def _options() -> Any:
     return options
 
 
-def _fill(
-    directory: str, rows: Iterable[tuple[bytes, bytes]], families: Families
-) -> dict[int | None, int]:
+def _fill(directory: str, pieces: Iterable[Piece]) -> dict[int | None, int]:
     """Write the rows into a new database; their numbers by the ids of their families."""
-    known = set(families.ids.values())
     counts: dict[int | None, int] = {}
     write: Any = rocksdict.WriteOptions()  # its type hints are not right
     write.disable_wal = True
     with _rocksdb_errors():
         database: Any = rocksdict.Rdict(directory, options=_options())
     try:
-        for batch in _batches(rows):  # their own trouble is not that of this database
+        for family, keys, values in pieces:  # their own trouble is not that of this database
             changes = rocksdict.WriteBatch(raw_mode=True)
-            for key, value in batch:
-                family = _family(key, known)
-                counts[family] = counts.get(family, 0) + 1
-                changes.put(key, value)
+            # A loop of its own for each row would take as long as RocksDB.
+            collections.deque(map(changes.put, keys, values), maxlen=0)
+            counts[family] = counts.get(family, 0) + len(keys)
             with _rocksdb_errors():
                 database.write(changes, write)
         with _rocksdb_errors():
@@ -198,19 +224,6 @@ def _family(key: bytes, known: set[int]) -> int | None:
     if len(key) < _FAMILY_ID_BYTES or number not in known:
         raise EngineError(f"a key of the unknown column family {number}")
     return number
-
-
-def _batches(rows: Iterable[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
-    batch: list[tuple[bytes, bytes]] = []
-    size = 0
-    for row in rows:
-        batch.append(row)
-        size += len(row[0]) + len(row[1])
-        if size > _MAX_PENDING or len(batch) >= _MAX_ROWS:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
 
 
 @contextlib.contextmanager

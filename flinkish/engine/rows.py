@@ -11,12 +11,11 @@ from flinkish.engine.encodings import FamilyShape, check_block
 from flinkish.engine.errors import StateFormatError, UnsupportedState
 from flinkish.engine.files import HDFS, ROCKSDB, UNSAFE_ROW, StoreFiles
 from flinkish.engine.hdfs_store import read_hdfs_store
+from flinkish.engine.pieces import in_pieces
 from flinkish.engine.rocksdb_store import RocksDBRows, family_of, open_rocksdb_store
 
 #: The column family of a store that has only one.
 DEFAULT_FAMILY = "default"
-MAX_ROWS = 10_000
-_MAX_BYTES = 16 << 20
 _FAMILY_ID_BYTES = 2
 
 
@@ -75,7 +74,7 @@ def read_store(
     """
     _check_supported(files)
     if files.backend == HDFS:
-        for rows in _batches(read_hdfs_store(files)):
+        for rows in in_pieces(read_hdfs_store(files)):
             block = RowBlock(DEFAULT_FAMILY, *_columns(rows), framed=False)
             _check(block, shapes, f"version {files.version}")
             yield block
@@ -114,38 +113,31 @@ def _check_supported(files: StoreFiles) -> None:
 def _rocksdb_blocks(
     store: RocksDBRows, shapes: Mapping[str, FamilyShape] | None
 ) -> Iterator[RowBlock]:
-    if not store.metadata.families:
-        for rows in _batches(store.rows()):
-            block = RowBlock(DEFAULT_FAMILY, *_columns(rows), framed=True)
-            _check(block, shapes, store.chain.name)
-            yield block
-        return
-    # Keys are in order, and begin with their family's id: each family is in one piece.
-    for _, group in itertools.groupby(store.rows(), lambda row: row[0][:_FAMILY_ID_BYTES]):
-        for rows in _batches(group):
-            family = family_of(rows[0][0], store.metadata, store.chain)
+    families = bool(store.metadata.families)
+    for piece in store.pieces():
+        # Keys are in order, and begin with their family's id: most pieces are of one family.
+        for rows in _by_family(piece) if families else (piece,):
             keys, values = _columns(rows)
-            block = RowBlock(family, [key[_FAMILY_ID_BYTES:] for key in keys], values, framed=True)
+            family = DEFAULT_FAMILY
+            if families:
+                family = family_of(keys[0], store.metadata, store.chain)
+                keys = [key[_FAMILY_ID_BYTES:] for key in keys]
+            block = RowBlock(family, keys, values, framed=True)
             _check(block, shapes, store.chain.name)
             yield block
 
 
-def _batches(rows: Iterator[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
-    """Rows in lists of bounded number and size."""
-    batch: list[tuple[bytes, bytes]] = []
-    size = 0
-    for row in rows:
-        batch.append(row)
-        size += len(row[0]) + len(row[1])
-        if len(batch) >= MAX_ROWS or size >= _MAX_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
+def _by_family(piece: list[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
+    if piece[0][0][:_FAMILY_ID_BYTES] == piece[-1][0][:_FAMILY_ID_BYTES]:
+        yield piece
+        return
+    for _, group in itertools.groupby(piece, lambda row: row[0][:_FAMILY_ID_BYTES]):
+        yield list(group)
 
 
 def _columns(rows: list[tuple[bytes, bytes]]) -> tuple[list[bytes], list[bytes]]:
-    return [row[0] for row in rows], [row[1] for row in rows]
+    keys, values = zip(*rows, strict=True)
+    return list(keys), list(values)
 
 
 def _check(block: RowBlock, shapes: Mapping[str, FamilyShape] | None, name: str) -> None:

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import functools
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
 from flinkish.engine.blocks import Packer, Piece, unpack
+from flinkish.engine.canonical import (
+    CanonicalFamily,
+    list_families,
+    read_canonical,
+    read_rows,
+    write_canonical,
+)
 from flinkish.engine.checkpoints import OperatorState, StoreState, store_files
 from flinkish.engine.digests import RowsDigest, digest_rows, family_salt
 from flinkish.engine.directories import Source, Target
 from flinkish.engine.errors import EngineError
-from flinkish.engine.files import HDFS, StoreFiles
+from flinkish.engine.files import CANONICAL, HDFS, StoreFiles
 from flinkish.engine.moves import OperatorMove, StoreMove
-from flinkish.engine.rocksdb_writer import NO_FAMILIES, write_snapshot
+from flinkish.engine.rocksdb_writer import NO_FAMILIES
+from flinkish.engine.rocksdb_writer import write_pieces as write_snapshot_pieces
 from flinkish.engine.rows import DEFAULT_FAMILY, read_store
 from flinkish.engine.transform import BlockTransform
 from flinkish.engine.writers import write_records
@@ -80,13 +88,19 @@ def moved_rows(
     moves = store.by_family
     transforms: dict[str, BlockTransform] = {}
     partitions = move.partitions if move.shuffled else None
-    for block in read_store(files):
+    lists = list_families(move.operator, state)
+    for block in read_rows(files, move.operator, state):
         if block.family not in moves:
             continue
         place, family = moves[block.family]
         if block.family not in transforms:
             transforms[block.family] = BlockTransform(
-                family, partitions, name, interval_days=move.interval_days
+                family,
+                partitions,
+                name,
+                interval_days=move.interval_days,
+                lists=block.family in lists,
+                canonical=move.backend == CANONICAL,
             )
         moved = transforms[block.family](block)
         yield place, moved.keys, moved.values, moved.partitions
@@ -154,13 +168,16 @@ def write_store(
     create = _Counting(target, directory)
     names = target_families(move, store)
     families = move.families.get(store, NO_FAMILIES)
-    if move.backend == HDFS:
+    canonical = _canonical_families(move, store) if move.backend == CANONICAL else []
+    if canonical:
+        write_canonical(rows, create, canonical, version, codec=move.compression)
+    elif move.backend == HDFS:
         with create(f"{named}.snapshot") as file:
             write_records(file, _plain(rows), move.compression)
     else:
-        prefixes = [_prefix(families.ids.get(name) if families.ids else None) for name in names]
-        write_snapshot(
-            _prefixed(rows, prefixes),
+        numbers = [families.ids.get(name) if families.ids else None for name in names]
+        write_snapshot_pieces(
+            _prefixed(rows, numbers),
             create,
             f"{named}.zip",
             families=families,
@@ -168,7 +185,7 @@ def write_store(
         )
     written = _written_files(target, directory, move, unique)
     digest = RowsDigest()
-    for block in read_store(written):
+    for block in read_canonical(written, canonical) if canonical else read_store(written):
         # A store without families has one family, which has any name in a store that has some.
         family = names[0] if block.family == DEFAULT_FAMILY and not families.ids else block.family
         digest += digest_rows(block.keys, block.values, family_salt(store, family))
@@ -176,8 +193,24 @@ def write_store(
     return WrittenStore(index, store, partition, directory, unique, digest, size)
 
 
-def _prefix(number: int | None) -> bytes:
-    return b"" if number is None else number.to_bytes(2, "little", signed=True)
+def _canonical_families(move: OperatorMove, store: str) -> list[CanonicalFamily]:
+    """The families of a new canonical store, in the order of :func:`target_families`."""
+    families = move.families.get(store, NO_FAMILIES)
+    found: dict[str, CanonicalFamily] = {}
+    for source in move.stores:
+        lists = list_families(move.operator, store_of(move.operator, source.source))
+        for family in source.families if source.target == store else ():
+            made = CanonicalFamily(
+                store=store,
+                name=family.target if families.ids else DEFAULT_FAMILY,
+                key=family.after.key,
+                value=family.after.value,
+                encoder=family.after.encoder,
+                lists=family.source in lists,
+                internal=family.target in families.internal,
+            )
+            found.setdefault(family.target, made)
+    return list(found.values())
 
 
 def _plain(rows: Iterable[Rows]) -> Iterator[tuple[bytes, bytes]]:
@@ -185,12 +218,15 @@ def _plain(rows: Iterable[Rows]) -> Iterator[tuple[bytes, bytes]]:
         yield from zip(keys, values, strict=True)
 
 
-def _prefixed(rows: Iterable[Rows], prefixes: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
+def _prefixed(
+    rows: Iterable[Rows], numbers: Sequence[int | None]
+) -> Iterator[tuple[int | None, list[bytes], list[bytes]]]:
     for place, keys, values in rows:
-        prefix = prefixes[place]
-        if prefix:
+        number = numbers[place]
+        if number is not None:
+            prefix = number.to_bytes(2, "little", signed=True)
             keys = [prefix + key for key in keys]
-        yield from zip(keys, values, strict=True)
+        yield number, keys, values
 
 
 def _written_files(

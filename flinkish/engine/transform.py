@@ -6,7 +6,9 @@ encoded by columns, a block at a time.
 
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,11 +28,12 @@ from flinkish.engine.keycodec import compile_key
 from flinkish.engine.layout import Path
 from flinkish.engine.moves import FamilyMove
 from flinkish.engine.murmur import hash_columns, partition_of
-from flinkish.engine.rowcodec import compile_schema
+from flinkish.engine.rowcodec import RowCodec, compile_schema
 from flinkish.engine.rows import RowBlock
-from flinkish.engine.types import DataType, Struct
+from flinkish.engine.types import Array, CalendarInterval, DataType, Map, Struct
 
 _VERSION = b"\x00"
+_FIRST_BYTE = operator.itemgetter(slice(0, 1))
 
 
 @dataclass(frozen=True)
@@ -50,21 +53,35 @@ class BlockTransform:
         partitions: the new number of partitions; None where no row leaves its own.
         name: of the file or store that rows are from, for errors.
         interval_days: see :class:`~.planning.TargetState`.
+        lists: values of rows that are not framed are lists all the same: those of canonical state,
+            which are as RocksDB has them.
+        canonical: the new state is canonical: what Spark leaves in a row where a calendar interval
+            is null becomes zeros, because columns do not have it.
     """
 
     def __init__(
-        self, move: FamilyMove, partitions: int | None, name: str, *, interval_days: bool = True
+        self,
+        move: FamilyMove,
+        partitions: int | None,
+        name: str,
+        *,
+        interval_days: bool = True,
+        lists: bool = False,
+        canonical: bool = False,
     ) -> None:
         self._move = move
         self._partitions = partitions
         self._name = name
         self._interval_days = interval_days
+        self._lists = lists
         self._before = compile_key(move.before.key, move.before.encoder)
         self._after = compile_key(move.after.key, move.after.encoder)
         self._value_before = compile_schema(move.before.value)
         self._value_after = compile_schema(move.after.value)
         self._keys = self._key_change()
         self._values = self._value_change()
+        self._clean_key = canonical and _has_intervals(self._after.whole.struct)
+        self._clean_value = canonical and _has_intervals(self._value_after.struct)
         self._types = [_type_at(self._before.whole.struct, path) for path in move.partition_by]
         self._needs_columns = bool(self._types) and partitions is not None and partitions > 1
 
@@ -76,6 +93,11 @@ class BlockTransform:
             columns = self._before.decode(block.keys, framed=framed, name=self._name)
         keys = self._keys(block.keys) if self._keys is not None else self._encode_keys(columns)
         values = self._values(block.values, columns)
+        if self._clean_key:
+            keys = self._cleaned(self._after.whole, keys)
+        if self._clean_value:
+            clean = functools.partial(self._cleaned, self._value_after)
+            values = self._each_row(values, clean) if self._lists else clean(values)
         return MovedBlock(keys, values, self._targets(columns, len(keys)))
 
     def _targets(self, columns: Any, rows: int) -> Any:
@@ -111,6 +133,8 @@ class BlockTransform:
             return self._evolve
         if move.before.framed and move.after.framed:
             return lambda values, _: self._normal(values)
+        if self._lists:
+            return lambda values, _: self._normal(self._only_lists(values))
         if not move.before.framed and not move.after.framed:
             return lambda values, _: values
         if move.before.framed:
@@ -119,7 +143,7 @@ class BlockTransform:
 
     def _normal(self, values: list[bytes]) -> list[bytes]:
         """Lists get one delimiter throughout: see :func:`~.encodings.normal_value`."""
-        if all(value[:1] == _VERSION for value in values):
+        if _are_rows(values):
             return values
         try:
             return [normal_value(value) for value in values]
@@ -127,14 +151,20 @@ class BlockTransform:
             raise StateFormatError(self._name, None, f"a value: {error}") from error
 
     def _unframe(self, rows: list[bytes]) -> list[bytes]:
-        if not all(row[:1] == _VERSION for row in rows):
-            reason = "a row does not start with the version 0: lists cannot be in this backend"
+        if not _are_rows(rows):
+            reason = (
+                "a row does not start with the version 0: lists cannot be in this backend, nor "
+            )
+            reason += "in canonical state where the operator's metadata does not name them"
             raise StateFormatError(self._name, None, reason)
         return [row[1:] for row in rows]
 
     def _evolve(self, values: list[bytes], columns: Any) -> list[bytes]:
         move = self._move
-        if move.before.framed and not all(value[:1] == _VERSION for value in values):
+        if self._lists and not (move.before.framed and move.after.framed):
+            values = self._only_lists(values)
+        framed = move.before.framed or self._lists
+        if framed and not _are_rows(values):
             return self._evolve_lists(values)
         skip = 1 if move.before.framed else 0
         batch = self._value_before.decode(values, skip=skip, name=self._name)
@@ -149,21 +179,44 @@ class BlockTransform:
         ).rows()
 
     def _evolve_lists(self, values: list[bytes]) -> list[bytes]:
-        if self._move.value is None or not self._move.after.framed:
+        if self._move.value is None or not (self._move.after.framed or self._lists):
             raise EngineError(f"{self._name}: lists can only be evolved within RocksDB")
+        change = self._move.value.apply
+
+        def evolved(rows: list[bytes]) -> list[bytes]:
+            batch = change(self._value_before.decode(rows, name=self._name))
+            return self._value_after.encode(batch).rows()
+
+        return self._each_row(values, evolved)
+
+    def _each_row(
+        self, values: list[bytes], change: Callable[[list[bytes]], list[bytes]]
+    ) -> list[bytes]:
+        """Framed values, each of whose rows is changed."""
         try:
             split = [split_value(value) for value in values]
         except BadEncoding as error:
             raise StateFormatError(self._name, None, f"a value: {error}") from error
-        rows = list(itertools.chain.from_iterable(split))
-        batch = self._move.value.apply(self._value_before.decode(rows, name=self._name))
-        encoded = iter(self._value_after.encode(batch).rows())
+        changed = iter(change(list(itertools.chain.from_iterable(split))))
         return [
-            b"".join(frame_sized_row(row) for row in itertools.islice(encoded, len(part)))
+            b"".join(frame_sized_row(row) for row in itertools.islice(changed, len(part)))
             if value[:1] != _VERSION
-            else _VERSION + next(encoded)
+            else _VERSION + next(changed)
             for value, part in zip(values, split, strict=True)
         ]
+
+    def _cleaned(self, codec: RowCodec, rows: list[bytes]) -> list[bytes]:
+        return codec.encode(codec.decode(rows, name=self._name)).rows()
+
+    def _only_lists(self, values: list[bytes]) -> list[bytes]:
+        if any(value[:1] == _VERSION for value in values):
+            raise StateFormatError(self._name, None, "a value is no list, as the others are")
+        return values
+
+
+def _are_rows(values: Sequence[bytes]) -> bool:
+    """Whether all are single rows behind a version, and none a list."""
+    return set(map(_FIRST_BYTE, values)) <= {_VERSION}
 
 
 def _same(rows: list[bytes]) -> list[bytes]:
@@ -172,6 +225,16 @@ def _same(rows: list[bytes]) -> list[bytes]:
 
 def _frame(rows: Sequence[bytes]) -> list[bytes]:
     return [_VERSION + row for row in rows]
+
+
+def _has_intervals(data_type: DataType) -> bool:
+    if isinstance(data_type, Struct):
+        return any(_has_intervals(field.type) for field in data_type.fields)
+    if isinstance(data_type, Array):
+        return _has_intervals(data_type.element)
+    if isinstance(data_type, Map):
+        return _has_intervals(data_type.key) or _has_intervals(data_type.value)
+    return isinstance(data_type, CalendarInterval)
 
 
 def _type_at(struct: Struct, path: Path) -> DataType:

@@ -24,6 +24,7 @@ from flinkish.engine.encodings import (
 )
 from flinkish.engine.errors import StateFormatError, UnsupportedState
 from flinkish.engine.files import ROCKSDB
+from flinkish.engine.pieces import MAX_ROWS
 from flinkish.engine.unsafe_rows import (
     RowShape,
     UnknownType,
@@ -199,15 +200,15 @@ def test_a_row_of_a_wrong_structure_is_named() -> None:
 
 
 def test_blocks_are_bounded() -> None:
-    many = [(row(i), row(i)) for i in range(2 * rows.MAX_ROWS + 5)]
+    many = [(row(i), row(i)) for i in range(2 * MAX_ROWS + 5)]
     for name, backend in (("1.delta", "hdfs"), ("1.changelog", ROCKSDB)):
         blocks = list(rows.read_store(store({name: lz4(delta(many), 4096)}, 1, backend)))
-        assert [len(b.keys) for b in blocks] == [rows.MAX_ROWS, rows.MAX_ROWS, 5]
+        assert [len(b.keys) for b in blocks] == [MAX_ROWS, MAX_ROWS, 5]
         found = {k: v for b in blocks for k, v in zip(b.keys, b.values, strict=True)}
         assert found == dict(many)
-    large = [(row(i), bytes(9 << 20)) for i in range(5)]
+    large = [(row(i), bytes(2 << 20)) for i in range(40)]
     blocks = list(rows.read_store(store({"1.delta": lz4(delta(large), 1 << 20)}, 1)))
-    assert [len(b.keys) for b in blocks] == [2, 2, 1]
+    assert [len(b.keys) for b in blocks] == [16, 16, 8]
 
 
 @pytest.mark.parametrize(
