@@ -86,8 +86,9 @@ def migrate(wanted: Mapping[str, Any], progress_path: str) -> dict[str, Any]:
         for query in savepoint.queries:
             checkpoint = storage.join(scratch, str(len(sources)))
             say(f"rewriting the state of query {query.name}")
-            written += _rewrite(session, savepoint, query, checkpoint, wanted, progress_path)
-            sources.append(_source(query, checkpoint))
+            operators = _rewrite(session, savepoint, query, checkpoint, wanted, progress_path)
+            sources.append(_source(query, checkpoint, operators))
+            written += operators
         info = write_savepoint(
             wanted["target"],
             _job(savepoint.header, savepoint.path, wanted.get("owner")),
@@ -147,20 +148,21 @@ class _Progress:
         os.replace(self._path + ".tmp", self._path)
 
 
-def _source(query: QueryRecord, checkpoint: str) -> QuerySource:
+def _source(query: QueryRecord, checkpoint: str, written: list[dict[str, Any]]) -> QuerySource:
+    digests = {facts["ordinal"]: str(facts["content"]) for facts in written}
     return QuerySource(
         name=query.name,
         checkpoint=checkpoint,
         run_id=query.run_id,
         source=query.source,
         sink=query.sink,
-        operators=tuple(_facts(operator) for operator in query.operators),
+        operators=tuple(_facts(op, digests.get(op.ordinal)) for op in query.operators),
         batch_id=query.batch_id,
         rows_batch=query.batch_id,
     )
 
 
-def _facts(operator: OperatorRecord) -> OperatorFacts:
+def _facts(operator: OperatorRecord, digest: str | None) -> OperatorFacts:
     return OperatorFacts(
         ordinal=operator.ordinal,
         kind=operator.kind,
@@ -170,6 +172,7 @@ def _facts(operator: OperatorRecord) -> OperatorFacts:
         operator_id_v3=operator.operator_id_v3,
         rows=operator.rows,
         meaning=operator.meaning,
+        state_digest=digest,
     )
 
 

@@ -66,7 +66,8 @@ _OPERATOR = _record(
     operator_id_v2=_NULL_STRING,
     operator_id_v3=_NULL_STRING,
     rows=_NULL_LONG,
-    meaning=_NULL_STRING,  # JSON; younger than version 1: may be absent
+    meaning=_NULL_STRING,  # JSON; younger than version 1: may be absent, as the next
+    state_digest=_NULL_STRING,
 )
 _QUERY = _record(
     "Query",

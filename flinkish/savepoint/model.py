@@ -47,6 +47,8 @@ class OperatorRecord:
     operator_id_v3: str | None = None
     rows: int | None = None
     meaning: StateMeaning | None = None
+    #: Digest of all rows as the engine last wrote them, whatever their partitions.
+    state_digest: str | None = None
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,7 @@ class OperatorFacts:
     operator_id_v3: str | None = None
     rows: int | None = None
     meaning: StateMeaning | None = None
+    state_digest: str | None = None
 
 
 @dataclass(frozen=True)

@@ -253,6 +253,7 @@ def _describe_operator(operator: OperatorRecord) -> dict[str, Any]:
         "rows": operator.rows,
         "bytes": operator.bytes,
         "files": operator.files,
+        "state_digest": operator.state_digest,
         "stores": [
             {
                 "name": store.name,

@@ -490,6 +490,7 @@ def _query_record(
                 operator_id_v3=fact.operator_id_v3,
                 rows=fact.rows if counted else None,
                 meaning=fact.meaning,
+                state_digest=fact.state_digest,
             )
         )
     return QueryRecord(
