@@ -16,6 +16,7 @@ from typing import Any
 from flinkish import storage as fs
 from flinkish.checkpoint import layout, schema, state
 from flinkish.checkpoint.fileset import FileSet, ListedFile
+from flinkish.engine.files import COUNTS, is_canonical
 from flinkish.errors import Corrupt, FlinkishError, NotSavepointable
 
 DEFAULT_STORE = "default"
@@ -58,6 +59,11 @@ class _Store:
     listing: fs.Listing
     versions: tuple[state.VersionedFile, ...]
 
+    @property
+    def is_canonical(self) -> bool:
+        """Whether its files are the engine's Avro files, of which there is one version only."""
+        return is_canonical(list(self.listing.files))
+
 
 @dataclass(frozen=True)
 class _Partition:
@@ -95,7 +101,7 @@ def read_operator(
     top = fs.list_directory(directory)
     metadata, files = _metadata_files(directory, prefix, top, version - 1)
     choose = _chooser(pins, version, state_ids)
-    read = partial(_read_partition, directory, prefix, choose)
+    read = partial(_read_partition, directory, prefix, choose, version)
     names: dict[int, Mapping[str, tuple[str, str]]] = {}
     newest = total = 0
     trouble: Exception | None = None
@@ -158,13 +164,17 @@ def _metadata_files(
         raise Corrupt(f"{path} is no operator metadata: {error}", path=path) from error
 
 
-def _read_partition(directory: str, prefix: str, choose: _Chooser, number: int) -> _Partition:
+def _read_partition(
+    directory: str, prefix: str, choose: _Chooser, version: int, number: int
+) -> _Partition:
     """List a partition's stores and choose their files; trouble is told, not raised.
 
     Whether it matters is known when all partitions are: the operator may have no part at all.
     """
     stores = _list_stores(directory, prefix, number)
     newest = max((f.version for store in stores for f in store.versions), default=0)
+    if any(store.is_canonical for store in stores):
+        newest = version
     files = FileSet()
     trouble: Exception | None = None
     try:
@@ -277,6 +287,12 @@ def _chooser(pins: Mapping[str, str], version: int, state_ids: StateIds | None) 
 def _store_files(store: _Store, partition: int, choose: _Chooser) -> Iterator[ListedFile]:
     """The store's files at the version; FileNotFoundError for a missing one."""
     path = store.listing.path
+    if store.is_canonical:
+        if COUNTS not in store.listing.files:
+            raise FileNotFoundError(2, "not listed", os.path.join(path, COUNTS))
+        for name, entry in sorted(store.listing.files.items()):
+            yield _listed(store.prefix + name, entry)
+        return
     try:
         chain = choose(store, partition)
     except state.MissingVersion as lost:

@@ -110,8 +110,8 @@ def check_format(_ctx: click.Context, _parameter: click.Parameter, value: str | 
     word = (value or "native").lower()
     if word == "canonical":
         raise UsageError(
-            "savepoints of type canonical are not available in this version",
-            hint="take a native one (the default): -type native",
+            "savepoints of type canonical are not taken of jobs in this version",
+            hint="take a native one, and: flinkish migrate PATH TARGET --type canonical",
         )
     if word != "native":
         raise UsageError(

@@ -38,6 +38,7 @@ COMMANDS: dict[str, Entry] = {
     "migrate": Entry(
         "flinkish.cli.migrate", "migrate", "Make a new savepoint of an old one, with other state."
     ),
+    "state": Entry("flinkish.cli.state", "state", "Show and export the state in a savepoint."),
     "compat": Entry(
         "flinkish.cli.compat", "compat", "Show which versions can resume which savepoints."
     ),

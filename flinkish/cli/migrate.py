@@ -48,6 +48,14 @@ _AGGREGATION = "spark.sql.streaming.aggregation.stateFormatVersion"
     help="State store backend of the new savepoint.",
 )
 @click.option(
+    "-type",
+    "--type",
+    "type_",
+    type=click.Choice(("native", "canonical"), case_sensitive=False),
+    shell_complete=words_of("native", "canonical"),
+    help="canonical: state as Avro files; native: files of Spark's backend.",
+)
+@click.option(
     "--schema",
     "schemas",
     metavar="UID[/STATE]=FILE.avsc",
@@ -104,6 +112,7 @@ def migrate(
     target: str,
     parallelism: int | None,
     backend: str | None,
+    type_: str | None,
     schemas: tuple[str, ...],
     compression: str | None,
     checkpoint_format: int | None,
@@ -129,6 +138,11 @@ def migrate(
         for pin, version in ((_JOIN, join_format), (_AGGREGATION, aggregation_format))
         if version is not None
     }
+    if type_ == "canonical" and (backend or checkpoint_format):
+        raise UsageError(
+            "a canonical savepoint has no backend and no checkpoint format",
+            hint="they are chosen when it is restored, or made native",
+        )
     with call.session({}) as session:
         savepoint = open_savepoint(path)
         wanted = migrator.Migration(
@@ -141,6 +155,7 @@ def migrate(
             formats=formats,
             schemas=_schemas(schemas, savepoint),
             owner=requester(),
+            type=type_,
         )
         launch = Launch(
             application=None,
@@ -226,6 +241,7 @@ def _show_dry_run(out: Output, savepoint: Savepoint, wanted: migrator.Migration)
     changes = {
         "state partitions": wanted.partitions,
         "backend": wanted.backend,
+        "type": wanted.type,
         "compression": wanted.compression,
         "checkpoint format": wanted.checkpoint_format,
         **{pin.rpartition("streaming.")[2]: version for pin, version in wanted.formats.items()},

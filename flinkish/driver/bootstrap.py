@@ -54,6 +54,10 @@ def main(argv: Sequence[str]) -> int:
         from flinkish.driver import migrating
 
         return migrating.main()
+    if "FLINKISH_STATE" in os.environ:
+        from flinkish.driver import stateexport
+
+        return stateexport.main()
     registry = Registry.open(os.environ["FLINKISH_REGISTRY"], create=False)
     job = registry.job(os.environ["FLINKISH_JOB_ID"])
     registry.update_job(job.job_id, driver=process_ref(os.getpid()))

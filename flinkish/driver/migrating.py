@@ -23,6 +23,7 @@ from flinkish.errors import (
     LaunchFailed,
 )
 from flinkish.savepoint.model import (
+    FORMAT_NATIVE,
     Header,
     OperatorFacts,
     OperatorRecord,
@@ -97,10 +98,18 @@ def migrate(wanted: Mapping[str, Any], progress_path: str) -> dict[str, Any]:
             reporter=SilentReporter(),
             deadline=time.monotonic(),
             full=True,
+            format_=_format(wanted, savepoint.header),
         )
     finally:
         storage.remove_tree(scratch)
     return {"savepoint": info.to_json(), "record": _entry(info), "operators": written}
+
+
+def _format(wanted: Mapping[str, Any], header: Header) -> str:
+    """What the new savepoint's state is: as the old one's where nothing else is asked for."""
+    if wanted.get("type"):
+        return str(wanted["type"])
+    return FORMAT_NATIVE if wanted.get("backend") else header.format
 
 
 def _session() -> Any:

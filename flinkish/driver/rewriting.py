@@ -7,9 +7,16 @@ from typing import Any
 
 from flinkish import storage
 from flinkish.engine.avro_schemas import spark_struct
-from flinkish.engine.checkpoints import CheckpointState, OperatorState, read_checkpoint
+from flinkish.engine.checkpoints import (
+    PROVIDER_PIN,
+    CheckpointState,
+    OperatorState,
+    backend_of,
+    read_checkpoint,
+)
 from flinkish.engine.directories import Source, Target
 from flinkish.engine.errors import EngineError, StateFormatError, UnsupportedState
+from flinkish.engine.files import CANONICAL
 from flinkish.engine.pipeline import Progress
 from flinkish.engine.planning import FamilyChange, TargetState
 from flinkish.engine.rewrite import rewrite_checkpoint
@@ -42,7 +49,7 @@ def rewrite_query(
     try:
         found = read_checkpoint(source, query.batch_id)
         result = rewrite_checkpoint(
-            *(context, source, target, _target(wanted)),
+            *(context, source, target, _target(wanted, found)),
             batch=query.batch_id,
             each=_changes(found, query, wanted.get("schemas") or {}),
             progress=progress,
@@ -72,9 +79,18 @@ def in_our_words(error: EngineError, query: QueryRecord | None) -> FlinkishError
     return Incompatible(text)
 
 
-def _target(wanted: Mapping[str, Any]) -> TargetState:
+def _native_backend(found: CheckpointState) -> str:
+    """The backend that the state came from, whatever it is in now."""
+    return backend_of(found.pins.get(PROVIDER_PIN, "HDFSBackedStateStoreProvider"))
+
+
+def _target(wanted: Mapping[str, Any], found: CheckpointState) -> TargetState:
     version = wanted.get("checkpoint_format")
     backend = wanted.get("backend")
+    if wanted.get("type") == "canonical":
+        backend, version = CANONICAL, 1
+    elif backend is None and wanted.get("type") == "native":
+        backend = _native_backend(found)
     if version is None and backend == "hdfs":
         version = 1  # HDFS-backed stores have no unique ids
     return TargetState(
@@ -144,7 +160,8 @@ def rewrite_restored(context: Any, staging: str, final: str, rewrite: StateRewri
             for operator in found.operators
             if (values := rewrite.values.get(operator.ordinal))
         }
-        wanted = TargetState(partitions=rewrite.partitions)
+        backend = _native_backend(found) if rewrite.canonical else None
+        wanted = TargetState(partitions=rewrite.partitions, backend=backend)
         result = rewrite_checkpoint(context, source, target, wanted, each=each, root=root)
     except EngineError as error:
         raise in_our_words(error, None) from error

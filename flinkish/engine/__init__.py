@@ -1,4 +1,15 @@
-"""Spark's streaming state, read and written without Spark: no other package of flinkish is needed.
+"""Spark's streaming state, read, written and rewritten: no other package of flinkish is needed.
+
+What most want:
+
+- :func:`~flinkish.engine.rewrite.rewrite_checkpoint` makes a checkpoint of another one, as a Spark
+  job: other state partitions, backend, formats, value schemas
+  (:class:`~flinkish.engine.planning.TargetState`).
+- :func:`~flinkish.engine.spark_frames.read_state` gives state as a DataFrame,
+  :func:`~flinkish.engine.bootstrap_state.write_state` makes state of one.
+- :func:`~flinkish.engine.evolution.resolve` tells whether rows of one schema become another's.
+
+What these are made of needs no Spark:
 
 - :class:`~flinkish.engine.files.StoreFiles` says where a state store's files are
   (:func:`~flinkish.engine.files.local_store`: in a local directory).

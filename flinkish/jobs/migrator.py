@@ -40,6 +40,8 @@ class Migration:
     formats: Mapping[str, str] = field(default_factory=dict)
     schemas: Mapping[str, Any] = field(default_factory=dict)
     owner: str | None = None
+    #: ``native`` or ``canonical``.
+    type: str | None = None
 
 
 def migrate_savepoint(

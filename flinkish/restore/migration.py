@@ -29,14 +29,19 @@ class StateRewrite:
 
     partitions: int | None = None
     values: Mapping[int, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
+    #: The state is canonical, and is written for the backend that the offset log pins.
+    canonical: bool = False
 
 
-def rewrite_of(plan: QueryPlan, partitions: int | None) -> StateRewrite | None:
+def rewrite_of(
+    plan: QueryPlan, partitions: int | None, *, canonical: bool = False
+) -> StateRewrite | None:
     """What has to be rewritten for a plan; None when nothing has to be.
 
     Parameters
     ----------
     partitions: the number of state partitions asked for, None for the savepoint's.
+    canonical: the savepoint's state is canonical.
     """
     plans = plan.operators or ()
     values = {
@@ -45,9 +50,9 @@ def rewrite_of(plan: QueryPlan, partitions: int | None) -> StateRewrite | None:
         if each.verdict is Verdict.MIGRATE and (found := _new_values(each))
     }
     rescaled = partitions if any(_rescales(each, partitions) for each in plans) else None
-    if not values and rescaled is None:
+    if not values and rescaled is None and not canonical:
         return None
-    return StateRewrite(rescaled, values)
+    return StateRewrite(rescaled, values, canonical)
 
 
 def _rescales(plan: OperatorPlan, partitions: int | None) -> bool:

@@ -11,7 +11,7 @@ from flinkish.errors import SavepointNotFound
 from flinkish.restore.adopt import adopt_cuts
 from flinkish.restore.model import QueryKey, SavedOperator, SavedQuery, SavedSource
 from flinkish.restore.recipe import Donor
-from flinkish.savepoint.model import QueryRecord
+from flinkish.savepoint.model import FORMAT_CANONICAL, QueryRecord
 from flinkish.savepoint.reader import check_files, open_savepoint
 
 
@@ -24,6 +24,8 @@ class Offer:
     query_id: str
     checkpoint_format: int = 1
     pins: Mapping[str, str] = field(default_factory=dict)
+    #: Its state is canonical: it has to be written for a backend before Spark can load it.
+    canonical: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ def read_offers(path: str, *, complete: bool = False) -> Offers:
                     record.batch_id,
                     held.get(index, {}),
                 ),
+                canonical=savepoint.header.format == FORMAT_CANONICAL,
             )
             for index, record in enumerate(savepoint.queries)
         },
@@ -95,7 +98,7 @@ def _of_cut(key: QueryKey, cut: Cut) -> Offer:
     )
 
 
-def _of_record(record: QueryRecord, donor: Donor) -> Offer:
+def _of_record(record: QueryRecord, donor: Donor, *, canonical: bool) -> Offer:
     operators = tuple(
         SavedOperator(
             query=record.name,
@@ -126,6 +129,7 @@ def _of_record(record: QueryRecord, donor: Donor) -> Offer:
         record.query_id,
         record.checkpoint_format,
         record.pins,
+        canonical,
     )
 
 

@@ -163,11 +163,13 @@ class RestorePlanner:
         if sink is not None and sink.blocks:
             refusal = Incompatible(sink.text, hint=sink.advice, reasons=[sink.reason])
         recipe = replace(recipe, rebase_to=sink.rebase_to if sink is not None else None)
+        if offer.canonical and refusal is None:
+            refusal = _canonical_refusal(recipe, options)
         return replace(
             found,
             sink=sink,
             recipe=None if refusal is not None else recipe,
-            rewrite=rewrite_of(plan, options.parallelism),
+            rewrite=rewrite_of(plan, options.parallelism, canonical=offer.canonical),
             refusal=refusal,
         )
 
@@ -209,6 +211,26 @@ class RestorePlanner:
         left = self._left_behind() if complete else Untaken()
         found = document.document(self.queries, left, self.options)
         return {**found, "complete": True} if complete else found
+
+
+def _canonical_refusal(recipe: Recipe, options: RestoreOptions) -> Incompatible | None:
+    """Why canonical state cannot be written for a backend on the way, or None."""
+    hint = "make a native one of it first: flinkish migrate PATH TARGET --type native"
+    if not options.executors:
+        return Incompatible(
+            "the savepoint is canonical, and the driver's Python lacks what writing its state for "
+            "Spark needs (pip install 'flinkish[engine]')",
+            hint=hint,
+            reasons=["canonical"],
+        )
+    if any(donor.batch_id != recipe.batch_id for donor in recipe.donors):
+        return Incompatible(
+            "the savepoint is canonical: its state cannot be brought to another batch (of another "
+            "query, or of a sink that is ahead)",
+            hint=hint,
+            reasons=["canonical"],
+        )
+    return None
 
 
 def _blocked(rows: Sequence[SourcePlan], checks: Sequence[Check]) -> FlinkishError | None:

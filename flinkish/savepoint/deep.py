@@ -15,14 +15,17 @@ from flinkish import storage
 from flinkish.checkpoint import layout
 from flinkish.checkpoint.operators import DEFAULT_STORE, METADATA_DIRECTORY
 from flinkish.checkpoint.state import LOG_DIRECTORY, SST_DIRECTORY
+from flinkish.engine.canonical import read_rows
+from flinkish.engine.checkpoints import read_checkpoint, store_files
 from flinkish.engine.encodings import FamilyShape, family_shape
 from flinkish.engine.errors import EngineError, StateFormatError, UnsupportedState
 from flinkish.engine.files import UNSAFE_ROW, StoreFiles, parse_names
 from flinkish.engine.rows import DEFAULT_FAMILY, RowCounts, count_rows
 from flinkish.engine.schema_files import parse_schema_file
-from flinkish.savepoint.model import FileRecord, OperatorRecord, QueryRecord
+from flinkish.savepoint.model import FORMAT_CANONICAL, FileRecord, OperatorRecord, QueryRecord
 from flinkish.savepoint.reader import BadFile, Savepoint
 from flinkish.savepoint.reporter import Reporter
+from flinkish.savepoint.statedir import saved_directory
 
 _PIN = "spark.sql.streaming.stateStore."
 #: Directories below a partition that are no stores.
@@ -51,6 +54,11 @@ def deep_check(savepoint: Savepoint, reporter: Reporter) -> DeepCheck:
     bad: list[BadFile] = []
     unread: list[str] = []
     for index, query in enumerate(savepoint.queries):
+        if savepoint.header.format == FORMAT_CANONICAL:
+            found_rows, trouble = _check_canonical(savepoint, query)
+            rows += found_rows
+            bad += trouble
+            continue
         ids = _state_ids(savepoint, query)
         for operator in query.operators:
             where = f"{query.directory}/{layout.STATE}/{operator.ordinal}"
@@ -75,6 +83,26 @@ def deep_check(savepoint: Savepoint, reporter: Reporter) -> DeepCheck:
             if reason is not None:
                 bad.append(BadFile(where, reason))
     return DeepCheck(rows, tuple(bad), tuple(unread))
+
+
+def _check_canonical(savepoint: Savepoint, query: QueryRecord) -> tuple[int, list[BadFile]]:
+    """Decode the Avro files of a query; how many rows there are, and what is bad."""
+    source = saved_directory(savepoint, query)
+    rows = 0
+    bad: list[BadFile] = []
+    for operator in read_checkpoint(source, query.batch_id).operators:
+        for partition in range(operator.partitions):
+            for store in operator.stores:
+                try:
+                    for block in read_rows(
+                        store_files(source, operator, partition, store), operator, store
+                    ):
+                        rows += len(block.keys)
+                except StateFormatError as error:
+                    directory = f"{operator.directory}/{partition}/{store.directory}"
+                    path = f"{query.directory}/{directory}{error.file}"
+                    bad.append(BadFile(path, f"cannot be decoded: {error.reason}"))
+    return rows, bad
 
 
 def wrong_count(

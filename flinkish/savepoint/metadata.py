@@ -29,9 +29,11 @@ from flinkish.savepoint.model import FileRecord, Header, OperatorRecord, QueryRe
 FILE_NAME = "_metadata"
 FORMAT_VERSION = 1
 #: Features a savepoint may require and this version has.
-FEATURES: frozenset[str] = frozenset({"shared-files"})
+FEATURES: frozenset[str] = frozenset({"shared-files", "canonical-state"})
 #: Required by a savepoint of which earlier ones hold files.
 SHARED_FILES = "shared-files"
+#: Required by a savepoint whose state no Spark can load as it is.
+CANONICAL_STATE = "canonical-state"
 
 KEY_VERSION = "flinkish.format-version"
 KEY_FEATURES = "flinkish.required-features"

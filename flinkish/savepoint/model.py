@@ -10,6 +10,8 @@ from flinkish.checkpoint.operators import StoreInfo
 from flinkish.operators.meaning import StateMeaning
 
 FORMAT_NATIVE = "native"
+#: State as Avro files (:mod:`flinkish.engine.canonical`).
+FORMAT_CANONICAL = "canonical"
 
 
 @dataclass(frozen=True)

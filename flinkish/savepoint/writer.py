@@ -27,8 +27,9 @@ from flinkish.savepoint.dispose import release_holder
 from flinkish.savepoint.earlier import in_directory, newest_of_job, remember
 from flinkish.savepoint.leases import Kind, Lease
 from flinkish.savepoint.ledger import Ledger, Placed
-from flinkish.savepoint.metadata import SHARED_FILES, MetadataWriter
+from flinkish.savepoint.metadata import CANONICAL_STATE, SHARED_FILES, MetadataWriter
 from flinkish.savepoint.model import (
+    FORMAT_CANONICAL,
     FORMAT_NATIVE,
     FileRecord,
     Header,
@@ -65,6 +66,7 @@ def write_savepoint(
     deadline: float | None = None,
     full: bool = False,
     carrier: Carrier | None = None,
+    format_: str = FORMAT_NATIVE,
 ) -> SavepointInfo:
     """Take a savepoint of ``job`` below the directory ``target`` (created where missing).
 
@@ -76,6 +78,7 @@ def write_savepoint(
         None: for ever. It does not interrupt work under way.
     full: share no files with an earlier savepoint of the job in the same directory.
     carrier: who brings the files; None: threads of this process.
+    format_: what the checkpoints' state is: FORMAT_NATIVE or FORMAT_CANONICAL.
 
     Returns the finished savepoint. On any error the unfinished directory is removed. Raises
     WrongState (no queries; a query's files vanish faster than they are taken), WaitTimeout, Locked
@@ -107,7 +110,7 @@ def write_savepoint(
                     taker.share_nothing()
                     taken = taker.take_all(queries)
                 reporter.phase("metadata")
-                size = _seal(path, ledger, _header(job, created, trigger), taken)
+                size = _seal(path, ledger, _header(job, created, trigger, format_), taken)
                 if storage.is_local(parent):
                     storage.sync_directory(parent)
             except BaseException:
@@ -121,7 +124,7 @@ def write_savepoint(
         path=path,
         job_id=job.job_id,
         created=created,
-        format=FORMAT_NATIVE,
+        format=format_,
         trigger=trigger,
         bytes=totals.bytes + size,
         files=totals.files + 1,
@@ -137,6 +140,8 @@ def write_savepoint(
 def _seal(path: str, ledger: Ledger, header: Header, queries: Sequence[QueryRecord]) -> int:
     """Write ``_metadata``; returns its size in bytes."""
     features = [SHARED_FILES] if ledger.totals().shared else []
+    if header.format == FORMAT_CANONICAL:
+        features.append(CANONICAL_STATE)
     with MetadataWriter(path, header, queries, features=features) as metadata:
         for index in range(len(queries)):
             for f in ledger.files(index):
@@ -144,7 +149,7 @@ def _seal(path: str, ledger: Ledger, header: Header, queries: Sequence[QueryReco
         return metadata.commit()
 
 
-def _header(job: SavepointJob, created: float, trigger: str) -> Header:
+def _header(job: SavepointJob, created: float, trigger: str, format_: str) -> Header:
     import platform
 
     import flinkish
@@ -154,6 +159,7 @@ def _header(job: SavepointJob, created: float, trigger: str) -> Header:
         job_name=job.name,
         created=created,
         trigger=trigger,
+        format=format_,
         spark_version=job.spark_version,
         python_version=job.python_version or platform.python_version(),
         flinkish_version=job.flinkish_version or flinkish.__version__,

@@ -94,8 +94,8 @@ def need(shell: str) -> None:
 
 
 OFFERS = [
-    ("flinkish sta", {"status"}),
-    ("flinkish s", {"status", "savepoint", "stop"}),
+    ("flinkish sta", {"state", "status"}),
+    ("flinkish s", {"state", "status", "savepoint", "stop"}),
     ("flinkish status c0ff", {ID}),
     ("flinkish stop ", {ID, "dead" * 8}),
     ("flinkish cancel del", {"delays"}),
@@ -133,7 +133,7 @@ def zsh(world: Path) -> Iterator[Any]:
 @pytest.mark.parametrize(
     ("typed", "completed"),
     [
-        ("flinkish sta", "flinkish status"),
+        ("flinkish statu", "flinkish status"),
         ("flinkish status c0ff", f"flinkish status {ID}"),
         ("flinkish cancel del", "flinkish cancel delays"),
         ("flinkish savepoint -det", "flinkish savepoint -detached"),

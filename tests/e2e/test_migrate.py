@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import fastavro
 import pytest
 
 from flinkish.savepoint.reader import open_savepoint
@@ -64,6 +65,30 @@ def test_a_migrated_savepoint_is_restored(flinkish: Flinkish, tmp_path: Path, sa
     missing = flinkish("migrate", saved, "new", "--schema", "nobody=x.avsc")
     assert missing.code == 2
     assert "no operator 'nobody'" in missing.err
+
+
+def test_a_canonical_savepoint_is_read_and_restored(
+    flinkish: Flinkish, tmp_path: Path, saved: str
+) -> None:
+    words = ("migrate", saved, "new", "--type", "canonical", "-m", "local[2]", "-q")
+    done = flinkish(*words, timeout=PATIENCE)
+    assert done.code == 0, done.err
+    path = done.out.strip()
+    found = open_savepoint(path)
+    assert found.header.format == "canonical"
+    counts: dict[int, int] = {}
+    for file in sorted(Path(path).rglob("*.avro")):
+        with file.open("rb") as opened:
+            for row in fastavro.reader(opened):
+                counts[row["key"]["k"]] = row["value"]["count"]
+    assert counts == expected_counts(4)
+    assert flinkish.ok("savepoint", "verify", "--level", "deep", path).code == 0
+
+    source, out = tmp_path / "in", tmp_path / "out"
+    program = (str(PROGRAMS / "counts.py"), str(source), str(out), "--now")
+    ran = run(flinkish, "-s", path, "-p", "3", *program)
+    assert ran.code == 0, ran.err
+    assert final_counts(out) == expected_counts(6)
 
 
 def test_a_restore_with_another_parallelism(flinkish: Flinkish, tmp_path: Path, saved: str) -> None:

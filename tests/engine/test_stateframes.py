@@ -1,0 +1,72 @@
+"""DataFrames of state have the rows of Spark's own reader, and queries go on with state of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engine.stateframes import CASES, cases_of
+
+REPOSITORY = Path(__file__).parent.parent.parent
+pytestmark = [pytest.mark.spark, pytest.mark.matrix, pytest.mark.timeout(1500)]
+
+
+def run(directory: Path, python: str) -> dict[str, Any]:
+    """The program's results, from one JVM of its own."""
+    done = subprocess.run(
+        [python, "-m", "tests.engine.stateframes", str(directory)],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYSPARK_PYTHON": python, "PYTHONPATH": str(REPOSITORY)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=1400,
+        check=False,
+    )
+    path = directory / "results.json"
+    assert path.exists(), done.stdout[-2000:] + done.stderr[-4000:]
+    results: dict[str, Any] = json.loads(path.read_text())
+    return results
+
+
+def check(results: dict[str, Any], name: str) -> None:
+    """Rows like those of Spark's reader, and output like that of the uninterrupted query."""
+    found = results[name]
+    assert "error" not in found, found["error"]
+    for state, read in found["reads"].items():
+        assert read["ours"], state
+        if not results["spark"].startswith("3."):
+            assert read["ours"] == read["sparks"], state
+    assert found["digest"]["rows"] >= sum(len(r["ours"]) for r in found["reads"].values())
+    assert sum(map(len, found["whole"].values())), "a query without output proves nothing"
+    assert found["resumed"] == found["whole"]
+
+
+@pytest.fixture(scope="module")
+def newest(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return run(tmp_path_factory.mktemp("newest"), sys.executable)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_state_as_data(newest: dict[str, Any], name: str) -> None:
+    check(newest, name)
+
+
+@pytest.fixture(scope="module")
+def oldest(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    python = os.environ.get("FLINKISH_SPARK35_PYTHON")
+    if not python:
+        pytest.skip("FLINKISH_SPARK35_PYTHON names no Python with Spark 3.5")
+    return run(tmp_path_factory.mktemp("oldest"), python)
+
+
+@pytest.mark.parametrize("name", cases_of("3.5"))
+def test_state_as_data_in_spark_35(oldest: dict[str, Any], name: str) -> None:
+    assert oldest["spark"].startswith("3.5")
+    check(oldest, name)
