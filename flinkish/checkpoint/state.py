@@ -115,6 +115,9 @@ def rocksdb_chain_by_id(
     ``ids`` maps a state version to the ids that count for it in this partition; versions whose
     commit Spark has trimmed are absent. From the first such version downwards every file is kept
     (Spark finds its way by the lineage inside the changelog), down to the oldest.
+
+    The files are in the order of their versions, however many ids are known: a savepoint carries
+    fewer commits than its checkpoint has, and both must give the same.
     """
     by_version: dict[int, list[VersionedFile]] = {}
     for file in files:
@@ -131,19 +134,24 @@ def rocksdb_chain_by_id(
                 raise MissingVersion(f"{v}_*.changelog")
             chain.extend(f.name for f in rest)
             archives = tuple(f.name for f in rest if f.kind == "zip")
-            return StoreChain(tuple(chain), archives, exact=False)
+            return StoreChain(_by_version(chain), archives, exact=False)
         # A format-1 file is what a query has from before it switched to format 2.
         counted = [f for f in by_version.get(v, ()) if f.unique_id in accepted or not f.unique_id]
         counted.sort(key=lambda f: not f.unique_id)
         zips = [f.name for f in counted if f.kind == "zip"]
         if zips:
             chain.extend(zips[:1])
-            return StoreChain(tuple(chain), tuple(zips[:1]))
+            return StoreChain(_by_version(chain), tuple(zips[:1]))
         changelogs = [f.name for f in counted if f.kind == "changelog"]
         if not changelogs:
             raise MissingVersion(f"{v}_{'|'.join(sorted(accepted)) or '<id>'}.changelog")
         chain.extend(changelogs[:1])
-    return StoreChain(tuple(chain))
+    return StoreChain(_by_version(chain))
+
+
+def _by_version(names: Iterable[str]) -> tuple[str, ...]:
+    files = versions(names)
+    return tuple(file.name for file in sorted(files, key=lambda f: (f.version, f.name)))
 
 
 def archive_references(file: IO[bytes]) -> tuple[str, ...]:

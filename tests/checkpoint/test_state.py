@@ -82,7 +82,7 @@ def test_ids_choose_among_attempts() -> None:
 def test_ids_stop_at_the_newest_archive() -> None:
     names = files("1_a.changelog", "2_b.changelog", "2_b.zip", "3_c.changelog", "2_failed.zip")
     chain = state.rocksdb_chain_by_id(names, 3, IDS)
-    assert chain.files == ("3_c.changelog", "2_b.zip")
+    assert chain.files == ("2_b.zip", "3_c.changelog")
     assert chain.archives == ("2_b.zip",)
 
 
@@ -94,10 +94,20 @@ def test_ids_below_the_oldest_commit_keep_every_file() -> None:
     assert not chain.exact
 
 
+@pytest.mark.parametrize("known", range(1, 7))
+def test_what_is_carried_with_fewer_commits_gives_the_same(known: int) -> None:
+    """A savepoint has one commit, and is compared with the checkpoint it was taken from."""
+    ids = {v: frozenset({f"id{v}"}) for v in range(1, 7)}
+    present = files(*(f"{v}_id{v}.changelog" for v in ids), "4_failed.changelog", "2_failed.zip")
+    chain = state.rocksdb_chain_by_id(present, 6, ids)
+    newest = {v: found for v, found in ids.items() if v > 6 - known}
+    assert state.rocksdb_chain_by_id(files(*chain.files), 6, newest).files == chain.files
+
+
 def test_ids_after_a_switch_from_plain_names() -> None:
     names = files("1.zip", "2.zip", "3_c.changelog", "2_failed.zip")
     chain = state.rocksdb_chain_by_id(names, 3, {3: IDS[3], 2: frozenset(), 1: frozenset()})
-    assert chain.files == ("3_c.changelog", "2.zip")
+    assert chain.files == ("2.zip", "3_c.changelog")
 
 
 @pytest.mark.parametrize(
