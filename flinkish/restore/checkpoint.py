@@ -119,12 +119,16 @@ def _put_all(recipe: Recipe, final: str, building: str) -> None:
             if storage.parent(path) not in made:
                 storage.make_directory(storage.parent(path))
                 made.add(storage.parent(path))
-            if file.content is not None and file.path.startswith(f"{layout.STATE}/"):
+            state = file.path.startswith(f"{layout.STATE}/")
+            if file.content is not None and state and storage.is_local(path):
                 # Hundreds of empty snapshots are one: bringing each to the disk takes its time.
+                # The first is written here and now, for the others to be links to it.
                 same = snapshots.setdefault(file.content, path)
-                if same != path and storage.is_local(path):
+                if same == path:
+                    storage.write_bytes(path, file.content)
+                else:
                     storage.place(same, path)
-                    continue
+                continue
             yield file, path
 
     where = storage.locate(remote) if storage.is_local(final) else final

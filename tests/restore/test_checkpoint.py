@@ -6,11 +6,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flinkish import storage
 from flinkish.checkpoint.cut import read_cut
 from flinkish.errors import Corrupt, Incompatible, StorageError
 from flinkish.restore.checkpoint import make_checkpoint
@@ -59,6 +61,25 @@ def test_schema_locations_move_with_it(name: str, tmp_path: Path) -> None:
     before = (root / "state/0/_metadata/v2" / metadata.name).read_text()
     assert str(target) not in before  # the source keeps its own
     assert metadata.read_text() == before.replace("/srv/streams/" + name, str(target))
+
+
+def test_equal_metadata_of_several_batches_from_remote_storage(tmp_path: Path) -> None:
+    """Equal files are linked to the first of them, while others are still on their way."""
+    root = unpack("spark43-changelog-join3", tmp_path)
+    versions = root / "state/0/_metadata/v2"
+    for batch in range(1, 6):
+        (versions / str(batch)).write_bytes((versions / "0").read_bytes())
+    far = f"memory://restore/{uuid.uuid4().hex}"
+    for path in (path for path in root.rglob("*") if path.is_file()):
+        place = storage.join(far, str(path.relative_to(root)))
+        storage.make_directory(storage.parent(place))
+        storage.write_bytes(place, path.read_bytes())
+    target = tmp_path / "new"
+    make(target, read_cut(far, 5))
+    written = [path.read_bytes() for path in (target / "state/0/_metadata/v2").iterdir()]
+    assert len(written) == 6
+    assert len(set(written)) == 1
+    assert str(target).encode() in written[0]
 
 
 def test_new_query_id(tmp_path: Path) -> None:
