@@ -19,13 +19,10 @@ REPOSITORY = Path(__file__).parent.parent.parent
 #: One of each backend and of each kind of file; the rest runs in the slow matrix.
 REGULAR = (
     "hdfs/join",
-    "hdfs/limit",
-    "hdfs/pandas",
     "rocksdb/agg",
     "rocksdb/tws",
     "changelog/join3",
     "ids/dedup",
-    "ids-zip/agg",
 )
 
 

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,7 @@ from flinkish.savepoint.transfer import Outcome, Threads, Transfer
 from tests.checkpoint.recorded import unpack
 from tests.driver.carrying import FEW
 from tests.savepoint.places import place, put_tree, tree
-from tests.servers import jars
-from tests.servers.process import accepts, free_port, running
+from tests.servers.cluster import standalone_cluster
 
 
 @pytest.mark.parametrize(
@@ -103,33 +101,13 @@ def test_what_an_executor_is_refused_is_told_as_by_the_driver(spark: Any, tmp_pa
 @pytest.fixture
 def cluster(moto_s3: Any, tmp_path: Path) -> Iterator[str]:
     """The URL of a standalone master with a worker, whose executors can reach S3."""
-    home = jars.spark_jars().parent
-    start = str(home / "bin" / "spark-class")
-    port, web, worker_web = free_port(), free_port(), free_port()
-    environ = {
-        **moto_s3.environment(),
-        "SPARK_HOME": str(home),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_DAEMON_MEMORY": "256m",
-        "PYSPARK_PYTHON": sys.executable,
-    }
-    package = "org.apache.spark.deploy"
-    master = [start, f"{package}.master.Master", "--host", "127.0.0.1"]
-    master += ["--port", str(port), "--webui-port", str(web)]
-    worker = [start, f"{package}.worker.Worker", "--host", "127.0.0.1", "--cores", "2"]
-    worker += ["--memory", "1g", "--webui-port", str(worker_web)]
-    worker += ["--work-dir", str(tmp_path / "work"), f"spark://127.0.0.1:{port}"]
-    with ExitStack() as stack:
-        log = tmp_path / "master.log"
-        stack.enter_context(running("cluster", master, log, lambda: accepts(port), environ))
-        log = tmp_path / "worker.log"
-        up = lambda: accepts(worker_web)  # noqa: E731
-        stack.enter_context(running("cluster#worker", worker, log, up, environ))
-        yield f"spark://127.0.0.1:{port}"
+    with standalone_cluster(tmp_path, moto_s3.environment()) as url:
+        yield url
 
 
 @pytest.mark.spark
 @pytest.mark.servers
+@pytest.mark.matrix
 @pytest.mark.timeout(600)
 def test_a_cluster_carries_from_s3_to_s3(
     cluster: str, request: pytest.FixtureRequest, tmp_path: Path

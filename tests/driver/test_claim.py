@@ -26,7 +26,9 @@ NewJob = Callable[..., InProcessJob]
 QUERIES = ("one", "two")
 
 
-@pytest.fixture(params=["local", pytest.param("moto_s3", marks=pytest.mark.servers)])
+@pytest.fixture(
+    params=["local", pytest.param("moto_s3", marks=[pytest.mark.servers, pytest.mark.matrix])]
+)
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     with place(request.param, request, tmp_path) as location:
         yield location

@@ -69,13 +69,14 @@ def reference(spark: Any, name: str, input_dir: str, base: Path) -> dict[str, Co
     return _references[name]
 
 
-#: With every way to keep state; the others with the two backends, and with the rest of the ways in
-#: the slow matrix.
+#: With every way to keep state; the others with the default, and with the rest of the ways in the
+#: slow matrix.
 EVERY_WAY = frozenset({"aggregation", "transform_with_state"})
 
 
 def _marks(name: str, backend: str) -> tuple[pytest.MarkDecorator, ...]:
-    slow = backend not in ("hdfs", "rocksdb") and name not in EVERY_WAY
+    default = "rocksdb" if name in ROCKSDB_ONLY else "hdfs"
+    slow = backend != default and name not in EVERY_WAY
     return (pytest.mark.matrix,) if slow else ()
 
 

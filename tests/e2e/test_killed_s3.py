@@ -110,7 +110,7 @@ class World:
         """How long a savepoint takes in the driver when nothing disturbs it."""
         done = self.flinkish.ok("savepoint", job, self.place, "--full", "--json").json()
         self.known.append(done["savepoint"]["path"])
-        assert done["savepoint"]["files"] > 60
+        assert done["savepoint"]["files"] > 30
         return float(done["savepoint"]["duration"])
 
 

@@ -33,8 +33,8 @@ ROWS = 10
 #: Storages in an order in which each is followed by each other and by itself once; gone through
 #: twice, each pair is once from a checkpoint to a savepoint and once from that to a checkpoint.
 ROUND = ("local", "local", "s3", "s3", "hdfs", "hdfs", "local", "hdfs", "s3")
-#: Each storage is once a job's and once a savepoint's.
-SHORT = ("local", "s3", "hdfs", "local", "s3", "hdfs")
+#: S3 and HDFS are each come to and left.
+SHORT = ("local", "s3", "hdfs", "local")
 
 
 def row_of(number: int, i: int) -> dict[str, int]:

@@ -109,7 +109,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(
     params=[
         pytest.param("moto_s3", marks=pytest.mark.servers),
-        pytest.param("hdfs", marks=pytest.mark.servers),
+        pytest.param("hdfs", marks=[pytest.mark.servers, pytest.mark.matrix]),
         "other_disk",
     ]
 )

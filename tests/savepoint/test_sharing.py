@@ -33,8 +33,8 @@ from tests.savepoint.test_everywhere import save
     params=[
         "memory",
         pytest.param("moto_s3", marks=pytest.mark.servers),
-        pytest.param("second_s3", marks=pytest.mark.servers),
-        pytest.param("hdfs", marks=pytest.mark.servers),
+        pytest.param("second_s3", marks=[pytest.mark.servers, pytest.mark.matrix]),
+        pytest.param("hdfs", marks=[pytest.mark.servers, pytest.mark.matrix]),
     ]
 )
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
