@@ -314,7 +314,8 @@ def _unique_id(operator: OperatorState, partition: int, names: tuple[str, ...]) 
         for file in parse_names(names)
         if file.version == operator.version and file.unique_id in ids
     ]
-    return own[0] if own else None
+    # Where its file is missing, the error has to name that one.
+    return own[0] if own else next(iter(ids), None)
 
 
 def _open_below(source: Source, root: str, name: str) -> BinaryIO:

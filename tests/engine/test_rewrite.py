@@ -249,3 +249,13 @@ def test_a_missing_partition_is_named(tmp_path: Path) -> None:
     with pytest.raises(StateFormatError, match="state/0/0: the state partition is missing"):
         state_of(recorded)
     assert os.listdir(recorded)
+
+
+def test_a_missing_file_of_format_2_is_named_with_its_id(tmp_path: Path) -> None:
+    recorded = unpack("spark43-ids-zip-dedup", tmp_path / "recorded")
+    [operator] = state_of(recorded).operators
+    assert operator.unique_ids is not None
+    name = f"{operator.version}_{operator.unique_ids[1][0]}"
+    (recorded / "state" / "0" / "1" / f"{name}.zip").unlink()
+    with pytest.raises(StateFormatError, match=f"{name}.changelog: version"):
+        rewrite(recorded, tmp_path / "new", TargetState(partitions=3))
