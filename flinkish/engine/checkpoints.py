@@ -309,13 +309,11 @@ def _unique_id(operator: OperatorState, partition: int, names: tuple[str, ...]) 
     if not operator.unique_ids or partition >= len(operator.unique_ids):
         return None
     ids = operator.unique_ids[partition]
-    own = [
-        file.unique_id
-        for file in parse_names(names)
-        if file.version == operator.version and file.unique_id in ids
-    ]
-    # Where its file is missing, the error has to name that one.
-    return own[0] if own else next(iter(ids), None)
+    there = [f.unique_id for f in parse_names(names) if f.version == operator.version]
+    own = [unique for unique in there if unique in ids]
+    if own or operator.backend != ROCKSDB or None in there:
+        return own[0] if own else None
+    return next(iter(ids), None)  # its file is missing, and the error has to name that one
 
 
 def _open_below(source: Source, root: str, name: str) -> BinaryIO:
