@@ -15,12 +15,12 @@ from flinkish.cli.arguments import requester, words_of
 from flinkish.cli.base import Call, command
 from flinkish.cli.driver_output import driver_output
 from flinkish.cli.output import Output, is_terminal
-from flinkish.cli.program_options import pairs
+from flinkish.cli.spark_options import prepared, spark_options
 from flinkish.cli.text import size_text
 from flinkish.cli.trigger import completed
 from flinkish.errors import RegistryError, UsageError
-from flinkish.jobs import migrator, program
-from flinkish.jobs.model import Launch, SavepointRecord
+from flinkish.jobs import migrator
+from flinkish.jobs.model import SavepointRecord
 
 if TYPE_CHECKING:
     from flinkish.savepoint.reader import Savepoint
@@ -83,29 +83,8 @@ _AGGREGATION = "spark.sql.streaming.aggregation.stateFormatVersion"
     metavar="1|2",
     help="State format of aggregations.",
 )
-@click.option("-m", "--master", "--jobmanager", "master", metavar="URL", help="Spark's master.")
-@click.option(
-    "--spark-home",
-    metavar="DIR",
-    type=click.Path(),
-    help="The Spark to use. Default: SPARK_HOME, else the installed pyspark.",
-)
-@click.option("-pyexec", "--pyExecutable", "python", metavar="PYTHON", help="Python of executors.")
-@click.option(
-    "-pyclientexec",
-    "--pyClientExecutable",
-    "client_python",
-    metavar="PYTHON",
-    help="Python of the driver.",
-)
-@click.option(
-    "--conf",
-    metavar="KEY=VALUE",
-    multiple=True,
-    callback=pairs,
-    help="A Spark setting (repeatable).",
-)
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@spark_options
 def migrate(
     call: Call,
     path: str,
@@ -118,12 +97,8 @@ def migrate(
     checkpoint_format: int | None,
     join_format: int | None,
     aggregation_format: int | None,
-    master: str | None,
-    spark_home: str | None,
-    python: str | None,
-    client_python: str | None,
-    conf: Mapping[str, str],
     dry_run: bool,
+    **spark: Any,
 ) -> int:
     """Make a new savepoint below TARGET of the savepoint PATH, with its state rewritten.
 
@@ -157,25 +132,14 @@ def migrate(
             owner=requester(),
             type=type_,
         )
-        launch = Launch(
-            application=None,
-            master=master,
-            spark_home=spark_home,
-            python=python,
-            client_python=client_python,
-            conf=conf,
-            options=session.config.to_options(),
-            working_directory=os.getcwd(),
-        )
-        program.check_deploy_mode(launch)
-        installation = program.resolve(launch, os.environ)
+        launch, installation = prepared(session, spark)
         if dry_run:
             return _show_dry_run(call.out, savepoint, wanted)
         call.out.note(f"rewriting the state of {savepoint.path} ...")
         with driver_output(call.out) as show_log, _progress(call.out) as show_progress:
             answer = migrator.migrate_savepoint(
                 wanted,
-                program.pinned(launch, installation),
+                launch,
                 installation,
                 environ=os.environ,
                 show_log=show_log,
@@ -205,36 +169,26 @@ def _progress(out: Output) -> Iterator[Callable[[int, int], object]]:
         yield lambda rows, size: status.update(f"{rows:,} rows, {size_text(size)} written")
 
 
-def _schemas(given: tuple[str, ...], savepoint: Savepoint) -> dict[str, Any]:
-    """The Avro schemas by ``UID[/STATE]``; UsageError for a file or a uid that there is not."""
-    uids = {
-        name
-        for query in savepoint.queries
-        for operator in query.operators
-        for name in (operator.uid, operator.operator_id, operator.operator_id_v2)
-        if name
-    }
-    found: dict[str, Any] = {}
+def _schemas(given: tuple[str, ...], savepoint: Savepoint) -> tuple[migrator.NewSchema, ...]:
+    """The Avro schemas of ``UID[/STATE]=FILE``; UsageError where a file or a uid is not there."""
+    from flinkish.savepoint.finding import find_operator
+
+    found = []
     for text in given:
         name, equals, file = text.partition("=")
-        uid = name.partition("/")[0]
-        if not (uid and equals and file):
+        if not (name and equals and file):
             raise UsageError(
                 f"--schema {text!r} is not UID[/STATE]=FILE.avsc",
                 hint="name the operator by its uid, as `flinkish savepoint show` does",
             )
-        if uid not in uids:
-            known = ", ".join(sorted(uids)) or "none has a uid"
-            raise UsageError(
-                f"the savepoint has no operator {uid!r}; it has: {known}",
-                hint="flinkish savepoint show lists its operators",
-            )
+        query, operator, state = find_operator(savepoint, name)
         try:
             with open(file, encoding="utf-8") as source:
-                found[name] = json.load(source)
+                schema = json.load(source)
         except (OSError, ValueError) as error:
             raise UsageError(f"the schema {file} cannot be read: {error}") from error
-    return found
+        found.append(migrator.NewSchema(query.name, operator.ordinal, state, schema, name))
+    return tuple(found)
 
 
 def _show_dry_run(out: Output, savepoint: Savepoint, wanted: migrator.Migration) -> int:
@@ -245,7 +199,7 @@ def _show_dry_run(out: Output, savepoint: Savepoint, wanted: migrator.Migration)
         "compression": wanted.compression,
         "checkpoint format": wanted.checkpoint_format,
         **{pin.rpartition("streaming.")[2]: version for pin, version in wanted.formats.items()},
-        **{f"schema of {name}": "new" for name in wanted.schemas},
+        **{f"schema of {schema.name}": "new" for schema in wanted.schemas},
     }
     asked = {key: value for key, value in changes.items() if value is not None}
     if out.json:

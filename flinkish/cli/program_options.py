@@ -62,8 +62,36 @@ parallelism_option = click.option(
     help="State partitions (spark.sql.shuffle.partitions).",
 )
 
+#: Also those of the commands that run Spark without a program (:mod:`flinkish.cli.spark_options`).
+master_option = click.option(
+    "-m", "--master", "--jobmanager", "master", metavar="URL", help="Spark's master."
+)
+python_option = click.option(
+    "-pyexec", "--pyExecutable", "python", metavar="PYTHON", help="Python of the executors."
+)
+client_python_option = click.option(
+    "-pyclientexec",
+    "--pyClientExecutable",
+    "client_python",
+    metavar="PYTHON",
+    help="Python of the driver.",
+)
+spark_home_option = click.option(
+    "--spark-home",
+    metavar="DIR",
+    type=click.Path(),
+    help="The Spark to use. Default: SPARK_HOME, else the installed pyspark.",
+)
+conf_option = click.option(
+    "--conf",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=pairs,
+    help="A Spark setting (repeatable).",
+)
+
 _OPTIONS = (
-    click.option("-m", "--master", "--jobmanager", "master", metavar="URL", help="Spark's master."),
+    master_option,
     click.option(
         "-py",
         "--python",
@@ -91,16 +119,8 @@ _OPTIONS = (
         multiple=True,
         help="Archives, comma-separated, unpacked on the executors.",
     ),
-    click.option(
-        "-pyexec", "--pyExecutable", "python", metavar="PYTHON", help="Python of the executors."
-    ),
-    click.option(
-        "-pyclientexec",
-        "--pyClientExecutable",
-        "client_python",
-        metavar="PYTHON",
-        help="Python of the driver.",
-    ),
+    python_option,
+    client_python_option,
     click.option(
         "-C",
         "--classpath",
@@ -112,19 +132,8 @@ _OPTIONS = (
     click.option(
         "--packages", metavar="COORDINATES", multiple=True, help="Maven packages, comma-separated."
     ),
-    click.option(
-        "--spark-home",
-        metavar="DIR",
-        type=click.Path(),
-        help="The Spark to use. Default: SPARK_HOME, else the installed pyspark.",
-    ),
-    click.option(
-        "--conf",
-        metavar="KEY=VALUE",
-        multiple=True,
-        callback=pairs,
-        help="A Spark setting (repeatable).",
-    ),
+    spark_home_option,
+    conf_option,
 )
 
 

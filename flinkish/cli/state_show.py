@@ -12,13 +12,8 @@ import click
 from flinkish.cli.base import Call, command
 from flinkish.cli.driver_output import driver_output
 from flinkish.cli.output import Output
-from flinkish.cli.state_options import (
-    open_named,
-    prepared,
-    savepoint_argument,
-    spark_options,
-    state_argument,
-)
+from flinkish.cli.spark_options import prepared, spark_options
+from flinkish.cli.state_options import open_named, savepoint_argument, state_argument
 from flinkish.cli.text import table
 from flinkish.jobs import stateexporter
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from flinkish.driver.answering import replace_file
 from flinkish.driver.bootstrap import Outcome, print_traceback, program_failed, run_program
 from flinkish.driver.hook import Hook
 from flinkish.driver.planner import PlannedQuery
@@ -62,10 +63,7 @@ def main(argv: Sequence[str]) -> int:
         "error": None if error is None else error.to_record(),
         "plan": description.plan() if error is None else None,
     }
-    path = os.environ[RESULT_VARIABLE]
-    with open(path + ".tmp", "w", encoding="utf-8") as file:
-        json.dump(record, file, default=str)
-    os.replace(path + ".tmp", path)
+    replace_file(os.environ[RESULT_VARIABLE], record)
     description.stop_session()
     return status or (0 if error is None else 1)
 

@@ -16,12 +16,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from flinkish import storage
+from flinkish.driver.answering import answer, replace_file
 from flinkish.driver.carrier import ship_package
 from flinkish.driver.log import say
-from flinkish.errors import (
-    FlinkishError,
-    LaunchFailed,
-)
+from flinkish.errors import LaunchFailed
 from flinkish.savepoint.model import (
     FORMAT_NATIVE,
     Header,
@@ -41,8 +39,6 @@ from flinkish.savepoint.writer import write_savepoint
 RESULT_VARIABLE = "FLINKISH_MIGRATE"
 #: With what is wanted, a JSON object: ``flinkish.jobs.migrator.Migration``.
 WANTED_VARIABLE = "FLINKISH_MIGRATE_WANTED"
-#: With the configuration, a JSON object.
-OPTIONS_VARIABLE = "FLINKISH_MIGRATE_OPTIONS"
 #: In the new savepoint's metadata.
 TRIGGER = "migrate"
 
@@ -52,19 +48,10 @@ def main() -> int:
 
     Writes ``{"savepoint": {...}, "operators": [...], "error": {...} | null}``.
     """
-    path = os.environ[RESULT_VARIABLE]
-    record: dict[str, Any] = {"error": None}
-    try:
-        wanted = json.loads(os.environ[WANTED_VARIABLE])
-        options = json.loads(os.environ.get(OPTIONS_VARIABLE) or "{}")
-        storage.set_connections(int(options.get("execution.savepoint.transfers") or 64))
-        record |= migrate(wanted, f"{path}.progress")
-    except FlinkishError as refused:
-        record["error"] = refused.to_record()
-    with open(path + ".tmp", "w", encoding="utf-8") as file:
-        json.dump(record, file, default=str)
-    os.replace(path + ".tmp", path)
-    return 0 if record["error"] is None else 1
+    return answer(
+        RESULT_VARIABLE,
+        lambda path: migrate(json.loads(os.environ[WANTED_VARIABLE]), f"{path}.progress"),
+    )
 
 
 def migrate(wanted: Mapping[str, Any], progress_path: str) -> dict[str, Any]:
@@ -152,9 +139,7 @@ class _Progress:
         self._path = path
 
     def __call__(self, rows: int, size: int) -> None:
-        with open(self._path + ".tmp", "w", encoding="utf-8") as file:
-            json.dump([rows, size], file)
-        os.replace(self._path + ".tmp", self._path)
+        replace_file(self._path, [rows, size])
 
 
 def _source(query: QueryRecord, checkpoint: str, written: list[dict[str, Any]]) -> QuerySource:

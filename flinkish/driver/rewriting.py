@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flinkish import storage
@@ -15,14 +15,15 @@ from flinkish.engine.checkpoints import (
     read_checkpoint,
 )
 from flinkish.engine.directories import Source, Target
-from flinkish.engine.errors import EngineError, StateFormatError, UnsupportedState
+from flinkish.engine.errors import EngineError
 from flinkish.engine.files import CANONICAL
 from flinkish.engine.pipeline import Progress
 from flinkish.engine.planning import FamilyChange, TargetState
 from flinkish.engine.rewrite import rewrite_checkpoint
 from flinkish.engine.type_json import struct_json
-from flinkish.errors import Corrupt, FlinkishError, Incompatible, UnsupportedFormat, UsageError
+from flinkish.errors import UsageError
 from flinkish.restore.migration import StateRewrite
+from flinkish.savepoint.enginewords import in_our_words
 from flinkish.savepoint.model import QueryRecord
 from flinkish.savepoint.statedir import StorageDirectory
 
@@ -46,16 +47,14 @@ def rewrite_query(
     Returns facts of each operator: uid, ordinal, partitions, rows, digests. Raises Incompatible,
     UnsupportedFormat, Corrupt, UsageError (a schema for a state that there is not).
     """
-    try:
+    with in_our_words(query.name):
         found = read_checkpoint(source, query.batch_id)
         result = rewrite_checkpoint(
             *(context, source, target, _target(wanted, found)),
             batch=query.batch_id,
-            each=_changes(found, query, wanted.get("schemas") or {}),
+            each=_changes(found, query, wanted.get("schemas") or ()),
             progress=progress,
         )
-    except EngineError as error:
-        raise in_our_words(error, query) from error
     uids = {operator.ordinal: operator.uid for operator in query.operators}
     return [
         {
@@ -67,16 +66,6 @@ def rewrite_query(
         }
         for written in result.operators
     ]
-
-
-def in_our_words(error: EngineError, query: QueryRecord | None) -> FlinkishError:
-    """An error of the engine as one of flinkish's, with its exit code."""
-    text = f"query {query.name}: {error}" if query is not None else str(error)
-    if isinstance(error, UnsupportedState):
-        return UnsupportedFormat(text, hint="see the README for what the engine reads")
-    if isinstance(error, StateFormatError):
-        return Corrupt(text, hint="flinkish savepoint verify --level deep shows what is damaged")
-    return Incompatible(text)
 
 
 def _native_backend(found: CheckpointState) -> str:
@@ -103,26 +92,23 @@ def _target(wanted: Mapping[str, Any], found: CheckpointState) -> TargetState:
 
 
 def _changes(
-    found: CheckpointState, query: QueryRecord, schemas: Mapping[str, Any]
+    found: CheckpointState, query: QueryRecord, schemas: Sequence[Mapping[str, Any]]
 ) -> dict[int, TargetState]:
-    """The changes of values that ``UID[/STORE]`` and Avro schemas ask for, by ordinal."""
-    by_name = {}
-    for record in query.operators:
-        for name in (record.uid, record.operator_id, record.operator_id_v2, record.operator_id_v3):
-            if name:
-                by_name[name] = record.ordinal
+    """The changes of values that the Avro schemas for this query ask for, by ordinal.
+
+    ``schemas`` are the fields of ``flinkish.jobs.migrator.NewSchema``.
+    """
     result: dict[int, dict[tuple[str, str], FamilyChange]] = {}
-    for name, schema in schemas.items():
-        uid, _, store = name.partition("/")
-        if uid not in by_name:
-            continue  # of another query: who asked has checked that some query has it
-        operator = next(o for o in found.operators if o.ordinal == by_name[uid])
-        place = _family(operator, uid, store)
+    for asked in schemas:
+        if asked["query"] != query.name:
+            continue
+        operator = next(o for o in found.operators if o.ordinal == asked["ordinal"])
+        place = _family(operator, asked["name"], asked["state"])
         try:
-            value = struct_json(spark_struct(schema))
+            value = struct_json(spark_struct(asked["schema"]))
         except (EngineError, ValueError, KeyError) as error:
             raise UsageError(
-                f"the schema for {name} is no Avro schema of a state: {error}",
+                f"the schema for {asked['name']} is no Avro schema of a state: {error}",
                 hint="a record, as in the files of a canonical savepoint, or as `savepoint show` "
                 "writes it",
             ) from error
@@ -130,7 +116,7 @@ def _changes(
     return {ordinal: TargetState(changes=changes) for ordinal, changes in result.items()}
 
 
-def _family(operator: OperatorState, uid: str, name: str) -> tuple[str, str]:
+def _family(operator: OperatorState, asked: str, name: str) -> tuple[str, str]:
     places = [(s.name, f.name) for s in operator.stores for f in s.families]
     if not name and len(places) == 1:
         return places[0]
@@ -138,6 +124,7 @@ def _family(operator: OperatorState, uid: str, name: str) -> tuple[str, str]:
         if name and name in place:
             return place
     names = ", ".join(sorted({f for _, f in places}))
+    uid = asked.removesuffix(f"/{name}") if name else asked
     raise UsageError(
         f"the operator {uid!r} has several states: {names}"
         if not name
@@ -153,7 +140,7 @@ def rewrite_restored(context: Any, staging: str, final: str, rewrite: StateRewri
     """
     source, target = StorageDirectory(staging), StorageDirectory(final)
     root = f"file:{final}" if storage.is_local(final) else storage.for_spark(final)
-    try:
+    with in_our_words():
         found = read_checkpoint(source)
         each = {
             operator.ordinal: TargetState(changes=_by_place(operator, values))
@@ -163,8 +150,6 @@ def rewrite_restored(context: Any, staging: str, final: str, rewrite: StateRewri
         backend = _native_backend(found) if rewrite.canonical else None
         wanted = TargetState(partitions=rewrite.partitions, backend=backend)
         result = rewrite_checkpoint(context, source, target, wanted, each=each, root=root)
-    except EngineError as error:
-        raise in_our_words(error, None) from error
     return sum(written.digest.rows for written in result.operators)
 
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flinkish import storage
+from flinkish.driver.answering import answer
 from flinkish.driver.carrier import ship_package
-from flinkish.errors import FlinkishError, LaunchFailed, UsageError
+from flinkish.errors import LaunchFailed, UsageError
 
 if TYPE_CHECKING:
     from flinkish.savepoint.staterows import SavedState
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 RESULT_VARIABLE = "FLINKISH_STATE"
 #: With what is wanted, a JSON object: ``flinkish.jobs.stateexporter.StateTask``.
 TASK_VARIABLE = "FLINKISH_STATE_TASK"
-#: With the configuration, a JSON object.
-OPTIONS_VARIABLE = "FLINKISH_STATE_OPTIONS"
 _SUCCESS = "_SUCCESS"
 
 
@@ -34,19 +33,7 @@ def main() -> int:
 
     Writes ``{"rows": [...], "more": bool, "error": null}`` or ``{"exported": N, "error": null}``.
     """
-    path = os.environ[RESULT_VARIABLE]
-    record: dict[str, Any] = {"error": None}
-    try:
-        task = json.loads(os.environ[TASK_VARIABLE])
-        options = json.loads(os.environ.get(OPTIONS_VARIABLE) or "{}")
-        storage.set_connections(int(options.get("execution.savepoint.transfers") or 64))
-        record |= run(_session(), task)
-    except FlinkishError as refused:
-        record["error"] = refused.to_record()
-    with open(path + ".tmp", "w", encoding="utf-8") as file:
-        json.dump(record, file, default=str)
-    os.replace(path + ".tmp", path)
-    return 0 if record["error"] is None else 1
+    return answer(RESULT_VARIABLE, lambda _: run(_session(), json.loads(os.environ[TASK_VARIABLE])))
 
 
 def _session() -> Any:
@@ -70,7 +57,8 @@ def run(session: Any, task: Mapping[str, Any]) -> dict[str, Any]:
     from flinkish.savepoint.reader import open_savepoint
 
     try:
-        from flinkish.savepoint.staterows import in_our_words, open_state
+        from flinkish.savepoint.enginewords import in_our_words
+        from flinkish.savepoint.staterows import open_state
     except ImportError as error:
         raise LaunchFailed(
             f"the driver's Python cannot import {error.name}, which reading state needs",
@@ -78,7 +66,7 @@ def run(session: Any, task: Mapping[str, Any]) -> dict[str, Any]:
         ) from error
     state = open_state(open_savepoint(task["path"]), task["name"])
     ship_package(session.sparkContext)
-    with in_our_words(state.query):
+    with in_our_words(state.query.name):
         if task.get("target") is None:
             return _select(session, state, task)
         return {"exported": _export(session, state, task)}

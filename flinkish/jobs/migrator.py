@@ -16,6 +16,24 @@ PROGRESS_SUFFIX = ".progress"
 
 
 @dataclass(frozen=True)
+class NewSchema:
+    """The Avro schema that the values of one state get.
+
+    Attributes:
+        query, ordinal: whose state it is.
+        state: which of its states; "" where it has one.
+        schema: Avro's JSON.
+        name: what was asked for, ``UID[/STATE]``.
+    """
+
+    query: str
+    ordinal: int
+    state: str
+    schema: Any
+    name: str
+
+
+@dataclass(frozen=True)
 class Migration:
     """What a savepoint is to become; None stays as it is.
 
@@ -27,7 +45,7 @@ class Migration:
         compression: codec of the state files.
         checkpoint_format: 1 or 2.
         formats: state format versions by the settings that pin them.
-        schemas: by ``UID`` or ``UID/STORE`` the Avro schema of the value, as JSON.
+        schemas: of values.
         owner: who does it: ``user@host``.
     """
 
@@ -38,7 +56,7 @@ class Migration:
     compression: str | None = None
     checkpoint_format: int | None = None
     formats: Mapping[str, str] = field(default_factory=dict)
-    schemas: Mapping[str, Any] = field(default_factory=dict)
+    schemas: tuple[NewSchema, ...] = ()
     owner: str | None = None
     #: ``native`` or ``canonical``.
     type: str | None = None
@@ -78,7 +96,7 @@ def migrate_savepoint(
         variable="FLINKISH_MIGRATE",
         variables={
             "FLINKISH_MIGRATE_WANTED": json.dumps(asdict(migration)),
-            "FLINKISH_MIGRATE_OPTIONS": json.dumps(dict(launch.options)),
+            "FLINKISH_OPTIONS": json.dumps(dict(launch.options)),
         },
         show_log=show_log,
         while_running=look,

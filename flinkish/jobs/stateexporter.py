@@ -63,7 +63,7 @@ def run_state_task(
         variable="FLINKISH_STATE",
         variables={
             "FLINKISH_STATE_TASK": json.dumps(asdict(task)),
-            "FLINKISH_STATE_OPTIONS": json.dumps(dict(launch.options)),
+            "FLINKISH_OPTIONS": json.dumps(dict(launch.options)),
         },
         show_log=show_log,
     )

@@ -1,0 +1,48 @@
+"""Which Spark runs an application of flinkish's own: the options, and what they mean."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from flinkish.cli.arguments import F
+from flinkish.cli.program_options import (
+    client_python_option,
+    conf_option,
+    master_option,
+    python_option,
+    spark_home_option,
+)
+from flinkish.cli.session import Session
+from flinkish.jobs import program
+from flinkish.jobs.model import Launch
+from flinkish.jobs.program import Installation
+
+_OPTIONS = (
+    master_option,
+    spark_home_option,
+    python_option,
+    client_python_option,
+    conf_option,
+)
+
+
+def spark_options(function: F) -> F:
+    """Add the options that say which Spark runs the application."""
+    for option in reversed(_OPTIONS):  # decorators apply from the last to the first
+        function = option(function)
+    return function
+
+
+def prepared(session: Session, options: Mapping[str, Any]) -> tuple[Launch, Installation]:
+    """The Spark application to start, by the options of :func:`spark_options`. LaunchFailed."""
+    launch = Launch(
+        application=None,
+        options=session.config.to_options(),
+        working_directory=os.getcwd(),
+        **options,
+    )
+    program.check_deploy_mode(launch)
+    installation = program.resolve(launch, os.environ)
+    return program.pinned(launch, installation), installation
