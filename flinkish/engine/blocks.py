@@ -6,12 +6,14 @@ of one family for one partition.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+
+from flinkish.engine.pieces import MAX_ROWS
 
 #: Rows are held back up to this many bytes, so that pieces are large.
 MAX_HELD_BYTES: Final = 48 << 20
@@ -19,6 +21,9 @@ _ROW_OVERHEAD: Final = 8
 _SCHEMA: Final = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary())])
 #: (the target's index, the piece)
 Piece = tuple[int, bytes]
+#: (place of the family's move, keys, values) of rows as the new state has them; keys and values are
+#: lists of bytes, or Arrow's arrays of large binaries.
+Rows = tuple[int, Any, Any]
 
 
 @dataclass
@@ -75,11 +80,20 @@ def _pack(family: int, batches: list[Any]) -> bytes:
     return bytes(sink.getvalue())
 
 
-def unpack(piece: bytes) -> Iterator[tuple[int, list[bytes], list[bytes]]]:
-    """The place of the family, the keys and the values in a piece, in blocks."""
+def unpack(piece: bytes) -> Iterator[Rows]:
+    """The place of the family, the keys and the values in a piece, as Arrow's arrays."""
     with pa.ipc.open_stream(piece) as stream:
         family = int(stream.schema.metadata[b"family"])
         for batch in stream:
-            for start in range(0, batch.num_rows, 10_000):
-                part = batch.slice(start, 10_000)
-                yield family, part.column(0).to_pylist(), part.column(1).to_pylist()
+            yield family, batch.column(0), batch.column(1)
+
+
+def in_lists(rows: Iterable[Rows]) -> Iterator[tuple[int, list[bytes], list[bytes]]]:
+    """Rows whose keys and values are lists of bytes, a bounded number at a time."""
+    for place, keys, values in rows:
+        if isinstance(keys, list):
+            yield place, keys, values
+            continue
+        for start in range(0, len(keys), MAX_ROWS):
+            part = slice(start, start + MAX_ROWS)
+            yield place, keys[part].to_pylist(), values[part].to_pylist()

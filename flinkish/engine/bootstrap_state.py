@@ -17,21 +17,21 @@ from typing import Any, Final
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 import xxhash
 
-from flinkish.engine.blocks import unpack
+from flinkish.engine.blocks import Rows, in_lists, unpack
 from flinkish.engine.bootstrap_rows import Bootstrap, EncodeRows
 from flinkish.engine.checkpoints import JOIN_STORES, PARTITIONS_PIN, STATE, OperatorState
 from flinkish.engine.digests import sum_digests
 from flinkish.engine.directories import Source, Target
-from flinkish.engine.errors import EngineError
+from flinkish.engine.errors import EngineError, LostRows
 from flinkish.engine.files import ROCKSDB
 from flinkish.engine.frames import StateTable, find_table, state_tables
 from flinkish.engine.moves import store_directory
 from flinkish.engine.murmur import check_hashable
-from flinkish.engine.pipeline import LostRows, WrittenOperator
+from flinkish.engine.pipeline import WrittenOperator
 from flinkish.engine.planning import CannotMigrate, TargetState, plan_operator
 from flinkish.engine.spark_frames import computed, spark_schema
 from flinkish.engine.state_files import operator_files
-from flinkish.engine.store_tasks import ReadRows, Rows, WrittenStore, write_store
+from flinkish.engine.store_tasks import ReadRows, WrittenStore, write_store
 
 #: What tasks that encode give to Spark: the number of a partition, and rows for it or a report.
 PIECES: Final = "number int, piece binary"
@@ -226,7 +226,7 @@ class _Writing:
         store, partition = job.place(number)
         rows: Iterator[Rows] = (block for _, piece in pieces for block in unpack(piece))
         if job.move.backend != ROCKSDB:
-            rows = _once(rows, store)
+            rows = _once(in_lists(rows), store)
         try:
             yield write_store(job.target, job.attempts, 0, job.move, store, partition, rows)
         except EngineError as error:  # tried again it would fail again

@@ -7,6 +7,10 @@ class EngineError(Exception):
     """Anything the engine refuses or fails at."""
 
 
+class LostRows(EngineError):
+    """What was written is not what was read: nothing of it is kept."""
+
+
 class StateFormatError(EngineError):
     """A state file is damaged, cut short, foreign, or written by a newer version.
 

@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flinkish.engine.checkpoints import STATE
+from flinkish.engine.collecting import seldom_collecting
 from flinkish.engine.digests import RowsDigest, digest_rows, family_salt, sum_digests
 from flinkish.engine.directories import Source, Target
-from flinkish.engine.errors import EngineError
+from flinkish.engine.errors import EngineError, LostRows
 from flinkish.engine.moves import OperatorMove, StoreMove, store_directory
 from flinkish.engine.store_tasks import (
     ReadRows,
@@ -33,10 +34,6 @@ from flinkish.engine.store_tasks import (
 #: Told of rows and bytes that have been written so far.
 Progress = Callable[[int, int], None]
 _POLL_SECONDS = 0.5
-
-
-class LostRows(EngineError):
-    """What was written is not what was read: nothing of it is kept."""
 
 
 @dataclass(frozen=True)
@@ -182,11 +179,12 @@ class _Direct:
     counters: _Counters
 
     def __call__(self, tasks: Iterable[_Read]) -> Iterator[Any]:
-        for task in tasks:
-            try:
-                yield from self._run(task)
-            except EngineError as error:  # tried again it would fail again
-                yield error
+        with seldom_collecting():
+            for task in tasks:
+                try:
+                    yield from self._run(task)
+                except EngineError as error:  # tried again it would fail again
+                    yield error
 
     def _run(self, task: _Read) -> Iterator[Any]:
         job = self.job
@@ -216,20 +214,22 @@ class _Reading:
     job: _Job
 
     def __call__(self, tasks: Iterable[_Read]) -> Iterator[tuple[int, bytes]]:
+        with seldom_collecting():
+            for task in tasks:
+                try:
+                    yield from self._run(task)
+                except EngineError as error:
+                    yield self.job.count, pickle.dumps(error)
+
+    def _run(self, task: _Read) -> Iterator[tuple[int, bytes]]:
         job = self.job
-        for task in tasks:
-            first = job.firsts[task.move, task.store.target]
-            move = job.moves[task.move]
-            try:
-                for item in read_pieces(
-                    job.source, task.move, move, task.store, task.partition, first
-                ):
-                    if isinstance(item, ReadRows):
-                        yield job.count, pickle.dumps(item)
-                    else:
-                        yield item
-            except EngineError as error:
-                yield job.count, pickle.dumps(error)
+        first = job.firsts[task.move, task.store.target]
+        move = job.moves[task.move]
+        for item in read_pieces(job.source, task.move, move, task.store, task.partition, first):
+            if isinstance(item, ReadRows):
+                yield job.count, pickle.dumps(item)
+            else:
+                yield item
 
 
 @dataclass(frozen=True)
@@ -247,10 +247,11 @@ class _Writing:
             return
         move, store, partition = job.target_of(number)
         try:
-            written = write_pieces(
-                *(job.target, job.attempts, move, job.moves[move], store, partition),
-                (piece for _, piece in pieces),
-            )
+            with seldom_collecting():
+                written = write_pieces(
+                    *(job.target, job.attempts, move, job.moves[move], store, partition),
+                    (piece for _, piece in pieces),
+                )
         except EngineError as error:
             yield error
         else:

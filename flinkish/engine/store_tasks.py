@@ -6,9 +6,12 @@ import functools
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from flinkish.engine.blocks import Packer, Piece, unpack
+import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+import pyarrow.compute as pc  # type: ignore[import-untyped,unused-ignore]
+
+from flinkish.engine.blocks import Packer, Piece, Rows, in_lists, unpack
 from flinkish.engine.canonical import (
     CanonicalFamily,
     list_families,
@@ -27,9 +30,6 @@ from flinkish.engine.rocksdb_writer import write_pieces as write_snapshot_pieces
 from flinkish.engine.rows import DEFAULT_FAMILY, read_store
 from flinkish.engine.transform import BlockTransform
 from flinkish.engine.writers import write_records
-
-#: (place of the family's move, keys, values) of rows as the new state has them.
-Rows = tuple[int, list[bytes], list[bytes]]
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def write_store(
     families = move.families.get(store, NO_FAMILIES)
     canonical = _canonical_families(move, store) if move.backend == CANONICAL else []
     if canonical:
-        write_canonical(rows, create, canonical, version, codec=move.compression)
+        write_canonical(in_lists(rows), create, canonical, version, codec=move.compression)
     elif move.backend == HDFS:
         with create(f"{named}.snapshot") as file:
             write_records(file, _plain(rows), move.compression)
@@ -214,19 +214,23 @@ def _canonical_families(move: OperatorMove, store: str) -> list[CanonicalFamily]
 
 
 def _plain(rows: Iterable[Rows]) -> Iterator[tuple[bytes, bytes]]:
-    for _, keys, values in rows:
+    for _, keys, values in in_lists(rows):
         yield from zip(keys, values, strict=True)
 
 
 def _prefixed(
     rows: Iterable[Rows], numbers: Sequence[int | None]
-) -> Iterator[tuple[int | None, list[bytes], list[bytes]]]:
+) -> Iterator[tuple[int | None, Any, Any]]:
+    """Rows behind the ids of their families, where there are any."""
+    nothing = pa.scalar(b"", pa.large_binary())
     for place, keys, values in rows:
         number = numbers[place]
         if number is not None:
-            prefix = number.to_bytes(2, "little", signed=True)
-            keys = [prefix + key for key in keys]
-        yield number, keys, values
+            prefix = pa.scalar(number.to_bytes(2, "little", signed=True), pa.large_binary())
+            array = pa.array(keys, pa.large_binary()) if isinstance(keys, list) else keys
+            yield number, pc.binary_join_element_wise(prefix, array, nothing), values
+        else:
+            yield number, keys, values
 
 
 def _written_files(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,7 +32,7 @@ from flinkish.engine.rows import RowBlock
 from flinkish.engine.types import Array, CalendarInterval, DataType, Map, Struct
 
 _VERSION = b"\x00"
-_FIRST_BYTE = operator.itemgetter(slice(0, 1))
+_AFTER_VERSION = b"\x01"
 
 
 @dataclass(frozen=True)
@@ -216,7 +215,8 @@ class BlockTransform:
 
 def _are_rows(values: Sequence[bytes]) -> bool:
     """Whether all are single rows behind a version, and none a list."""
-    return set(map(_FIRST_BYTE, values)) <= {_VERSION}
+    # The greatest of them tells of all first bytes, several times faster than a look at each.
+    return all(values) and max(values, default=_VERSION) < _AFTER_VERSION
 
 
 def _same(rows: list[bytes]) -> list[bytes]:

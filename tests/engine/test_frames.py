@@ -16,11 +16,10 @@ from flinkish.engine.bootstrap_rows import Bootstrap, EncodeRows
 from flinkish.engine.bootstrap_state import companions, plan_bootstrap, run_bootstrap
 from flinkish.engine.checkpoints import OperatorState, read_checkpoint
 from flinkish.engine.directories import LocalDirectory
-from flinkish.engine.errors import MissingStateFile, StateFormatError
+from flinkish.engine.errors import LostRows, MissingStateFile, StateFormatError
 from flinkish.engine.files import HDFS, ROCKSDB
 from flinkish.engine.frame_types import frame_names, frame_struct, to_frame, to_state
 from flinkish.engine.frames import NoSuchState, find_table, read_rows, read_table, state_tables
-from flinkish.engine.pipeline import LostRows
 from flinkish.engine.plain_rows import plain_rows, plain_values
 from flinkish.engine.planning import JOIN_FORMAT, CannotMigrate, TargetState
 from flinkish.engine.row_bytes import CannotEncode

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from flinkish.engine.codecs import decompressed
 from flinkish.engine.encodings import NO_PREFIX, join_list, normal_value, split_key, split_value
-from flinkish.engine.errors import EngineError, StateFormatError, UnsupportedState
+from flinkish.engine.errors import EngineError, LostRows, StateFormatError, UnsupportedState
 from flinkish.engine.files import HDFS, ROCKSDB, local_store
 from flinkish.engine.keycodec import compile_key
 from flinkish.engine.operator_files import (
@@ -173,6 +173,29 @@ def test_a_snapshot_of_many_rows(tmp_path: Path) -> None:
     with open_rocksdb_store(local_store(str(tmp_path), 5, ROCKSDB)) as opened:
         rows = dict(opened.rows())
     assert rows == {**wanted, b"\x01\x00\x00new": b"\x00x", key: b"\x00y"}
+
+
+@pytest.mark.parametrize(("rows", "ssts"), [(25_000, 3), (60_000, 1)])
+def test_rows_sorted_in_several_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, ssts: int
+) -> None:
+    """Runs overlap; where there are many RocksDB merges them into SSTs that do not."""
+    monkeypatch.setattr("flinkish.engine.rocksdb_writer.MAX_RUN_BYTES", 1 << 16)
+    wanted = {b"%06d" % (i * 7919 % rows): b"\x00" + b"v" * (i % 50) for i in range(rows)}
+    assert len(wanted) == rows
+    written = write_snapshot(wanted.items(), creating(tmp_path), "4.zip", scratch=str(tmp_path))
+    assert written == rows
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["4.zip", "SSTs"]
+    assert len(list((tmp_path / "SSTs").iterdir())) == ssts
+    with open_rocksdb_store(local_store(str(tmp_path), 4, ROCKSDB)) as opened:
+        assert list(opened.rows()) == sorted(wanted.items())
+
+
+def test_keys_that_repeat_are_refused(tmp_path: Path) -> None:
+    twice = [(b"a", b"\x001"), (b"b", b"\x002"), (b"a", b"\x003")]
+    with pytest.raises(LostRows, match="repeat"):
+        write_snapshot(twice, creating(tmp_path), "4.zip", scratch=str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_no_snapshot_can_have_is_refused(tmp_path: Path) -> None:
