@@ -44,7 +44,7 @@ class StoreFiles:
             refused so far.
         local_path: the local path of a file, where it has one: RocksDB's files are then linked to
             instead of copied.
-        scratch: directory for RocksDB's local files; the system's temporary directory by default.
+        scratch: directory for local files; the system's temporary directory by default.
     """
 
     names: tuple[str, ...]

@@ -1,8 +1,8 @@
 """The rows of a HDFS-backed state store (Spark's ``HDFSBackedStateStoreProvider``).
 
-Spark holds the whole map in memory. Here only what changed after the snapshot is: the snapshot
-itself is streamed, and its rows give way to the newer ones. A version without a snapshot (Spark
-writes one every ten versions) is all changes, and so all in memory.
+Spark holds the whole map in memory. Here the snapshot is streamed, and its rows give way to what
+changed after it, of which a bounded part is in memory. A version without a snapshot (Spark writes
+one every ten versions) is all changes.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from flinkish.engine.errors import StateFormatError
 from flinkish.engine.files import StoreFiles
 from flinkish.engine.records import Content, plain_records
 from flinkish.engine.sidecars import open_checked
+from flinkish.engine.spilled import LastChanges
 
 
 def read_hdfs_store(files: StoreFiles) -> Iterator[tuple[bytes, bytes]]:
@@ -24,18 +25,19 @@ def read_hdfs_store(files: StoreFiles) -> Iterator[tuple[bytes, bytes]]:
         StateFormatError: a file is damaged, or missing (MissingStateFile).
     """
     chain = find_chain(files, lambda _: None)
-    changed: dict[bytes, bytes | None] = {}
-    for name in chain.changes:
-        changed.update(_records(files, name))
-    if chain.snapshot is not None:
-        for key, value in _records(files, chain.snapshot):
-            if value is None:
-                raise StateFormatError(chain.snapshot, None, "a snapshot removes a row")
-            if key not in changed:
-                yield key, value
-    for key, value in changed.items():
-        if value is not None:
-            yield key, value
+    with LastChanges(files.scratch) as changes:
+        for name in chain.changes:
+            changes.add(_records(files, name))
+        if chain.snapshot is not None:
+            yield from changes.unchanged(_snapshot_rows(files, chain.snapshot))
+        yield from changes.rows()
+
+
+def _snapshot_rows(files: StoreFiles, name: str) -> Iterator[tuple[bytes, bytes]]:
+    for key, value in _records(files, name):
+        if value is None:
+            raise StateFormatError(name, None, "a snapshot removes a row")
+        yield key, value
 
 
 def _records(files: StoreFiles, name: str) -> Iterator[tuple[bytes, bytes | None]]:

@@ -59,9 +59,7 @@ def read_store(
 ) -> Iterator[RowBlock]:
     """Every row of ``files.version``, in blocks of at most ``MAX_ROWS`` rows of one family.
 
-    Memory is bounded by a block and what it takes to replay the changes after the last snapshot:
-    for RocksDB that is bounded too, for HDFS-backed stores all changes after the snapshot are held
-    (all rows of a version without one).
+    Memory is bounded by a block and the part of the changes after the last snapshot that is held.
 
     Args:
         files: the store.

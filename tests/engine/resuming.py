@@ -25,6 +25,7 @@ from flinkish.engine.planning import JOIN_FORMAT, TargetState
 from flinkish.engine.rewrite import rewrite_checkpoint
 from tests.checkpoint import streaming_cases as cases
 
+CHECKPOINT_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 PARTITIONS = 4
 CUT = 4
 FILES = 7
@@ -48,6 +49,12 @@ class Case:
     settings: tuple[tuple[str, str], ...] = ()
     #: Options for Spark's reader, one for each part of the state.
     reads: tuple[dict[str, str], ...] = ({},)
+    #: In each file of the input; None is a few.
+    rows: int | None = None
+
+
+#: Four files of these are in the state: more than 100,000 rows.
+MANY = 30_000
 
 
 def _both(query: str, **more: Any) -> dict[str, Case]:
@@ -114,6 +121,14 @@ CASES: dict[str, Case] = {
     "changelog-tws": Case("tws", "changelog", {"7": SEVEN}, reads=TWS_READS),
     "ids-tws": Case("tws", "ids", {"7": SEVEN}, reads=TWS_READS),
     "rocksdb-ttl": Case("ttl", "rocksdb", {"7": SEVEN}, reads=TTL_READS),
+    "large-hdfs-types": Case("types", "hdfs", {"rocksdb": TO_ROCKSDB}, rows=MANY),
+    "large-rocksdb-types": Case("types", "rocksdb", {"7": SEVEN, "hdfs": TO_HDFS}, rows=MANY),
+    "large-hdfs-outer": Case("outer", "hdfs", {"7": SEVEN}, reads=JOIN_READS, rows=MANY),
+    "large-changelog-outer": Case(
+        "outer", "changelog", {"hdfs": TO_HDFS}, reads=JOIN_READS, rows=MANY
+    ),
+    "large-changelog-tws": Case("tws", "changelog", {"7": SEVEN}, reads=TWS_READS, rows=MANY),
+    "large-rocksdb-ttl": Case("ttl", "rocksdb", {"7": SEVEN}, reads=TTL_READS, rows=MANY),
 }
 SPARK4 = ("tws", "ttl", "ids", "outer-3", "outer-4", "formats")
 
@@ -249,6 +264,23 @@ class _WithTtl:
         return
 
 
+def write_inputs(case: Case, directory: str, numbers: range) -> None:
+    """The files of a case; where it has many rows, each has a value of its own."""
+    if case.rows is None:
+        cases.write_inputs(directory, numbers)
+        return
+    os.makedirs(directory, exist_ok=True)
+    for i in numbers:
+        hidden, path = f"{directory}/.{i:03}.json", f"{directory}/{i:03}.json"
+        with open(hidden, "w", encoding="utf-8") as file:
+            for j in range(case.rows):
+                ts = f"2024-01-01T00:{i:02}:{j % 60:02}"
+                row = {"ts": ts, "k": f"k{j % 40}", "v": i * case.rows + j}
+                file.write(json.dumps(row) + "\n")
+        os.utime(hidden, (1_700_000_000 + i, 1_700_000_000 + i))
+        os.rename(hidden, path)
+
+
 def run_query(spark: Any, case: Case, source: str, checkpoint: str) -> dict[int, list[str]]:
     """Run a query over what is in ``source`` to its end; rows by batch."""
     batches: dict[int, list[str]] = {}
@@ -261,7 +293,7 @@ def run_query(spark: Any, case: Case, source: str, checkpoint: str) -> dict[int,
     # Time goes on for ever: with availableNow a query that waits for time would never end.
     once: dict[str, Any] = {"once" if case.query == "ttl" else "availableNow": True}
     query = writer.trigger(**once).foreachBatch(collect).start()
-    if not query.awaitTermination(180):
+    if not query.awaitTermination(180 if case.rows is None else 900):
         query.stop()
         raise TimeoutError(f"{case.query} did not end")
     return {batch: rows for batch, rows in batches.items() if rows}
@@ -277,6 +309,12 @@ def read_state(spark: Any, checkpoint: str, case: Case) -> list[list[str]]:
     return found
 
 
+def has_ids(case: Case, chain: Chain) -> bool:
+    """Whether a chain ends in files of checkpoint format 2."""
+    given = [wanted.unique_ids for wanted in chain if wanted.unique_ids is not None]
+    return given[-1] if given else case.backend == "ids"
+
+
 def run_case(spark: Any, name: str, work: str) -> dict[str, Any]:
     """Run a case; see the module."""
     case = CASES[name]
@@ -285,13 +323,13 @@ def run_case(spark: Any, name: str, work: str) -> dict[str, Any]:
     for key, value in case.settings:
         spark.conf.set(key, value)
     source, original = f"{work}/in", f"{work}/original"
-    cases.write_inputs(source, range(CUT))
+    write_inputs(case, source, range(CUT))
     run_query(spark, case, source, original)
     base = f"{work}/base"
     shutil.copytree(original, base, ignore=shutil.ignore_patterns(".*"))
     reader = not spark.version.startswith("3.")
     before = read_state(spark, base, case) if reader else None
-    cases.write_inputs(source, range(CUT, FILES))
+    write_inputs(case, source, range(CUT, FILES))
     whole = run_query(spark, case, source, original)
     results: dict[str, Any] = {"whole": whole, "state": before, "rewrites": {}}
     for label, chain in case.rewrites.items():
@@ -309,6 +347,8 @@ def run_case(spark: Any, name: str, work: str) -> dict[str, Any]:
             digests.append({op.ordinal: op.digest.to_json() for op in written.operators})
             assert not [n for n in os.listdir(target) if n.startswith("_attempts")]
             current = target
+        # No query's pins have this: who goes on has to set it.
+        spark.conf.set(CHECKPOINT_FORMAT, "2" if has_ids(case, chain) else "1")
         after = read_state(spark, current, case) if reader else None
         resumed = run_query(spark, case, source, current)
         results["rewrites"][label] = {"resumed": resumed, "state": after, "digests": digests}
