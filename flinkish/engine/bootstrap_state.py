@@ -28,7 +28,7 @@ from flinkish.engine.frames import StateTable, find_table, state_tables
 from flinkish.engine.moves import store_directory
 from flinkish.engine.murmur import check_hashable
 from flinkish.engine.pipeline import WrittenOperator
-from flinkish.engine.planning import CannotMigrate, TargetState, plan_operator
+from flinkish.engine.planning import CannotMigrate, TargetState, for_spark, plan_operator
 from flinkish.engine.spark_frames import computed, spark_schema
 from flinkish.engine.state_files import operator_files
 from flinkish.engine.store_tasks import ReadRows, WrittenStore, write_store
@@ -72,7 +72,10 @@ def write_state(
     Then no row is left in the target.
     """
     given = _given(frames, template)
-    job = plan_bootstrap(source, template, target, wanted, version)
+    spark = given[0][1].sparkSession
+    job = plan_bootstrap(
+        source, template, target, for_spark(wanted or TargetState(), spark.version), version
+    )
     encoded = []
     for table, frame in given:
         _check_types(table, frame)

@@ -6,6 +6,7 @@ column families, which stand nowhere else, and headers of canonical files, for w
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -70,8 +71,8 @@ class TargetState:
         unique_ids: names as in checkpoint format 2; canonical state has none.
         formats: state formats by the settings that pin them (``JOIN_FORMAT`` ...).
         changes: by (store, family) how rows change.
-        interval_days: the Spark that will use the state hashes the days of calendar intervals,
-            which 4.3 does and 3.5 does not (SPARK-58236).
+        interval_days: the Spark that will use the state hashes the days of calendar intervals (see
+            :func:`for_spark`); None is as the newest does.
     """
 
     ordinal: int | None = None
@@ -81,7 +82,19 @@ class TargetState:
     unique_ids: bool | None = None
     formats: Mapping[str, str] = field(default_factory=dict)
     changes: Mapping[tuple[str, str], FamilyChange] = field(default_factory=dict)
-    interval_days: bool = True
+    interval_days: bool | None = None
+
+
+def for_spark(wanted: TargetState, version: str) -> TargetState:
+    """What is wanted, for a Spark of this version where nothing else was said.
+
+    Spark hashes the days of calendar intervals from 4.3 on (SPARK-58236): measured on 3.5.9, 4.0.5,
+    4.1.4 and 4.2.1, which do not, and on 4.3.0.
+    """
+    if wanted.interval_days is not None:
+        return wanted
+    numbers = [int(part) for part in re.findall(r"\d+", version)[:2]]
+    return replace(wanted, interval_days=numbers >= [4, 3])
 
 
 def plan_operator(source: Source, operator: OperatorState, wanted: TargetState) -> OperatorMove:
@@ -135,7 +148,7 @@ def plan_operator(source: Source, operator: OperatorState, wanted: TargetState) 
         stores=stores,
         families=families,
         shuffled=moved or partitions != operator.partitions,
-        interval_days=wanted.interval_days,
+        interval_days=wanted.interval_days is not False,
     )
 
 

@@ -11,7 +11,7 @@ from flinkish.engine.directories import Source, Target, read_bytes
 from flinkish.engine.logs import target_pins, with_pins, with_state_ids
 from flinkish.engine.moves import OperatorMove
 from flinkish.engine.pipeline import Progress, WrittenOperator, run_moves
-from flinkish.engine.planning import CannotMigrate, TargetState, plan_operator
+from flinkish.engine.planning import CannotMigrate, TargetState, for_spark, plan_operator
 from flinkish.engine.state_files import operator_files
 
 
@@ -44,7 +44,7 @@ def rewrite_state(
     """Write the state of a query's operators anew: ``state/`` in the target, with all it needs.
 
     Args:
-        context: a ``SparkContext``.
+        context: a ``SparkContext``, of the version that will use the state.
         source: the checkpoint with the state.
         target: where ``state/`` is made.
         operators: those to take along, of one query.
@@ -59,6 +59,7 @@ def rewrite_state(
         LostRows: the rows written are not those that were read.
     """
     alone = each or {}
+    wanted = for_spark(wanted, context.version)
     moves = [_plan(source, operator, wanted, alone.get(operator.ordinal)) for operator in operators]
     ordinals = [move.ordinal for move in moves]
     if len(set(ordinals)) != len(ordinals):

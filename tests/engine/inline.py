@@ -24,6 +24,9 @@ class Accumulator:
 class InlineContext:
     """Stands for a ``SparkContext``."""
 
+    def __init__(self, version: str = "4.3.0") -> None:
+        self.version = version
+
     def accumulator(self, value: int) -> Accumulator:
         return Accumulator(value)
 
