@@ -21,6 +21,9 @@ from flinkish.engine.files import StoreFiles, open_state_file
 from flinkish.engine.sidecars import open_checked
 
 _METADATA = "metadata"
+#: Spark 4.0 puts the number of the checkpoint format there (``RocksDBCheckpointMetadata.VERSION``);
+#: what follows is the same.
+_VERSIONS = {b"v1", b"v2"}
 #: What zipfile raises at damage, depending on where it is.
 _BAD_ARCHIVE = (
     *(zipfile.BadZipFile, zlib.error, struct.error, EOFError, LookupError, ValueError),
@@ -84,9 +87,10 @@ def read_metadata(files: StoreFiles, name: str) -> SnapshotMetadata:
 def parse_metadata(data: bytes, name: str) -> SnapshotMetadata:
     """Parse the member ``metadata`` of the snapshot ``name``; StateFormatError at damage."""
     version, _, body = data.partition(b"\n")
-    if version != b"v1":
+    if version not in _VERSIONS:
         text = version[:20].decode("utf-8", "replace")
-        raise UnsupportedState(name, None, f"snapshot metadata of version {text!r}; known is 'v1'")
+        reason = f"snapshot metadata of version {text!r}; known are 'v1' and 'v2'"
+        raise UnsupportedState(name, None, reason)
     try:
         parsed: dict[str, Any] = json.loads(body)
         ssts, logs = parsed["sstFiles"], parsed.get("logFiles") or ()
