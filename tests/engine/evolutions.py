@@ -18,6 +18,7 @@ from flinkish.engine.evolution import join_path
 
 WIDER: Final = "wider"
 NESTED: Final = "nested"
+NULLS: Final = "nulls"
 ADDED: Final = "added"
 DROPPED: Final = "dropped"
 RENAMED: Final = "renamed"
@@ -27,8 +28,8 @@ RULES: Final[dict[str, frozenset[str]]] = {
     "columns": frozenset({ADDED, DROPPED, RENAMED}),
     "all": frozenset({WIDER, NESTED, ADDED, DROPPED, RENAMED}),
 }
-#: Of keys: what cannot make two of them equal, and needs no word of the user's.
-KEY_RULE: Final = frozenset({WIDER, NESTED})
+#: Of keys: what cannot make two of them equal.
+KEY_RULE: Final = frozenset({WIDER, NULLS})
 _WIDER: Final = {
     "byte": "short",
     "short": "integer",
@@ -70,7 +71,7 @@ def evolve(
     Args:
         schema: JSON of its ``StructType``.
         column: the column that has it, in SQL.
-        rule: what changes.
+        rule: what changes; NULLS are columns that are added without a default.
         inside: only this field of it, a struct, changes.
         keep: fields that stay what they are; they come last where they did.
     """
@@ -150,6 +151,8 @@ class _Walk:
         if ADDED in self._rule:
             more = [(_field(n, t, null), sql, None, d) for n, t, null, d, sql in _NEW]
             new = [more[0], *new, *more[1:]]
+        if NULLS in self._rule:
+            new += [(_field(n, t, null), sql, None, d) for n, t, null, d, sql in _NEW if d is None]
         new += [(fields[i], columns[i], i, None) for i in kept]
         return self._built(fields, new, paths, frozenset(kept))
 

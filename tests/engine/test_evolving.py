@@ -15,6 +15,10 @@ from tests.engine.evolutions import RULES
 from tests.engine.evolving import CASES
 
 REPOSITORY = Path(__file__).parent.parent.parent
+#: One row in one partition: no column of a key.
+WITHOUT_KEY = {
+    f"{backend}-{query}" for backend in ("hdfs", "rocksdb") for query in ("limit", "keyless")
+}
 FEW = ["hdfs-agg", "rocksdb-tws"]
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3000)]
 
@@ -40,14 +44,23 @@ def run(directory: Path, cases: list[str]) -> dict[str, Any]:
 def check(found: dict[str, Any], name: str) -> None:
     """Each rewrite of a case: the rows and their schema are those of SQL."""
     assert "error" not in found, found["error"]
-    assert set(found) == set(RULES)
-    for rule, parts in found.items():
+    assert set(found) == {"refused", *RULES}
+    for rule in RULES:
+        parts = found[rule]
         assert len(parts) == len(CASES[name].parts)
         for part in parts:
             assert part["expected"], "a state without rows proves nothing"
             assert part["found"] == part["expected"], rule
             assert part["schema"] == part["wanted"], rule
             assert part["types"] == part["sql"] != part["before"], rule
+    for key, reason in found["refused"].items():
+        _, column, what = key.split(" ")
+        if what == "dropped":
+            assert f"userKey.{column}: it is removed from a key" in reason, key
+        else:
+            assert f"the column {column!r} of the key of 0 (" in reason, key
+            assert "Spark finds and partitions the state by it" in reason, key
+    assert found["refused"] or name in WITHOUT_KEY
 
 
 @pytest.fixture(scope="module")
