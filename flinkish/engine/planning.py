@@ -191,7 +191,7 @@ def _family(
     paths = partition_paths(operator, store, family)
     if change.key is not None:
         _check_partitioning(family, change, paths, what)
-    key = _resolution(family.key, change.key, f"the key of {what}", {}, {})
+    key = _resolution(family.key, change.key, f"the key of {what}", {}, {}, keys=True)
     value = _resolution(
         value_schema, change.value, f"the value of {what}", change.renames, change.defaults
     )
@@ -207,10 +207,13 @@ def _resolution(
     what: str,
     renames: Mapping[str, str],
     defaults: Mapping[str, Any],
+    *,
+    keys: bool = False,
 ) -> Resolution | None:
     if new is None or new == old:
         return None
-    found = resolve(parse_struct(old), parse_struct(new), renames=renames, defaults=defaults)
+    before, after = parse_struct(old), parse_struct(new)
+    found = resolve(before, after, renames=renames, defaults=defaults, keys=keys)
     if found.verdict is Verdict.INCOMPATIBLE:
         problems = "; ".join(map(str, found.problems))
         raise CannotMigrate(f"{what} cannot become what the new schema says: {problems}")
@@ -221,17 +224,25 @@ def _check_partitioning(
     family: FamilySchemas, change: FamilyChange, paths: tuple[tuple[int, ...], ...], what: str
 ) -> None:
     """Columns that rows are partitioned by (and found by) cannot change; others of a key can."""
-    old, new = family.key["fields"], (change.key or family.key)["fields"]
-    for place, *_ in paths:
-        same = place < len(new) and (old[place]["name"], old[place]["type"]) == (
-            new[place]["name"],
-            new[place]["type"],
-        )
-        if not same:
+    for path in paths:
+        column = _column(family.key, path)
+        if column is None or _column(change.key or family.key, path) != column:
+            name = column[0] if column else path
             raise CannotMigrate(
-                f"the column {old[place]['name']!r} of the key of {what} cannot change: Spark "
+                f"the column {name!r} of the key of {what} cannot change: Spark "
                 "finds and partitions the state by it. Start the operator under another uid"
             )
+
+
+def _column(schema: Mapping[str, Any], path: tuple[int, ...]) -> tuple[str, Any] | None:
+    """Name and type of the column at a path; None where there is none."""
+    found: Any = {"name": "", "type": schema}
+    for place in path:
+        fields = found["type"]["fields"] if isinstance(found["type"], Mapping) else ()
+        if place >= len(fields):
+            return None
+        found = fields[place]
+    return found["name"], found["type"]
 
 
 def _aggregation(

@@ -11,7 +11,12 @@ from flinkish.engine.checkpoints import DEFAULT_STORE, STATE, StoreState
 from flinkish.engine.directories import Source, read_bytes
 from flinkish.engine.moves import FamilyMove, OperatorMove, store_directory
 from flinkish.engine.operator_files import OperatorMetadata, StoreInfo, write_operator_metadata
-from flinkish.engine.schema_files import FamilySchemas, write_schema_file
+from flinkish.engine.schema_files import (
+    NO_USER_KEY,
+    FamilySchemas,
+    spark_json,
+    write_schema_file,
+)
 from flinkish.engine.store_tasks import store_of
 
 #: What Spark writes of a join with one store (``SymmetricHashJoinStateManager``).
@@ -82,10 +87,19 @@ def _families_of(move: OperatorMove, name: str) -> list[tuple[FamilyMove, Family
                 key=dict(family.after.key),
                 value=dict(family.after.value),
             )
+            if schemas.user_key != NO_USER_KEY and family.before.key != family.after.key:
+                schemas = replace(schemas, user_key=_user_key(schemas))
             if schemas.encoder is None and family.after.encoder and store.source != store.target:
                 schemas = replace(schemas, encoder=dict(family.after.encoder))
             found.append((family, schemas))
     return found
+
+
+def _user_key(schemas: FamilySchemas) -> str:
+    """The schema of the user's key, which a map's schemas have once more beside the whole key
+    (``StateStoreColumnFamilySchemaUtils.getMapStateSchema``)."""
+    [_, user_key] = schemas.key["fields"]
+    return spark_json(user_key["type"])
 
 
 def _metadata(

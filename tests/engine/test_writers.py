@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
-import os
 import shutil
 import zipfile
 from collections import Counter
@@ -28,7 +26,7 @@ from flinkish.engine.operator_files import (
 )
 from flinkish.engine.records import MERGE, PUT, REMOVE, Content, plain_records, read_changelog
 from flinkish.engine.rocksdb_store import open_rocksdb_store
-from flinkish.engine.rocksdb_writer import Families, SharedFile, snapshot_metadata, write_snapshot
+from flinkish.engine.rocksdb_writer import Families, snapshot_metadata, write_snapshot
 from flinkish.engine.rowcodec import compile_schema
 from flinkish.engine.rows import count_rows, read_store
 from flinkish.engine.schema_files import (
@@ -38,11 +36,11 @@ from flinkish.engine.schema_files import (
     write_schema_file,
     write_utf,
 )
-from flinkish.engine.snapshots import parse_metadata
 from flinkish.engine.writers import write_changelog, write_records
 from tests.checkpoint.recorded import NAMES, unpack
 from tests.engine.making import CODECS
 from tests.engine.making import store as store_of
+from tests.engine.reencoding import archived_metadata
 from tests.engine.rewriting import creating, rewrite
 from tests.engine.stores import stores
 
@@ -103,25 +101,6 @@ def test_every_file_is_written_as_it_was(recorded: Path) -> None:
         seen[kind] += 1
     assert seen["schema"]
     assert seen[".delta"] or seen[".zip"] or seen[".changelog"]
-
-
-def archived_metadata(path: Path) -> bytes:
-    """The metadata in a snapshot, written from what it says."""
-    with zipfile.ZipFile(path) as archive:
-        data = archive.read("metadata")
-    body = json.loads(data.partition(b"\n")[2])
-    parsed = parse_metadata(data, path.name)
-    shared = [
-        SharedFile(local, os.path.basename(name), size) for local, name, size in parsed.shared
-    ]
-    ids = {name: number for number, name in parsed.families.items()}
-    return snapshot_metadata(
-        shared,
-        body["numKeys"],
-        body.get("numInternalKeys", 0),
-        Families(ids, parsed.internal),
-        with_families="numInternalKeys" in body,
-    )
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,0 +1,84 @@
+"""State that the engine evolves is what Spark makes of the old state in SQL."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engine.evolutions import RULES
+from tests.engine.evolving import CASES
+
+REPOSITORY = Path(__file__).parent.parent.parent
+#: One row in one partition: no column of a key.
+WITHOUT_KEY = {
+    f"{backend}-{query}" for backend in ("hdfs", "rocksdb") for query in ("limit", "keyless")
+}
+FEW = ["hdfs-agg", "rocksdb-tws"]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(3000)]
+
+
+def run(directory: Path, cases: list[str]) -> dict[str, Any]:
+    """The program's results, from one JVM of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.engine.evolving", str(directory), *cases],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(REPOSITORY)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=2900,
+        check=False,
+    )
+    path = directory / "results.json"
+    assert path.exists(), done.stdout[-2000:] + done.stderr[-4000:]
+    results: dict[str, Any] = json.loads(path.read_text())
+    return results
+
+
+def check(found: dict[str, Any], name: str) -> None:
+    """Each rewrite of a case: the rows and their schema are those of SQL."""
+    assert "error" not in found, found["error"]
+    assert set(found) == {"refused", *RULES}
+    for rule in RULES:
+        parts = found[rule]
+        assert len(parts) == len(CASES[name].parts)
+        for part in parts:
+            assert part["expected"], "a state without rows proves nothing"
+            assert part["found"] == part["expected"], rule
+            assert part["schema"] == part["wanted"], rule
+            assert part["types"] == part["sql"] != part["before"], rule
+    for key, reason in found["refused"].items():
+        _, column, what = key.split(" ")
+        if what == "dropped":
+            assert f"userKey.{column}: it is removed from a key" in reason, key
+        else:
+            assert f"the column {column!r} of the key of 0 (" in reason, key
+            assert "Spark finds and partitions the state by it" in reason, key
+    assert found["refused"] or name in WITHOUT_KEY
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return run(tmp_path_factory.mktemp("few"), FEW)
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_evolved_state_is_that_of_sql(few: dict[str, Any], name: str) -> None:
+    check(few[name], name)
+
+
+@pytest.fixture(scope="module")
+def every(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return run(tmp_path_factory.mktemp("every"), [])
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("name", CASES)
+def test_every_evolved_state_is_that_of_sql(every: dict[str, Any], name: str) -> None:
+    check(every[name], name)
