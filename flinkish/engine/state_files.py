@@ -82,7 +82,8 @@ def _families_of(move: OperatorMove, name: str) -> list[tuple[FamilyMove, Family
                 key=dict(family.after.key),
                 value=dict(family.after.value),
             )
-            if schemas.encoder is None and family.after.encoder and store.source != store.target:
+            moved = schemas.encoder is None and store.source != store.target
+            if family.after.encoder and (moved or family.regroup is not None):
                 schemas = replace(schemas, encoder=dict(family.after.encoder))
             found.append((family, schemas))
     return found
