@@ -94,7 +94,8 @@ def _target(wanted: Mapping[str, Any], found: CheckpointState) -> TargetState:
 def _changes(
     found: CheckpointState, query: QueryRecord, schemas: Sequence[Mapping[str, Any]]
 ) -> dict[int, TargetState]:
-    """The changes of values that the Avro schemas for this query ask for, by ordinal.
+    """By ordinal what Spark calls an operator, and the changes of values that the Avro schemas for
+    this query ask for.
 
     ``schemas`` are the fields of ``flinkish.jobs.migrator.NewSchema``.
     """
@@ -113,7 +114,11 @@ def _changes(
                 "writes it",
             ) from error
         result.setdefault(operator.ordinal, {})[place] = FamilyChange(value=value)
-    return {ordinal: TargetState(changes=changes) for ordinal, changes in result.items()}
+    names = {operator.ordinal: operator.kind for operator in query.operators}
+    return {
+        ordinal: TargetState(changes=result.get(ordinal, {}), name=names.get(ordinal))
+        for ordinal in {*names, *result}
+    }
 
 
 def _family(operator: OperatorState, asked: str, name: str) -> tuple[str, str]:

@@ -11,9 +11,8 @@ A container file that ends between two blocks looks whole, so ``_counts.json`` h
 rows of each file, and its CRC-32C, because deflate has no checksum. It is written last: without it
 a store is not complete. A family without rows has a file too.
 
-One column is another one in Avro: Spark writes the timeouts of ``flatMapGroupsWithState`` as longs
-into a column that the schema of state format 1 calls an integer
-(``FlatMapGroupsWithStateExecHelper``, ``StateManagerImplV1``).
+One column is another one in Avro: the timeouts of ``flatMapGroupsWithState`` in state format 1 are
+longs (:func:`~flinkish.engine.value_formats.value_struct`).
 
 Between tasks, rows of a canonical store are bytes as all others are: keys and values as bare
 UnsafeRows, lists as RocksDB has them (:func:`~flinkish.engine.encodings.join_list`, no delimiter).
@@ -27,7 +26,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, cast
 
 import numpy as np
@@ -46,15 +45,8 @@ from flinkish.engine.row_bytes import CannotEncode
 from flinkish.engine.rowcodec import RowCodec, codec_of
 from flinkish.engine.rows import RowBlock, read_store
 from flinkish.engine.schema_files import spark_json
-from flinkish.engine.types import (
-    LONG,
-    Array,
-    Field,
-    Struct,
-    arrow_type,
-    parse_struct,
-    parse_type,
-)
+from flinkish.engine.types import Array, Struct, arrow_type, parse_struct
+from flinkish.engine.value_formats import value_struct
 
 #: What every Avro tool can read; many need a library more for zstandard, which is faster.
 DEFAULT_CODEC: Final = "deflate"
@@ -66,7 +58,6 @@ _VERSION: Final = "state.version"
 #: A family's name may be longer than a file's.
 _MAX_NAME: Final = 150
 _JOIN_LISTS: Final = ("-keyWithTsToValues", "-tsWithKey")
-_TIMEOUT: Final = Field("timeoutTimestamp", parse_type("integer"), nullable=False)
 _UNSAFE = re.compile(rb"[^A-Za-z0-9_-]")
 _SPOOL: Final = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary())])
 
@@ -115,10 +106,7 @@ class CanonicalFamily:
     @property
     def value_struct(self) -> Struct:
         """The values' schema in Avro: Spark's, but for timeouts (see the module)."""
-        struct = parse_struct(self.value)
-        if struct.fields[-1:] != (_TIMEOUT,):
-            return struct
-        return Struct((*struct.fields[:-1], replace(_TIMEOUT, type=LONG)))
+        return value_struct(self.value)
 
 
 def list_families(operator: OperatorState, store: StoreState) -> frozenset[str]:

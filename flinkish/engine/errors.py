@@ -37,3 +37,7 @@ class MissingStateFile(StateFormatError):
 
 class UnsupportedState(StateFormatError):
     """A file in a form that Spark knows and the engine does not read."""
+
+
+class CannotMigrate(EngineError):
+    """The state cannot become what was asked for; the message says why and what to do."""

@@ -111,4 +111,4 @@ def has_one_partition(operator: OperatorState) -> bool:
 
 def is_internal(family: str) -> bool:
     """Whether a column family is Spark's own by its name, so that its rows are not counted."""
-    return family.startswith("$") or family.endswith("keyToNumValues")
+    return family.startswith("$") or family.endswith(("keyToNumValues", "tsWithKey"))

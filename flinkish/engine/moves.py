@@ -8,6 +8,7 @@ workers.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,7 @@ from flinkish.engine.checkpoints import DEFAULT_STORE, OperatorState
 from flinkish.engine.evolution import Resolution
 from flinkish.engine.layout import Path
 from flinkish.engine.rocksdb_writer import Families
+from flinkish.engine.value_formats import Reshape
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,55 @@ class RowForm:
     framed: bool
 
 
+class Made(enum.Enum):
+    """What :mod:`flinkish.engine.join_rows` makes of the buffered rows of a side of a join."""
+
+    #: Of format 4: a row for each buffered row, by key and index.
+    INDEXED = "keyWithIndexToValue"
+    #: Of format 4: how many a key has.
+    COUNTS = "keyToNumValues"
+    #: Of an older format: a list for each key and time.
+    LISTS = "keyWithTsToValues"
+    #: Of an older format: by time and key, a list of as many empty rows.
+    TIMES = "tsWithKey"
+
+
+@dataclass(frozen=True)
+class EventTime:
+    """Where the time of a buffered row is, for joins of format 4.
+
+    Attributes:
+        column: the value's column with the watermark; None where it has none.
+        window: that is a window, whose end is the time.
+        keys: the key's columns that may have to be that time too: see
+            :func:`~.join_formats.event_time`.
+    """
+
+    column: int | None
+    window: bool
+    keys: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Regroup:
+    """How rows of a join become other rows, several of one or one of several.
+
+    Attributes:
+        made: what is made of them.
+        source: what they are like.
+        time: where their time is; of those that are made for format 4.
+    """
+
+    made: Made
+    source: RowForm
+    time: EventTime | None = None
+
+    @property
+    def lists(self) -> bool:
+        """Whether the values that are made are lists."""
+        return self.made in (Made.LISTS, Made.TIMES)
+
+
 @dataclass(frozen=True)
 class FamilyMove:
     """The way of one column family's rows.
@@ -49,6 +100,8 @@ class FamilyMove:
         value: how a value's columns change; None where they do not.
         select: the value's new columns taken from key and value, before ``value`` is applied:
             ("key" or "value", place); None where they are the value's own.
+        reshape: what becomes of a value's columns in another format, before ``value`` is applied.
+        regroup: what is done first, to make rows like ``before`` of those that are read.
     """
 
     source: str
@@ -59,6 +112,8 @@ class FamilyMove:
     key: Resolution | None = None
     value: Resolution | None = None
     select: tuple[tuple[str, int], ...] | None = None
+    reshape: Reshape | None = None
+    regroup: Regroup | None = None
 
 
 @dataclass(frozen=True)

@@ -21,26 +21,33 @@ from flinkish.engine.checkpoints import (
     store_files,
 )
 from flinkish.engine.directories import Source
-from flinkish.engine.errors import EngineError, StateFormatError
+from flinkish.engine.errors import CannotMigrate as CannotMigrate
+from flinkish.engine.errors import StateFormatError
 from flinkish.engine.evolution import Resolution, Verdict, resolve
 from flinkish.engine.files import CANONICAL, HDFS, ROCKSDB
+from flinkish.engine.join_formats import is_join, join_moves
 from flinkish.engine.layout import has_one_partition, is_internal, key_encoder, partition_paths
-from flinkish.engine.moves import FamilyMove, OperatorMove, RowForm, StoreMove
+from flinkish.engine.moves import FamilyMove, Made, OperatorMove, RowForm, StoreMove
 from flinkish.engine.murmur import check_hashable
 from flinkish.engine.rocksdb_store import snapshot_families
 from flinkish.engine.rocksdb_writer import Families
 from flinkish.engine.schema_files import FamilySchemas
-from flinkish.engine.types import parse_struct
+from flinkish.engine.value_formats import (
+    Reshape,
+    group_format,
+    is_group_state,
+    matched_flag,
+    value_struct,
+)
 
 JOIN_FORMAT: Final = "spark.sql.streaming.join.stateFormatVersion"
 AGGREGATION_FORMAT: Final = "spark.sql.streaming.aggregation.stateFormatVersion"
+GROUP_FORMAT: Final = "spark.sql.streaming.flatMapGroupsWithState.stateFormatVersion"
 #: Spark's own number of a format where a query's pins do not have it.
-_DEFAULTS: Final = {JOIN_FORMAT: "2", AGGREGATION_FORMAT: "2"}
-_NO_PREFIX: Final = {"keyStateEncoderType": "NoPrefixKeyStateEncoderSpec"}
-
-
-class CannotMigrate(EngineError):
-    """The state cannot become what was asked for; the message says why and what to do."""
+_DEFAULTS: Final = {JOIN_FORMAT: "2", AGGREGATION_FORMAT: "2", GROUP_FORMAT: "2"}
+_JOIN_ROWS: Final = (Made.INDEXED.value, Made.LISTS.value)
+#: Spark's names of the operators with state of :data:`GROUP_FORMAT`.
+_GROUPED: Final = frozenset({"applyInPandasWithState", "flatMapGroupsWithState"})
 
 
 @dataclass(frozen=True)
@@ -73,6 +80,7 @@ class TargetState:
         changes: by (store, family) how rows change.
         interval_days: the Spark that will use the state hashes the days of calendar intervals (see
             :func:`for_spark`); None is as the newest does.
+        name: Spark's name of the operator, for one whose state does not tell it (Spark 3.5).
     """
 
     ordinal: int | None = None
@@ -83,6 +91,7 @@ class TargetState:
     formats: Mapping[str, str] = field(default_factory=dict)
     changes: Mapping[tuple[str, str], FamilyChange] = field(default_factory=dict)
     interval_days: bool | None = None
+    name: str | None = None
 
 
 def for_spark(wanted: TargetState, version: str) -> TargetState:
@@ -104,6 +113,7 @@ def plan_operator(source: Source, operator: OperatorState, wanted: TargetState) 
         CannotMigrate: it cannot.
         StateFormatError: a schema or a snapshot's metadata is damaged, missing or unknown.
     """
+    operator = replace(operator, name=operator.name or wanted.name)
     backend = wanted.backend or operator.backend
     if backend not in {HDFS, ROCKSDB, CANONICAL}:
         raise CannotMigrate(f"there is no state store backend {backend!r}: hdfs, rocksdb or avro")
@@ -113,7 +123,10 @@ def plan_operator(source: Source, operator: OperatorState, wanted: TargetState) 
     if partitions < 1:
         raise CannotMigrate(f"state cannot have {partitions} partitions")
     stores = tuple(_store(operator, store, backend, wanted) for store in operator.stores)
-    stores = _with_join_format(operator, stores, backend, wanted)
+    old, new = _format(operator, wanted, JOIN_FORMAT)
+    if old != new and _is_join(operator):
+        stores = join_moves(stores, old, new, backend, f"the join {_name(operator)}")
+    regrouped = any(f.regroup is not None for move in stores for f in move.families)
     families = {}
     if any(store.schema_version == 3 for store in operator.stores):
         if backend == HDFS and not all(move.target in JOIN_STORES for move in stores):
@@ -121,13 +134,14 @@ def plan_operator(source: Source, operator: OperatorState, wanted: TargetState) 
                 f"the operator {_name(operator)} keeps its state in column families, which only "
                 "RocksDB has: it cannot be moved to the HDFS-backed state store"
             )
-        families = {s.name: _families(source, operator, s) for s in operator.stores}
+        if not regrouped:
+            families = {s.name: _families(source, operator, s) for s in operator.stores}
     families = {
         name: families.get(name) or _new_families(stores, name)
         for name in {move.target for move in stores}
         if _has_families(operator, stores, name)
     }
-    moved = any(move.source != move.target for move in stores)
+    moved = regrouped or any(move.source != move.target for move in stores)
     if partitions != operator.partitions:
         for store in operator.stores:
             for family in store.families:
@@ -185,6 +199,7 @@ def _family(
     encoder = key_encoder(operator, store, family)
     before = RowForm(family.key, family.value, encoder, operator.backend == ROCKSDB)
     select, value_schema = _aggregation(operator, family, wanted)
+    shape, value_schema = _reshape(operator, store, family, wanted, value_schema)
     change = wanted.changes.get((store.name, family.name), FamilyChange())
     what = f"{_name(operator)}, {store.name}"
     what += f"/{family.name}" if family.name != store.name else ""
@@ -198,7 +213,7 @@ def _family(
     after = RowForm(
         change.key or family.key, change.value or value_schema, encoder, backend == ROCKSDB
     )
-    return FamilyMove(family.name, family.name, before, after, paths, key, value, select)
+    return FamilyMove(family.name, family.name, before, after, paths, key, value, select, shape)
 
 
 def _resolution(
@@ -212,7 +227,8 @@ def _resolution(
 ) -> Resolution | None:
     if new is None or new == old:
         return None
-    before, after = parse_struct(old), parse_struct(new)
+    parse = parse_struct if keys else value_struct
+    before, after = parse(old), parse(new)
     found = resolve(before, after, renames=renames, defaults=defaults, keys=keys)
     if found.verdict is Verdict.INCOMPATIBLE:
         problems = "; ".join(map(str, found.problems))
@@ -270,42 +286,48 @@ def _aggregation(
     raise CannotMigrate(f"aggregations of state format {old} cannot become format {new}")
 
 
+def _reshape(
+    operator: OperatorState,
+    store: StoreState,
+    family: FamilySchemas,
+    wanted: TargetState,
+    value: Mapping[str, Any],
+) -> tuple[Reshape | None, Mapping[str, Any]]:
+    """How a value's columns become those of another format of grouped functions or of joins."""
+    old, new = _format(operator, wanted, GROUP_FORMAT)
+    if old != new and _is_grouped(operator, store, family):
+        return group_format(value, old, new, _name(operator))
+    old, new = _format(operator, wanted, JOIN_FORMAT)
+    rows = (store.name, family.name)
+    if old != new and _is_join(operator) and any(name.endswith(_JOIN_ROWS) for name in rows):
+        return matched_flag(value, old, new)
+    return None, value
+
+
+def _is_grouped(operator: OperatorState, store: StoreState, family: FamilySchemas) -> bool:
+    """By Spark's name, or where nothing tells it (Spark 3.5) by the columns of either format."""
+    if operator.name is not None:
+        return operator.name in _GROUPED
+    if len(operator.stores) > 1 or key_encoder(operator, store, family) is not None:
+        return False
+    if is_group_state(family.value):
+        return True
+    raise CannotMigrate(
+        f"nothing tells what the operator {_name(operator)} is, so whether its state is that of a "
+        "grouped function: name it"
+    )
+
+
 def _format(operator: OperatorState, wanted: TargetState, pin: str) -> tuple[str, str]:
     old = operator.pins.get(pin, _DEFAULTS[pin])
     return old, wanted.formats.get(pin, old)
 
 
-def _with_join_format(
-    operator: OperatorState, stores: tuple[StoreMove, ...], backend: str, wanted: TargetState
-) -> tuple[StoreMove, ...]:
-    """Format 2 of joins has four stores, format 3 one with four column families."""
-    old, new = _format(operator, wanted, JOIN_FORMAT)
-    names = {move.source for move in stores}
-    families = {f.source for move in stores for f in move.families}
-    is_join = operator.name == "symmetricHashJoin" or names == set(JOIN_STORES)
-    if old == new or not is_join:
-        return stores
-    if (old, new) == ("2", "3") and names == set(JOIN_STORES):
-        if backend == HDFS:
-            raise CannotMigrate("joins of state format 3 need RocksDB")
-        return tuple(_into_default(move) for move in stores)
-    if (old, new) == ("3", "2") and families == set(JOIN_STORES):
-        by_name = {f.source: f for move in stores for f in move.families}
-        return tuple(
-            StoreMove(DEFAULT_STORE, name, (replace(by_name[name], target=name),))
-            for name in JOIN_STORES
-        )
-    raise CannotMigrate(
-        f"joins of state format {old} cannot become format {new}: 2 and 3 become each other"
-    )
-
-
-def _into_default(move: StoreMove) -> StoreMove:
-    families = tuple(
-        replace(f, target=move.source, after=replace(f.after, encoder=_NO_PREFIX))
-        for f in move.families
-    )
-    return StoreMove(move.source, DEFAULT_STORE, families)
+def _is_join(operator: OperatorState) -> bool:
+    names = [f.name for store in operator.stores for f in store.families]
+    if len(operator.stores) > 1:
+        names = [store.name for store in operator.stores]
+    return is_join(operator.name, names)
 
 
 def _has_families(operator: OperatorState, moves: tuple[StoreMove, ...], name: str) -> bool:

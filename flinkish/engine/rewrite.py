@@ -49,7 +49,8 @@ def rewrite_state(
         target: where ``state/`` is made.
         operators: those to take along, of one query.
         wanted: what the state of all shall be; what concerns one alone is not looked at.
-        each: by the old ordinal what one operator alone shall be: ``ordinal`` and ``changes``.
+        each: by the old ordinal what concerns one operator alone: ``ordinal``, ``changes`` and
+            ``name``.
         root: the new checkpoint as Spark will call it (see :func:`~.state_files.operator_files`).
         progress: told of rows and bytes written.
 
@@ -78,9 +79,9 @@ def rewrite_state(
 def _plan(
     source: Source, operator: OperatorState, wanted: TargetState, alone: TargetState | None
 ) -> OperatorMove:
-    both = replace(wanted, ordinal=None, changes={})
+    both = replace(wanted, ordinal=None, changes={}, name=None)
     if alone is not None:
-        both = replace(both, ordinal=alone.ordinal, changes=alone.changes)
+        both = replace(both, ordinal=alone.ordinal, changes=alone.changes, name=alone.name)
     return plan_operator(source, operator, both)
 
 

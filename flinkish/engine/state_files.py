@@ -89,7 +89,8 @@ def _families_of(move: OperatorMove, name: str) -> list[tuple[FamilyMove, Family
             )
             if schemas.user_key != NO_USER_KEY and family.before.key != family.after.key:
                 schemas = replace(schemas, user_key=_user_key(schemas))
-            if schemas.encoder is None and family.after.encoder and store.source != store.target:
+            moved = schemas.encoder is None and store.source != store.target
+            if family.after.encoder and (moved or family.regroup is not None):
                 schemas = replace(schemas, encoder=dict(family.after.encoder))
             found.append((family, schemas))
     return found

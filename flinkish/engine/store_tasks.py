@@ -24,7 +24,8 @@ from flinkish.engine.digests import RowsDigest, digest_rows, family_salt
 from flinkish.engine.directories import Source, Target
 from flinkish.engine.errors import EngineError
 from flinkish.engine.files import CANONICAL, HDFS, StoreFiles
-from flinkish.engine.moves import OperatorMove, StoreMove
+from flinkish.engine.join_rows import regrouped
+from flinkish.engine.moves import FamilyMove, OperatorMove, StoreMove
 from flinkish.engine.rocksdb_writer import NO_FAMILIES
 from flinkish.engine.rocksdb_writer import write_pieces as write_snapshot_pieces
 from flinkish.engine.rows import DEFAULT_FAMILY, read_store
@@ -89,9 +90,8 @@ def moved_rows(
     transforms: dict[str, BlockTransform] = {}
     partitions = move.partitions if move.shuffled else None
     lists = list_families(move.operator, state)
-    for block in read_rows(files, move.operator, state):
-        if block.family not in moves:
-            continue
+    wanted = (b for b in read_rows(files, move.operator, state) if b.family in moves)
+    for block in regrouped(wanted, store, name):
         place, family = moves[block.family]
         if block.family not in transforms:
             transforms[block.family] = BlockTransform(
@@ -99,11 +99,16 @@ def moved_rows(
                 partitions,
                 name,
                 interval_days=move.interval_days,
-                lists=block.family in lists,
+                lists=_is_list(family, lists),
                 canonical=move.backend == CANONICAL,
             )
         moved = transforms[block.family](block)
         yield place, moved.keys, moved.values, moved.partitions
+
+
+def _is_list(family: FamilyMove, lists: frozenset[str]) -> bool:
+    """Whether a family's new values are lists; ``lists`` are the old families that have some."""
+    return family.source in lists if family.regroup is None else family.regroup.lists
 
 
 def read_pieces(
@@ -206,7 +211,7 @@ def _canonical_families(move: OperatorMove, store: str) -> list[CanonicalFamily]
                 key=family.after.key,
                 value=family.after.value,
                 encoder=family.after.encoder,
-                lists=family.source in lists,
+                lists=_is_list(family, lists),
                 internal=family.target in families.internal,
             )
             found.setdefault(family.target, made)

@@ -27,9 +27,10 @@ from flinkish.engine.keycodec import compile_key
 from flinkish.engine.layout import Path
 from flinkish.engine.moves import FamilyMove
 from flinkish.engine.murmur import hash_columns, partition_of
-from flinkish.engine.rowcodec import RowCodec, compile_schema
+from flinkish.engine.rowcodec import RowCodec, codec_of
 from flinkish.engine.rows import RowBlock
 from flinkish.engine.types import Array, CalendarInterval, DataType, Map, Struct
+from flinkish.engine.value_formats import reshape, value_struct
 
 _VERSION = b"\x00"
 _AFTER_VERSION = b"\x01"
@@ -75,8 +76,8 @@ class BlockTransform:
         self._lists = lists
         self._before = compile_key(move.before.key, move.before.encoder)
         self._after = compile_key(move.after.key, move.after.encoder)
-        self._value_before = compile_schema(move.before.value)
-        self._value_after = compile_schema(move.after.value)
+        self._value_before = codec_of(value_struct(move.before.value))
+        self._value_after = codec_of(value_struct(move.after.value))
         self._keys = self._key_change()
         self._values = self._value_change()
         self._clean_key = canonical and _has_intervals(self._after.whole.struct)
@@ -128,7 +129,7 @@ class BlockTransform:
 
     def _value_change(self) -> Callable[[list[bytes], Any], list[bytes]]:
         move = self._move
-        if move.value is not None or move.select is not None:
+        if not (move.value is None and move.select is None and move.reshape is None):
             return self._evolve
         if move.before.framed and move.after.framed:
             return lambda values, _: self._normal(values)
@@ -172,18 +173,22 @@ class BlockTransform:
             chosen = [sides[side].column(place) for side, place in move.select]
             names = [str(i) for i in range(len(chosen))]
             batch = pa.RecordBatch.from_arrays(chosen, names=names)
-        changed = move.value.apply(batch) if move.value is not None else batch
         return self._value_after.encode(
-            changed, prefix=_VERSION if move.after.framed else b""
+            self._changed(batch), prefix=_VERSION if move.after.framed else b""
         ).rows()
 
+    def _changed(self, batch: Any) -> Any:
+        move = self._move
+        if move.reshape is not None:
+            batch = reshape(batch, move.reshape, self._name)
+        return move.value.apply(batch) if move.value is not None else batch
+
     def _evolve_lists(self, values: list[bytes]) -> list[bytes]:
-        if self._move.value is None or not (self._move.after.framed or self._lists):
+        if self._move.select is not None or not (self._move.after.framed or self._lists):
             raise EngineError(f"{self._name}: lists can only be evolved within RocksDB")
-        change = self._move.value.apply
 
         def evolved(rows: list[bytes]) -> list[bytes]:
-            batch = change(self._value_before.decode(rows, name=self._name))
+            batch = self._changed(self._value_before.decode(rows, name=self._name))
             return self._value_after.encode(batch).rows()
 
         return self._each_row(values, evolved)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish.engine.directories import LocalDirectory
-from flinkish.engine.files import HDFS, ROCKSDB
+from flinkish.engine.files import CANONICAL, HDFS, ROCKSDB
 from flinkish.engine.planning import JOIN_FORMAT, TargetState
 from flinkish.engine.rewrite import rewrite_checkpoint
 from tests.checkpoint import streaming_cases as cases
@@ -64,6 +64,10 @@ def _both(query: str, **more: Any) -> dict[str, Case]:
     }
 
 
+def _join(version: str, backend: str | None = None, partitions: int | None = None) -> TargetState:
+    return TargetState(formats={JOIN_FORMAT: version}, backend=backend, partitions=partitions)
+
+
 JOIN_READS = ({"joinSide": "left"}, {"joinSide": "right"})
 FORMATS = {
     "3": (TargetState(formats={JOIN_FORMAT: "3"}, partitions=3),),
@@ -71,6 +75,8 @@ FORMATS = {
         TargetState(formats={JOIN_FORMAT: "3"}),
         TargetState(formats={JOIN_FORMAT: "2"}),
     ),
+    "4": (_join("4", partitions=3),),
+    "3-and-4": (_join("3"), _join("4")),
 }
 TWS_READS = (
     {"stateVarName": "count"},
@@ -116,7 +122,34 @@ CASES: dict[str, Case] = {
         JOIN_READS,
     ),
     "rocksdb-outer-formats": Case("outer", "rocksdb", FORMATS, reads=JOIN_READS),
-    "rocksdb-outer-4": Case("outer", "rocksdb", {"7": SEVEN}, ((JOIN_FORMAT, "4"),), JOIN_READS),
+    "rocksdb-outer-4": Case(
+        "outer",
+        "rocksdb",
+        {
+            "7": SEVEN,
+            "3": (_join("3"),),
+            "2": (_join("2", partitions=3),),
+            "2-hdfs": (_join("2", backend=HDFS),),
+            "canonical-3": (TargetState(backend=CANONICAL, partitions=3), _join("3", ROCKSDB, 5)),
+            "2-and-back": (_join("2", HDFS), _join("4", ROCKSDB)),
+        },
+        ((JOIN_FORMAT, "4"),),
+        JOIN_READS,
+    ),
+    "rocksdb-window-join-4": Case(
+        "window-join",
+        "rocksdb",
+        {"2-and-back": (_join("2", HDFS, 3), _join("4", ROCKSDB)), "3": (_join("3"),)},
+        ((JOIN_FORMAT, "4"),),
+        JOIN_READS,
+    ),
+    "rocksdb-inner-timeless-4": Case(
+        "timeless",
+        "rocksdb",
+        {"2-and-back": (_join("2", HDFS, 3), _join("4", ROCKSDB)), "3": (_join("3"),)},
+        ((JOIN_FORMAT, "4"),),
+        JOIN_READS,
+    ),
     "rocksdb-tws": Case("tws", "rocksdb", {"7": SEVEN, "round": THERE_AND_BACK}, reads=TWS_READS),
     "changelog-tws": Case("tws", "changelog", {"7": SEVEN}, reads=TWS_READS),
     "ids-tws": Case("tws", "ids", {"7": SEVEN}, reads=TWS_READS),
@@ -130,7 +163,7 @@ CASES: dict[str, Case] = {
     "large-changelog-tws": Case("tws", "changelog", {"7": SEVEN}, reads=TWS_READS, rows=MANY),
     "large-rocksdb-ttl": Case("ttl", "rocksdb", {"7": SEVEN}, reads=TTL_READS, rows=MANY),
 }
-SPARK4 = ("tws", "ttl", "ids", "outer-3", "outer-4", "formats")
+SPARK4 = ("tws", "ttl", "ids", "outer-3", "-4", "formats")
 
 
 def cases_of(version: str) -> list[str]:
@@ -162,6 +195,18 @@ def frame(spark: Any, query: str, source: str) -> tuple[Any, str]:
             "AND lts + INTERVAL 2 MINUTES"
         )
         return left.join(right, F.expr(condition), "full_outer"), "append"
+    if query == "window-join":
+        # The join key is the event time, as is that of the rows.
+        windows = F.window("ts", "30 seconds")
+        left = events().groupBy(windows, "k").agg(F.sum("v").alias("lv")).where("lv % 3 != 0")
+        right = events().groupBy(windows, "k").agg(F.max("v").alias("rv")).where("rv % 4 != 0")
+        return left.join(right, ["window", "k"], "full_outer"), "append"
+    if query == "timeless":
+        rows = spark.readStream.schema("ts timestamp, k string, v long")
+        rows = rows.option("maxFilesPerTrigger", 1).json(source)
+        left = rows.where("v % 3 != 0").selectExpr("k AS lk", "v % 7 AS lv", "v AS lw")
+        right = rows.where("v % 4 != 0").selectExpr("k AS rk", "v % 7 AS rv", "v AS rw")
+        return left.join(right, F.expr("lk = rk AND lv = rv"), "inner"), "append"
     if query == "types":
         keys = {
             "t_text": "IF(v % 7 = 0, NULL, repeat('é€😀a', CAST(v % 6 AS int)))",
