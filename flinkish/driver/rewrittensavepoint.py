@@ -7,6 +7,7 @@ old savepoint is only read.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from flinkish import storage
 from flinkish.driver.carrier import ship_package
 from flinkish.driver.log import say
-from flinkish.errors import LaunchFailed
+from flinkish.errors import FlinkishError, LaunchFailed, StorageError
 from flinkish.savepoint.model import (
     FORMAT_NATIVE,
     Header,
@@ -31,6 +32,11 @@ from flinkish.savepoint.statedir import StorageDirectory, saved_directory
 from flinkish.savepoint.transfer import Carrier
 from flinkish.savepoint.writer import write_savepoint
 
+#: The last line of a Python traceback, and the first of a Java one.
+_RAISED = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)\b.*)$", re.MULTILINE)
+_JAVA = re.compile(r"^: (.+)$", re.MULTILINE)
+#: In the text of an error of the operating system.
+_OS = "[Errno "
 #: Told of rows and bytes of state written so far, from another thread; must not raise.
 Progress = Callable[[int, int], None]
 
@@ -62,7 +68,7 @@ def write_rewritten(
     ------
     Incompatible: the state cannot become what is wanted; Corrupt: a state file is damaged.
     LaunchFailed: this interpreter has not what the engine needs.
-    StorageError: of the target.
+    StorageError: of the target; FlinkishError: the Spark job failed.
     """
     sources: list[QuerySource] = []
     written: list[dict[str, Any]] = []
@@ -110,15 +116,35 @@ def _rewrite(
             f"the driver's Python cannot import {error.name}, which rewriting state needs",
             hint="install flinkish there with its extra: pip install 'flinkish[engine]'",
         ) from error
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j has no types
+
     ship_package(context)
-    return rewrite_query(
-        context,
-        saved_directory(savepoint, query),
-        StorageDirectory(checkpoint),
-        query,
-        wanted,
-        progress,
-    )
+    try:
+        return rewrite_query(
+            context,
+            saved_directory(savepoint, query),
+            StorageDirectory(checkpoint),
+            query,
+            wanted,
+            progress,
+        )
+    except Py4JError as error:
+        raise told_by_spark(query.name, str(error)) from error
+
+
+def told_by_spark(query: str, text: str) -> FlinkishError:
+    """The error of a Spark job that failed. Pure.
+
+    Parameters
+    ----------
+    text: Py4J's: a Java stack trace, with that of a Python worker where it failed there, which
+        ends in a line of its own, ``OSError: [Errno 28] No space left on device``.
+    """
+    found = _RAISED.search(text) or _JAVA.search(text)
+    reason = found.group(1) if found else text.strip().partition("\n")[0]
+    message = f"query {query}: its state could not be rewritten: {reason}"
+    hint = "the driver's log has the whole trace"
+    return StorageError(message, hint=hint) if _OS in reason else FlinkishError(message, hint=hint)
 
 
 def _source(query: QueryRecord, checkpoint: str, written: list[dict[str, Any]]) -> QuerySource:
