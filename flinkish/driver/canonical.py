@@ -108,8 +108,7 @@ def save_canonical(
                     carrier=carrier,
                 )
             except Exception as error:
-                # A job of a cancelled group ends with one of Py4J's errors.
-                if watch.stopped is not None and not isinstance(error, FlinkishError):
+                if watch.stopped is not None:  # this is how a job of a cancelled group ends
                     raise watch.stopped from error
                 raise
     return replace(info, duration=monotonic() - started)

@@ -117,6 +117,7 @@ def _rewrite(
             hint="install flinkish there with its extra: pip install 'flinkish[engine]'",
         ) from error
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j has no types
+    from pyspark.errors import PySparkException
 
     ship_package(context)
     try:
@@ -128,7 +129,7 @@ def _rewrite(
             wanted,
             progress,
         )
-    except Py4JError as error:
+    except (Py4JError, PySparkException) as error:
         raise told_by_spark(query.name, str(error)) from error
 
 
@@ -137,8 +138,8 @@ def told_by_spark(query: str, text: str) -> FlinkishError:
 
     Parameters
     ----------
-    text: Py4J's: a Java stack trace, with that of a Python worker where it failed there, which
-        ends in a line of its own, ``OSError: [Errno 28] No space left on device``.
+    text: PySpark's, a Java stack trace on 3.5, or only that of a Python worker where it failed
+        there, which ends in a line of its own: ``OSError: [Errno 28] No space left on device``.
     """
     found = _RAISED.search(text) or _JAVA.search(text)
     reason = found.group(1) if found else text.strip().partition("\n")[0]

@@ -193,12 +193,12 @@ class Lease:
 def _first_conflict(target: str, mine: LeaseRecord) -> LeaseRecord | None:
     """The oldest lease that excludes ``mine``; stale ones met on the way are removed."""
     for other in read_leases(target):
-        if not conflicts(mine, other):
+        if other.lease_id == mine.lease_id:
             continue
         if other.is_stale(time.time()):
             remove(target, other.lease_id)
-            continue
-        return other
+        elif conflicts(mine, other):
+            return other
     return None
 
 
