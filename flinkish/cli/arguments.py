@@ -105,15 +105,13 @@ dry_run_option = click.option(
 )
 
 
+_FORMATS = ("native", "canonical")
+
+
 def check_format(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str:
     """A savepoint format in any case, as Flink takes it."""
     word = (value or "native").lower()
-    if word == "canonical":
-        raise UsageError(
-            "savepoints of type canonical are not taken of jobs in this version",
-            hint="take a native one, and: flinkish migrate PATH TARGET --type canonical",
-        )
-    if word != "native":
+    if word not in _FORMATS:
         raise UsageError(
             f"unknown savepoint type {value!r}", hint="-type takes native or canonical"
         )
@@ -126,8 +124,8 @@ format_option = click.option(
     "format_",
     callback=check_format,
     metavar="native|canonical",
-    shell_complete=words_of("native"),
-    help="Savepoint format; native: Spark's files as they are.",
+    shell_complete=words_of(*_FORMATS),
+    help="native (default): Spark's files as they are. canonical: state as Avro files.",
 )
 
 

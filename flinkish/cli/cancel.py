@@ -66,7 +66,9 @@ def cancel(
         how = " with a savepoint" if with_savepoint else ""
         session.out.note(f"Cancelling job {found.job_id}{how}.")
         if where is not None:
-            request = trigger.submit(session, found, RequestKind.CANCEL, where, seconds)
+            request = trigger.submit(
+                session, found, RequestKind.CANCEL, where, seconds, format_=format_
+            )
         else:
             request = _submit_plain(session, found, seconds)
         if detached:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from flinkish.cli.arguments import requester, words_of
 from flinkish.cli.base import Call, command
-from flinkish.cli.driver_output import driver_output
-from flinkish.cli.output import Output, is_terminal
+from flinkish.cli.output import Output
+from flinkish.cli.rewriting import rewrite
 from flinkish.cli.spark_options import prepared, spark_options
 from flinkish.cli.text import size_text
 from flinkish.cli.trigger import completed
@@ -135,38 +132,13 @@ def migrate(
         launch, installation = prepared(session, spark)
         if dry_run:
             return _show_dry_run(call.out, savepoint, wanted)
-        call.out.note(f"rewriting the state of {savepoint.path} ...")
-        with driver_output(call.out) as show_log, _progress(call.out) as show_progress:
-            answer = migrator.migrate_savepoint(
-                wanted,
-                launch,
-                installation,
-                environ=os.environ,
-                show_log=show_log,
-                on_progress=show_progress,
-            )
-        record = answer["record"]
-        queries = tuple(answer["savepoint"]["queries"])
+        answer = rewrite(call.out, wanted, launch, installation)
         try:
-            session.registry.add_savepoint(
-                SavepointRecord(**record, queries=queries, trigger="migrate", request_id=None)
-            )
+            session.registry.add_savepoint(SavepointRecord(**answer["record"]))
         except RegistryError as error:
             call.out.warning(f"the registry does not know the new savepoint: {error.message}")
     _show(call.out, answer)
     return 0
-
-
-@contextmanager
-def _progress(out: Output) -> Iterator[Callable[[int, int], object]]:
-    """Yields what rows and bytes are told to: a line on a terminal, nothing anywhere else."""
-    if out.json or out.quiet or not is_terminal(sys.stderr):
-        yield lambda _rows, _size: None
-        return
-    from rich.console import Console  # only on a terminal: it costs more than the whole command
-
-    with Console(stderr=True).status("starting Spark ...") as status:
-        yield lambda rows, size: status.update(f"{rows:,} rows, {size_text(size)} written")
 
 
 def _schemas(given: tuple[str, ...], savepoint: Savepoint) -> tuple[migrator.NewSchema, ...]:

@@ -32,6 +32,8 @@ def describe(request: Request) -> str:
             total = facts.get(f"{key}_total")
             of = f" of {text(total)}" if total else ""
             words.append(f"{text(facts[key])}{of}" + (" files" if key == "files" else ""))
+    if facts.get("rows") is not None:
+        words.append(f"{facts['rows']:,} rows")
     if facts.get("rate"):
         words.append(f"{size_text(int(facts['rate']))}/s")
     if facts.get("remaining"):

@@ -100,24 +100,38 @@ def savepoint(
 
             where = trigger.savepoint_target(session, job)
             seconds = _seconds(session, timeout)
-            return save_all(session, where, name, seconds, policy, full=full, dry_run=dry_run)
+            return save_all(
+                session, where, name, seconds, policy, full=full, format_=format_, dry_run=dry_run
+            )
         if checkpoint is not None:
             where = trigger.savepoint_target(session, job)
             return _from_checkpoint(
-                session, checkpoint, where, name, policy, full=full, yes=yes, dry_run=dry_run
+                session,
+                *(checkpoint, where, name, policy),
+                full=full,
+                format_=format_,
+                yes=yes,
+                dry_run=dry_run,
             )
         assert job is not None
         found = session.find_job(job)
         where = trigger.savepoint_target(session, target, found)
         if found.state.is_final:
             return _of_dead_job(
-                session, found, where, policy, full=full, detached=detached, dry_run=dry_run
+                session,
+                *(found, where, policy),
+                full=full,
+                format_=format_,
+                detached=detached,
+                dry_run=dry_run,
             )
         if dry_run:
             return trigger.dry_run(session, found, RequestKind.SAVEPOINT, where)
         seconds = _seconds(session, timeout)
         session.out.note(f"Triggering savepoint for job {found.job_id}.")
-        request = trigger.submit(session, found, RequestKind.SAVEPOINT, where, seconds, full=full)
+        request = trigger.submit(
+            *(session, found, RequestKind.SAVEPOINT, where, seconds), full=full, format_=format_
+        )
         if detached:
             return trigger.detached(session, request)
         session.out.note("Waiting for response...")
@@ -188,6 +202,7 @@ def _of_dead_job(
     policy: Policy,
     *,
     full: bool,
+    format_: str,
     detached: bool,
     dry_run: bool,
 ) -> int:
@@ -199,7 +214,7 @@ def _of_dead_job(
             "savepoint of its checkpoint, so it cannot be -detached",
             hint="leave -detached out",
         )
-    request = save_dead_job(session, job, target, full=full, dry_run=dry_run)
+    request = save_dead_job(session, job, target, full=full, format_=format_, dry_run=dry_run)
     if dry_run:
         return _would(session, request, f"job {job.name} ({job.job_id}) from its checkpoint")
     return _finish(session, request, job, target, policy)
@@ -213,12 +228,15 @@ def _from_checkpoint(
     policy: Policy,
     *,
     full: bool,
+    format_: str,
     yes: bool,
     dry_run: bool,
 ) -> int:
     from flinkish.cli.savepoint_offline import save_checkpoints
 
-    request = save_checkpoints(session, url, target, name, full=full, yes=yes, dry_run=dry_run)
+    request = save_checkpoints(
+        *(session, url, target, name), full=full, format_=format_, yes=yes, dry_run=dry_run
+    )
     if dry_run:
         return _would(session, request, f"the checkpoint {url}")
     return _finish(session, request, None, target, policy)

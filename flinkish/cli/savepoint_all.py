@@ -50,6 +50,7 @@ def save_all(
     policy: Policy,
     *,
     full: bool,
+    format_: str,
     dry_run: bool,
 ) -> int:
     """Take a savepoint of every running job; returns the exit status.
@@ -60,6 +61,7 @@ def save_all(
     timeout: seconds for all of them together.
     policy: what is kept in ``target`` of the jobs that have a new savepoint.
     full: they share no files with earlier ones.
+    format_: ``native`` or ``canonical``.
     """
     out, registry = session.out, session.registry
     listed = registry.jobs(states={JobState.RUNNING})
@@ -72,7 +74,7 @@ def save_all(
     if dry_run:
         return _would(out, jobs, target)
     deadline = time.monotonic() + timeout
-    outcomes = [_begin(session, job, target, timeout, full) for job in jobs]
+    outcomes = [_begin(session, job, target, timeout, full=full, format_=format_) for job in jobs]
     message = "stopped waiting; the savepoints that were triggered go on"
     with interruptible(message, "flinkish status JOB"):
         for index, outcome in enumerate(outcomes):
@@ -131,7 +133,9 @@ def document(outcomes: Sequence[Outcome], removal: Removal, policy: Policy) -> d
     return found
 
 
-def _begin(session: Session, job: Job, target: str, timeout: float, full: bool) -> Outcome:
+def _begin(
+    session: Session, job: Job, target: str, timeout: float, *, full: bool, format_: str
+) -> Outcome:
     """Ask the job's driver, unless there is a reason not to."""
     if job.state.is_final:  # it ran by the registry, and its process is gone
         return _ended(job)
@@ -139,7 +143,9 @@ def _begin(session: Session, job: Job, target: str, timeout: float, full: bool) 
     if reason is not None:
         return Outcome(job, skipped=reason)
     try:
-        request = trigger.submit(session, job, RequestKind.SAVEPOINT, target, timeout, full=full)
+        request = trigger.submit(
+            *(session, job, RequestKind.SAVEPOINT, target, timeout), full=full, format_=format_
+        )
     except WrongState:  # it ended between our two looks
         return _ended(session.registry.job(job.job_id))
     return Outcome(job, request.request_id)

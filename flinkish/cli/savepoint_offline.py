@@ -1,21 +1,30 @@
-"""Savepoints without a driver, taken in this process: of dead jobs and of foreign checkpoints."""
+"""Savepoints without the job's driver: of dead jobs and of foreign checkpoints.
+
+Native ones are taken in this process. Of a canonical one only the cut is: a driver of its own, as
+that of ``migrate``, rewrites it.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.checkpoint.found import find_checkpoints, last_written, query_id_of
 from flinkish.cli.arguments import requester
 from flinkish.cli.progress import progress
+from flinkish.cli.rewriting import rewrite
 from flinkish.cli.session import Session
+from flinkish.cli.spark_options import resolved
 from flinkish.errors import ConsentNeeded, FlinkishError, NoCommittedBatch, RegistryError
+from flinkish.jobs import migrator
 from flinkish.jobs.model import (
     Job,
+    Launch,
     QueryFacts,
     QueryStatus,
     Request,
@@ -26,13 +35,25 @@ from flinkish.jobs.model import (
 from flinkish.jobs.offline import TRIGGER, check_owner, check_savable, job_id_of, may_be_running
 from flinkish.jobs.registry import new_request_id
 from flinkish.operators.meaning import StateMeaning
-from flinkish.savepoint.model import OperatorFacts, QuerySource, SavepointInfo, SavepointJob
+from flinkish.savepoint.model import (
+    FORMAT_CANONICAL,
+    FORMAT_NATIVE,
+    OperatorFacts,
+    QuerySource,
+    SavepointInfo,
+    SavepointJob,
+)
+from flinkish.savepoint.scratch import scratch_directory
 from flinkish.savepoint.writer import write_savepoint
-from flinkish.storage import base_name, locate
+from flinkish.storage import base_name, join, locate
 
 
-def save_dead_job(session: Session, job: Job, target: str, *, full: bool, dry_run: bool) -> Request:
+def save_dead_job(
+    session: Session, job: Job, target: str, *, full: bool, format_: str, dry_run: bool
+) -> Request:
     """Take a savepoint of what a dead job has left: its checkpoints, and the registry's facts.
+
+    A canonical one is rewritten by the Spark that the job ran on.
 
     Returns the request as it stands in the job's history. Raises what
     :func:`~flinkish.jobs.offline.check_savable` and ``write_savepoint`` raise.
@@ -54,13 +75,22 @@ def save_dead_job(session: Session, job: Job, target: str, *, full: bool, dry_ru
             f"query '{name}' was run by an older flinkish that kept no operator ids: the savepoint "
             "can only be restored by the same program, operator by operator in order"
         )
-    request = _request(registry.now(), job.job_id, target, full=full)
+    request = _request(registry.now(), job.job_id, target, full=full, format_=format_)
     if dry_run:
         return request
+    launch = replace(
+        job.launch,
+        application=None,
+        module=None,
+        arguments=(),
+        restore=None,
+        working_directory=os.getcwd(),
+    )
     try:
-        info = _write(
+        shown, kept = _write(
             session,
             request,
+            launch,
             SavepointJob(
                 job_id=job.job_id,
                 name=job.name,
@@ -75,10 +105,9 @@ def save_dead_job(session: Session, job: Job, target: str, *, full: bool, dry_ru
         failed = replace(request, state=RequestState.FAILED, error=error.to_record())
         _remember(session, lambda: registry.record_request(_finished(failed, registry.now())))
         raise
-    done = replace(
-        request, state=RequestState.COMPLETED, result={"savepoint": info.to_json(), "rung": None}
-    )
-    _remember(session, lambda: registry.add_savepoint(_record(info, done.request_id)))
+    done = _done(request, shown)
+    record = SavepointRecord(**kept, request_id=done.request_id)
+    _remember(session, lambda: registry.add_savepoint(record))
     _remember(session, lambda: registry.record_request(_finished(done, registry.now())))
     return done
 
@@ -90,6 +119,7 @@ def save_checkpoints(
     name: str | None,
     *,
     full: bool,
+    format_: str,
     yes: bool,
     dry_run: bool,
 ) -> Request:
@@ -123,7 +153,7 @@ def save_checkpoints(
             "program takes it with a query of that name (.queryName)."
         )
     job_id = job_id_of(ids.values())
-    request = _request(time.time(), job_id, target, full=full)
+    request = _request(time.time(), job_id, target, full=full, format_=format_)
     if dry_run:
         return request
     job = SavepointJob(
@@ -133,11 +163,12 @@ def save_checkpoints(
         owner=request.requester,
     )
     sources = [QuerySource(key, place) for key, place in by_name.items()]
-    info = _write(session, request, job, sources)
-    _remember(session, lambda: session.registry.add_savepoint(_record(info, None)))
-    return replace(
-        request, state=RequestState.COMPLETED, result={"savepoint": info.to_json(), "rung": None}
+    launch = Launch(
+        application=None, options=session.config.to_options(), working_directory=os.getcwd()
     )
+    shown, kept = _write(session, request, launch, job, sources)
+    _remember(session, lambda: session.registry.add_savepoint(SavepointRecord(**kept)))
+    return _done(request, shown)
 
 
 def query_source(query: QueryStatus, facts: QueryFacts | None) -> QuerySource:
@@ -165,12 +196,54 @@ def _operator(record: Mapping[str, Any]) -> OperatorFacts:
     )
 
 
+def _done(request: Request, shown: Mapping[str, Any]) -> Request:
+    result = {"savepoint": shown, "rung": None}
+    return replace(request, state=RequestState.COMPLETED, result=result)
+
+
 def _write(
-    session: Session, request: Request, job: SavepointJob, sources: Sequence[QuerySource]
+    session: Session,
+    request: Request,
+    launch: Launch,
+    job: SavepointJob,
+    sources: Sequence[QuerySource],
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Take the savepoint that the request asks for: what is shown of it, what the registry keeps.
+
+    ``launch`` is the Spark that rewrites it, if that is needed.
+    """
+    target = str(request.arguments["target"])
+    if request.arguments["format"] == FORMAT_NATIVE:
+        info = _write_native(session, request, target, job, sources)
+        return info.to_json(), info.to_record()
+    launch, installation = resolved(launch)
+    with scratch_directory(target, job.job_id, job.owner) as scratch:
+        native = _write_native(session, request, join(scratch, "native"), job, sources)
+        answer = rewrite(
+            session.out,
+            migrator.Migration(
+                path=native.path,
+                target=target,
+                owner=job.owner,
+                type=FORMAT_CANONICAL,
+                instead=True,
+            ),
+            launch,
+            installation,
+        )
+    return answer["savepoint"], answer["record"]
+
+
+def _write_native(
+    session: Session,
+    request: Request,
+    target: str,
+    job: SavepointJob,
+    sources: Sequence[QuerySource],
 ) -> SavepointInfo:
     with progress(session.out) as show:
         return write_savepoint(
-            str(request.arguments["target"]),
+            target,
             job,
             sources,
             trigger=TRIGGER,
@@ -205,14 +278,14 @@ class _Progress:
         self._show(replace(self._request, progress=dict(self._facts)))
 
 
-def _request(now: float, job_id: str, target: str, *, full: bool) -> Request:
+def _request(now: float, job_id: str, target: str, *, full: bool, format_: str) -> Request:
     return Request(
         request_id=new_request_id(),
         job_id=job_id,
         kind=RequestKind.SAVEPOINT,
         state=RequestState.PENDING,
         created=now,
-        arguments={"target": target, "format": "native", "offline": True, "full": full},
+        arguments={"target": target, "format": format_, "offline": True, "full": full},
         requester=requester(),
         started=now,
     )
@@ -220,21 +293,6 @@ def _request(now: float, job_id: str, target: str, *, full: bool) -> Request:
 
 def _finished(request: Request, now: float) -> Request:
     return replace(request, finished=now)
-
-
-def _record(info: SavepointInfo, request_id: str | None) -> SavepointRecord:
-    return SavepointRecord(
-        path=info.path,
-        job_id=info.job_id,
-        created=info.created,
-        format=info.format,
-        bytes=info.bytes,
-        files=info.files,
-        duration=info.duration,
-        queries=tuple(asdict(query) for query in info.queries),
-        trigger=info.trigger,
-        request_id=request_id,
-    )
 
 
 def _remember(session: Session, write: Callable[[], object]) -> None:

@@ -43,6 +43,11 @@ def prepared(session: Session, options: Mapping[str, Any]) -> tuple[Launch, Inst
         working_directory=os.getcwd(),
         **options,
     )
+    return resolved(launch)
+
+
+def resolved(launch: Launch) -> tuple[Launch, Installation]:
+    """The launch with the Spark and the Python that were found for it. LaunchFailed."""
     program.check_deploy_mode(launch)
     installation = program.resolve(launch, os.environ)
     return program.pinned(launch, installation), installation

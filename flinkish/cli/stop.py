@@ -55,7 +55,7 @@ def stop(
         out = session.out
         out.note(f'Suspending job "{found.job_id}" with a {format_.upper()} savepoint.')
         out.note(f"Triggering stop-with-savepoint for job {found.job_id}.")
-        request = trigger.submit(session, found, RequestKind.STOP, where, seconds)
+        request = trigger.submit(session, found, RequestKind.STOP, where, seconds, format_=format_)
         if detached:
             return trigger.detached(session, request)
         out.note("Waiting for response...")

@@ -40,13 +40,14 @@ def submit(
     timeout: float,
     *,
     full: bool = False,
+    format_: str = "native",
 ) -> Request:
     """Put the request into the job's mailbox.
 
     ``timeout`` (seconds): how long a savepoint may wait for a query's first committed batch.
-    ``full``: it is to share no files with an earlier one.
+    ``full``: it is to share no files with an earlier one. ``format_``: ``native`` or ``canonical``.
     """
-    arguments = {"target": target, "format": "native", "timeout": timeout, "full": full}
+    arguments = {"target": target, "format": format_, "timeout": timeout, "full": full}
     return session.registry.submit(job.job_id, kind, arguments, requester())
 
 

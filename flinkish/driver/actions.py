@@ -6,12 +6,12 @@ import platform
 import time
 import traceback
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from flinkish import __version__, storage
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.driver import jvm as spark_jvm
+from flinkish.driver.canonical import check_engine, save_canonical
 from flinkish.driver.carrier import SparkCarrier
 from flinkish.driver.log import say
 from flinkish.driver.managed import ManagedQuery, sources_of, status_of
@@ -19,10 +19,15 @@ from flinkish.driver.planned import operator_facts
 from flinkish.driver.quiesce import quiesce, stop_hard
 from flinkish.driver.runtime import Runtime
 from flinkish.driver.writerfacts import why_not_savepointable
-from flinkish.errors import FlinkishError, StorageError, WaitTimeout, WrongState
+from flinkish.errors import FlinkishError, StorageError, WaitTimeout, WrongState, from_record
 from flinkish.jobs.model import JobState, Request, RequestKind, RequestState, SavepointRecord
 from flinkish.savepoint import digest
-from flinkish.savepoint.model import QuerySource, SavepointInfo, SavepointJob
+from flinkish.savepoint.model import (
+    FORMAT_CANONICAL,
+    FORMAT_NATIVE,
+    QuerySource,
+    SavepointJob,
+)
 from flinkish.savepoint.reporter import Pace
 from flinkish.savepoint.writer import write_savepoint
 
@@ -77,18 +82,16 @@ class Actions:
                 # The boundary of the agent: whatever went wrong must reach the client, and the
                 # job must go on.
                 traceback.print_exc()
-                wrapped = FlinkishError(
-                    f"{request.kind.value} failed: {type(error).__name__}: {error}",
-                    hint="the driver's log has the traceback: flinkish logs JOB",
-                )
+                wrapped = _ours(error)
+                wrapped.message = f"{request.kind.value} failed: {wrapped.message}"
                 registry.fail(request.request_id, wrapped.to_record())
             else:
                 registry.complete(request.request_id, result)
 
     def _savepoint(self, request: Request) -> Mapping[str, Any]:
-        queries = self._savepointable()
+        queries = self._savepointable(request)
         self._await_first_commits(request, queries)
-        info = self._write(request, queries, "savepoint")
+        info = self._write(request, queries, "savepoint", _format_of(request))
         return {"savepoint": info, "rung": None}
 
     def _stop(self, request: Request) -> Mapping[str, Any]:
@@ -107,7 +110,7 @@ class Actions:
         self._runtime.end(JobState.CANCELED)
         return {"savepoint": info, "rung": rung}
 
-    def _savepointable(self) -> list[ManagedQuery]:
+    def _savepointable(self, request: Request) -> list[ManagedQuery]:
         queries = self._runtime.queries()
         if not queries:
             raise WrongState(
@@ -119,11 +122,13 @@ class Actions:
             if reason is not None:
                 reason.message = f"query '{query.name}': {reason.message}"
                 raise reason
+        if _format_of(request) == FORMAT_CANONICAL:
+            check_engine()
         return queries
 
     def _quiesce_and_write(self, request: Request, trigger: str) -> Mapping[str, Any]:
         """Savepoint and end as one action: when it fails, the queries go on."""
-        queries = self._savepointable()
+        queries = self._savepointable(request)
         target = str(request.arguments["target"])
         check_writable(target)
         self._await_first_commits(request, queries)
@@ -138,10 +143,42 @@ class Actions:
                     self._quiesce_timeout,
                     lambda: self._check_not_cancelled(request),
                 )
-            return self._write(request, queries, trigger)
+            return self._write_at_the_end(request, queries, trigger)
         except BaseException:
             self._runtime.resume(active)
             raise
+
+    def _write_at_the_end(
+        self, request: Request, queries: list[ManagedQuery], trigger: str
+    ) -> Mapping[str, Any]:
+        """The savepoint that a job ends with. Where its state cannot be rewritten, the cut that
+        was waited for is kept as a native one, and the error says so."""
+        format_ = _format_of(request)
+        try:
+            return self._write(request, queries, trigger, format_)
+        except Exception as error:
+            if format_ == FORMAT_NATIVE:
+                raise
+            self._check_not_cancelled(request)
+            raise self._with_native(request, queries, trigger, _ours(error)) from error
+
+    def _with_native(
+        self, request: Request, queries: list[ManagedQuery], trigger: str, error: FlinkishError
+    ) -> FlinkishError:
+        """``error``, with what became of a native savepoint in place of the canonical one."""
+        say(f"no canonical savepoint: {error.message}")
+        what = f"no canonical savepoint could be made, and the job goes on: {error.message}"
+        facts = {}
+        try:
+            path = str(self._write(request, queries, trigger, FORMAT_NATIVE)["path"])
+        except Exception as second:  # noqa: BLE001 - the first error is the one to tell
+            kept = f"; nor could a native one be kept: {_ours(second).message}"
+            hint = error.hint
+        else:
+            kept, facts = f"; a native savepoint is kept at {path}", {"savepoint": path}
+            hint = f"{error.hint}; " if error.hint else ""
+            hint += f"end the job with -type native, or run it from there: flinkish run -s {path}"
+        return from_record({**error.to_record(), "message": what + kept, "hint": hint, **facts})
 
     def _end_all(self) -> str:
         """Plain cancel: batch boundary if it comes soon, else interrupt. Returns the rung."""
@@ -186,33 +223,63 @@ class Actions:
         return float(request.arguments.get("timeout") or DEFAULT_SAVEPOINT_TIMEOUT)
 
     def _write(
-        self, request: Request, queries: list[ManagedQuery], trigger: str
+        self, request: Request, queries: list[ManagedQuery], trigger: str, format_: str
     ) -> Mapping[str, Any]:
         runtime = self._runtime
         session = queries[0].session
         job = runtime.registry.job(runtime.job_id)
-        info = write_savepoint(
-            str(request.arguments["target"]),
-            SavepointJob(
-                job_id=job.job_id,
-                name=job.name,
-                spark_version=session.version,
-                python_version=platform.python_version(),
-                flinkish_version=__version__,
-                program=digest_of_program(job.launch.application),
-                restored_from=job.launch.restore.path if job.launch.restore else None,
-                owner=request.requester,
-            ),
-            [_source_of(query) for query in queries],
-            trigger=trigger,
-            reporter=_RequestReporter(runtime, request),
-            deadline=time.monotonic() + self._timeout(request),
-            full=bool(request.arguments.get("full")),
-            carrier=SparkCarrier(session, self._distributed),
+        saved = SavepointJob(
+            job_id=job.job_id,
+            name=job.name,
+            spark_version=session.version,
+            python_version=platform.python_version(),
+            flinkish_version=__version__,
+            program=digest_of_program(job.launch.application),
+            restored_from=job.launch.restore.path if job.launch.restore else None,
+            owner=request.requester,
         )
-        runtime.registry.add_savepoint(_record_of(info, request, trigger))
+        target = str(request.arguments["target"])
+        sources = [_source_of(query) for query in queries]
+        reporter = _RequestReporter(runtime, request)
+        deadline = time.monotonic() + self._timeout(request)
+        carrier = SparkCarrier(session, self._distributed)
+        if format_ == FORMAT_CANONICAL:
+            info = save_canonical(
+                *(session.sparkContext, target, saved, sources),
+                trigger=trigger,
+                reporter=reporter,
+                deadline=deadline,
+                carrier=carrier,
+                give_up=lambda: self._check_not_cancelled(request),
+            )
+        else:
+            info = write_savepoint(
+                *(target, saved, sources),
+                trigger=trigger,
+                reporter=reporter,
+                deadline=deadline,
+                full=bool(request.arguments.get("full")),
+                carrier=carrier,
+            )
+        runtime.registry.add_savepoint(
+            SavepointRecord(**info.to_record(), request_id=request.request_id)
+        )
         say(f"savepoint completed: {info.path}")
         return info.to_json()
+
+
+def _format_of(request: Request) -> str:
+    return str(request.arguments.get("format") or FORMAT_NATIVE)
+
+
+def _ours(error: Exception) -> FlinkishError:
+    """Any error as one that can be told."""
+    if isinstance(error, FlinkishError):
+        return error
+    return FlinkishError(
+        f"{type(error).__name__}: {error}",
+        hint="the driver's log has the traceback: flinkish logs JOB",
+    )
 
 
 def check_writable(target: str) -> None:
@@ -254,21 +321,6 @@ def _source_of(query: ManagedQuery) -> QuerySource:
     )
 
 
-def _record_of(info: SavepointInfo, request: Request, trigger: str) -> SavepointRecord:
-    return SavepointRecord(
-        path=info.path,
-        job_id=request.job_id,
-        created=info.created,
-        format=info.format,
-        bytes=info.bytes,
-        files=info.files,
-        duration=info.duration,
-        queries=tuple(asdict(query) for query in info.queries),
-        trigger=trigger,
-        request_id=request.request_id,
-    )
-
-
 class _RequestReporter:
     """Progress of a savepoint, written into its request at most a few times a second."""
 
@@ -284,6 +336,8 @@ class _RequestReporter:
     def phase(self, name: str) -> None:
         self._facts["phase"] = name
         self._pace = Pace()
+        if name == "rewriting":  # what follows is counted anew
+            self._facts = {"phase": name}
         self._send(force=True)
 
     def files(self, done: int, total: int) -> None:
@@ -292,6 +346,10 @@ class _RequestReporter:
 
     def bytes(self, done: int, total: int) -> None:
         self._facts.update(bytes=done, bytes_total=total, **self._pace.measure(done, total))
+        self._send()
+
+    def rows(self, done: int, size: int) -> None:
+        self._facts.update(rows=done, bytes=size)
         self._send()
 
     def _send(self, *, force: bool = False) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import secrets
+import os
 from typing import Any
 
 from flinkish import storage
 from flinkish.driver.carrier import ship_package
 from flinkish.driver.log import say
-from flinkish.restore.checkpoint import make_checkpoint
+from flinkish.restore.checkpoint import check_free, make_checkpoint
 from flinkish.restore.migration import StateRewrite
 from flinkish.restore.recipe import Recipe
 
@@ -25,15 +25,17 @@ def engine_is_here() -> bool:
 def make_rewritten(session: Any, recipe: Recipe, rewrite: StateRewrite, target: str) -> None:
     """Create the Spark checkpoint ``target`` as ``recipe`` has it, with its state rewritten.
 
-    The checkpoint of the recipe is made beside it, and removed. Raises what
+    The checkpoint of the recipe is made beside it, and removed. What a restore to the same place
+    has left that was killed goes first. Raises what
     :func:`~flinkish.restore.checkpoint.make_checkpoint` and
     :func:`~flinkish.driver.rewriting.rewrite_restored` raise; nothing is left then.
     """
     from flinkish.driver.rewriting import rewrite_restored
 
     final = storage.locate(target)
-    name = f".{storage.base_name(final)}-{secrets.token_hex(6)}"
-    staging = storage.join(storage.parent(final), name)
+    staging = storage.join(storage.parent(final), f".{storage.base_name(final)}-before-rewriting")
+    _clear_leftovers(final, staging)
+    check_free(final)
     say("rewriting the state ...")
     try:
         make_checkpoint(recipe, staging)
@@ -45,3 +47,20 @@ def make_rewritten(session: Any, recipe: Recipe, rewrite: StateRewrite, target: 
     finally:
         storage.remove_tree(staging)
     say(f"state rewritten: {rows:,} rows")
+
+
+def _clear_leftovers(final: str, staging: str) -> None:
+    """Remove what a killed restore has left of both.
+
+    Spark has never had a ``final`` beside which there is still a ``staging``: the restore that
+    made it has not ended. On a local disk the staging is itself made under a temporary name.
+    """
+    if storage.is_directory(staging):
+        storage.remove_tree(final)
+        storage.remove_tree(staging)
+    directory = storage.parent(final)
+    if storage.is_local(directory) and storage.is_directory(directory):
+        name = storage.base_name(staging)
+        for left in os.listdir(directory):
+            if left.startswith(f".{name}.") and left.endswith(".tmp"):
+                storage.remove_tree(storage.join(directory, left))

@@ -47,6 +47,8 @@ class Migration:
         formats: state format versions by the settings that pin them.
         schemas: of values.
         owner: who does it: ``user@host``.
+        instead: the new one stands for the old one, which is only on the way: it has the same
+            trigger and origin.
     """
 
     path: str
@@ -60,6 +62,7 @@ class Migration:
     owner: str | None = None
     #: ``native`` or ``canonical``.
     type: str | None = None
+    instead: bool = False
 
 
 def migrate_savepoint(

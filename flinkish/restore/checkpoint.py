@@ -62,7 +62,7 @@ def make_checkpoint(recipe: Recipe, target: str) -> None:
         of an offset log that cannot be renamed, state that cannot be raised to another version.
     """
     final = storage.locate(target)
-    _check_free(final)
+    check_free(final)
     if storage.is_local(final):
         _make_local(recipe, final)
         return
@@ -74,7 +74,8 @@ def make_checkpoint(recipe: Recipe, target: str) -> None:
         raise
 
 
-def _check_free(final: str) -> None:
+def check_free(final: str) -> None:
+    """Raises StorageError where a checkpoint cannot be made: there is something already."""
     if storage.is_local(final):
         taken = os.path.lexists(final) and not (os.path.isdir(final) and not os.listdir(final))
     else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -21,7 +22,7 @@ from flinkish.savepoint.model import Header, QueryRecord
 from flinkish.savepoint.reader import Savepoint, open_savepoint
 
 _Found = TypeVar("_Found")
-#: What the writer calls a savepoint's directory: ``savepoint-<6 hex of the job id>-<12 hex>``.
+#: What :func:`new_name` makes: ``savepoint-<6 hex of the job id>-<12 hex>``.
 _NAME = re.compile(r"savepoint-([0-9a-f]{6})-[0-9a-f]{12}")
 
 
@@ -58,8 +59,8 @@ class Catalog:
     """What was found: ``savepoints`` newest first, the others by path.
 
     ``unfinished`` are directories named like a savepoint without ``_metadata``: being written,
-    left by a writer that died, or disposed while others use their files. ``missing`` are paths
-    asked for by name at which there is no savepoint.
+    left by a writer or a rewrite that died, or disposed while others use their files. ``missing``
+    are paths asked for by name at which there is no savepoint.
     """
 
     savepoints: tuple[Entry, ...] = ()
@@ -87,6 +88,11 @@ class Unfinished:
     users: tuple[str, ...]
     files: int
     bytes: int
+
+
+def new_name(job_id: str) -> str:
+    """A name for a new savepoint's directory."""
+    return f"savepoint-{job_id[:6]}-{secrets.token_hex(6)}"
 
 
 def job_prefix(path: str) -> str | None:

@@ -4,7 +4,8 @@ other's way.
 A lease is a small file in ``<directory>/_locks/``, refreshed while its owner lives (as restic's
 locks). Whoever wants one writes it, then looks at the others: of two that conflict at least one
 sees the other, and steps back. Two savepoints of one job conflict, and whoever removes files
-(prune, dispose) with everybody who writes; savepoints of different jobs do not. Storage with
+(prune, dispose) with everybody who writes; savepoints of different jobs do not. Whoever rewrites
+state beside them conflicts with nobody: his lease only says that he lives. Storage with
 read-after-write consistency is assumed, which local disks, HDFS and S3 have.
 
 A lease is stale when it has not been refreshed for :data:`STALE` seconds, or when it is of this
@@ -41,13 +42,22 @@ class Kind(str, Enum):
 
     WRITE = "write"
     PRUNE = "prune"
+    #: State is rewritten in a directory of its own, of which a savepoint will be made.
+    REWRITE = "rewrite"
+
+
+_WORDS = {
+    Kind.WRITE: "a savepoint is being written",
+    Kind.PRUNE: "files are removed",
+    Kind.REWRITE: "state is rewritten",
+}
 
 
 @dataclass(frozen=True)
 class LeaseRecord:
     """A lease as it stands in storage; times are seconds since the epoch.
 
-    ``path`` is the savepoint that is being written under it.
+    ``path`` is the savepoint that is being written under it, or the directory of a rewrite.
     """
 
     lease_id: str
@@ -68,14 +78,15 @@ class LeaseRecord:
 
     def describe(self) -> str:
         """The lease in messages."""
-        what = "a savepoint is being written" if self.kind is Kind.WRITE else "files are removed"
         seconds = max(0, round(time.time() - self.created))
-        return f"{what} by {self.owner} on {self.host} (pid {self.pid}) since {seconds} s"
+        return (
+            f"{_WORDS[self.kind]} by {self.owner} on {self.host} (pid {self.pid}) since {seconds} s"
+        )
 
 
 def conflicts(mine: LeaseRecord, other: LeaseRecord) -> bool:
     """Whether two leases of one directory exclude each other. Pure."""
-    if mine.lease_id == other.lease_id:
+    if mine.lease_id == other.lease_id or Kind.REWRITE in (mine.kind, other.kind):
         return False
     if Kind.PRUNE in (mine.kind, other.kind):
         return True
@@ -182,12 +193,12 @@ class Lease:
 def _first_conflict(target: str, mine: LeaseRecord) -> LeaseRecord | None:
     """The oldest lease that excludes ``mine``; stale ones met on the way are removed."""
     for other in read_leases(target):
-        if not conflicts(mine, other):
+        if other.lease_id == mine.lease_id:
             continue
         if other.is_stale(time.time()):
             remove(target, other.lease_id)
-            continue
-        return other
+        elif conflicts(mine, other):
+            return other
     return None
 
 

@@ -141,6 +141,8 @@ class QuerySource:
     batch_id: int | None = None
     #: The batch whose progress report the operators' row counts come from (None: that of the cut).
     rows_batch: int | None = None
+    #: The checkpoint that ``checkpoint`` was made of, where it is only on the way.
+    origin: str | None = None
 
 
 @dataclass(frozen=True)
@@ -173,6 +175,20 @@ class SavepointInfo:
     queries: tuple[SavedQuery, ...]
     shared: int = 0
     moved_bytes: int = 0
+
+    def to_record(self) -> dict[str, Any]:
+        """What a registry keeps: fields of ``flinkish.jobs.model.SavepointRecord``."""
+        return {
+            "path": self.path,
+            "job_id": self.job_id,
+            "created": self.created,
+            "format": self.format,
+            "bytes": self.bytes,
+            "files": self.files,
+            "duration": self.duration,
+            "queries": tuple(asdict(query) for query in self.queries),
+            "trigger": self.trigger,
+        }
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, with the fields the command line's contract names."""

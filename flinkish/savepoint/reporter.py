@@ -11,7 +11,8 @@ class Reporter(Protocol):
     """Told of progress; called from the working thread, must not raise or block."""
 
     def phase(self, name: str) -> None:
-        """A new phase begins: ``waiting``, ``reading``, ``files``, ``metadata``."""
+        """A new phase begins: ``waiting``, ``reading``, ``rewriting``, ``files``,
+        ``metadata``."""
 
     def files(self, done: int, total: int) -> None:
         """``done`` of ``total`` files are in place."""

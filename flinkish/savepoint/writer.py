@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from flinkish.checkpoint.fileset import ListedFile
 from flinkish.checkpoint.trouble import missing
 from flinkish.errors import Corrupt, FlinkishError, NoCommittedBatch, WaitTimeout, WrongState
 from flinkish.savepoint import sharing
+from flinkish.savepoint.catalog import new_name
 from flinkish.savepoint.dispose import release_holder
 from flinkish.savepoint.earlier import in_directory, newest_of_job, remember
 from flinkish.savepoint.leases import Kind, Lease
@@ -73,7 +73,7 @@ def write_savepoint(
     Parameters
     ----------
     target: any location; see :mod:`flinkish.storage`.
-    trigger: ``savepoint``, ``stop``, ``cancel`` or ``offline``.
+    trigger: ``savepoint``, ``stop``, ``cancel``, ``offline`` or ``migrate``.
     deadline: until when (``time.monotonic()``) to wait for a query's first committed batch;
         None: for ever. It does not interrupt work under way.
     full: share no files with an earlier savepoint of the job in the same directory.
@@ -94,7 +94,7 @@ def write_savepoint(
     created = time.time()
     parent = storage.locate(target)
     storage.make_directory(parent)
-    path = storage.join(parent, f"savepoint-{job.job_id[:6]}-{secrets.token_hex(6)}")
+    path = storage.join(parent, new_name(job.job_id))
     owner = job.owner or "flinkish"
     ledger = Ledger()
     try:
@@ -513,7 +513,7 @@ def _query_record(
         sink=query.sink,
         backend=cut.backend,
         checkpoint_format=cut.checkpoint_format,
-        checkpoint=cut.root,
+        checkpoint=query.origin or cut.root,
         operators=tuple(operators),
         files=files,
         bytes=size,

@@ -1,0 +1,317 @@
+"""Canonical savepoints of running jobs: taken, restored and resumed, refused, given up."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.driver.migrating import migrate
+from flinkish.driver.settings import configured
+from flinkish.errors import StorageError, UnsupportedFormat, WrongState, from_record
+from flinkish.jobs.model import JobState, Request, RequestKind, RequestState, RestoreSpec
+from flinkish.savepoint.reader import FULL, Savepoint, check_files, open_savepoint
+from tests.driver.harness import InProcessJob
+from tests.driver.programs import BACKENDS, PROGRAMS, write_input
+from tests.driver.test_gate import start_counting
+
+pytestmark = pytest.mark.spark
+
+NewJob = Callable[..., InProcessJob]
+#: The queries of the job, and where each keeps its state.
+STORED = {"aggregation": "rocksdb-changelog", "join_left": "hdfs"}
+FILES = 6
+PARTITIONS = "spark.sql.shuffle.partitions"
+CHECKSUMS = "spark.sql.streaming.stateStore.rowChecksum.enabled"
+
+
+def run_both(spark: Any, source: str, out: Path, *, bounded: bool = False, base: str = "") -> None:
+    """What a user's script would do; nothing of flinkish in it."""
+    queries = []
+    for name, backend in STORED.items():
+        frame, mode = PROGRAMS[name](spark, source)
+        writer = frame.writeStream.outputMode(mode).queryName(name)
+        writer = writer.foreachBatch(_writing(f"{out}/{name}"))
+        if bounded:
+            writer = writer.trigger(availableNow=True)
+        if base:
+            writer = writer.option("checkpointLocation", f"{base}/{name}")
+        with configured(spark, BACKENDS[backend]):
+            queries.append(writer.start())
+    for query in queries:
+        query.awaitTermination()
+
+
+def _writing(out: str) -> Callable[[Any, int], None]:
+    def write(frame: Any, batch: int) -> None:
+        frame.coalesce(1).write.mode("overwrite").parquet(f"{out}/batch={batch}")
+
+    return write
+
+
+def output(spark: Any, out: Path) -> tuple[dict[str, str], Counter[str]]:
+    """The newest aggregate of each key, and all joined rows, whatever batch they came in."""
+    newest: dict[str, str] = {}
+    joined: Counter[str] = Counter()
+    for name in STORED:
+        found = sorted((out / name).glob("batch=*"), key=lambda p: int(p.name.split("=")[1]))
+        for directory in found:
+            for row in spark.read.parquet(str(directory)).collect():
+                if name == "aggregation":
+                    newest[str(row["name"])] = str(row)
+                else:
+                    joined[str(row)] += 1
+    return newest, joined
+
+
+@pytest.fixture(scope="module")
+def expected(
+    spark: Any, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[dict[str, str], Counter[str]]:
+    """The output of a run without interruption and without flinkish."""
+    base = tmp_path_factory.mktemp("uninterrupted")
+    write_input(str(base / "in"))
+    run_both(spark, str(base / "in"), base / "out", bounded=True, base=str(base / "ck"))
+    return output(spark, base / "out")
+
+
+def whole(path: str) -> Savepoint:
+    """The savepoint at ``path``, which is canonical and complete."""
+    savepoint = open_savepoint(path)
+    check_files(savepoint, FULL)
+    assert savepoint.header.format == "canonical"
+    for query in savepoint.queries:
+        assert query.operators
+        for operator in query.operators:
+            assert operator.state_digest is not None
+    assert list(Path(path).rglob("*.avro"))
+    assert not list(Path(path).rglob("*.sst")), "and nothing but Avro files"
+    return savepoint
+
+
+class Saved:
+    """A job that was saved while it ran, went on, and was stopped; its input has gone on."""
+
+    def __init__(self, spark: Any, new_job: NewJob, directory: Path) -> None:
+        self.source, self.out = str(directory / "in"), directory / "out"
+        self.target = directory / "sp"
+        write_input(self.source, 0, 2)
+        self.job = new_job().start(lambda: run_both(spark, self.source, self.out))
+        self.job.wait_until(lambda: len(self.job.runtime.queries()) == 2 and self.job.batch() >= 1)
+        self.live = self._save(RequestKind.SAVEPOINT)
+        self.found_beside = sorted(os.listdir(self.target))
+        write_input(self.source, 2, 4)
+        self.job.wait_until(lambda: self.job.batch() >= 3, 200)  # it has gone on
+        self.last = self._save(RequestKind.STOP)
+        self.final = self.job.wait()
+        shutil.rmtree(str(self.final.checkpoint_dir))
+        write_input(self.source, 4, FILES)
+
+    def _save(self, kind: RequestKind) -> dict[str, Any]:
+        return dict(self.job.request(kind, str(self.target), format="canonical")["savepoint"])
+
+
+def resumed(spark: Any, new_job: NewJob, saved: Saved, path: str, partitions: int) -> Path:
+    """The output of the job, gone on with from ``path`` to the end of its input."""
+    with configured(spark, {PARTITIONS: str(partitions)}):
+        job = new_job(restore=RestoreSpec(path=path, parallelism=partitions, fork=True))
+        job.start(lambda: run_both(spark, saved.source, saved.out, bounded=True))
+        ended = job.wait(300)
+    assert ended.state is JobState.FINISHED, ended.failure
+    return saved.out
+
+
+def test_it_is_taken_while_the_job_goes_on_and_when_it_stops(
+    spark: Any, new_job: NewJob, tmp_path: Path, expected: tuple[dict[str, str], Counter[str]]
+) -> None:
+    saved = Saved(spark, new_job, tmp_path)
+    live, last, job = saved.live, saved.last, saved.job
+    assert live["format"] == "canonical"
+    assert saved.final.state is JobState.FINISHED, saved.final.failure
+    first, second = whole(live["path"]), whole(last["path"])
+    assert (first.header.trigger, first.header.restored_from) == ("savepoint", None)
+    assert second.header.trigger == "stop"
+    for query, managed in zip(first.queries, job.runtime.queries(), strict=True):
+        assert (query.query_id, query.checkpoint) == (managed.query_id, managed.checkpoint)
+    assert saved.found_beside == [os.path.basename(live["path"])]
+    assert len(os.listdir(saved.target)) == 2
+    assert {s.path: (s.format, s.trigger) for s in job.registry.savepoints()} == {
+        live["path"]: ("canonical", "savepoint"),
+        last["path"]: ("canonical", "stop"),
+    }
+    assert output(spark, resumed(spark, new_job, saved, last["path"], 2)) == expected
+
+
+@pytest.mark.matrix
+def test_it_is_resumed_with_the_other_backend(
+    spark: Any, new_job: NewJob, tmp_path: Path, expected: tuple[dict[str, str], Counter[str]]
+) -> None:
+    saved = Saved(spark, new_job, tmp_path)
+    wanted = {"path": saved.last["path"], "target": str(saved.target), "backend": "rocksdb"}
+    swapped = migrate({**wanted, "partitions": 5}, str(tmp_path / "progress"))
+    path = swapped["savepoint"]["path"]
+    assert [query.backend for query in open_savepoint(path).queries] == ["rocksdb"] * 2
+    assert output(spark, resumed(spark, new_job, saved, path, 5)) == expected
+
+
+@pytest.mark.matrix
+def test_the_one_of_the_running_job_is_resumed_from(
+    spark: Any, new_job: NewJob, tmp_path: Path, expected: tuple[dict[str, str], Counter[str]]
+) -> None:
+    saved = Saved(spark, new_job, tmp_path)
+    batch = {query["name"]: query["batch_id"] for query in saved.live["queries"]}
+    for directory in saved.out.glob("*/batch=*"):  # what comes after it is written again
+        if int(directory.name.split("=")[1]) > batch[directory.parent.name]:
+            shutil.rmtree(directory)
+    assert output(spark, resumed(spark, new_job, saved, saved.live["path"], 4)) == expected
+
+
+def counting(
+    spark: Any, new_job: NewJob, settings: Mapping[str, str] | None = None, **job: Any
+) -> InProcessJob:
+    """A job that counts, and has committed some batches."""
+    with configured(spark, {**BACKENDS["rocksdb"], **(settings or {})}):
+        made = new_job(**job).start(lambda: start_counting(spark, "counts").awaitTermination())
+        made.wait_until(lambda: made.batch() >= 1)
+    return made
+
+
+@pytest.fixture
+def refused(spark: Any, new_job: NewJob) -> InProcessJob:
+    """A job with state that the engine refuses to read."""
+    if spark.version < "4.2":
+        pytest.skip("row checksums exist from Spark 4.2 on")
+    return counting(spark, new_job, {CHECKSUMS: "true"})
+
+
+def goes_on(job: InProcessJob) -> None:
+    """Its batches are computed, by threads that have nothing of the engine's."""
+    batch = job.batch()
+    job.wait_until(lambda: job.batch() > batch + 1)
+    assert job.job().state is JobState.RUNNING
+
+
+def test_a_savepoint_that_is_refused_leaves_nothing(refused: InProcessJob, tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedFormat, match=r"query counts: .*row checksums"):
+        refused.request(RequestKind.SAVEPOINT, str(tmp_path / "sp"), format="canonical")
+    assert os.listdir(tmp_path / "sp") == []
+    goes_on(refused)
+
+
+@pytest.mark.parametrize("kind", [RequestKind.STOP, RequestKind.CANCEL])
+def test_a_stop_that_is_refused_keeps_a_native_one_and_goes_on(
+    spark: Any, new_job: NewJob, refused: InProcessJob, tmp_path: Path, kind: RequestKind
+) -> None:
+    with pytest.raises(UnsupportedFormat) as caught:
+        refused.request(kind, str(tmp_path / "sp"), format="canonical")
+    kept = caught.value.data["savepoint"]
+    assert os.listdir(tmp_path / "sp") == [os.path.basename(kept)]
+    assert kept in caught.value.message
+    assert "row checksums" in caught.value.message
+    assert f"run -s {kept}" in caught.value.hint
+    native = open_savepoint(kept)
+    check_files(native, FULL)
+    assert (native.header.format, native.header.trigger) == ("native", kind.value)
+    assert [s.path for s in refused.registry.savepoints()] == [kept]
+    goes_on(refused)
+    context = spark.sparkContext
+    assert context.getLocalProperty("spark.scheduler.pool") is None
+    [query] = refused.runtime.queries()
+    assert native.queries[0].query_id == query.query_id
+    refused.request(RequestKind.STOP, str(tmp_path / "sp"))
+    assert refused.wait().state is JobState.FINISHED
+    with configured(spark, {**BACKENDS["rocksdb"], CHECKSUMS: "true"}):
+        again = new_job(restore=RestoreSpec(path=kept, fork=True))
+        again.start(lambda: start_counting(spark, "counts").awaitTermination())
+        again.wait_until(lambda: again.batch() > native.queries[0].batch_id)
+
+
+def test_a_full_target_loses_nothing(
+    spark: Any, new_job: NewJob, small_disk: Path, tmp_path: Path
+) -> None:
+    job = counting(spark, new_job)
+    native = job.request(RequestKind.SAVEPOINT, str(small_disk / "sp"))["savepoint"]["path"]
+    left = free_bytes(small_disk)
+    shutil.rmtree(native)
+    needed = free_bytes(small_disk) - left
+    (small_disk / "filler").write_bytes(b"x" * (left - 24576))
+    assert needed > 24576, "there is room for one native savepoint, and not for more"
+    with pytest.raises(StorageError) as caught:
+        job.request(RequestKind.STOP, str(small_disk / "sp"), format="canonical")
+    assert "No space left" in caught.value.message
+    assert "the job goes on" in caught.value.message
+    kept = caught.value.data["savepoint"]
+    assert os.listdir(small_disk / "sp") == [os.path.basename(kept)]
+    check_files(open_savepoint(kept), FULL)
+    goes_on(job)
+    with pytest.raises(StorageError, match="nor could a native one be kept"):
+        job.request(RequestKind.STOP, str(small_disk / "sp"), format="canonical")
+    goes_on(job)
+    last = job.request(RequestKind.STOP, str(tmp_path / "sp"), format="canonical")["savepoint"]
+    whole(last["path"])
+
+
+def free_bytes(directory: Path) -> int:
+    disk = os.statvfs(directory)
+    return disk.f_bavail * disk.f_frsize
+
+
+def test_a_plain_cancel_does_not_wait_for_the_rewrite(
+    spark: Any, new_job: NewJob, tmp_path: Path
+) -> None:
+    job = counting(spark, new_job, cancel_grace=1.0)
+    let_go = tmp_path / "let-go"
+    with busy(spark, let_go):
+        asked = {"target": str(tmp_path / "sp"), "format": "canonical"}
+        request = job.registry.submit(job.job_id, RequestKind.SAVEPOINT, asked)
+        job.wait_until(lambda: _phase(job, request.request_id) == "rewriting")
+        cancel = job.registry.submit(job.job_id, RequestKind.CANCEL, {})
+        with pytest.raises(WrongState, match="given up for the cancel request"):
+            checked(job.finish(request.request_id))
+        checked(job.finish(cancel.request_id))
+    assert job.wait().state is JobState.CANCELED
+    assert os.listdir(tmp_path / "sp") == []
+
+
+@contextmanager
+def busy(spark: Any, let_go: Path) -> Iterator[None]:
+    """Inside, no task of anybody else gets a core."""
+    cores = spark.sparkContext.defaultParallelism
+    started = let_go.with_name("started")
+    started.mkdir()
+
+    def hold(number: int) -> int:
+        (started / str(number)).touch()
+        while not let_go.exists():
+            time.sleep(0.1)
+        return number
+
+    def run() -> None:
+        spark.sparkContext.parallelize(range(cores), cores).map(hold).collect()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        while len(os.listdir(started)) < cores:
+            time.sleep(0.05)
+        yield
+    finally:
+        let_go.touch()
+        thread.join()
+
+
+def _phase(job: InProcessJob, request_id: str) -> str | None:
+    return (job.registry.request(request_id).progress or {}).get("phase")
+
+
+def checked(request: Request) -> None:
+    if request.state is RequestState.FAILED:
+        raise from_record(request.error or {})
