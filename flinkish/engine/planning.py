@@ -32,6 +32,7 @@ from flinkish.engine.murmur import check_hashable
 from flinkish.engine.rocksdb_store import snapshot_families
 from flinkish.engine.rocksdb_writer import Families
 from flinkish.engine.schema_files import FamilySchemas
+from flinkish.engine.types import parse_struct
 from flinkish.engine.value_formats import (
     Reshape,
     group_format,
