@@ -9,7 +9,7 @@ from typing import Final
 MAX_ROWS: Final = 10_000
 MAX_BYTES: Final = 16 << 20
 #: So many rows are taken at once: to look at the size of each would cost more than all else here.
-_STEP: Final = 64
+_STEP: Final = 16
 
 
 def in_pieces(
