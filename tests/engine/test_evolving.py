@@ -19,7 +19,8 @@ REPOSITORY = Path(__file__).parent.parent.parent
 WITHOUT_KEY = {
     f"{backend}-{query}" for backend in ("hdfs", "rocksdb") for query in ("limit", "keyless")
 }
-FEW = ["hdfs-agg", "rocksdb-tws"]
+#: Most types, and the other backend.
+FEW = ["hdfs-agg"]
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3000)]
 
 
