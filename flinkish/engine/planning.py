@@ -195,7 +195,8 @@ def _family(
         _check_partitioning(family, change, paths, what)
     key = _resolution(family.key, change.key, f"the key of {what}", {}, {})
     value = _resolution(
-        value_schema, change.value, f"the value of {what}", change.renames, change.defaults
+        *(value_schema, change.value, f"the value of {what}", change.renames, change.defaults),
+        encoder=encoder,
     )
     after = RowForm(
         change.key or family.key, change.value or value_schema, encoder, backend == ROCKSDB
@@ -209,10 +210,13 @@ def _resolution(
     what: str,
     renames: Mapping[str, str],
     defaults: Mapping[str, Any],
+    encoder: Mapping[str, Any] | None = None,
 ) -> Resolution | None:
     if new is None or new == old:
         return None
-    found = resolve(value_struct(old), value_struct(new), renames=renames, defaults=defaults)
+    found = resolve(
+        value_struct(old, encoder), value_struct(new, encoder), renames=renames, defaults=defaults
+    )
     if found.verdict is Verdict.INCOMPATIBLE:
         problems = "; ".join(map(str, found.problems))
         raise CannotMigrate(f"{what} cannot become what the new schema says: {problems}")
