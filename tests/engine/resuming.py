@@ -286,7 +286,7 @@ def _with_timeouts(key: Any, frames: Iterator[Any], state: Any) -> Iterator[Any]
         return
     count += sum(map(len, frames))
     state.update((count, text + "x"))
-    state.setTimeoutTimestamp(state.getCurrentWatermarkMs() + 60_000 + 1000 * key[0])
+    state.setTimeoutTimestamp(state.getCurrentWatermarkMs() + 60_000 + 1000 * int(key[0]))
     yield pd.DataFrame({"v": [key[0]], "n": [count * 1000 + len(text)]})
 
 

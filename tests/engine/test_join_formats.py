@@ -9,12 +9,16 @@ from typing import Any
 
 import pytest
 
-from flinkish.engine.checkpoints import JOIN_STORES
+from flinkish.engine.canonical import read_rows
+from flinkish.engine.checkpoints import JOIN_STORES, store_files
+from flinkish.engine.directories import LocalDirectory
 from flinkish.engine.encodings import split_value
 from flinkish.engine.errors import CannotMigrate, EngineError, StateFormatError
 from flinkish.engine.files import CANONICAL, HDFS, ROCKSDB
 from flinkish.engine.join_formats import JOIN_FAMILIES_4, event_time
 from flinkish.engine.join_rows import Sorter, event_times
+from flinkish.engine.keycodec import compile_key
+from flinkish.engine.layout import key_encoder
 from flinkish.engine.moves import EventTime, RowForm
 from flinkish.engine.planning import JOIN_FORMAT, TargetState
 from tests.checkpoint.recorded import unpack
@@ -39,24 +43,28 @@ def four(three: Path, tmp_path: Path) -> Path:
     return tmp_path / "four"
 
 
-def buffered(checkpoint: Path) -> dict[str, dict[bytes, list[bytes]]]:
-    """By side and key the rows, sorted; a key of formats 1 to 3 has its index at the end."""
-    found: dict[str, dict[bytes, list[bytes]]] = defaultdict(lambda: defaultdict(list))
-    for _, name, key, value in all_rows(checkpoint):
-        side, _, kind = name.partition("-")
-        if kind == "keyWithTsToValues":
-            found[side][key[1:-8]] += split_value(value)
-        elif kind == "keyWithIndexToValue":
-            framed = value[:1] == b"\x00" and key[:1] == b"\x00" and len(key) % 8 == 1
-            found[side][_without_index(key[1:] if framed else key)].append(
-                value[1:] if framed else value
-            )
+def buffered(checkpoint: Path) -> dict[str, dict[str, list[bytes]]]:
+    """By side and join key the rows, sorted."""
+    found: dict[str, dict[str, list[bytes]]] = defaultdict(lambda: defaultdict(list))
+    source = LocalDirectory(str(checkpoint))
+    [operator] = state_of(checkpoint).operators
+    for partition in range(operator.partitions):
+        for store in operator.stores:
+            families = {family.name: family for family in store.families}
+            for block in read_rows(
+                store_files(source, operator, partition, store), operator, store
+            ):
+                family = families[block.family]
+                name = store.name if block.family == "default" else block.family
+                if not name.endswith(("keyWithTsToValues", "keyWithIndexToValue")):
+                    continue
+                codec = compile_key(family.key, key_encoder(operator, store, family))
+                keys = codec.decode(block.keys, framed=block.framed)
+                keys = keys.drop_columns(keys.schema.names[-1:]).to_pylist()
+                for key, value in zip(keys, block.values, strict=True):
+                    rows = split_value(value) if block.framed else [value]
+                    found[name.partition("-")[0]][str(key)] += rows
     return {side: {k: sorted(rows) for k, rows in keys.items()} for side, keys in found.items()}
-
-
-def _without_index(key: bytes) -> bytes:
-    """The row of a string, a time and an index as the row of the first two."""
-    return bytes(8) + key[8:12] + struct.pack("<i", 24) + key[16:24] + key[32:]
 
 
 def test_format_4_has_the_rows_of_a_key_and_time_in_a_list(three: Path, four: Path) -> None:

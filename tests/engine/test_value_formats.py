@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 import pytest
 
 from flinkish.engine.errors import CannotMigrate, EngineError
+from flinkish.engine.files import CANONICAL, HDFS
+from flinkish.engine.logs import with_pins
 from flinkish.engine.moves import FamilyMove, RowForm
+from flinkish.engine.operator_files import OperatorMetadata, StoreInfo, write_operator_metadata
+from flinkish.engine.planning import GROUP_FORMAT, TargetState
 from flinkish.engine.rowcodec import codec_of
 from flinkish.engine.rows import RowBlock
+from flinkish.engine.schema_files import FamilySchemas, write_schema_file
 from flinkish.engine.transform import BlockTransform
 from flinkish.engine.value_formats import (
     group_format,
@@ -19,6 +25,9 @@ from flinkish.engine.value_formats import (
     reshape,
     value_struct,
 )
+from tests.checkpoint.recorded import unpack
+from tests.engine.making import delta, lz4
+from tests.engine.test_rewrite import all_rows, rewrite, rows_of, state_of
 
 #: Rows that Spark 4.3.0 wrote of one state, without a timeout and with one, in both formats.
 FLAT = bytes.fromhex("0000000000000000100000000000000003000000180000007431360000000000")
@@ -118,3 +127,65 @@ def test_the_flag_of_joins() -> None:
     assert less == schema
     assert reshape(with_flag, back, "here").columns == batch.columns
     assert matched_flag(more, "2", "4") == (None, more)
+
+
+def checkpoint_of(root: Path, value: dict[str, Any], row: bytes, name: str | None) -> Path:
+    """A checkpoint by hand, of one operator that has one row of state."""
+    schema = write_schema_file([FamilySchemas("default", KEY, value)], 2)
+    key = codec_of(value_struct(KEY)).encode(pa.record_batch([pa.array(["a"])], ["k"])).rows()[0]
+    files = {
+        "metadata": b'{"id":"0"}',
+        "offsets/0": b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}\n-',
+        "commits/0": b'v1\n{"nextBatchWatermarkMs":0}',
+        "state/0/0/1.delta": lz4(delta([(key, row)])),
+        "state/0/1/1.delta": lz4(delta([])),
+        "state/0/0/_metadata/schema": schema,
+    }
+    if name:
+        stores = (StoreInfo("default", 0, 2),)
+        made = write_operator_metadata(OperatorMetadata(1, 0, name, stores))
+        files["state/0/_metadata/metadata"] = made
+    for path, content in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(content)
+    return root
+
+
+@pytest.mark.parametrize("name", [None, "applyInPandasWithState", "flatMapGroupsWithState"])
+def test_state_there_and_back(tmp_path: Path, name: str | None) -> None:
+    nested = struct_of(column("groupState", struct_of(*STATE)))
+    checkpoint = checkpoint_of(tmp_path / "given", nested, NESTED, name)
+    one, two = (TargetState(formats={GROUP_FORMAT: version}) for version in "12")
+    rewrite(checkpoint, tmp_path / "one", one)
+    [operator] = state_of(tmp_path / "one").operators
+    assert operator.pins[GROUP_FORMAT] == "1"
+    assert operator.stores[0].families[0].value == struct_of(*STATE)
+    assert [row[3] for row in all_rows(tmp_path / "one")] == [FLAT]
+    if name is None:
+        with pytest.raises(CannotMigrate, match="nothing tells what the operator 0 is"):
+            rewrite(tmp_path / "one", tmp_path / "two", two)
+    named = {0: TargetState(name="applyInPandasWithState")}
+    rewrite(tmp_path / "one", tmp_path / "two", two, each=named)
+    assert rows_of(tmp_path / "two") == rows_of(checkpoint)
+
+
+def test_a_timeout_tells_what_the_operator_is(tmp_path: Path) -> None:
+    flat = struct_of(*STATE, column("timeoutTimestamp", "integer", nullable=False))
+    checkpoint = checkpoint_of(tmp_path / "given", flat, FLAT_TIMEOUT, None)
+    [one, two] = (TargetState(formats={GROUP_FORMAT: version}) for version in "12")
+    for path in (checkpoint / "offsets").iterdir():
+        path.write_bytes(with_pins(path.read_bytes(), one.formats, "offsets/0"))
+    rewrite(checkpoint, tmp_path / "two", two)
+    rewrite(tmp_path / "two", tmp_path / "back", one)
+    assert rows_of(tmp_path / "back") == rows_of(checkpoint)
+    rewrite(checkpoint, tmp_path / "avro", TargetState(backend=CANONICAL))
+    rewrite(tmp_path / "avro", tmp_path / "hdfs", TargetState(backend=HDFS))
+    assert rows_of(tmp_path / "hdfs") == rows_of(checkpoint)
+
+
+def test_other_operators_keep_their_state(tmp_path: Path) -> None:
+    for recorded in ("spark43-hdfs-agg", "spark43-ids-join"):
+        checkpoint = unpack(recorded, tmp_path)
+        wanted = TargetState(formats={GROUP_FORMAT: "1"})
+        rewrite(checkpoint, tmp_path / f"{recorded}-1", wanted)
+        assert rows_of(tmp_path / f"{recorded}-1") == rows_of(checkpoint)
