@@ -157,7 +157,7 @@ CASES: dict[str, Case] = {
         {"2": (_join("2", partitions=3),), "2-and-back": (_join("2", ROCKSDB), _join("1", HDFS))},
         ((JOIN_FORMAT, "1"),),
     ),
-    "hdfs-inner-to-1": Case("inner", "hdfs", {"1": (_join("1", partitions=3),)}),
+    "hdfs-inner-to-1": Case("inner", "hdfs", {"1": (_join("1", partitions=3),)}, reads=JOIN_READS),
     "hdfs-timeouts": Case(
         "timeouts",
         "hdfs",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,16 @@ import pytest
 from flinkish.engine.canonical import read_rows
 from flinkish.engine.checkpoints import JOIN_STORES, store_files
 from flinkish.engine.directories import LocalDirectory
-from flinkish.engine.encodings import split_value
+from flinkish.engine.encodings import TIMESTAMP_POSTFIX, split_value
 from flinkish.engine.errors import CannotMigrate, EngineError, StateFormatError
 from flinkish.engine.files import CANONICAL, HDFS, ROCKSDB
 from flinkish.engine.join_formats import JOIN_FAMILIES_4, event_time
-from flinkish.engine.join_rows import Sorter, event_times
+from flinkish.engine.join_rows import Sorter, event_times, regrouped
 from flinkish.engine.keycodec import compile_key
 from flinkish.engine.layout import key_encoder
-from flinkish.engine.moves import EventTime, RowForm
+from flinkish.engine.moves import EventTime, FamilyMove, Made, Regroup, RowForm, StoreMove
 from flinkish.engine.planning import JOIN_FORMAT, TargetState
+from flinkish.engine.rows import RowBlock
 from tests.checkpoint.recorded import unpack
 from tests.engine.test_rewrite import all_rows, rewrite, rows_of, state_of
 
@@ -182,7 +184,8 @@ def test_where_the_event_time_is() -> None:
     assert event_time(form(["string"], [plain, marked]), "x") == EventTime(1, False, ())
     assert event_time(form(["string", "timestamp"], [marked]), "x") == EventTime(0, False, (1,))
     assert event_time(form([WINDOW], [plain, window]), "x") == EventTime(1, True, (0,))
-    assert event_time(form(["string"], [plain]), "x") == EventTime(None, False, ())
+    nested = {"type": "struct", "fields": [column("a", WINDOW), column("b", "timestamp")]}
+    assert event_time(form(["string", nested], [plain]), "x") == EventTime(None, False, ())
     with pytest.raises(CannotMigrate, match="x has no event time of its own"):
         event_time(form(["timestamp"], [plain]), "x")
     with pytest.raises(CannotMigrate, match="x has several"):
@@ -197,6 +200,31 @@ def test_event_times_are_taken_as_spark_takes_them() -> None:
     assert event_times([window], 1, EventTime(0, True, ()), "x") == [2]
     with pytest.raises(StateFormatError, match="no event time"):
         event_times([bytes(8)], 1, EventTime(0, False, ()), "here")
+
+
+@pytest.mark.parametrize(("at", "right"), [(7, True), (8, False)])
+def test_a_join_key_that_is_another_time_is_refused(at: int, right: bool) -> None:
+    rows = form(["timestamp"], [column("ts", "timestamp", **WATERMARK)])
+    rows = replace(rows, framed=True)
+    key = {**rows.key, "fields": [rows.key["fields"][0], column("__event_time", "long")]}
+    lists = RowForm(key, rows.value, {"keyStateEncoderType": TIMESTAMP_POSTFIX}, framed=True)
+    regroup = Regroup(Made.LISTS, rows, event_time(rows, "x"))
+    move = StoreMove("l", "default", (FamilyMove("f", "g", lists, lists, (), regroup=regroup),))
+    block = RowBlock(
+        "f",
+        [b"\x00" + bytes(8) + struct.pack("<qq", at, index) for index in (1, 0)],
+        [b"\x00" + bytes(8) + struct.pack("<q", 7)] * 2,
+        framed=True,
+    )
+    if right:
+        [made] = regrouped([block], move, "here")
+        assert made.keys == [
+            b"\x00" + bytes(8) + struct.pack("<q", 7) + b"\x80" + bytes(6) + b"\x07"
+        ]
+        assert made.values == [2 * (struct.pack("<i", 17) + block.values[0])]
+    else:
+        with pytest.raises(EngineError, match="here: the join key 1 is a time, but not the event"):
+            list(regrouped([block], move, "here"))
 
 
 def test_a_sorter_sorts_and_leaves_nothing(tmp_path: Path, monkeypatch: Any) -> None:
