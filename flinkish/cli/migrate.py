@@ -26,6 +26,7 @@ _BACKENDS = ("hdfs", "rocksdb")
 _CODECS = ("lz4", "zstd", "snappy", "lzf")
 _JOIN = "spark.sql.streaming.join.stateFormatVersion"
 _AGGREGATION = "spark.sql.streaming.aggregation.stateFormatVersion"
+_GROUP = "spark.sql.streaming.flatMapGroupsWithState.stateFormatVersion"
 
 
 @command("migrate", exit_codes=(4, 11, 12, 15, 16))
@@ -80,6 +81,12 @@ _AGGREGATION = "spark.sql.streaming.aggregation.stateFormatVersion"
     metavar="1|2",
     help="State format of aggregations.",
 )
+@click.option(
+    "--group-format",
+    type=click.IntRange(1, 2),
+    metavar="1|2",
+    help="State format of grouped functions (applyInPandasWithState).",
+)
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 @spark_options
 def migrate(
@@ -94,6 +101,7 @@ def migrate(
     checkpoint_format: int | None,
     join_format: int | None,
     aggregation_format: int | None,
+    group_format: int | None,
     dry_run: bool,
     **spark: Any,
 ) -> int:
@@ -107,7 +115,10 @@ def migrate(
 
     formats = {
         pin: str(version)
-        for pin, version in ((_JOIN, join_format), (_AGGREGATION, aggregation_format))
+        for pin, version in (
+            *((_JOIN, join_format), (_AGGREGATION, aggregation_format)),
+            (_GROUP, group_format),
+        )
         if version is not None
     }
     if type_ == "canonical" and (backend or checkpoint_format):

@@ -106,7 +106,7 @@ class CanonicalFamily:
     @property
     def value_struct(self) -> Struct:
         """The values' schema in Avro: Spark's, but for timeouts (see the module)."""
-        return value_struct(self.value)
+        return value_struct(self.value, self.encoder)
 
 
 def list_families(operator: OperatorState, store: StoreState) -> frozenset[str]:

@@ -38,7 +38,7 @@ _ENCODERS: Final = {
 }
 #: What the watermark leaves in a column's metadata (``EventTimeWatermark.delayKey``).
 _WATERMARK: Final = "spark.watermarkDelayMs"
-_TIMES: Final = frozenset({"timestamp", "timestamp_ltz", "timestamp_ntz"})
+_TIMES: Final = ("timestamp", "timestamp_ntz")
 
 
 def _column(name: str, data_type: str) -> dict[str, Any]:
@@ -174,5 +174,5 @@ def _is_time(data_type: Any) -> bool:
     """A timestamp, or a window of two."""
     if isinstance(data_type, str):
         return data_type in _TIMES
-    fields = data_type.get("fields", ()) if isinstance(data_type, Mapping) else ()
-    return len(fields) == 2 and all(field["type"] in _TIMES for field in fields if field)
+    fields = data_type.get("fields", ())
+    return len(fields) == 2 and all(f["type"] in _TIMES for f in fields)

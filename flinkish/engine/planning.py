@@ -209,7 +209,8 @@ def _family(
         _check_partitioning(family, change, paths, what)
     key = _resolution(family.key, change.key, f"the key of {what}", {}, {}, keys=True)
     value = _resolution(
-        value_schema, change.value, f"the value of {what}", change.renames, change.defaults
+        *(value_schema, change.value, f"the value of {what}", change.renames, change.defaults),
+        encoder=encoder,
     )
     after = RowForm(
         change.key or family.key, change.value or value_schema, encoder, backend == ROCKSDB
@@ -224,12 +225,15 @@ def _resolution(
     renames: Mapping[str, str],
     defaults: Mapping[str, Any],
     *,
+    encoder: Mapping[str, Any] | None = None,
     keys: bool = False,
 ) -> Resolution | None:
     if new is None or new == old:
         return None
-    parse = parse_struct if keys else value_struct
-    before, after = parse(old), parse(new)
+    if keys:
+        before, after = parse_struct(old), parse_struct(new)
+    else:
+        before, after = value_struct(old, encoder), value_struct(new, encoder)
     found = resolve(before, after, renames=renames, defaults=defaults, keys=keys)
     if found.verdict is Verdict.INCOMPATIBLE:
         problems = "; ".join(map(str, found.problems))

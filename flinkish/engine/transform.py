@@ -76,8 +76,8 @@ class BlockTransform:
         self._lists = lists
         self._before = compile_key(move.before.key, move.before.encoder)
         self._after = compile_key(move.after.key, move.after.encoder)
-        self._value_before = codec_of(value_struct(move.before.value))
-        self._value_after = codec_of(value_struct(move.after.value))
+        self._value_before = codec_of(value_struct(move.before.value, move.before.encoder))
+        self._value_after = codec_of(value_struct(move.after.value, move.after.encoder))
         self._keys = self._key_change()
         self._values = self._value_change()
         self._clean_key = canonical and _has_intervals(self._after.whole.struct)

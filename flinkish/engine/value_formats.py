@@ -3,7 +3,9 @@
 ``flatMapGroupsWithState`` and ``applyInPandasWithState`` (``FlatMapGroupsWithStateExecHelper``):
 format 1 has the state's columns and behind them the timeout, format 2 the state as one struct
 ``groupState``, which is null where there is a timeout but no state, and then the timeout. Without
-timeouts neither has one. The timeout is a long in both; the schema of format 1 says integer.
+timeouts neither has one. The timeout is a long in both; the schema of format 1 says integer, which
+is why Spark runs format 1 with timeouts only where
+``spark.sql.streaming.stateStore.formatValidation.enabled`` is off.
 
 Joins (``SymmetricHashJoinStateManager``): from format 2 on the last column tells whether the row
 was matched, which only joins other than inner ones look at. Those Spark refuses to run in format 1
@@ -13,23 +15,21 @@ since 3.0 (SPARK-26154), so whatever has format 1 does not need the flag.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 
 from flinkish.engine.errors import CannotMigrate, EngineError
-from flinkish.engine.types import LONG, Field, Struct, arrow_type, parse_struct, parse_type
+from flinkish.engine.types import LONG, Struct, arrow_type, parse_struct, parse_type
 
 GROUP_STATE: Final = "groupState"
 TIMEOUT: Final = "timeoutTimestamp"
 MATCHED: Final = {"name": "matched", "type": "boolean", "nullable": True, "metadata": {}}
-_TIMEOUT_1: Final = {"name": TIMEOUT, "type": "integer", "nullable": False, "metadata": {}}
-_TIMEOUT_2: Final = {"name": TIMEOUT, "type": "long", "nullable": False, "metadata": {}}
 #: The columns of format 2, without timeouts and with them.
 _FORMAT_2: Final = ([GROUP_STATE], [GROUP_STATE, TIMEOUT])
-_INTEGER_TIMEOUT: Final = Field(TIMEOUT, parse_type("integer"), nullable=False)
+_INTEGER: Final = parse_type("integer")
 
 
 class Reshape(enum.Enum):
@@ -47,16 +47,22 @@ class Reshape(enum.Enum):
     DROP_MATCHED = "drop matched"
 
 
-def value_struct(schema: Any) -> Struct:
+def value_struct(schema: Any, encoder: Mapping[str, Any] | None = None) -> Struct:
     """The type of values that a state schema stands for; UnknownType where it is none.
 
     It is what the schema says, but for timeouts: Spark writes those of format 1 as longs into a
-    column that the schema calls an integer (``StateManagerImplV1``).
+    column that the schema calls an integer (``StateManagerImplV1``). Spark 3.5 says that it is not
+    nullable, 4 says nullable of every column.
+
+    Args:
+        schema: JSON of the values' ``StructType``.
+        encoder: JSON of the keys' encoder, which states of grouped functions do not have.
     """
     struct = parse_struct(schema)
-    if struct.fields[-1:] != (_INTEGER_TIMEOUT,):
+    *others, last = struct.fields or (None,)
+    if encoder is not None or last is None or (last.name, last.type) != (TIMEOUT, _INTEGER):
         return struct
-    return Struct((*struct.fields[:-1], replace(_INTEGER_TIMEOUT, type=LONG)))
+    return Struct((*struct.fields[: len(others)], replace(last, type=LONG)))
 
 
 def group_format(
@@ -73,10 +79,10 @@ def group_format(
     """
     fields = list(schema["fields"])
     if (old, new) == ("1", "2"):
-        with_timeout = bool(fields) and _same(fields[-1], _TIMEOUT_1)
+        with_timeout = _ends_with_timeout(fields)
         nested = {**schema, "fields": fields[:-1] if with_timeout else fields}
         group = {"name": GROUP_STATE, "type": nested, "nullable": True, "metadata": {}}
-        made = [group, _TIMEOUT_2] if with_timeout else [group]
+        made = [group, {**fields[-1], "type": "long"}] if with_timeout else [group]
         how = Reshape.NEST_WITH_TIMEOUT if with_timeout else Reshape.NEST
         return how, {**schema, "fields": made}
     if (old, new) == ("2", "1"):
@@ -86,7 +92,7 @@ def group_format(
             raise CannotMigrate(
                 f"the state of {name} is not that of a grouped function of format 2"
             )
-        timeout = [_TIMEOUT_1] if len(names) > 1 else []
+        timeout = [{**field, "type": "integer"} for field in fields[1:]]
         return Reshape.FLATTEN, {**state, "fields": [*state["fields"], *timeout]}
     raise CannotMigrate(f"grouped functions of state format {old} cannot become format {new}")
 
@@ -97,11 +103,11 @@ def is_group_state(schema: Mapping[str, Any]) -> bool:
     fields = schema["fields"]
     names = [field["name"] for field in fields]
     nested = names in _FORMAT_2 and isinstance(fields[0]["type"], Mapping)
-    return nested or (bool(fields) and _same(fields[-1], _TIMEOUT_1))
+    return nested or _ends_with_timeout(fields)
 
 
-def _same(field: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return all(field.get(key) == other[key] for key in ("name", "type", "nullable"))
+def _ends_with_timeout(fields: Sequence[Mapping[str, Any]]) -> bool:
+    return bool(fields) and (fields[-1]["name"], fields[-1]["type"]) == (TIMEOUT, "integer")
 
 
 def matched_flag(

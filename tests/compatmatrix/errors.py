@@ -114,11 +114,11 @@ LIMITATIONS: dict[str, Limitation] = {
     ),
     "join-format-3": Limitation(
         "Join state format 3 does not exist before Spark 4.1.",
-        "Restore on Spark 4.1 or newer, or migrate the join's state to format 2.",
+        "Restore on Spark 4.1 or newer, or migrate it with --join-format 2 first.",
     ),
     "join-format-4": Limitation(
         "Join state format 4 does not exist before Spark 4.2, where it has to be enabled.",
-        "Restore on Spark 4.3 or newer, or migrate the join's state to format 2.",
+        "Restore on Spark 4.3 or newer, or migrate it with --join-format 2 first.",
     ),
     "join-format-4-setting": Limitation(
         "Spark 4.2 has join state format 4 under development, and refuses it unless "

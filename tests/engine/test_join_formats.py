@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flinkish.engine.checkpoints import JOIN_STORES
-from flinkish.engine.encodings import split_value
+from flinkish.engine.canonical import read_rows
+from flinkish.engine.checkpoints import JOIN_STORES, store_files
+from flinkish.engine.directories import LocalDirectory
+from flinkish.engine.encodings import TIMESTAMP_POSTFIX, split_value
 from flinkish.engine.errors import CannotMigrate, EngineError, StateFormatError
 from flinkish.engine.files import CANONICAL, HDFS, ROCKSDB
 from flinkish.engine.join_formats import JOIN_FAMILIES_4, event_time
-from flinkish.engine.join_rows import Sorter, event_times
-from flinkish.engine.moves import EventTime, RowForm
+from flinkish.engine.join_rows import Sorter, event_times, regrouped
+from flinkish.engine.keycodec import compile_key
+from flinkish.engine.layout import key_encoder
+from flinkish.engine.moves import EventTime, FamilyMove, Made, Regroup, RowForm, StoreMove
 from flinkish.engine.planning import JOIN_FORMAT, TargetState
+from flinkish.engine.rows import RowBlock
 from tests.checkpoint.recorded import unpack
 from tests.engine.test_rewrite import all_rows, rewrite, rows_of, state_of
 
@@ -39,24 +45,28 @@ def four(three: Path, tmp_path: Path) -> Path:
     return tmp_path / "four"
 
 
-def buffered(checkpoint: Path) -> dict[str, dict[bytes, list[bytes]]]:
-    """By side and key the rows, sorted; a key of formats 1 to 3 has its index at the end."""
-    found: dict[str, dict[bytes, list[bytes]]] = defaultdict(lambda: defaultdict(list))
-    for _, name, key, value in all_rows(checkpoint):
-        side, _, kind = name.partition("-")
-        if kind == "keyWithTsToValues":
-            found[side][key[1:-8]] += split_value(value)
-        elif kind == "keyWithIndexToValue":
-            framed = value[:1] == b"\x00" and key[:1] == b"\x00" and len(key) % 8 == 1
-            found[side][_without_index(key[1:] if framed else key)].append(
-                value[1:] if framed else value
-            )
+def buffered(checkpoint: Path) -> dict[str, dict[str, list[bytes]]]:
+    """By side and join key the rows, sorted."""
+    found: dict[str, dict[str, list[bytes]]] = defaultdict(lambda: defaultdict(list))
+    source = LocalDirectory(str(checkpoint))
+    [operator] = state_of(checkpoint).operators
+    for partition in range(operator.partitions):
+        for store in operator.stores:
+            families = {family.name: family for family in store.families}
+            for block in read_rows(
+                store_files(source, operator, partition, store), operator, store
+            ):
+                family = families[block.family]
+                name = store.name if block.family == "default" else block.family
+                if not name.endswith(("keyWithTsToValues", "keyWithIndexToValue")):
+                    continue
+                codec = compile_key(family.key, key_encoder(operator, store, family))
+                keys = codec.decode(block.keys, framed=block.framed)
+                keys = keys.drop_columns(keys.schema.names[-1:]).to_pylist()
+                for key, value in zip(keys, block.values, strict=True):
+                    rows = split_value(value) if block.framed else [value]
+                    found[name.partition("-")[0]][str(key)] += rows
     return {side: {k: sorted(rows) for k, rows in keys.items()} for side, keys in found.items()}
-
-
-def _without_index(key: bytes) -> bytes:
-    """The row of a string, a time and an index as the row of the first two."""
-    return bytes(8) + key[8:12] + struct.pack("<i", 24) + key[16:24] + key[32:]
 
 
 def test_format_4_has_the_rows_of_a_key_and_time_in_a_list(three: Path, four: Path) -> None:
@@ -174,7 +184,8 @@ def test_where_the_event_time_is() -> None:
     assert event_time(form(["string"], [plain, marked]), "x") == EventTime(1, False, ())
     assert event_time(form(["string", "timestamp"], [marked]), "x") == EventTime(0, False, (1,))
     assert event_time(form([WINDOW], [plain, window]), "x") == EventTime(1, True, (0,))
-    assert event_time(form(["string"], [plain]), "x") == EventTime(None, False, ())
+    nested = {"type": "struct", "fields": [column("a", WINDOW), column("b", "timestamp")]}
+    assert event_time(form(["string", nested], [plain]), "x") == EventTime(None, False, ())
     with pytest.raises(CannotMigrate, match="x has no event time of its own"):
         event_time(form(["timestamp"], [plain]), "x")
     with pytest.raises(CannotMigrate, match="x has several"):
@@ -189,6 +200,31 @@ def test_event_times_are_taken_as_spark_takes_them() -> None:
     assert event_times([window], 1, EventTime(0, True, ()), "x") == [2]
     with pytest.raises(StateFormatError, match="no event time"):
         event_times([bytes(8)], 1, EventTime(0, False, ()), "here")
+
+
+@pytest.mark.parametrize(("at", "right"), [(7, True), (8, False)])
+def test_a_join_key_that_is_another_time_is_refused(at: int, right: bool) -> None:
+    rows = form(["timestamp"], [column("ts", "timestamp", **WATERMARK)])
+    rows = replace(rows, framed=True)
+    key = {**rows.key, "fields": [rows.key["fields"][0], column("__event_time", "long")]}
+    lists = RowForm(key, rows.value, {"keyStateEncoderType": TIMESTAMP_POSTFIX}, framed=True)
+    regroup = Regroup(Made.LISTS, rows, event_time(rows, "x"))
+    move = StoreMove("l", "default", (FamilyMove("f", "g", lists, lists, (), regroup=regroup),))
+    block = RowBlock(
+        "f",
+        [b"\x00" + bytes(8) + struct.pack("<qq", at, index) for index in (1, 0)],
+        [b"\x00" + bytes(8) + struct.pack("<q", 7)] * 2,
+        framed=True,
+    )
+    if right:
+        [made] = regrouped([block], move, "here")
+        assert made.keys == [
+            b"\x00" + bytes(8) + struct.pack("<q", 7) + b"\x80" + bytes(6) + b"\x07"
+        ]
+        assert made.values == [2 * (struct.pack("<i", 17) + block.values[0])]
+    else:
+        with pytest.raises(EngineError, match="here: the join key 1 is a time, but not the event"):
+            list(regrouped([block], move, "here"))
 
 
 def test_a_sorter_sorts_and_leaves_nothing(tmp_path: Path, monkeypatch: Any) -> None:
