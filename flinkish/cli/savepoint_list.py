@@ -168,6 +168,6 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
         row["spark_version"] or "-",
         queries or "-",
         "-" if row["bytes"] is None else size_text(row["bytes"]),
-        row["state"],
+        row["state"] if row["format"] != "canonical" else f"{row['state']}, canonical",
         row["path"],
     )

@@ -92,7 +92,7 @@ def save_canonical(
             full=True,
             carrier=carrier,
         )
-        with _background(context) as group:
+        with background(context) as group:
             watch = _Watch(context, group, reporter, give_up)
             try:
                 info, _ = write_rewritten(
@@ -115,7 +115,7 @@ def save_canonical(
 
 
 @contextmanager
-def _background(context: Any) -> Iterator[str]:
+def background(context: Any) -> Iterator[str]:
     """Inside, this thread's Spark jobs are of a group, which is yielded, and in the pool.
 
     Queries that this thread starts later inherit its properties: so they are put back.

@@ -102,7 +102,7 @@ def serve(registry: Registry, request: Request, mode: str) -> bool:
         path.mkdir(parents=True)
         savepoint = {
             "path": str(path),
-            "format": "native",
+            "format": request.arguments["format"],
             "bytes": 10,
             "files": 1,
             "duration": 0.1,
@@ -113,7 +113,7 @@ def serve(registry: Registry, request: Request, mode: str) -> bool:
                 path=str(path),
                 job_id=request.job_id,
                 created=time.time(),
-                format="native",
+                format=request.arguments["format"],
                 bytes=10,
                 files=1,
                 duration=0.1,

@@ -114,6 +114,23 @@ def test_the_default_directory_comes_from_the_configuration(
     assert cli.status(job)["state"] == "CANCELED"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["savepoint", "JOB", "sp", "-type", "canonical"],
+        ["savepoint", "--all", "sp", "--type", "CANONICAL"],
+        ["stop", "JOB", "-p", "sp", "-type", "canonical"],
+        ["cancel", "-s", "sp", "JOB", "-type", "Canonical"],
+    ],
+)
+def test_the_type_of_a_savepoint_reaches_the_driver(cli: Command, words: list[str]) -> None:
+    job = cli.start()
+    document = cli.ok(*(job if w == "JOB" else w for w in words), "--json").json()
+    savepoint = document["savepoints"][0] if "--all" in words else document["savepoint"]
+    assert savepoint["format"] == "canonical"
+    assert [s["format"] for s in cli.status(job)["savepoints"]] == ["canonical"]
+
+
 def test_stop_ends_finished_with_its_savepoint(cli: Command, tmp_path: Path) -> None:
     job = cli.start()
     result = cli.ok("stop", "-p", "sp", job)

@@ -31,7 +31,7 @@ MISTAKES = [
     (["stop", "-d", "x"], "no such option"),
     (["savepoint"], "missing JobID"),
     (["savepoint", "a", "b", "c"], "unexpected extra argument"),
-    (["savepoint", "x", "-type", "canonical"], "canonical"),
+    (["savepoint", "x", "-type", "avro"], "unknown savepoint type 'avro'"),
     (["savepoint", "x", "--timeout", "soon"], "--timeout: 'soon' is not a duration"),
     (["savepoint", "-etached", "x"], "no such option '-etached'"),
     (["savepoint", "-detachd", "x"], "-detached"),

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from flinkish.driver.canonical import POOL, background
 from flinkish.driver.migrating import migrate
 from flinkish.driver.settings import configured
 from flinkish.errors import StorageError, UnsupportedFormat, WrongState, from_record
@@ -23,12 +24,12 @@ from tests.driver.harness import InProcessJob
 from tests.driver.programs import BACKENDS, PROGRAMS, write_input
 from tests.driver.test_gate import start_counting
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 NewJob = Callable[..., InProcessJob]
 #: The queries of the job, and where each keeps its state.
 STORED = {"aggregation": "rocksdb-changelog", "join_left": "hdfs"}
-FILES = 6
+FILES = 4
 PARTITIONS = "spark.sql.shuffle.partitions"
 CHECKSUMS = "spark.sql.streaming.stateStore.rowChecksum.enabled"
 
@@ -78,7 +79,7 @@ def expected(
 ) -> tuple[dict[str, str], Counter[str]]:
     """The output of a run without interruption and without flinkish."""
     base = tmp_path_factory.mktemp("uninterrupted")
-    write_input(str(base / "in"))
+    write_input(str(base / "in"), 0, FILES)
     run_both(spark, str(base / "in"), base / "out", bounded=True, base=str(base / "ck"))
     return output(spark, base / "out")
 
@@ -103,17 +104,17 @@ class Saved:
     def __init__(self, spark: Any, new_job: NewJob, directory: Path) -> None:
         self.source, self.out = str(directory / "in"), directory / "out"
         self.target = directory / "sp"
-        write_input(self.source, 0, 2)
+        write_input(self.source, 0, 1)
         self.job = new_job().start(lambda: run_both(spark, self.source, self.out))
-        self.job.wait_until(lambda: len(self.job.runtime.queries()) == 2 and self.job.batch() >= 1)
+        self.job.wait_until(lambda: len(self.job.runtime.queries()) == 2 and self.job.batch() >= 0)
         self.live = self._save(RequestKind.SAVEPOINT)
         self.found_beside = sorted(os.listdir(self.target))
-        write_input(self.source, 2, 4)
-        self.job.wait_until(lambda: self.job.batch() >= 3, 200)  # it has gone on
+        write_input(self.source, 1, 3)
+        self.job.wait_until(lambda: self.job.batch() >= 2, 200)  # it has gone on
         self.last = self._save(RequestKind.STOP)
         self.final = self.job.wait()
         shutil.rmtree(str(self.final.checkpoint_dir))
-        write_input(self.source, 4, FILES)
+        write_input(self.source, 3, FILES)
 
     def _save(self, kind: RequestKind) -> dict[str, Any]:
         return dict(self.job.request(kind, str(self.target), format="canonical")["savepoint"])
@@ -222,8 +223,6 @@ def test_a_stop_that_is_refused_keeps_a_native_one_and_goes_on(
     assert (native.header.format, native.header.trigger) == ("native", kind.value)
     assert [s.path for s in refused.registry.savepoints()] == [kept]
     goes_on(refused)
-    context = spark.sparkContext
-    assert context.getLocalProperty("spark.scheduler.pool") is None
     [query] = refused.runtime.queries()
     assert native.queries[0].query_id == query.query_id
     refused.request(RequestKind.STOP, str(tmp_path / "sp"))
@@ -232,6 +231,21 @@ def test_a_stop_that_is_refused_keeps_a_native_one_and_goes_on(
         again = new_job(restore=RestoreSpec(path=kept, fork=True))
         again.start(lambda: start_counting(spark, "counts").awaitTermination())
         again.wait_until(lambda: again.batch() > native.queries[0].batch_id)
+
+
+def test_a_thread_gets_its_properties_back(spark: Any) -> None:
+    """Queries that it starts later would run in the engine's pool, and end with its group."""
+    context = spark.sparkContext
+    context.setLocalProperty("spark.scheduler.pool", "mine")
+    try:
+        with background(context) as group:
+            assert context.getLocalProperty("spark.scheduler.pool") == POOL
+            assert context.getLocalProperty("spark.jobGroup.id") == group
+        assert context.getLocalProperty("spark.scheduler.pool") == "mine"
+        assert context.getLocalProperty("spark.jobGroup.id") is None
+        assert context.getLocalProperty("spark.job.description") is None
+    finally:
+        context.setLocalProperty("spark.scheduler.pool", None)
 
 
 def test_a_full_target_loses_nothing(

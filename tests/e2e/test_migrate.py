@@ -14,6 +14,7 @@ from tests.e2e.test_lifecycle import expected_counts, final_counts, write_files
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 PATIENCE = 250
+CANONICAL = ("-type", "canonical", "--timeout", "240s")
 
 
 def run(flinkish: Flinkish, *words: str) -> Result:
@@ -85,6 +86,64 @@ def test_a_canonical_savepoint_is_read_and_restored(
     assert flinkish.ok("savepoint", "verify", "--level", "deep", path).code == 0
 
     source, out = tmp_path / "in", tmp_path / "out"
+    program = (str(PROGRAMS / "counts.py"), str(source), str(out), "--now")
+    ran = run(flinkish, "-s", path, "-p", "3", *program)
+    assert ran.code == 0, ran.err
+    assert final_counts(out) == expected_counts(6)
+
+
+def test_a_running_job_is_saved_and_stopped_canonically(flinkish: Flinkish, tmp_path: Path) -> None:
+    source, out = tmp_path / "in", tmp_path / "out"
+    write_files(source, 0, 2)
+    job = flinkish.run("counts.py", str(source), str(out), options=("--name", "counts"))
+    flinkish.wait_for_batch(job, 1, PATIENCE)
+    live = flinkish("savepoint", job, "sp", *CANONICAL, "--json", timeout=PATIENCE)
+    assert live.code == 0, live.err
+    savepoint = live.json()["savepoint"]
+    assert savepoint["format"] == "canonical"
+    assert open_savepoint(savepoint["path"]).header.format == "canonical"
+    write_files(source, 2, 4)
+    flinkish.wait_for_batch(job, savepoint["queries"][0]["batch_id"] + 2, PATIENCE)
+    stopped = flinkish("stop", job, "-p", "sp", *CANONICAL, timeout=PATIENCE)
+    assert stopped.code == 0, stopped.err
+    path = stopped.out.strip().removeprefix("Savepoint completed. Path: file:")
+    record = flinkish.job(job)
+    assert record["state"] == "FINISHED"
+    assert [s["format"] for s in record["savepoints"]] == ["canonical"] * 2
+    listed = flinkish.ok("savepoint", "list", "sp", "--json").json()["savepoints"]
+    assert {(s["path"], s["format"]) for s in listed} == {
+        (savepoint["path"], "canonical"),
+        (path, "canonical"),
+    }
+    assert flinkish.ok("savepoint", "verify", "--level", "deep", path).code == 0
+    write_files(source, 4, 6)
+    program = (str(PROGRAMS / "counts.py"), str(source), str(out), "--now")
+    ran = run(flinkish, "-s", path, "-p", "3", *program)
+    assert ran.code == 0, ran.err
+    assert final_counts(out) == expected_counts(6)
+
+
+@pytest.mark.matrix
+def test_what_a_dead_job_left_is_saved_canonically(flinkish: Flinkish, tmp_path: Path) -> None:
+    source, out = tmp_path / "in", tmp_path / "out"
+    write_files(source, 0, 4)
+    job = flinkish.run("counts.py", str(source), str(out), options=("--name", "counts"))
+    flinkish.wait_for_batch(job, 3, PATIENCE)
+    flinkish.ok("cancel", job)
+    done = flinkish("savepoint", job, "sp", *CANONICAL, "--json", timeout=PATIENCE)
+    assert done.code == 0, done.err
+    path = done.json()["savepoint"]["path"]
+    found = open_savepoint(path)
+    assert (found.header.format, found.header.trigger) == ("canonical", "offline")
+    assert (found.header.job_id, found.header.restored_from) == (job, None)
+    assert [s["path"] for s in flinkish.job(job)["savepoints"]] == [path]
+    assert [p.name for p in (tmp_path / "sp").iterdir()] == [Path(path).name]
+    checkpoint = flinkish.job(job)["queries"][0]["checkpoint_dir"]
+    words = ("savepoint", "--from-checkpoint", checkpoint, "foreign", *CANONICAL, "--yes", "-q")
+    foreign = flinkish(*words, timeout=PATIENCE)
+    assert foreign.code == 0, foreign.err
+    assert open_savepoint(foreign.out.strip()).header.format == "canonical"
+    write_files(source, 4, 6)
     program = (str(PROGRAMS / "counts.py"), str(source), str(out), "--now")
     ran = run(flinkish, "-s", path, "-p", "3", *program)
     assert ran.code == 0, ran.err

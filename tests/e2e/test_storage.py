@@ -143,9 +143,19 @@ class World:
             assert ACCESS_KEY.encode() not in content, name
 
 
-def journey(world: World, stations: Sequence[str], spellings: Mapping[str, str] = {}) -> None:
+def journey(
+    world: World,
+    stations: Sequence[str],
+    spellings: Mapping[str, str] = {},
+    *,
+    stop: Sequence[str] = (),
+    again: Sequence[str] = (),
+) -> None:
     """A job whose checkpoint is at the first station is stopped with a savepoint at the second,
-    goes on from that with its checkpoint at the third, and so on; each checkpoint is removed."""
+    goes on from that with its checkpoint at the third, and so on; each checkpoint is removed.
+
+    ``stop`` and ``again`` are more words for stopping it and running it again.
+    """
     source, out = world.root / "in", world.root / "out"
     program = (str(source), str(out))
     restore: tuple[str, ...] = ()
@@ -167,7 +177,7 @@ def journey(world: World, stations: Sequence[str], spellings: Mapping[str, str] 
         for query in record["queries"]:
             assert query["checkpoint_dir"] == f"{place}/{job}/{query['name']}", query
         target = f"{world.places[savepoint]}/savepoints"
-        stopped = world.call("stop", "-p", target, job, "--json").json()
+        stopped = world.call("stop", "-p", target, job, *stop, "--json").json()
         path = stopped["savepoint"]["path"]
         shown = "file:" if savepoint == "local" else ""
         assert path.removeprefix(shown).startswith(target), path
@@ -178,7 +188,7 @@ def journey(world: World, stations: Sequence[str], spellings: Mapping[str, str] 
         assert SECRET_KEY.encode() not in metadata
         assert storage.exists(place)
         assert storage.remove_tree(place), "the savepoint does without the checkpoint"
-        restore = ("-s", path)
+        restore = ("-s", path, *again)
     if len(stations) % 2:
         write_input(source, files, files + 1)
         files += 1
@@ -223,6 +233,16 @@ def clients(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.timeout(900)
 def test_a_job_goes_from_storage_to_storage(world: World) -> None:
     journey(world, SHORT, {"s3": "s3a"})
+
+
+@pytest.mark.matrix
+@pytest.mark.timeout(900)
+def test_canonical_savepoints_go_from_storage_to_storage(world: World) -> None:
+    words = ("-type", "canonical", "--timeout", "290s")
+    journey(world, SHORT, stop=words, again=("-p", "3"))
+    for place in ("s3", "local"):
+        left = storage.list_names(f"{world.places[place]}/savepoints")
+        assert [name.startswith("savepoint-") for name in left] in ([], [True])
 
 
 @pytest.mark.matrix
