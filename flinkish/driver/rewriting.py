@@ -152,7 +152,9 @@ def rewrite_restored(context: Any, staging: str, final: str, rewrite: StateRewri
             for operator in found.operators
             if (values := rewrite.values.get(operator.ordinal))
         }
-        backend = _native_backend(found) if rewrite.canonical else None
+        backend = None
+        if rewrite.canonical:
+            backend = backend_of(rewrite.provider) if rewrite.provider else _native_backend(found)
         wanted = TargetState(partitions=rewrite.partitions, backend=backend)
         result = rewrite_checkpoint(context, source, target, wanted, each=each, root=root)
     return sum(written.digest.rows for written in result.operators)

@@ -12,6 +12,7 @@ from typing import Any
 
 from flinkish.checkpoint.operators import DEFAULT_STORE, StoreInfo
 from flinkish.restore.judging import OperatorPlan
+from flinkish.restore.pins import asked_provider
 from flinkish.restore.plan import QueryPlan
 from flinkish.restore.verdicts import Verdict
 
@@ -29,12 +30,18 @@ class StateRewrite:
 
     partitions: int | None = None
     values: Mapping[int, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
-    #: The state is canonical, and is written for the backend that the offset log pins.
+    #: The state is canonical, and is written for a backend.
     canonical: bool = False
+    #: The class of that backend's provider; None is the one that the offset log pins.
+    provider: str | None = None
 
 
 def rewrite_of(
-    plan: QueryPlan, partitions: int | None, *, canonical: bool = False
+    plan: QueryPlan,
+    partitions: int | None,
+    *,
+    canonical: bool = False,
+    settings: Mapping[str, str] | None = None,
 ) -> StateRewrite | None:
     """What has to be rewritten for a plan; None when nothing has to be.
 
@@ -42,6 +49,7 @@ def rewrite_of(
     ----------
     partitions: the number of state partitions asked for, None for the savepoint's.
     canonical: the savepoint's state is canonical.
+    settings: the session's values of the pinned settings; canonical state gets its backend of them.
     """
     plans = plan.operators or ()
     values = {
@@ -52,7 +60,9 @@ def rewrite_of(
     rescaled = partitions if any(_rescales(each, partitions) for each in plans) else None
     if not values and rescaled is None and not canonical:
         return None
-    return StateRewrite(rescaled, values, canonical)
+    pins = plan.base.pins if plan.base is not None else {}
+    provider = asked_provider(pins, settings or {}) if canonical else None
+    return StateRewrite(rescaled, values, canonical, provider)
 
 
 def _rescales(plan: OperatorPlan, partitions: int | None) -> bool:

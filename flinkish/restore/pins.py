@@ -17,6 +17,7 @@ from flinkish.checkpoint.layout import (
 )
 
 _STREAMING = "spark.sql.streaming."
+_PROVIDERS = frozenset({"HDFSBackedStateStoreProvider", "RocksDBStateStoreProvider"})
 #: Names for people of those settings that they set.
 _NAMES = {
     PIN_SHUFFLE_PARTITIONS: "shuffle partitions",
@@ -35,8 +36,9 @@ _NAMES = {
 class PinPlan:
     """One pinned setting that differs from what was asked for.
 
-    ``verdict`` is ``rescale`` where the state would have to be rewritten for what was asked, and
-    ``pinned`` where the savepoint's value goes on to hold.
+    ``verdict`` is ``rescale`` where the state would have to be rewritten for what was asked,
+    ``migrate`` where it is written for what was asked in any case (the backend of canonical state),
+    and ``pinned`` where the savepoint's value goes on to hold.
     """
 
     key: str
@@ -49,12 +51,27 @@ class PinPlan:
     @property
     def text(self) -> str:
         """As in ``shuffle partitions: pinned 200, asked 64: rescale``."""
-        outcome = "rescale" if self.verdict == "rescale" else "stays as pinned"
+        outcome = "stays as pinned" if self.verdict == "pinned" else self.verdict
         return f"{self.name}: pinned {_short(self.pinned)}, asked {_short(self.asked)}: {outcome}"
 
 
+def asked_provider(pins: Mapping[str, str], settings: Mapping[str, str]) -> str | None:
+    """The state store provider that canonical state is written for, where it is another one than
+    the savepoint pins: the session's, as for a query that starts anew. One that is not Spark's own
+    is passed over.
+    """
+    asked = settings.get(PIN_PROVIDER)
+    if asked is None or _short(asked) == _short(pins.get(PIN_PROVIDER, "")):
+        return None
+    return asked if _short(asked) in _PROVIDERS else None
+
+
 def pin_plans(
-    pins: Mapping[str, str], settings: Mapping[str, str], partitions: int | None
+    pins: Mapping[str, str],
+    settings: Mapping[str, str],
+    partitions: int | None,
+    *,
+    canonical: bool = False,
 ) -> tuple[PinPlan, ...]:
     """The pinned settings that the session or the user wants otherwise.
 
@@ -63,8 +80,10 @@ def pin_plans(
     settings: the session's values of the pinned settings; one that is not there is not compared.
     partitions: the number of state partitions the user has asked for (``-p``), if any: other than
         the session's, which may be Spark's default, it is not passed over.
+    canonical: the savepoint's state is canonical: it has no backend yet.
     """
     found = []
+    provider = asked_provider(pins, settings) if canonical else None
     for key, pinned in pins.items():
         if key == PIN_STATE_PARTITIONS:
             continue  # Spark writes it to the log as that of the shuffle partitions
@@ -74,6 +93,8 @@ def pin_plans(
             if asked != pinned:
                 advice = f"leave -p out, or give -p {pinned}"
                 found.append(PinPlan(key, _NAMES[key], pinned, asked, "rescale", advice))
+        elif key == PIN_PROVIDER and asked is not None and asked == provider:
+            found.append(PinPlan(key, _NAMES[key], pinned, asked, "migrate"))
         elif asked is not None and asked.lower() != pinned.lower():
             advice = "ask for it with -p to have the state rescaled" * (
                 key == PIN_SHUFFLE_PARTITIONS

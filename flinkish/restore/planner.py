@@ -151,7 +151,9 @@ class RestorePlanner:
             plan,
             identity,
             sources=rows,
-            pins=pin_plans(plan.base.pins, new.settings, options.parallelism),
+            pins=pin_plans(
+                *(plan.base.pins, new.settings, options.parallelism), canonical=offer.canonical
+            ),
             checks=tuple(checks),
         )
         refusal = refuse(plan.operators or (), options.executors) or _blocked(rows, checks)
@@ -169,7 +171,9 @@ class RestorePlanner:
             found,
             sink=sink,
             recipe=None if refusal is not None else recipe,
-            rewrite=rewrite_of(plan, options.parallelism, canonical=offer.canonical),
+            rewrite=rewrite_of(
+                plan, options.parallelism, canonical=offer.canonical, settings=new.settings
+            ),
             refusal=refusal,
         )
 

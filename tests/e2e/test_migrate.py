@@ -14,6 +14,11 @@ from tests.e2e.test_lifecycle import expected_counts, final_counts, write_files
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 PATIENCE = 250
+#: The other backend than that of the job: canonical state is written for what Spark is told.
+ROCKSDB = (
+    "spark.sql.streaming.stateStore.providerClass="
+    "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+)
 CANONICAL = ("-type", "canonical", "--timeout", "240s")
 
 
@@ -118,9 +123,11 @@ def test_a_running_job_is_saved_and_stopped_canonically(flinkish: Flinkish, tmp_
     assert flinkish.ok("savepoint", "verify", "--level", "deep", path).code == 0
     write_files(source, 4, 6)
     program = (str(PROGRAMS / "counts.py"), str(source), str(out), "--now")
-    ran = run(flinkish, "-s", path, "-p", "3", *program)
+    ran = run(flinkish, "--conf", ROCKSDB, "-s", path, "-p", "3", *program)
     assert ran.code == 0, ran.err
     assert final_counts(out) == expected_counts(6)
+    checkpoint = Path(flinkish.job(ran.json()["job_id"])["checkpoint_dir"])
+    assert list(checkpoint.glob("*/state/0/2/*.zip"))
 
 
 @pytest.mark.matrix

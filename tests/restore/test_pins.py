@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flinkish.restore.pins import pin_plans
+from flinkish.restore.pins import asked_provider, pin_plans
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -34,6 +34,25 @@ PINS = {PARTITIONS: "200", PROVIDER: STATE + "HDFSBackedStateStoreProvider"}
 )
 def test_differences(settings: dict[str, str], partitions: int | None, expected: list[str]) -> None:
     assert [pin.text for pin in pin_plans(PINS, settings, partitions)] == expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "provider", "verdicts"),
+    [
+        (None, None, []),
+        (STATE + "HDFSBackedStateStoreProvider", None, []),
+        (STATE + "RocksDBStateStoreProvider", STATE + "RocksDBStateStoreProvider", ["migrate"]),
+        ("com.example.OwnStateStoreProvider", None, ["pinned"]),
+    ],
+)
+def test_canonical_state_is_written_for_the_backend_of_the_session(
+    asked: str | None, provider: str | None, verdicts: list[str]
+) -> None:
+    settings = {} if asked is None else {PROVIDER: asked}
+    assert asked_provider(PINS, settings) == provider
+    found = pin_plans(PINS, settings, None, canonical=True)
+    assert [pin.verdict for pin in found] == verdicts
+    assert [pin.verdict for pin in pin_plans(PINS, settings, None)] == ["pinned"] * len(verdicts)
 
 
 def test_only_what_was_asked_for_has_to_be_carried_out() -> None:
