@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +22,7 @@ from flinkish.jobs.model import SavepointRecord
 
 if TYPE_CHECKING:
     from flinkish.savepoint.reader import Savepoint
+    from flinkish.savepoint.rewriteplan import PlannedRewrite
 
 _BACKENDS = ("hdfs", "rocksdb")
 _CODECS = ("lz4", "zstd", "snappy", "lzf")
@@ -185,15 +187,41 @@ def _show_dry_run(out: Output, savepoint: Savepoint, wanted: migrator.Migration)
         **{f"schema of {schema.name}": "new" for schema in wanted.schemas},
     }
     asked = {key: value for key, value in changes.items() if value is not None}
+    plan = _plan(savepoint, wanted)
     if out.json:
-        out.document({"dry_run": True, "path": savepoint.path, "changes": asked})
+        operators = [each.to_json() for each in plan]
+        shown = {"dry_run": True, "path": savepoint.path, "changes": asked, "operators": operators}
+        out.document(shown)
         return 0
     out.line(f"Would rewrite {savepoint.path} into a new savepoint below {wanted.target}:")
     for key, value in asked.items():
         out.line(f"  {key}: {value}")
     if not asked:
         out.line("  nothing changes: the state is written anew as it is")
+    for each in plan:
+        name = f"'{each.uid}'" if each.uid else f"operator {each.ordinal}"
+        out.line(f"{name} of {each.query} ({each.kind or 'unknown kind'}):")
+        out.line(f"  partitions: {_change(each.partitions)}, backend: {_change(each.backend)}")
+        for line in each.changes:
+            out.line(f"  {line}")
     return 0
+
+
+def _change(both: tuple[object, object]) -> str:
+    before, after = both
+    return str(before) if before == after else f"{before} -> {after}"
+
+
+def _plan(savepoint: Savepoint, wanted: migrator.Migration) -> list[PlannedRewrite]:
+    """What would be done; the engine's libraries are imported here only."""
+    try:
+        from flinkish.savepoint.rewriteplan import plan_rewrite
+    except ImportError as error:
+        raise UsageError(
+            f"a rewrite cannot be planned here: {error}",
+            hint="install what it needs: pip install 'flinkish[engine]'",
+        ) from error
+    return plan_rewrite(savepoint, asdict(wanted))
 
 
 def _show(out: Output, answer: Mapping[str, Any]) -> None:

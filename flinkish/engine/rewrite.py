@@ -59,12 +59,8 @@ def rewrite_state(
         StateFormatError: the source is damaged.
         LostRows: the rows written are not those that were read.
     """
-    alone = each or {}
     wanted = for_spark(wanted, context.version)
-    moves = [_plan(source, operator, wanted, alone.get(operator.ordinal)) for operator in operators]
-    ordinals = [move.ordinal for move in moves]
-    if len(set(ordinals)) != len(ordinals):
-        raise CannotMigrate(f"two operators cannot have one ordinal: {sorted(ordinals)}")
+    moves = plan_operators(source, operators, wanted, each)
     written = run_moves(context, source, target, moves, progress)
     pins = dict(operators[0].pins) if operators else {}
     changed = target_pins(wanted, pins)
@@ -74,6 +70,21 @@ def rewrite_state(
             with target.create(path) as file:
                 file.write(content)
     return Rewritten(written, changed, _state_ids(moves, written))
+
+
+def plan_operators(
+    source: Source,
+    operators: Sequence[OperatorState],
+    wanted: TargetState,
+    each: Mapping[int, TargetState] | None = None,
+) -> list[OperatorMove]:
+    """What :func:`rewrite_state` would do; arguments and errors are its. Needs no Spark."""
+    alone = each or {}
+    moves = [_plan(source, operator, wanted, alone.get(operator.ordinal)) for operator in operators]
+    ordinals = [move.ordinal for move in moves]
+    if len(set(ordinals)) != len(ordinals):
+        raise CannotMigrate(f"two operators cannot have one ordinal: {sorted(ordinals)}")
+    return moves
 
 
 def _plan(
