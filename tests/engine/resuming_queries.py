@@ -66,7 +66,8 @@ def frame(spark: Any, query: str, source: str) -> tuple[Any, str]:
             "t_bin": "CAST(repeat(k, CAST(v % 9 AS int)) AS binary)",
             "t_struct": "IF(v = 4, NULL, named_struct('a', v, 'b', named_struct('d', k)))",
             "t_array": "array(k, NULL, CAST(v AS string))",
-            "t_small": "named_struct('b', v % 2 = 0, 'y', CAST(v AS byte), 's', CAST(-v AS short))",
+            "t_small": "named_struct('b', v % 2 = 0, 'y', CAST(v % 99 AS byte), 's', "
+            "CAST(-(v % 999) AS short))",
             "t_day": "make_dt_interval(0, 0, 0, v)",
         }
         columns = [F.expr(text).alias(name) for name, text in keys.items()]
