@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 import rocksdict
 
+from flinkish.engine.binding import rocksdb_errors, without_log
 from flinkish.engine.encodings import (
     TIMESTAMP_POSTFIX,
     BadEncoding,
@@ -41,6 +42,7 @@ _POSTFIX: Final = {"keyStateEncoderType": TIMESTAMP_POSTFIX}
 _EMPTY_ROW: Final = _LONG.pack(1) + bytes(8)
 #: Where rows have no event time, their times are below this (``bucketCountForNoEventTime``).
 _BUCKETS: Final = 1024
+_SORTING: Final = "RocksDB, sorting"
 
 Rows = Iterator[tuple[bytes, bytes]]
 
@@ -250,10 +252,8 @@ class Sorter:
         options: Any = rocksdict.Options(True)
         options.create_if_missing(True)
         options.set_compression_type(rocksdict.DBCompressionType.lz4())
-        write: Any = rocksdict.WriteOptions()  # its type hints are not right
-        write.disable_wal = True
-        self._write = write
-        with _rocksdb_errors():
+        self._write = without_log()
+        with rocksdb_errors(_SORTING):
             self._database: Any = rocksdict.Rdict(self._directory, options=options)
 
     def __enter__(self) -> Sorter:
@@ -264,28 +264,17 @@ class Sorter:
         changes = rocksdict.WriteBatch(raw_mode=True)
         for key, value in zip(keys, values, strict=True):
             changes.put(key, value)
-        with _rocksdb_errors():
+        with rocksdb_errors(_SORTING):
             self._database.write(changes, self._write)
 
     def rows(self) -> Rows:
         """Every row; EngineError when RocksDB fails."""
-        with _rocksdb_errors():
+        with rocksdb_errors(_SORTING):
             yield from self._database.items()
 
     def __exit__(self, *_: object) -> None:
         try:
-            with _rocksdb_errors():
+            with rocksdb_errors(_SORTING):
                 self._database.close()
         finally:
             shutil.rmtree(self._directory, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _rocksdb_errors() -> Iterator[None]:
-    """RocksDB's binding knows one class of exception, the plain one: an EngineError here."""
-    try:
-        yield
-    except Exception as error:
-        if type(error) is not Exception:
-            raise
-        raise EngineError(f"RocksDB, sorting: {error}") from error

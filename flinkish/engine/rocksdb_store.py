@@ -19,6 +19,7 @@ from typing import Any
 
 import rocksdict
 
+from flinkish.engine.binding import rocksdb_errors, without_log
 from flinkish.engine.chain import Chain, Lineage, find_chain
 from flinkish.engine.codecs import decompressed
 from flinkish.engine.errors import StateFormatError
@@ -52,7 +53,7 @@ class RocksDBRows:
         options.set_verify_checksums(True)
         options.fill_cache(False)
         last: bytes | None = None
-        with _rocksdb_errors(self.chain):
+        with _errors(self.chain):
             for piece in in_pieces(self.database.items(read_opt=options)):
                 last = piece[-1][0]
                 yield piece
@@ -76,11 +77,11 @@ def open_rocksdb_store(files: StoreFiles) -> Iterator[RocksDBRows]:
         database = _open(directory, chain)
         try:
             for name in chain.changes:
-                with _rocksdb_errors(chain), open_checked(files, name) as file:
+                with _errors(chain), open_checked(files, name) as file:
                     _replay(database, _changelog(file, files, name).changes())
             yield RocksDBRows(database, chain, metadata)
         finally:
-            with _rocksdb_errors(chain):
+            with _errors(chain):
                 database.close()
     finally:
         shutil.rmtree(directory, ignore_errors=True)
@@ -117,7 +118,7 @@ def _changelog(file: Any, files: StoreFiles, name: str) -> Changelog:
 
 
 def _open(directory: str, chain: Chain) -> Any:
-    with _rocksdb_errors(chain):
+    with _errors(chain):
         if chain.snapshot is None:
             return rocksdict.Rdict(directory, options=rocksdict.Options(True))
         if not chain.changes:
@@ -129,21 +130,9 @@ def _open(directory: str, chain: Chain) -> Any:
         return rocksdict.Rdict(directory, options=options, column_families=families)
 
 
-def _write_options() -> Any:
-    options: Any = rocksdict.WriteOptions()  # its type hints are not right
-    options.disable_wal = True  # the copy is thrown away
-    return options
-
-
-@contextlib.contextmanager
-def _rocksdb_errors(chain: Chain) -> Iterator[None]:
-    """RocksDB's binding knows one class of exception, the plain one: a StateFormatError here."""
-    try:
-        yield
-    except Exception as error:
-        if type(error) is not Exception:
-            raise
-        raise StateFormatError(chain.name, None, f"RocksDB: {error}") from error
+def _errors(chain: Chain) -> contextlib.AbstractContextManager[None]:
+    """The binding's errors are damage of the state."""
+    return rocksdb_errors("RocksDB", lambda text: StateFormatError(chain.name, None, text))
 
 
 def _check_end(database: Any, last: bytes | None, options: Any) -> None:
@@ -198,4 +187,4 @@ def _write(database: Any, pending: dict[bytes, _Pending]) -> None:
             batch.put(key, parts[0] if len(parts) == 1 else b"".join(parts))
         else:
             batch.delete(key)
-    database.write(batch, _write_options())
+    database.write(batch, without_log())

@@ -11,7 +11,6 @@ ids, file numbers and times differ, and so may the version of RocksDB. What is n
 from __future__ import annotations
 
 import collections
-import contextlib
 import io
 import itertools
 import os
@@ -27,6 +26,7 @@ import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 import pyarrow.compute as pc  # type: ignore[import-untyped,unused-ignore]
 import rocksdict
 
+from flinkish.engine.binding import rocksdb_errors
 from flinkish.engine.errors import EngineError, LostRows
 from flinkish.engine.pieces import MAX_ROWS, in_pieces
 from flinkish.engine.schema_files import spark_json
@@ -213,7 +213,7 @@ def _fill(directory: str, pieces: Iterable[Piece]) -> dict[int | None, int]:
         counts[family] = counts.get(family, 0) + len(keys)
         runs.add(keys, values)
     runs.finish()
-    with _rocksdb_errors():
+    with rocksdb_errors(make=_error):
         database: Any = rocksdict.Rdict(directory, options=_options())
         try:
             ingest = rocksdict.IngestExternalFileOptions()
@@ -263,7 +263,7 @@ class _Runs:
         del columns
         path = os.path.join(self.directory, f"{len(self.paths)}.sst")
         self.paths.append(path)
-        with _rocksdb_errors():
+        with rocksdb_errors(make=_error):
             writer: Any = rocksdict.SstFileWriter(_options())
             writer.open(path)
             for start in range(0, rows.num_rows, MAX_ROWS):
@@ -282,14 +282,7 @@ def _family(key: bytes, known: set[int]) -> int | None:
     return number
 
 
-@contextlib.contextmanager
-def _rocksdb_errors() -> Iterator[None]:
-    """RocksDB's binding knows one class of exception, the plain one: an EngineError here."""
-    try:
-        yield
-    except Exception as error:
-        if type(error) is not Exception:
-            raise
-        if "ascending order" in str(error):
-            raise LostRows("keys of the new state repeat: each key has one row") from error
-        raise EngineError(f"RocksDB: {error}") from error
+def _error(text: str) -> EngineError:
+    if "ascending order" in text:
+        return LostRows("keys of the new state repeat: each key has one row")
+    return EngineError(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import shutil
 import tempfile
@@ -11,11 +10,12 @@ from typing import Any, Final
 
 import rocksdict
 
-from flinkish.engine.errors import EngineError
+from flinkish.engine.binding import rocksdb_errors, without_log
 
 #: Keys and values are held up to this many bytes (and what Python needs for each).
 MAX_HELD_BYTES: Final = 64 << 20
 _ROW_OVERHEAD: Final = 150
+_WHAT: Final = "RocksDB, for changes on the local disk"
 _REMOVED, _PUT = b"\x00", b"\x01"
 
 
@@ -61,7 +61,7 @@ class LastChanges:
         self._spill()
         iterator = iter(rows)
         while some := list(itertools.islice(iterator, most)):
-            with _rocksdb_errors():
+            with rocksdb_errors(_WHAT):
                 found = self._database.get([key for key, _ in some])
             yield from (row for row, change in zip(some, found, strict=True) if change is None)
 
@@ -71,32 +71,19 @@ class LastChanges:
             yield from ((key, value) for key, value in self._held.items() if value is not None)
             return
         self._spill()
-        with _rocksdb_errors():
+        with rocksdb_errors(_WHAT):
             for key, change in self._database.items():
                 if change != _REMOVED:
                     yield key, change[1:]
 
     def _spill(self) -> None:
-        with _rocksdb_errors():
+        with rocksdb_errors(_WHAT):
             if self._database is None:
                 self._directory = tempfile.mkdtemp(prefix="state-", dir=self._scratch)
                 self._database = rocksdict.Rdict(self._directory, options=rocksdict.Options(True))
             batch = rocksdict.WriteBatch(raw_mode=True)
             for key, value in self._held.items():
                 batch.put(key, _REMOVED if value is None else _PUT + value)
-            options: Any = rocksdict.WriteOptions()  # its type hints are not right
-            options.disable_wal = True
-            self._database.write(batch, options)
+            self._database.write(batch, without_log())
         self._held = {}
         self._bytes = 0
-
-
-@contextlib.contextmanager
-def _rocksdb_errors() -> Iterator[None]:
-    """RocksDB's binding knows one class of exception, the plain one: an EngineError here."""
-    try:
-        yield
-    except Exception as error:
-        if type(error) is not Exception:
-            raise
-        raise EngineError(f"RocksDB, for changes on the local disk: {error}") from error
