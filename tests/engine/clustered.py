@@ -1,14 +1,17 @@
-"""A driver on a cluster that rewrites a checkpoint: ``MASTER SOURCE TARGET PARTITIONS``.
+"""A driver on a cluster that rewrites a checkpoint: ``MASTER SOURCE TARGET PARTITIONS [MARKER]``.
 
-Prints the digests of the rows as JSON, and on how many executors tasks ran.
+Prints the digests of the rows as JSON, and on how many executors tasks ran. With a MARKER, a file
+that is not there, the first worker that writes dies in the middle of a file.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, BinaryIO
 
 from pyspark.sql import SparkSession
 
@@ -22,7 +25,27 @@ def executor_of(_: int) -> str:
     return os.environ.get("SPARK_EXECUTOR_DIRS", "") or str(os.getppid())
 
 
-def main(master: str, source: str, target: str, partitions: int) -> None:
+@dataclass(frozen=True)
+class DeadlyDirectory(LocalDirectory):
+    """A directory in which whoever creates the first file of a partition's state is killed."""
+
+    marker: str
+
+    def create(self, path: str) -> BinaryIO:
+        """See :meth:`LocalDirectory.create`."""
+        file = super().create(path)
+        if path.startswith("_attempts"):
+            try:
+                os.close(os.open(self.marker, os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                return file
+            file.write(b"half a file")
+            file.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return file
+
+
+def main(master: str, source: str, target: str, partitions: int, marker: str | None) -> None:
     builder = SparkSession.builder.master(master).appName("clustered")
     for key, value in {
         "spark.ui.enabled": "false",
@@ -43,7 +66,7 @@ def main(master: str, source: str, target: str, partitions: int) -> None:
     result = rewrite_checkpoint(
         spark.sparkContext,
         LocalDirectory(source),
-        LocalDirectory(target),
+        LocalDirectory(target) if marker is None else DeadlyDirectory(target, marker),
         TargetState(partitions=partitions),
         progress=progress,
     )
@@ -58,4 +81,4 @@ def main(master: str, source: str, target: str, partitions: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]))
+    main(*sys.argv[1:4], int(sys.argv[4]), sys.argv[5] if len(sys.argv) > 5 else None)

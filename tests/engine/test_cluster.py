@@ -32,8 +32,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-def rewrite(cluster: str, source: Path, target: Path, partitions: int) -> dict[str, Any]:
-    words = [cluster, str(source), str(target), str(partitions)]
+def rewrite(
+    cluster: str, source: Path, target: Path, partitions: int, *marker: str
+) -> dict[str, Any]:
+    words = [cluster, str(source), str(target), str(partitions), *marker]
     done = subprocess.run(
         [sys.executable, "-m", "tests.engine.clustered", *words],
         cwd=REPOSITORY,
@@ -61,3 +63,15 @@ def test_state_is_rescaled_and_back_by_executors(cluster: str, name: str, tmp_pa
     back = rewrite(cluster, tmp_path / "five", tmp_path / "back", count)
     assert back["operators"] == there["operators"]
     assert rows_of(tmp_path / "back") == rows_of(recorded)
+
+
+def test_a_task_whose_worker_dies_is_done_again(cluster: str, tmp_path: Path) -> None:
+    recorded = unpack("spark43-changelog-join3", tmp_path / "recorded")
+    marker = tmp_path / "died"
+    done = rewrite(cluster, recorded, tmp_path / "five", 5, str(marker))
+    assert marker.exists()
+    assert all_rows(tmp_path / "five") == all_rows(recorded)
+    assert done["operators"]["0"]["rows"] == len(all_rows(recorded))
+    assert not [path.name for path in (tmp_path / "five").iterdir() if "attempts" in path.name]
+    state = tmp_path / "five" / "state" / "0"
+    assert [len(list((state / str(i)).glob("*.zip"))) for i in range(5)] == [1] * 5
