@@ -154,7 +154,7 @@ def test_a_job_that_goes_on_and_trims(tmp_path: Path, backend: str) -> None:
     def go_on() -> None:
         while not stop.is_set():
             alive.run(alive.batch + 1)
-            time.sleep(0.01)  # Spark is never faster than this; a busy machine would only see it win
+            time.sleep(0.01)  # Spark is not faster; on a busy machine it would always win
 
     thread = threading.Thread(target=go_on)
     thread.start()
