@@ -197,7 +197,7 @@ CASES: dict[str, Case] = {
         "outer", "changelog", {"hdfs": TO_HDFS}, reads=JOIN_READS, rows=MANY
     ),
     "large-changelog-tws": Case("tws", "changelog", {"7": SEVEN}, reads=TWS_READS, rows=MANY),
-    "large-rocksdb-ttl": Case("ttl", "rocksdb", {"7": SEVEN}, reads=TTL_READS, rows=MANY),
+    "large-rocksdb-ttl": Case("ttl", "rocksdb", {"7": SEVEN}, reads=TTL_READS, rows=4_000),
 }
 SPARK4 = ("tws", "ttl", "ids", "outer-3", "-4", "formats")
 #: Spark 4.3 goes on with joins of format 1, and starts none.
