@@ -16,7 +16,7 @@ from tests.engine.resuming import CASES, PARTITIONS, cases_of
 REPOSITORY = Path(__file__).parent.parent.parent
 #: A rescaled and a switched backend, with rows that wait in both sides of a full outer join.
 FEW = ["hdfs-outer"]
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(3000)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(5400)]
 
 
 def run(directory: Path, python: str, cases: list[str]) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def run(directory: Path, python: str, cases: list[str]) -> dict[str, Any]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=2900,
+        timeout=5300,
         check=False,
     )
     path = directory / "results.json"
