@@ -14,10 +14,7 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import sys
-import time
-import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -37,6 +34,7 @@ from tests.engine.evolved_parts import (
     refusals,
     ttl_changes,
 )
+from tests.engine.programs import run_cases
 
 PARTITIONS = 4
 RESCALED = 3
@@ -321,21 +319,13 @@ def run_case(spark: Any, name: str, work: str, source: str) -> dict[str, Any]:
 
 def main(work: str, chosen: list[str]) -> None:
     """Run all cases."""
-    spark = cases.make_session(work)
-    results: dict[str, Any] = {"spark": spark.version}
-    cases.write_inputs(f"{work}/in", range(FILES))
-    for name in chosen or CASES:
-        start = time.monotonic()
-        os.makedirs(f"{work}/{name}")
-        try:
-            results[name] = run_case(spark, name, f"{work}/{name}", f"{work}/in")
-        except Exception:  # noqa: BLE001 - the case's test shows it; the others still run
-            results[name] = {"error": traceback.format_exc()}
-        outcome = "failed" if "error" in results[name] else "ran"
-        print(f"{name} {outcome} {time.monotonic() - start:.1f} s", flush=True)
-        with open(f"{work}/results.json", "w", encoding="utf-8") as file:
-            json.dump(results, file)
-    spark.stop()
+    source = f"{work}/in"
+    run_cases(
+        work,
+        lambda _: chosen or [*CASES],
+        lambda spark, name, directory: run_case(spark, name, directory, source),
+        lambda: cases.write_inputs(source, range(FILES)),
+    )
 
 
 if __name__ == "__main__":

@@ -3,17 +3,15 @@
 ``python -m tests.engine.oracle DIR`` runs a query for every case, with its checkpoint in
 ``DIR/<case>``, unpacks the recorded checkpoints that it can read (of Spark 3.5 too) beside them,
 rewrites some of all these with the engine's writers, reads the state of all with Spark, and writes
-``DIR/rows.json``: case -> for each read
+``DIR/results.json``: case -> for each read
 ``{"store", "family", "kind", "rows"}``, where a row is [partition, key rows, value row], in
 hexadecimal, each the bytes of the UnsafeRow that Spark has in its hands.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
-import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +19,7 @@ from typing import Any
 
 from tests.checkpoint import streaming_cases as cases
 from tests.checkpoint.recorded import unpack
+from tests.engine.programs import run_cases
 from tests.engine.rewriting import rewrite
 
 CODEC = f"{cases.STORE}compression.codec"
@@ -286,29 +285,29 @@ def read_rows(spark: Any, checkpoint: str, read: Read) -> list[Any]:
     return result
 
 
+def read_case(spark: Any, name: str, work: str) -> list[Any]:
+    """What Spark finds in a case's state: a live one is run first, others are unpacked or copied
+    into ``work``."""
+    if name in LIVE:
+        run_case(spark, LIVE[name], f"{work}/in", f"{work}/{name}")
+        reads = LIVE[name].reads
+    elif name in REWRITTEN:
+        reads = rewritten(spark, work, name)
+    else:
+        unpack(name, Path(work))
+        cases.configure(spark, f"{name.split('-')[1]}/agg")
+        reads = RECORDED[name]
+    return [read_rows(spark, f"{work}/{name}", read) for read in reads]
+
+
 def main(work: str, chosen: list[str]) -> None:
     """Run all cases and write what Spark finds in their state."""
-    spark = cases.make_session(work)
-    results: dict[str, Any] = {"spark": spark.version}
-    cases.write_inputs(f"{work}/in", range(5))
-    for name in chosen or [*LIVE, *RECORDED, *REWRITTEN]:
-        try:
-            if name in LIVE:
-                run_case(spark, LIVE[name], f"{work}/in", f"{work}/{name}")
-                reads = LIVE[name].reads
-            elif name in REWRITTEN:
-                reads = rewritten(spark, work, name)
-            else:
-                unpack(name, Path(work))
-                cases.configure(spark, f"{name.split('-')[1]}/agg")
-                reads = RECORDED[name]
-            results[name] = [read_rows(spark, f"{work}/{name}", read) for read in reads]
-        except Exception:  # noqa: BLE001 - the case's test shows it; the others still run
-            results[name] = {"error": traceback.format_exc()}
-        print(name, "failed" if isinstance(results[name], dict) else "ran", flush=True)
-    spark.stop()
-    with open(f"{work}/rows.json", "w", encoding="utf-8") as file:
-        json.dump(results, file)
+    run_cases(
+        work,
+        lambda _: chosen or [*LIVE, *RECORDED, *REWRITTEN],
+        lambda spark, name, _: read_case(spark, name, work),
+        lambda: cases.write_inputs(f"{work}/in", range(5)),
+    )
 
 
 if __name__ == "__main__":

@@ -12,8 +12,6 @@ import io
 import json
 import os
 import sys
-import time
-import traceback
 import zipfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -38,6 +36,7 @@ from flinkish.engine.types import CalendarInterval
 from flinkish.engine.writers import write_changelog, write_records
 from tests.checkpoint import streaming_cases as cases
 from tests.engine import evolving, resuming
+from tests.engine.programs import run_cases
 
 CODEC = f"{cases.STORE}compression.codec"
 FILES = 4
@@ -332,21 +331,13 @@ def archived_metadata(path: Path) -> bytes:
 
 def main(work: str, chosen: list[str]) -> None:
     """Run all cases."""
-    spark = cases.make_session(work)
-    results: dict[str, str] = {"spark": spark.version}
-    cases.write_inputs(f"{work}/in", range(FILES))
-    for name in chosen or cases_of(spark.version):
-        start = time.monotonic()
-        try:
-            run_case(spark, CASES[name], f"{work}/in", f"{work}/{name}")
-            results[name] = ""
-        except Exception:  # noqa: BLE001 - the case's test shows it; the others still run
-            results[name] = traceback.format_exc()
-        outcome = "failed" if results[name] else "ran"
-        print(f"{name} {outcome} {time.monotonic() - start:.1f} s", flush=True)
-    spark.stop()
-    with open(f"{work}/results.json", "w", encoding="utf-8") as file:
-        json.dump(results, file)
+    source = f"{work}/in"
+    run_cases(
+        work,
+        lambda version: chosen or cases_of(version),
+        lambda spark, name, directory: run_case(spark, CASES[name], source, directory),
+        lambda: cases.write_inputs(source, range(FILES)),
+    )
 
 
 if __name__ == "__main__":

@@ -13,8 +13,6 @@ import json
 import os
 import shutil
 import sys
-import time
-import traceback
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +21,7 @@ from flinkish.engine.files import CANONICAL, HDFS, ROCKSDB
 from flinkish.engine.planning import GROUP_FORMAT, JOIN_FORMAT, TargetState
 from flinkish.engine.rewrite import rewrite_checkpoint
 from tests.checkpoint import streaming_cases as cases
+from tests.engine.programs import run_cases
 from tests.engine.resuming_queries import frame
 
 CHECKPOINT_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
@@ -322,20 +321,7 @@ def run_case(spark: Any, name: str, work: str) -> dict[str, Any]:
 
 def main(work: str, chosen: list[str]) -> None:
     """Run all cases."""
-    spark = cases.make_session(work)
-    results: dict[str, Any] = {"spark": spark.version}
-    for name in chosen or cases_of(spark.version):
-        start = time.monotonic()
-        os.makedirs(f"{work}/{name}")
-        try:
-            results[name] = run_case(spark, name, f"{work}/{name}")
-        except Exception:  # noqa: BLE001 - the case's test shows it; the others still run
-            results[name] = {"error": traceback.format_exc()}
-        outcome = "failed" if "error" in results[name] else "ran"
-        print(f"{name} {outcome} {time.monotonic() - start:.1f} s", flush=True)
-        with open(f"{work}/results.json", "w", encoding="utf-8") as file:
-            json.dump(results, file)
-    spark.stop()
+    run_cases(work, lambda version: chosen or cases_of(version), run_case)
 
 
 if __name__ == "__main__":

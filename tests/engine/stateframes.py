@@ -9,12 +9,8 @@ state written of these DataFrames, with other partitions, on which the query goe
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
 import sys
-import time
-import traceback
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +22,7 @@ from flinkish.engine.logs import with_pins, with_state_ids
 from flinkish.engine.planning import TargetState
 from flinkish.engine.spark_frames import read_state
 from tests.checkpoint import streaming_cases as cases
+from tests.engine.programs import run_cases
 from tests.engine.resuming import Case, run_query
 
 CUT = 4
@@ -179,20 +176,7 @@ def run_case(spark: Any, name: str, work: str) -> dict[str, Any]:
 
 def main(work: str, chosen: list[str]) -> None:
     """Run all cases."""
-    spark = cases.make_session(work)
-    results: dict[str, Any] = {"spark": spark.version}
-    for name in chosen or cases_of(spark.version):
-        start = time.monotonic()
-        os.makedirs(f"{work}/{name}")
-        try:
-            results[name] = run_case(spark, name, f"{work}/{name}")
-        except Exception:  # noqa: BLE001 - the case's test shows it; the others still run
-            results[name] = {"error": traceback.format_exc()}
-        outcome = "failed" if "error" in results[name] else "ran"
-        print(f"{name} {outcome} {time.monotonic() - start:.1f} s", flush=True)
-        with open(f"{work}/results.json", "w", encoding="utf-8") as file:
-            json.dump(results, file)
-    spark.stop()
+    run_cases(work, lambda version: chosen or cases_of(version), run_case)
 
 
 if __name__ == "__main__":

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.engine.evolutions import RULES
 from tests.engine.evolving import CASES
+from tests.engine.programs import run_program
 
-REPOSITORY = Path(__file__).parent.parent.parent
 #: One row in one partition: no column of a key.
 WITHOUT_KEY = {
     f"{backend}-{query}" for backend in ("hdfs", "rocksdb") for query in ("limit", "keyless")
@@ -22,24 +17,6 @@ WITHOUT_KEY = {
 #: Most types, and the other backend.
 FEW = ["hdfs-agg"]
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3000)]
-
-
-def run(directory: Path, cases: list[str]) -> dict[str, Any]:
-    """The program's results, from one JVM of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.engine.evolving", str(directory), *cases],
-        cwd=REPOSITORY,
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(REPOSITORY)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=2900,
-        check=False,
-    )
-    path = directory / "results.json"
-    assert path.exists(), done.stdout[-2000:] + done.stderr[-4000:]
-    results: dict[str, Any] = json.loads(path.read_text())
-    return results
 
 
 def check(found: dict[str, Any], name: str) -> None:
@@ -66,7 +43,7 @@ def check(found: dict[str, Any], name: str) -> None:
 
 @pytest.fixture(scope="module")
 def few(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return run(tmp_path_factory.mktemp("few"), FEW)
+    return run_program("evolving", tmp_path_factory.mktemp("few"), FEW)
 
 
 @pytest.mark.parametrize("name", FEW)
@@ -76,7 +53,7 @@ def test_evolved_state_is_that_of_sql(few: dict[str, Any], name: str) -> None:
 
 @pytest.fixture(scope="module")
 def every(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return run(tmp_path_factory.mktemp("every"), [])
+    return run_program("evolving", tmp_path_factory.mktemp("every"))
 
 
 @pytest.mark.matrix

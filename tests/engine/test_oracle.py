@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,9 +11,9 @@ import pytest
 from flinkish.engine.encodings import split_key, split_value
 from flinkish.engine.rows import count_rows, read_store
 from tests.engine.oracle import LIVE, RECORDED, REWRITTEN, Read
+from tests.engine.programs import run_program
 from tests.engine.stores import Store, stores
 
-REPOSITORY = Path(__file__).parent.parent.parent
 pytestmark = [pytest.mark.spark, pytest.mark.matrix, pytest.mark.timeout(900)]
 
 
@@ -25,19 +21,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.matrix, pytest.mark.timeout(900)]
 def oracle(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """All cases, run once in one JVM of their own: where they are, and what Spark found."""
     work = tmp_path_factory.mktemp("oracle")
-    run = subprocess.run(
-        [sys.executable, "-m", "tests.engine.oracle", str(work)],
-        cwd=REPOSITORY,
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=850,
-        check=False,
-    )
-    path = work / "rows.json"
-    assert path.exists(), run.stdout[-2000:] + run.stderr[-4000:]
-    return work, json.loads(path.read_text())
+    return work, run_program("oracle", work, timeout=850)
 
 
 @pytest.mark.parametrize("case", [*LIVE, *RECORDED])

@@ -2,46 +2,35 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.checkpoint.recorded import NAMES, unpack
+from tests.engine.programs import run_program
 from tests.engine.reencoding import CASES, Seen, cases_of, reencode
 
-REPOSITORY = Path(__file__).parent.parent.parent
+#: A directory of checkpoints, and what the program says of each.
+Ran = tuple[Path, dict[str, Any]]
 FEW = ["changelog-calendar"]
 #: Codecs whose compressed bytes are Spark's too; of the others blocks hold other matches.
 SAME_BYTES = {"lz4", "zstd"}
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3000)]
 
 
-def run(directory: Path, python: str, cases: list[str]) -> Path:
-    """The program's checkpoints, from one JVM of its own."""
-    done = subprocess.run(
-        [python, "-m", "tests.engine.reencoding", str(directory), *cases],
-        cwd=REPOSITORY,
-        env={**os.environ, "PYSPARK_PYTHON": python, "PYTHONPATH": str(REPOSITORY)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=2900,
-        check=False,
-    )
-    path = directory / "results.json"
-    assert path.exists(), done.stdout[-2000:] + done.stderr[-4000:]
-    return directory
+def run(directory: Path, cases: Sequence[str] = (), python: str = sys.executable) -> Ran:
+    """Where the program's checkpoints are, and what it says of them."""
+    return directory, run_program("reencoding", directory, cases, python=python)
 
 
-def check(directory: Path, name: str) -> Seen:
+def check(ran: Ran, name: str) -> Seen:
     """All files of a case."""
-    results: dict[str, Any] = json.loads((directory / "results.json").read_text())
-    assert not results[name], results[name]
+    directory, results = ran
+    assert results[name] is None, results[name]
     seen = reencode(directory / name)
     assert not seen.wrong, seen.wrong[:3]
     assert seen.rows
@@ -57,12 +46,12 @@ def check(directory: Path, name: str) -> Seen:
 
 
 @pytest.fixture(scope="module")
-def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return run(tmp_path_factory.mktemp("few"), sys.executable, FEW)
+def few(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    return run(tmp_path_factory.mktemp("few"), FEW)
 
 
 @pytest.mark.parametrize("name", FEW)
-def test_every_file_is_encoded_as_it_was(few: Path, name: str) -> None:
+def test_every_file_is_encoded_as_it_was(few: Ran, name: str) -> None:
     check(few, name)
 
 
@@ -76,25 +65,25 @@ def test_every_recorded_file_is_encoded_as_it_was(tmp_path: Path, name: str) -> 
 
 
 @pytest.fixture(scope="module")
-def newest(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return run(tmp_path_factory.mktemp("newest"), sys.executable, [])
+def newest(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    return run(tmp_path_factory.mktemp("newest"))
 
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("name", CASES)
-def test_every_file_of_the_newest_spark_is_encoded_as_it_was(newest: Path, name: str) -> None:
+def test_every_file_of_the_newest_spark_is_encoded_as_it_was(newest: Ran, name: str) -> None:
     check(newest, name)
 
 
 @pytest.fixture(scope="module")
-def oldest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def oldest(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     python = os.environ.get("FLINKISH_SPARK35_PYTHON")
     if not python:
         pytest.skip("FLINKISH_SPARK35_PYTHON names no Python with Spark 3.5")
-    return run(tmp_path_factory.mktemp("oldest"), python, [])
+    return run(tmp_path_factory.mktemp("oldest"), python=python)
 
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("name", cases_of("3.5"))
-def test_every_file_of_spark_35_is_encoded_as_it_was(oldest: Path, name: str) -> None:
+def test_every_file_of_spark_35_is_encoded_as_it_was(oldest: Ran, name: str) -> None:
     check(oldest, name)

@@ -2,39 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.engine.programs import run_program
 from tests.engine.resuming import CASES, PARTITIONS, cases_of
 
-REPOSITORY = Path(__file__).parent.parent.parent
 #: A rescaled and a switched backend, with rows that wait in both sides of a full outer join.
 FEW = ["hdfs-outer"]
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(5400)]
-
-
-def run(directory: Path, python: str, cases: list[str]) -> dict[str, Any]:
-    """The program's results, from one JVM of its own."""
-    done = subprocess.run(
-        [python, "-m", "tests.engine.resuming", str(directory), *cases],
-        cwd=REPOSITORY,
-        env={**os.environ, "PYSPARK_PYTHON": python, "PYTHONPATH": str(REPOSITORY)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=5300,
-        check=False,
-    )
-    path = directory / "results.json"
-    assert path.exists(), done.stdout[-2000:] + done.stderr[-4000:]
-    results: dict[str, Any] = json.loads(path.read_text())
-    return results
 
 
 def check(results: dict[str, Any], name: str) -> None:
@@ -53,7 +31,7 @@ def check(results: dict[str, Any], name: str) -> None:
 
 @pytest.fixture(scope="module")
 def few(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return run(tmp_path_factory.mktemp("few"), sys.executable, FEW)
+    return run_program("resuming", tmp_path_factory.mktemp("few"), FEW)
 
 
 @pytest.mark.parametrize("name", FEW)
@@ -63,7 +41,7 @@ def test_a_query_goes_on(few: dict[str, Any], name: str) -> None:
 
 @pytest.fixture(scope="module")
 def newest(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return run(tmp_path_factory.mktemp("newest"), sys.executable, [])
+    return run_program("resuming", tmp_path_factory.mktemp("newest"), timeout=5300)
 
 
 @pytest.mark.matrix
@@ -77,7 +55,7 @@ def oldest(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     python = os.environ.get("FLINKISH_SPARK35_PYTHON")
     if not python:
         pytest.skip("FLINKISH_SPARK35_PYTHON names no Python with Spark 3.5")
-    return run(tmp_path_factory.mktemp("oldest"), python, [])
+    return run_program("resuming", tmp_path_factory.mktemp("oldest"), python=python, timeout=5300)
 
 
 @pytest.mark.matrix

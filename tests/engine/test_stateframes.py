@@ -2,37 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.engine.programs import run_program
 from tests.engine.stateframes import CASES, cases_of
 
-REPOSITORY = Path(__file__).parent.parent.parent
 pytestmark = [pytest.mark.spark, pytest.mark.matrix, pytest.mark.timeout(1500)]
-
-
-def run(directory: Path, python: str) -> dict[str, Any]:
-    """The program's results, from one JVM of its own."""
-    done = subprocess.run(
-        [python, "-m", "tests.engine.stateframes", str(directory)],
-        cwd=REPOSITORY,
-        env={**os.environ, "PYSPARK_PYTHON": python, "PYTHONPATH": str(REPOSITORY)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=1400,
-        check=False,
-    )
-    path = directory / "results.json"
-    assert path.exists(), done.stdout[-2000:] + done.stderr[-4000:]
-    results: dict[str, Any] = json.loads(path.read_text())
-    return results
 
 
 def check(results: dict[str, Any], name: str) -> None:
@@ -50,7 +28,7 @@ def check(results: dict[str, Any], name: str) -> None:
 
 @pytest.fixture(scope="module")
 def newest(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return run(tmp_path_factory.mktemp("newest"), sys.executable)
+    return run_program("stateframes", tmp_path_factory.mktemp("newest"), timeout=1400)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -63,7 +41,9 @@ def oldest(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     python = os.environ.get("FLINKISH_SPARK35_PYTHON")
     if not python:
         pytest.skip("FLINKISH_SPARK35_PYTHON names no Python with Spark 3.5")
-    return run(tmp_path_factory.mktemp("oldest"), python)
+    return run_program(
+        "stateframes", tmp_path_factory.mktemp("oldest"), python=python, timeout=1400
+    )
 
 
 @pytest.mark.parametrize("name", cases_of("3.5"))
