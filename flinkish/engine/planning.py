@@ -248,7 +248,8 @@ def _check_partitioning(
     for path in paths:
         column = _column(family.key, path)
         if column is None or _column(change.key or family.key, path) != column:
-            name = column[0] if column else path
+            names = [_column(family.key, path[: depth + 1]) for depth in range(len(path))]
+            name = ".".join(each[0] for each in names if each is not None)
             raise CannotMigrate(
                 f"the column {name!r} of the key of {what} cannot change: Spark "
                 "finds and partitions the state by it. Start the operator under another uid"

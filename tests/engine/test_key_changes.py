@@ -87,8 +87,8 @@ def test_the_schema_file_has_a_maps_new_key_in_both_places() -> None:
     ("family", "key", "name"),
     [
         ("by", map_key(struct(column("k", "binary")), USER), "key"),
-        ("$ttl_by", ttl_key(struct(column("k", "binary")), USER), "key"),
-        ("$ttl_by", struct(column("expirationMs", "long")), "key"),
+        ("$ttl_by", ttl_key(struct(column("k", "binary")), USER), "elementKey.key"),
+        ("$ttl_by", struct(column("expirationMs", "long")), "elementKey.key"),
     ],
 )
 def test_what_spark_partitions_by_cannot_change(family: str, key: Any, name: str) -> None:
