@@ -248,8 +248,7 @@ def _check_partitioning(
     for path in paths:
         column = _column(family.key, path)
         if column is None or _column(change.key or family.key, path) != column:
-            names = [_column(family.key, path[: depth + 1]) for depth in range(len(path))]
-            name = ".".join(each[0] for each in names if each is not None)
+            name = column[0] if column else path
             raise CannotMigrate(
                 f"the column {name!r} of the key of {what} cannot change: Spark "
                 "finds and partitions the state by it. Start the operator under another uid"
@@ -257,14 +256,16 @@ def _check_partitioning(
 
 
 def _column(schema: Mapping[str, Any], path: tuple[int, ...]) -> tuple[str, Any] | None:
-    """Name and type of the column at a path; None where there is none."""
-    found: Any = {"name": "", "type": schema}
+    """Name (with those of the structs around it) and type of a column; None where there is none."""
+    data_type: Any = schema
+    names = []
     for place in path:
-        fields = found["type"]["fields"] if isinstance(found["type"], Mapping) else ()
+        fields = data_type["fields"] if isinstance(data_type, Mapping) else ()
         if place >= len(fields):
             return None
-        found = fields[place]
-    return found["name"], found["type"]
+        names.append(str(fields[place]["name"]))
+        data_type = fields[place]["type"]
+    return ".".join(names), data_type
 
 
 def _aggregation(
