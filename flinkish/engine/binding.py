@@ -9,6 +9,7 @@ from typing import Any
 import rocksdict
 
 from flinkish.engine.errors import EngineError
+from flinkish.engine.pieces import in_pieces
 
 
 @contextlib.contextmanager
@@ -34,3 +35,27 @@ def without_log() -> Any:
     options: Any = rocksdict.WriteOptions()  # its type hints are not right
     options.disable_wal = True
     return options
+
+
+def pieces_of(database: Any) -> Iterator[list[tuple[bytes, bytes]]]:
+    """Every row of a database in the order of the keys, in lists of bounded number and size.
+
+    The binding's own iteration ends at damage as it does at the end, so RocksDB is asked which it
+    was. Raises the binding's errors (see :func:`rocksdb_errors`).
+    """
+    options: Any = rocksdict.ReadOptions()  # its type hints are not right
+    options.set_verify_checksums(True)
+    options.fill_cache(False)
+    last: bytes | None = None
+    for piece in in_pieces(database.items(read_opt=options)):
+        last = piece[-1][0]
+        yield piece
+    iterator = database.iter(options)
+    if last is None:
+        iterator.seek_to_first()
+    else:
+        iterator.seek(last)
+        iterator.next()
+    iterator.status()
+    if iterator.valid():
+        raise Exception("the iteration ended before the last row")  # as the binding's own errors

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 import rocksdict
 
-from flinkish.engine.binding import rocksdb_errors, without_log
+from flinkish.engine.binding import pieces_of, rocksdb_errors, without_log
 from flinkish.engine.encodings import (
     TIMESTAMP_POSTFIX,
     BadEncoding,
@@ -270,7 +270,8 @@ class Sorter:
     def rows(self) -> Rows:
         """Every row; EngineError when RocksDB fails."""
         with rocksdb_errors(_SORTING):
-            yield from self._database.items()
+            for piece in pieces_of(self._database):
+                yield from piece
 
     def __exit__(self, *_: object) -> None:
         try:

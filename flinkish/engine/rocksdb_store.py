@@ -19,12 +19,11 @@ from typing import Any
 
 import rocksdict
 
-from flinkish.engine.binding import rocksdb_errors, without_log
+from flinkish.engine.binding import pieces_of, rocksdb_errors, without_log
 from flinkish.engine.chain import Chain, Lineage, find_chain
 from flinkish.engine.codecs import decompressed
 from flinkish.engine.errors import StateFormatError
 from flinkish.engine.files import StoreFiles
-from flinkish.engine.pieces import in_pieces
 from flinkish.engine.records import MERGE, PUT, Change, Changelog, Content, read_changelog
 from flinkish.engine.rocksdb_writer import NO_FAMILIES, Families
 from flinkish.engine.sidecars import open_checked
@@ -49,15 +48,8 @@ class RocksDBRows:
 
     def pieces(self) -> Iterator[list[tuple[bytes, bytes]]]:
         """The rows in lists of bounded number and size; errors are those of :meth:`rows`."""
-        options: Any = rocksdict.ReadOptions()  # its type hints are not right
-        options.set_verify_checksums(True)
-        options.fill_cache(False)
-        last: bytes | None = None
         with _errors(self.chain):
-            for piece in in_pieces(self.database.items(read_opt=options)):
-                last = piece[-1][0]
-                yield piece
-            _check_end(self.database, last, options)
+            yield from pieces_of(self.database)
 
 
 @contextlib.contextmanager
@@ -133,19 +125,6 @@ def _open(directory: str, chain: Chain) -> Any:
 def _errors(chain: Chain) -> contextlib.AbstractContextManager[None]:
     """The binding's errors are damage of the state."""
     return rocksdb_errors("RocksDB", lambda text: StateFormatError(chain.name, None, text))
-
-
-def _check_end(database: Any, last: bytes | None, options: Any) -> None:
-    """The binding's iteration ends at damage as it does at the end: ask RocksDB which it was."""
-    iterator = database.iter(options)
-    if last is None:
-        iterator.seek_to_first()
-    else:
-        iterator.seek(last)
-        iterator.next()
-    iterator.status()
-    if iterator.valid():
-        raise Exception("the iteration ended before the last row")  # as the binding's own errors
 
 
 def _replay(database: Any, changes: Iterator[Change]) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import rocksdict
 
-from flinkish.engine.binding import rocksdb_errors, without_log
+from flinkish.engine.binding import pieces_of, rocksdb_errors, without_log
 
 #: Keys and values are held up to this many bytes (and what Python needs for each).
 MAX_HELD_BYTES: Final = 64 << 20
@@ -72,9 +72,8 @@ class LastChanges:
             return
         self._spill()
         with rocksdb_errors(_WHAT):
-            for key, change in self._database.items():
-                if change != _REMOVED:
-                    yield key, change[1:]
+            for piece in pieces_of(self._database):
+                yield from ((key, change[1:]) for key, change in piece if change != _REMOVED)
 
     def _spill(self) -> None:
         with rocksdb_errors(_WHAT):
