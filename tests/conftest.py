@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.disks import tmpfs
 from tests.servers.fixtures import hdfs, moto_s3, second_s3, slow_s3
 from tests.servers.process import logs_of
 
@@ -41,20 +40,6 @@ def pytest_runtest_makereport(
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own with 256 KiB; skips where none can be mounted."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a tmpfs needs root")
-    mount = tmp_path / "small"
-    mount.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(mount)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        pytest.skip(f"no tmpfs can be mounted here: {done.stderr.strip()}")
-    try:
+    """A file system of its own with 256 KiB."""
+    with tmpfs(tmp_path / "small", "256k") as mount:
         yield mount
-    finally:
-        subprocess.run(["umount", str(mount)], check=True)

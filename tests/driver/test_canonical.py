@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -251,13 +252,12 @@ def test_a_thread_gets_its_properties_back(spark: Any) -> None:
 def test_a_full_target_loses_nothing(
     spark: Any, new_job: NewJob, small_disk: Path, tmp_path: Path
 ) -> None:
-    job = counting(spark, new_job)
+    job, fed = fed_by_hand(spark, new_job, tmp_path / "input")
     native = job.request(RequestKind.SAVEPOINT, str(small_disk / "sp"))["savepoint"]["path"]
     left = free_bytes(small_disk)
     shutil.rmtree(native)
-    needed = free_bytes(small_disk) - left
-    (small_disk / "filler").write_bytes(b"x" * (left - 24576))
-    assert needed > 24576, "there is room for one native savepoint, and not for more"
+    # Room for one native savepoint, which has not grown since, and not for more.
+    (small_disk / "filler").write_bytes(b"x" * (left - 8192))
     with pytest.raises(StorageError) as caught:
         job.request(RequestKind.STOP, str(small_disk / "sp"), format="canonical")
     assert "No space left" in caught.value.message
@@ -265,12 +265,39 @@ def test_a_full_target_loses_nothing(
     kept = caught.value.data["savepoint"]
     assert os.listdir(small_disk / "sp") == [os.path.basename(kept)]
     check_files(open_savepoint(kept), FULL)
-    goes_on(job)
+    fed()
     with pytest.raises(StorageError, match="nor could a native one be kept"):
         job.request(RequestKind.STOP, str(small_disk / "sp"), format="canonical")
-    goes_on(job)
+    fed()
     last = job.request(RequestKind.STOP, str(tmp_path / "sp"), format="canonical")["savepoint"]
     whole(last["path"])
+
+
+def fed_by_hand(
+    spark: Any, new_job: NewJob, source: Path
+) -> tuple[InProcessJob, Callable[[], None]]:
+    """A job that counts what it is given, one batch at each call of the function returned."""
+    source.mkdir()
+    names = count()
+
+    def feed() -> None:
+        batch = job.batch()
+        hidden = source / ".next"
+        hidden.write_text("\n".join(f"word {n}" for n in range(100)))
+        hidden.rename(source / f"{next(names)}.txt")
+        job.wait_until(lambda: job.batch() > batch)
+        assert job.job().state is JobState.RUNNING
+
+    def program() -> None:
+        words = spark.readStream.text(str(source)).groupBy("value").count()
+        writer = words.writeStream.queryName("counts").outputMode("update").format("noop")
+        writer.trigger(processingTime="0 seconds").start().awaitTermination()
+
+    with configured(spark, BACKENDS["rocksdb"]):
+        job = new_job().start(program)
+        job.wait_until(lambda: job.runtime.queries())
+        feed()
+    return job, feed
 
 
 def free_bytes(directory: Path) -> int:

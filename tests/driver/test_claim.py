@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from flinkish import storage
+from flinkish.driver import actions
+from flinkish.driver.quiesce import stop_hard
 from flinkish.driver.settings import configured
 from flinkish.jobs.model import JobState, RequestKind, RestoreSpec
 from flinkish.savepoint.reader import FULL, check_files, open_savepoint
@@ -99,7 +101,7 @@ def test_it_is_deleted_when_the_last_query_has_committed(
 
 
 def test_a_job_cancelled_before_that_leaves_it_whole(
-    spark: Any, new_job: NewJob, root: str
+    spark: Any, new_job: NewJob, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     savepoint = stopped(spark, new_job, f"{root}/s")
     program = Counting(spark)
@@ -107,7 +109,12 @@ def test_a_job_cancelled_before_that_leaves_it_whole(
     spec = RestoreSpec(path=savepoint["path"], claim_mode="claim")
     job = new_job(restore=spec, cancel_grace=0.2).start(program)
     job.wait_until(program.held.is_set)
-    threading.Timer(2, program.let_go.set).start()  # the interrupt does not reach Python
+
+    def interrupted(queries: Sequence[Any]) -> None:
+        threading.Timer(1, program.let_go.set).start()  # the interrupt does not reach Python
+        stop_hard(queries)
+
+    monkeypatch.setattr(actions, "stop_hard", interrupted)
     assert job.request(RequestKind.CANCEL)["rung"] == "stop"
     assert job.wait().state is JobState.CANCELED
     whole(savepoint["path"])

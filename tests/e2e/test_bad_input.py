@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.disks import tmpfs
 from tests.e2e.cli import LIGHT, PROGRAMS, Flinkish
 
 pytestmark = pytest.mark.spark
@@ -82,21 +81,9 @@ def test_no_target_and_no_default(shared: Flinkish, job: str) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A tmpfs with room for a few files."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a tmpfs needs root")
-    mount = tmp_path / "small"
-    mount.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(mount)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        pytest.skip(f"no tmpfs can be mounted here: {done.stderr.strip()}")
-    yield mount
-    subprocess.run(["umount", str(mount)], check=True)
+    """A file system with room for a few files."""
+    with tmpfs(tmp_path / "small", "16k") as mount:
+        yield mount
 
 
 def test_disk_full(shared: Flinkish, job: str, small_disk: Path) -> None:
