@@ -34,6 +34,8 @@ DEFAULT_STORE: Final = "default"
 STORE_PIN: Final = "spark.sql.streaming.stateStore."
 PROVIDER_PIN: Final = f"{STORE_PIN}providerClass"
 PARTITIONS_PIN: Final = "spark.sql.shuffle.partitions"
+#: 1: records of a list have "," between them, 2: nothing. Without it a log means 1.
+MERGE_PIN: Final = f"{STORE_PIN}rocksdb.mergeOperatorVersion"
 _METADATA: Final = "_metadata"
 _SCHEMAS: Final = "_stateSchema"
 #: Directories below a partition that are no stores.

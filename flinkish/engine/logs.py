@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from flinkish.engine.avro_container import COMPRESS
 from flinkish.engine.checkpoints import (
+    MERGE_PIN,
     PARTITIONS_PIN,
     PROVIDER_PIN,
     STORE_PIN,
@@ -50,6 +51,8 @@ def target_pins(wanted: TargetState, pins: Mapping[str, str]) -> dict[str, str]:
         provider = f"{_PROVIDERS}{name}StateStoreProvider"
         if provider.rpartition(".")[2] != pins.get(PROVIDER_PIN, "").rpartition(".")[2]:
             found[PROVIDER_PIN] = provider
+    if wanted.spark is not None and wanted.spark < (4, 2) and pins.get(MERGE_PIN) == "2":
+        found[MERGE_PIN] = "1"  # which is all that these know
     if wanted.compression is not None and wanted.compression not in COMPRESS:
         found[f"{STORE_PIN}compression.codec"] = wanted.compression
     return {key: value for key, value in found.items() if pins.get(key) != value}

@@ -147,7 +147,9 @@ class OperatorMove:
         stores: the stores' moves; several may have the same target.
         families: by target store its column families; of stores without any there is no entry.
         shuffled: rows change their partition or their store.
-        interval_days: see :class:`~.planning.TargetState`.
+        interval_days: the days of calendar intervals are hashed.
+        delimiter: what stands between the records of a list in RocksDB.
+        archive: the version in a RocksDB snapshot's archive.
     """
 
     operator: OperatorState
@@ -160,6 +162,8 @@ class OperatorMove:
     families: Mapping[str, Families]
     shuffled: bool
     interval_days: bool = True
+    delimiter: bytes = b""
+    archive: int = 1
 
     @property
     def targets(self) -> tuple[str, ...]:

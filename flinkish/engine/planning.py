@@ -16,6 +16,7 @@ from flinkish.engine.canonical import DEFAULT_CODEC, internal_families
 from flinkish.engine.checkpoints import (
     DEFAULT_STORE,
     JOIN_STORES,
+    MERGE_PIN,
     OperatorState,
     StoreState,
     store_files,
@@ -79,8 +80,8 @@ class TargetState:
         unique_ids: names as in checkpoint format 2; canonical state has none.
         formats: state formats by the settings that pin them (``JOIN_FORMAT`` ...).
         changes: by (store, family) how rows change.
-        interval_days: the Spark that will use the state hashes the days of calendar intervals (see
-            :func:`for_spark`); None is as the newest does.
+        spark: (major, minor) of the Spark that will use the state (see :func:`for_spark`); None is
+            the newest.
         name: Spark's name of the operator, for one whose state does not tell it (Spark 3.5).
     """
 
@@ -91,20 +92,43 @@ class TargetState:
     unique_ids: bool | None = None
     formats: Mapping[str, str] = field(default_factory=dict)
     changes: Mapping[tuple[str, str], FamilyChange] = field(default_factory=dict)
-    interval_days: bool | None = None
+    spark: tuple[int, int] | None = None
     name: str | None = None
 
 
 def for_spark(wanted: TargetState, version: str) -> TargetState:
-    """What is wanted, for a Spark of this version where nothing else was said.
+    """What is wanted, for a Spark of this version where no other was said.
 
-    Spark hashes the days of calendar intervals from 4.3 on (SPARK-58236): measured on 3.5.9, 4.0.5,
-    4.1.4 and 4.2.1, which do not, and on 4.3.0.
+    Its version decides about three things: the days of calendar intervals are hashed from 4.3 on
+    (:func:`hashes_interval_days`), what stands between the records of a list
+    (:func:`list_delimiter`), and the version of archives (:func:`archive_version`).
     """
-    if wanted.interval_days is not None:
+    if wanted.spark is not None:
         return wanted
-    numbers = [int(part) for part in re.findall(r"\d+", version)[:2]]
-    return replace(wanted, interval_days=numbers >= [4, 3])
+    major, minor = (int(part) for part in re.findall(r"\d+", f"{version}.0")[:2])
+    return replace(wanted, spark=(major, minor))
+
+
+def hashes_interval_days(spark: tuple[int, int] | None) -> bool:
+    """Whether a Spark hashes the days of calendar intervals (SPARK-58236): measured on 3.5.9,
+    4.0.5, 4.1.4 and 4.2.1, which do not, and on 4.3.0."""
+    return spark is None or spark >= (4, 3)
+
+
+def list_delimiter(spark: tuple[int, int] | None, pins: Mapping[str, str]) -> bytes:
+    """What a Spark expects between the records of a list in RocksDB.
+
+    Up to 4.1 it is ",", later what the log pins: a query that was started on 4.1 keeps ","
+    (``OffsetSeqMetadata.relevantSQLConfDefaultValues``). Others are misread, without an error.
+    """
+    delimited = (spark is not None and spark < (4, 2)) or pins.get(MERGE_PIN, "1") == "1"
+    return b"," if delimited else b""
+
+
+def archive_version(spark: tuple[int, int] | None, *, unique_ids: bool) -> int:
+    """The version that a Spark wants in a snapshot's archive: 4.0 the checkpoint format's, others 1
+    (``RocksDBCheckpointMetadata``; each reads its own only)."""
+    return 2 if unique_ids and spark == (4, 0) else 1
 
 
 def plan_operator(source: Source, operator: OperatorState, wanted: TargetState) -> OperatorMove:
@@ -163,7 +187,9 @@ def plan_operator(source: Source, operator: OperatorState, wanted: TargetState) 
         stores=stores,
         families=families,
         shuffled=moved or partitions != operator.partitions,
-        interval_days=wanted.interval_days is not False,
+        interval_days=hashes_interval_days(wanted.spark),
+        delimiter=list_delimiter(wanted.spark, operator.pins) if families else b"",
+        archive=archive_version(wanted.spark, unique_ids=unique),
     )
 
 

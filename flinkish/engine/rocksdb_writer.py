@@ -73,6 +73,7 @@ def snapshot_metadata(
     families: Families = NO_FAMILIES,
     *,
     with_families: bool = True,
+    version: int = 1,
 ) -> bytes:
     """The member ``metadata`` of a snapshot (``RocksDBCheckpointMetadata``).
 
@@ -81,6 +82,7 @@ def snapshot_metadata(
         rows: the rows of families that are not internal; ``internal_rows`` those of the others.
         families: the store's families.
         with_families: write what Spark 4 added; Spark 3.5 has none of it, and 4 reads both.
+        version: see :func:`~.planning.archive_version`.
 
     Raises EngineError where ``with_families`` is off and there are families.
     """
@@ -98,7 +100,7 @@ def snapshot_metadata(
         body["maxColumnFamilyId"] = max(families.ids.values(), default=0)
     elif families.ids:
         raise EngineError("snapshots of Spark 3.5 have no column families")
-    return f"v1\n{spark_json(body)}".encode()
+    return f"v{version}\n{spark_json(body)}".encode()
 
 
 def write_snapshot(
@@ -151,6 +153,7 @@ def write_pieces(
     *,
     families: Families = NO_FAMILIES,
     with_families: bool = True,
+    version: int = 1,
     scratch: str | None = None,
 ) -> int:
     """Write a snapshot of rows that come in pieces: :func:`write_snapshot`, with less for each row.
@@ -165,7 +168,9 @@ def write_pieces(
         total = sum(counts.values())
         shared = [_share(directory, file, create) for file in _named(directory, (".sst",))]
         metadata = snapshot_metadata(
-            shared, total - internal, internal, families, with_families=with_families
+            *(shared, total - internal, internal, families),
+            with_families=with_families,
+            version=version,
         )
         archive = io.BytesIO()
         with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as target:

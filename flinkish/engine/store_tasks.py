@@ -22,6 +22,7 @@ from flinkish.engine.canonical import (
 from flinkish.engine.checkpoints import OperatorState, StoreState, store_files
 from flinkish.engine.digests import RowsDigest, digest_rows, family_salt
 from flinkish.engine.directories import Source, Target
+from flinkish.engine.encodings import delimited
 from flinkish.engine.errors import EngineError
 from flinkish.engine.files import CANONICAL, HDFS, StoreFiles
 from flinkish.engine.join_rows import regrouped
@@ -182,18 +183,20 @@ def write_store(
     else:
         numbers = [families.ids.get(name) if families.ids else None for name in names]
         write_snapshot_pieces(
-            _prefixed(rows, numbers),
+            _delimited(_prefixed(rows, numbers), move.delimiter),
             create,
             f"{named}.zip",
             families=families,
             with_families=bool(families.ids),
+            version=move.archive,
         )
     written = _written_files(target, directory, move, unique)
     digest = RowsDigest()
     for block in read_canonical(written, canonical) if canonical else read_store(written):
         # A store without families has one family, which has any name in a store that has some.
         family = names[0] if block.family == DEFAULT_FAMILY and not families.ids else block.family
-        digest += digest_rows(block.keys, block.values, family_salt(store, family))
+        values = delimited(block.values, b"") if move.delimiter else block.values
+        digest += digest_rows(block.keys, values, family_salt(store, family))
     size = sum(_size(target, f"{directory}/{path}") for path in create.paths)
     return WrittenStore(index, store, partition, directory, unique, digest, size)
 
@@ -234,6 +237,19 @@ def _prefixed(
             prefix = pa.scalar(number.to_bytes(2, "little", signed=True), pa.large_binary())
             array = pa.array(keys, pa.large_binary()) if isinstance(keys, list) else keys
             yield number, pc.binary_join_element_wise(prefix, array, nothing), values
+        else:
+            yield number, keys, values
+
+
+def _delimited(
+    rows: Iterable[tuple[int | None, Any, Any]], delimiter: bytes
+) -> Iterator[tuple[int | None, Any, Any]]:
+    """Rows with what Spark expects between the records of lists; until here there is nothing."""
+    for number, keys, values in rows:
+        if delimiter:
+            given = values if isinstance(values, list) else values.to_pylist()
+            changed = delimited(given, delimiter)
+            yield number, keys, values if changed is given else changed
         else:
             yield number, keys, values
 

@@ -18,6 +18,7 @@ import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 from flinkish.engine.encodings import (
     NO_PREFIX,
     BadEncoding,
+    are_rows,
     frame_sized_row,
     normal_value,
     split_value,
@@ -33,7 +34,6 @@ from flinkish.engine.types import Array, CalendarInterval, DataType, Map, Struct
 from flinkish.engine.value_formats import reshape, value_struct
 
 _VERSION = b"\x00"
-_AFTER_VERSION = b"\x01"
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class BlockTransform:
         move: what to do.
         partitions: the new number of partitions; None where no row leaves its own.
         name: of the file or store that rows are from, for errors.
-        interval_days: see :class:`~.planning.TargetState`.
+        interval_days: see :class:`~.moves.OperatorMove`.
         lists: values of rows that are not framed are lists all the same: those of canonical state,
             which are as RocksDB has them.
         canonical: the new state is canonical: what Spark leaves in a row where a calendar interval
@@ -143,7 +143,7 @@ class BlockTransform:
 
     def _normal(self, values: list[bytes]) -> list[bytes]:
         """Lists get one delimiter throughout: see :func:`~.encodings.normal_value`."""
-        if _are_rows(values):
+        if are_rows(values):
             return values
         try:
             return [normal_value(value) for value in values]
@@ -151,7 +151,7 @@ class BlockTransform:
             raise StateFormatError(self._name, None, f"a value: {error}") from error
 
     def _unframe(self, rows: list[bytes]) -> list[bytes]:
-        if not _are_rows(rows):
+        if not are_rows(rows):
             reason = (
                 "a row does not start with the version 0: lists cannot be in this backend, nor "
             )
@@ -164,7 +164,7 @@ class BlockTransform:
         if self._lists and not (move.before.framed and move.after.framed):
             values = self._only_lists(values)
         framed = move.before.framed or self._lists
-        if framed and not _are_rows(values):
+        if framed and not are_rows(values):
             return self._evolve_lists(values)
         skip = 1 if move.before.framed else 0
         batch = self._value_before.decode(values, skip=skip, name=self._name)
@@ -216,12 +216,6 @@ class BlockTransform:
         if any(value[:1] == _VERSION for value in values):
             raise StateFormatError(self._name, None, "a value is no list, as the others are")
         return values
-
-
-def _are_rows(values: Sequence[bytes]) -> bool:
-    """Whether all are single rows behind a version, and none a list."""
-    # The greatest of them tells of all first bytes, several times faster than a look at each.
-    return all(values) and max(values, default=_VERSION) < _AFTER_VERSION
 
 
 def _same(rows: list[bytes]) -> list[bytes]:
