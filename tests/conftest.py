@@ -6,12 +6,17 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.disks import tmpfs
 from tests.servers.fixtures import hdfs, moto_s3, second_s3, slow_s3
 from tests.servers.process import logs_of
 
 __all__ = ["hdfs", "moto_s3", "second_s3", "slow_s3"]
+
+# A slow machine is no failure; speed is measured elsewhere.
+settings.register_profile("flinkish", deadline=None)
+settings.load_profile("flinkish")
 
 _NEED_A_SERVER = {"postgres", "servers"}
 
