@@ -22,6 +22,7 @@ from flinkish.compat.model import (
     Matrix,
     Precondition,
     Releases,
+    Rewrite,
     Verdict,
 )
 from flinkish.errors import FlinkishError
@@ -178,12 +179,15 @@ def _line(node: _Node, framework: str) -> Line:
 
 
 def _limitation(node: _Node, framework: str) -> Limitation:
-    node.keys(["id", "text", "advice"], ["releases"] if framework == FLINK else [])
+    node.keys(["id", "text", "advice"], ["releases"] if framework == FLINK else ["rewrite"])
     pairs = node.at("releases").items() if "releases" in node.value else ()
     return Limitation(
         id=node.at("id").text(_ID),
         text=node.at("text").text(),
         advice=node.at("advice").text(),
+        rewrite=Rewrite(node.at("rewrite").one_of([each.value for each in Rewrite]))
+        if "rewrite" in node.value
+        else None,
         releases=tuple(_releases(pair) for pair in pairs),
     )
 

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from flinkish.compat.lookup import Judgement, UseVerdict
-from flinkish.compat.model import FRAMEWORKS, Limitation, Precondition, Verdict
+from flinkish.compat.model import FRAMEWORKS, Limitation, Precondition, Rewrite, Verdict
 from flinkish.errors import Incompatible
 
 _NAMES = dict(zip(FRAMEWORKS, ("Spark", "Flink"), strict=True))
@@ -39,14 +39,25 @@ class GateResult:
         return Incompatible(self.message, hint=self.hint, **self.facts)
 
 
-def check_versions(
-    judgement: Judgement, *, can_migrate: bool = False, unmet: Sequence[Precondition] = ()
-) -> GateResult:
+def rewrites_of(judgement: Judgement) -> frozenset[Rewrite] | None:
+    """What of the state has to be rewritten to resume it; None where that is not enough, or not
+    possible."""
+    if judgement.verdict is not Verdict.NEEDS_MIGRATION:
+        return None if judgement.verdict is Verdict.FAILS else frozenset()
+    found = [
+        limitation.rewrite
+        for one in judgement.uses
+        if one.verdict is judgement.verdict
+        for limitation in _deciding_limitations(one)
+    ]
+    return None if None in found else frozenset(each for each in found if each is not None)
+
+
+def check_versions(judgement: Judgement, *, unmet: Sequence[Precondition] = ()) -> GateResult:
     """Decide about a restore by the versions.
 
     Parameters
     ----------
-    can_migrate: state can be rewritten, so that what needs that is no reason to refuse.
     unmet: preconditions of the table that the caller has found not to hold.
     """
     verdict = judgement.verdict
@@ -64,7 +75,7 @@ def check_versions(
         facts["preconditions"] = [one.id for one in unmet]
         return GateResult(Verdict.FAILS, Exit.REFUSED, message, hint, facts)
     deciding = [one for one in judgement.uses if one.verdict is verdict]
-    if verdict is Verdict.FAILS or (verdict is Verdict.NEEDS_MIGRATION and not can_migrate):
+    if rewrites_of(judgement) is None:
         why = "; ".join(_reason(one) for one in deciding)
         rewritten = verdict is Verdict.NEEDS_MIGRATION
         cannot = "cannot resume" if not rewritten else "cannot resume without rewriting its state"
@@ -72,7 +83,7 @@ def check_versions(
         return GateResult(verdict, Exit.REFUSED, message, _way_out(deciding), facts)
     if verdict is Verdict.NEEDS_MIGRATION:
         message = f"the state is rewritten to resume {pair}: " + "; ".join(map(_reason, deciding))
-        return GateResult(verdict, Exit.FINE, message, _way_out(deciding), facts)
+        return GateResult(verdict, Exit.FINE, message, facts=facts)
     if verdict is Verdict.UNKNOWN:
         what = ", ".join(dict.fromkeys(str(one.use) for one in deciding))
         message = f"nobody has tried to resume {pair}" + (f" ({what})" if what else "")

@@ -58,17 +58,27 @@ class Releases:
         return self.low <= version.patch <= self.high
 
 
+class Rewrite(str, Enum):
+    """What the state-migration engine has to do, so that a Spark can go on with a savepoint."""
+
+    CHECKPOINT_FORMAT_1 = "checkpoint-format-1"
+    JOIN_FORMAT_2 = "join-format-2"
+    LISTS = "lists"  # as that Spark has them in RocksDB
+
+
 @dataclass(frozen=True)
 class Limitation:
     """What does not work, or only in some way, and the way out.
 
-    ``releases`` is for those that concern only some releases of the lines in their cells: pairs of
-    (created with, resumed with); empty: all releases.
+    ``rewrite`` is what the engine can do about it at a restore, if it can. ``releases`` is for
+    those that concern only some releases of the lines in their cells: pairs of (created with,
+    resumed with); empty: all releases.
     """
 
     id: str
     text: str
     advice: str
+    rewrite: Rewrite | None = None
     releases: tuple[tuple[Releases, Releases], ...] = ()
 
     def concerns(self, created: Version, resumed: Version) -> bool:

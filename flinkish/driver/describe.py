@@ -21,7 +21,13 @@ from flinkish.driver.hook import Hook
 from flinkish.driver.planner import PlannedQuery
 from flinkish.driver.planning import Planning
 from flinkish.driver.restoregate import RestoreGate
-from flinkish.driver.restorer import check_names, options_of, plan_start, planning_settings
+from flinkish.driver.restorer import (
+    check_names,
+    offers_here,
+    options_of,
+    plan_start,
+    planning_settings,
+)
 from flinkish.driver.restoreworld import DriverWorld
 from flinkish.driver.runtime import Runtime
 from flinkish.driver.writerfacts import WriterFacts
@@ -31,7 +37,6 @@ from flinkish.operators.coverage import require_uids
 from flinkish.operators.graph import OperatorNode
 from flinkish.operators.render import dot, tree
 from flinkish.restore.model import NewQuery
-from flinkish.restore.offers import read_offers
 from flinkish.restore.planner import RestorePlanner
 from flinkish.restore.queryid import OtherRun
 
@@ -100,7 +105,7 @@ class Description:
         }
         self._spec = RestoreSpec.from_json(asked["spec"])
         self._planner = RestorePlanner(
-            read_offers(self._spec.path),
+            offers_here(self._spec.path),
             options_of(self._spec, self._planning.hasher),
             DriverWorld(lambda query_id: runs.get(query_id, ())),
         )

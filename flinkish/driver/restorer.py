@@ -21,6 +21,7 @@ from flinkish.jobs.registry import Registry
 from flinkish.operators.hasher import HasherVersion
 from flinkish.restore.checkpoint import make_checkpoint
 from flinkish.restore.document import compare_with_expected
+from flinkish.restore.gate import fit_offers
 from flinkish.restore.model import NewQuery
 from flinkish.restore.offers import Offers, read_offers
 from flinkish.restore.planner import QueryRestore, RestoreOptions, RestorePlanner
@@ -63,7 +64,7 @@ class Restorer:
         self._given: dict[str, tuple[int, str]] = {}
         self._claimed = False
         self._agreed = False
-        self._offers = read_offers(spec.path)
+        self._offers = offers_here(spec.path)
         self._planner = RestorePlanner(
             self._offers, options_of(spec, hasher), DriverWorld(self._other_runs)
         )
@@ -165,11 +166,13 @@ class Restorer:
         """Spark settings the restored checkpoints need that the offset log does not pin.
 
         ``checkpointFormatVersion`` is not pinned: a checkpoint written with 2 fails on Spark
-        before 4.3 unless it is set again.
+        before 4.3 unless it is set again, and one rewritten to 1 fails on 4.0 where it is 2.
         """
         keys = {plan.base.key for plan in self._planner.query_plans() if plan.base is not None}
-        formats = {self._offers.by_key[key].checkpoint_format for key in keys}
-        return _format_setting(max(formats, default=1))
+        offers = [self._offers.by_key[key] for key in keys]
+        rewritten = any(offer.fit.checkpoint_format == 1 for offer in offers)
+        newest = max((offer.checkpoint_format for offer in offers), default=1)
+        return _format_setting(newest, always=rewritten)
 
     def settle_claim(self, committed: Mapping[str, int | None]) -> None:
         """Delete a claimed savepoint once every restored query has a commit of its own.
@@ -216,6 +219,14 @@ def _has_committed(restored_at: int, checkpoint: str) -> bool:
     except FlinkishError:
         return False  # asked again at the next heartbeat
     return batch is not None and batch > restored_at
+
+
+def offers_here(path: str) -> Offers:
+    """What is offered at a path, as the Spark of this process needs it; raises what
+    :func:`~flinkish.restore.offers.read_offers` raises."""
+    from pyspark import __version__ as spark
+
+    return fit_offers(read_offers(path), spark)
 
 
 def plan_start(
@@ -271,7 +282,8 @@ def planning_settings(offers: Offers, name: str) -> Mapping[str, str]:
     """Spark settings to plan the query ``name`` with: those its checkpoint will pin."""
     by_key = offers.by_key
     offer = by_key.get(name) or by_key.get(None) or next(iter(by_key.values()))
-    return {**offer.pins, **_format_setting(offer.checkpoint_format)}
+    rewritten = offer.fit.checkpoint_format == 1
+    return {**offer.pins, **_format_setting(offer.checkpoint_format, always=rewritten)}
 
 
 def _asked_settings(offers: Offers, session: Any) -> dict[str, str]:
@@ -281,8 +293,8 @@ def _asked_settings(offers: Offers, session: Any) -> dict[str, str]:
     return {key: str(value) for key, value in found.items() if value is not None}
 
 
-def _format_setting(version: int) -> dict[str, str]:
-    return {SETTING_CHECKPOINT_FORMAT: str(version)} if version > 1 else {}
+def _format_setting(version: int, *, always: bool = False) -> dict[str, str]:
+    return {SETTING_CHECKPOINT_FORMAT: str(version)} if always or version > 1 else {}
 
 
 def _new_query_id() -> str:

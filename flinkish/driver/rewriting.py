@@ -79,7 +79,12 @@ def rewrite_restored(context: Any, staging: str, final: str, rewrite: StateRewri
         backend = None
         if rewrite.canonical:
             backend = backend_of(rewrite.provider) if rewrite.provider else native_backend(found)
-        wanted = TargetState(partitions=rewrite.partitions, backend=backend)
+        wanted = TargetState(
+            partitions=rewrite.partitions,
+            backend=backend,
+            formats=rewrite.fit.formats,
+            unique_ids=False if rewrite.fit.checkpoint_format == 1 else None,
+        )
         result = rewrite_checkpoint(context, source, target, wanted, each=each, root=root)
     return sum(written.digest.rows for written in result.operators)
 

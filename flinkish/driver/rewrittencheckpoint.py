@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
+from importlib.machinery import PathFinder
 from typing import Any
 
 from flinkish import storage
@@ -14,12 +14,16 @@ from flinkish.restore.migration import StateRewrite
 from flinkish.restore.recipe import Recipe
 
 #: What the engine imports beside the standard library.
-_NEEDED = ("numpy", "pyarrow", "rocksdict", "cramjam", "zstandard", "xxhash", "crc32c")
+_NEEDED = ("fastavro", "numpy", "pyarrow", "rocksdict", "cramjam", "zstandard", "xxhash", "crc32c")
 
 
 def engine_is_here() -> bool:
-    """Whether this interpreter has what rewriting state needs (the extra ``engine``)."""
-    return all(importlib.util.find_spec(name) is not None for name in _NEEDED)
+    """Whether this interpreter has what rewriting state needs (the extra ``engine``).
+
+    What only the driver finds, in the installation of the command (see ``driver/__main__``), does
+    not count: the executors' workers do the work.
+    """
+    return all(PathFinder.find_spec(name) is not None for name in _NEEDED)
 
 
 def make_rewritten(session: Any, recipe: Recipe, rewrite: StateRewrite, target: str) -> None:

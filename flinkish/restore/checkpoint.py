@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from flinkish import storage
@@ -136,7 +136,7 @@ def _put_all(recipe: Recipe, final: str, building: str) -> None:
     last: list[_File] = []
 
     def data() -> Iterator[_File]:
-        for file in _files(recipe, final):
+        for file in _pinned(_files(recipe, final), recipe.pins):
             if _is_log(file.path):
                 last.append(file)
             else:
@@ -146,6 +146,17 @@ def _put_all(recipe: Recipe, final: str, building: str) -> None:
         pass
     for _ in storage.in_flight(where, put, pieces(last)):
         pass
+
+
+def _pinned(files: Iterable[_File], pins: Mapping[str, str]) -> Iterator[_File]:
+    """The files, with the settings ``pins`` in the offset log."""
+    change = partial(logs.with_pins, pins=pins)
+    for file in files:
+        if pins and file.path.startswith(f"{layout.OFFSETS}/"):
+            content = parsed(file.donor, file.old or file.path, change, file.content)
+            yield replace(file, content=content)
+        else:
+            yield file
 
 
 def _is_log(path: str) -> bool:

@@ -1,25 +1,28 @@
 """The gate before a driver is started: may this Spark go on with that savepoint at all?
 
 Looks the savepoint's Spark version and the state formats it really uses up in the version matrix
-(:mod:`flinkish.compat`). The format and the required features of the savepoint itself are checked
+(:mod:`flinkish.compat`). What the engine can rewrite for
+it is no reason to refuse: :func:`fit_offers` has the savepoint as it will be. The format and the
+required features of the savepoint itself are checked
 where it is opened (:mod:`flinkish.savepoint.metadata`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flinkish.checkpoint import layout
 from flinkish.compat.data import load
-from flinkish.compat.gate import Exit, check_versions
-from flinkish.compat.lookup import Use, judge
-from flinkish.compat.model import SPARK
+from flinkish.compat.gate import Exit, check_versions, rewrites_of
+from flinkish.compat.lookup import Judgement, Use, judge
+from flinkish.compat.model import SPARK, Rewrite
 from flinkish.compat.uses import uses_of
 from flinkish.compat.versions import parse_version
 from flinkish.errors import FlinkishError, Incompatible, UsageError
 from flinkish.restore.donors import read_logs
+from flinkish.restore.fitting import fit_query
 from flinkish.restore.offers import Offer, Offers
 from flinkish.restore.verdicts import Check, Outcome
 
@@ -54,10 +57,7 @@ def version_gate(offers: Offers, spark: str | None) -> Gate:
                 else ("the version of the Spark that will run is not known")
             )
             return _unknown(created, spark, who)
-        matrix = load(SPARK)
-        judgement = judge(
-            matrix, parse_version(created, SPARK), parse_version(spark, SPARK), _uses(offers)
-        )
+        judgement = _judge(offers, created, spark)
     except UsageError as error:  # a version nobody can read: a build of one's own
         return _unknown(created, spark, error.message)
     found = check_versions(judgement)
@@ -71,6 +71,45 @@ def version_gate(offers: Offers, spark: str | None) -> Gate:
     text = found.message or f"Spark {spark} resumes savepoints of Spark {created}"
     check = Check(CHECK_ID, outcome[found.exit] if found.message else Outcome.OK, text, found.hint)
     return Gate(record, check, found.error())
+
+
+def fit_offers(offers: Offers, spark: str | None) -> Offers:
+    """The queries of a savepoint as the Spark that will run needs them; the same ones where it
+    needs nothing, or where nobody knows.
+
+    Parameters
+    ----------
+    spark: as in :func:`version_gate`, which has refused what cannot be.
+    """
+    if spark is None:
+        return offers
+    needed: frozenset[Rewrite] | None = frozenset()
+    try:
+        major, minor = parse_version(spark, SPARK).line.split(".")
+        if offers.spark_version is not None:
+            needed = rewrites_of(_judge(offers, offers.spark_version, spark))
+    except UsageError:  # as in version_gate
+        return offers
+    if needed is None:
+        return offers
+    running = int(major), int(minor)
+    fitted = {}
+    for key, offer in offers.by_key.items():
+        query, fit = fit_query(offer.query, offer.checkpoint_format, needed, running, spark)
+        fitted[key] = replace(
+            offer,
+            query=query,
+            pins={**offer.pins, **fit.formats},
+            checkpoint_format=fit.checkpoint_format or offer.checkpoint_format,
+            fit=fit,
+        )
+    return replace(offers, by_key=fitted)
+
+
+def _judge(offers: Offers, created: str, spark: str) -> Judgement:
+    """UsageError for a version that nobody can read."""
+    saved, running = (parse_version(version, SPARK) for version in (created, spark))
+    return judge(load(SPARK), saved, running, _uses(offers))
 
 
 def _unknown(created: str | None, spark: str | None, why: str) -> Gate:

@@ -6,14 +6,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from flinkish.checkpoint.operators import StoreInfo
 from flinkish.errors import Incompatible
 from flinkish.restore.matching import same_kind
 from flinkish.restore.model import NewOperator, SavedOperator, SavedQuery
+from flinkish.restore.pins import JOIN_FORMAT
 from flinkish.restore.states import NULLABILITY_WIDENED, compare_states
 from flinkish.restore.statewords import KEEP_OR_DROP
 from flinkish.restore.verdicts import FOR_THE_ENGINE, StateChange, Verdict
 
-_PIN_JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
+_ALWAYS_NULLABLE = "spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled"
+#: The reason of a rewrite for the Spark that will run: the program's state is the same.
+FOR_ANOTHER_SPARK = "spark-version"
 #: Why a state cannot be rewritten, where it could be.
 _WITHOUT_ENGINE = "the driver's Python lacks what that needs (pip install 'flinkish[engine]')"
 #: Kinds whose values have the fields that the user has named, so that a name says what is in it.
@@ -42,7 +46,8 @@ class OperatorPlan:
         if self.verdict is Verdict.INCOMPATIBLE:
             return False
         if self.verdict is Verdict.MIGRATE:
-            return self.verdict in executors and self._values_evolve()
+            known = self.reason == FOR_ANOTHER_SPARK or self._values_evolve()
+            return self.verdict in executors and known
         return self.verdict not in FOR_THE_ENGINE or self.verdict in executors
 
     def _values_evolve(self) -> bool:
@@ -97,12 +102,19 @@ def judge_operator(
         taken.meaning,
         operator.meaning,
         schema_by_version=_schema_by_version(operator.kind, base),
+        nulls_known=_nulls_known(operator.kind, taken.stores, base),
     )
     worst = changes[0] if changes else None
     if worst is not None and worst.verdict in (Verdict.INCOMPATIBLE, Verdict.MIGRATE):
         text = "; ".join(c.text for c in changes if c.verdict is worst.verdict)
         return OperatorPlan(
             operator, worst.verdict, taken, worst.reason, text, worst.advice, changes
+        )
+    if taken.rewritten:
+        return OperatorPlan(
+            *(operator, Verdict.MIGRATE, taken, FOR_ANOTHER_SPARK, taken.rewritten),
+            advice="install flinkish[engine] for the driver's Python, or stay on the Spark before",
+            changes=changes,
         )
     # One partition is not a number that anybody chose: global limits, aggregations without key.
     if partitions is not None and taken.partitions not in (1, partitions):
@@ -126,9 +138,32 @@ def judge_operator(
     return OperatorPlan(operator, Verdict.RENUMBERED, taken, reason, text, "", changes)
 
 
+def _nulls_known(kind: str, saved: Sequence[StoreInfo], base: SavedQuery | None) -> bool:
+    """Whether the saved schemas say what may be null.
+
+    From 4.3 on Spark writes of all columns that they may be, and keeps the file when the query goes
+    on with an older Spark, whose log does not have the setting: so a schema that says it of all
+    counts for nothing, but where the user has written it.
+    """
+    if base is not None and base.pins.get(_ALWAYS_NULLABLE) == "true":
+        return False
+    schemas = [schema for store in saved for schema in (store.key_schema, store.value_schema)]
+    return kind.startswith(_NAMED_BY_USER) or any(map(_forbids_nulls, schemas))
+
+
+def _forbids_nulls(schema: Any) -> bool:
+    """Whether a schema (Spark's JSON) has something that is never null."""
+    if isinstance(schema, Mapping):
+        flags = ("nullable", "containsNull", "valueContainsNull")
+        return any(schema.get(flag) is False for flag in flags) or any(
+            map(_forbids_nulls, schema.values())
+        )
+    return isinstance(schema, list) and any(map(_forbids_nulls, schema))
+
+
 def _schema_by_version(kind: str, base: SavedQuery | None) -> bool:
     """Whether Spark keeps the schemas of such a state by version (``StateSchemaV3File``)."""
-    join = base.pins.get(_PIN_JOIN_FORMAT, "2") if base is not None else "2"
+    join = base.pins.get(JOIN_FORMAT, "2") if base is not None else "2"
     return kind.startswith("transformWithState") or (
         kind == "symmetricHashJoin" and join not in ("1", "2")
     )
@@ -164,6 +199,8 @@ def refuse(
 
 def advice_for(plan: OperatorPlan, executors: Collection[Verdict] = ()) -> str:
     """What to do about a verdict; to have the state rewritten is for those who can."""
+    if plan.reason == FOR_ANOTHER_SPARK:
+        return "" if plan.executable(executors) else plan.advice
     if plan.verdict is Verdict.MIGRATE and not plan.executable(executors):
         return KEEP_OR_DROP
     return plan.advice or (KEEP_OR_DROP if plan.verdict is Verdict.INCOMPATIBLE else "")

@@ -38,6 +38,15 @@ def with_query_id(data: bytes, query_id: str) -> bytes:
     return _json(content).encode()
 
 
+def with_pins(data: bytes, pins: Mapping[str, str]) -> bytes:
+    """An entry of the offset log with other values of pinned settings."""
+    layout.parse_offsets(data)
+    head, header, *lines = data.split(b"\n")
+    content = json.loads(header)
+    content["conf"] = {**content.get("conf", {}), **pins}
+    return b"\n".join([head, _json(content).encode(), *lines])
+
+
 def with_operator(data: bytes, root: str, ordinal: int) -> bytes | None:
     """Operator metadata (v1 or v2) for the operator ``ordinal`` of the checkpoint at ``root``.
 

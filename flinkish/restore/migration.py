@@ -7,12 +7,13 @@ its operators under their new ordinals and empty ones for those that are new.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flinkish.checkpoint.operators import DEFAULT_STORE, StoreInfo
+from flinkish.restore.fitting import Fit
 from flinkish.restore.judging import OperatorPlan
-from flinkish.restore.pins import asked_provider
+from flinkish.restore.pins import asked_provider, formats_for
 from flinkish.restore.plan import QueryPlan
 from flinkish.restore.verdicts import Verdict
 
@@ -30,6 +31,8 @@ class StateRewrite:
 
     partitions: int | None = None
     values: Mapping[int, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
+    #: What the Spark that will run needs otherwise.
+    fit: Fit = field(default_factory=Fit)
     #: The state is canonical, and is written for a backend.
     canonical: bool = False
     #: The class of that backend's provider; None is the one that the offset log pins.
@@ -40,6 +43,7 @@ def rewrite_of(
     plan: QueryPlan,
     partitions: int | None,
     *,
+    fit: Fit | None = None,
     canonical: bool = False,
     settings: Mapping[str, str] | None = None,
 ) -> StateRewrite | None:
@@ -48,6 +52,7 @@ def rewrite_of(
     Parameters
     ----------
     partitions: the number of state partitions asked for, None for the savepoint's.
+    fit: how it is rewritten for the Spark that will run.
     canonical: the savepoint's state is canonical.
     settings: the session's values of the pinned settings; canonical state gets its backend of them.
     """
@@ -58,11 +63,15 @@ def rewrite_of(
         if each.verdict is Verdict.MIGRATE and (found := _new_values(each))
     }
     rescaled = partitions if any(_rescales(each, partitions) for each in plans) else None
-    if not values and rescaled is None and not canonical:
+    fitted = any(saved.rewritten for saved in plan.base.operators) if plan.base else False
+    fitted = fitted or any(each.taken.rewritten for each in plans if each.taken)
+    if not values and rescaled is None and not canonical and not fitted:
         return None
     pins = plan.base.pins if plan.base is not None else {}
     provider = asked_provider(pins, settings or {}) if canonical else None
-    return StateRewrite(rescaled, values, canonical, provider)
+    chosen = fit or Fit()
+    chosen = replace(chosen, formats={**formats_for(provider, pins), **chosen.formats})
+    return StateRewrite(rescaled, values, chosen, canonical, provider)
 
 
 def _rescales(plan: OperatorPlan, partitions: int | None) -> bool:

@@ -23,6 +23,7 @@ class SavedOperator:
     """One stateful operator of a saved query; ``rows`` and ``kind`` are None where not known.
 
     ``stores`` are its state stores with their schemas, ``meaning`` what their columns are.
+    ``rewritten`` says why they are not the savepoint's, but what the engine will have made of them.
     """
 
     query: QueryKey
@@ -36,6 +37,7 @@ class SavedOperator:
     operator_id_v3: str | None = None
     stores: tuple[StoreInfo, ...] = ()
     meaning: StateMeaning | None = None
+    rewritten: str = ""
 
     @property
     def movable(self) -> bool:

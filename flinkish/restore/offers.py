@@ -9,6 +9,7 @@ from typing import Any
 from flinkish.checkpoint.cut import Cut
 from flinkish.errors import SavepointNotFound
 from flinkish.restore.adopt import adopt_cuts
+from flinkish.restore.fitting import Fit
 from flinkish.restore.model import QueryKey, SavedOperator, SavedQuery, SavedSource
 from flinkish.restore.recipe import Donor
 from flinkish.savepoint.model import FORMAT_CANONICAL, QueryRecord
@@ -26,6 +27,8 @@ class Offer:
     pins: Mapping[str, str] = field(default_factory=dict)
     #: Its state is canonical: it has to be written for a backend before Spark can load it.
     canonical: bool = False
+    #: How it is rewritten for the Spark that will run; all else here is as it will be then.
+    fit: Fit = field(default_factory=Fit)
 
 
 @dataclass(frozen=True)

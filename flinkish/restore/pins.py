@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from flinkish.checkpoint.layout import (
     PIN_PROVIDER,
@@ -16,7 +17,8 @@ from flinkish.checkpoint.layout import (
     PIN_WATERMARK_POLICY,
 )
 
-_STREAMING = "spark.sql.streaming."
+_STREAMING: Final = "spark.sql.streaming."
+JOIN_FORMAT: Final = _STREAMING + "join.stateFormatVersion"
 _PROVIDERS = frozenset({"HDFSBackedStateStoreProvider", "RocksDBStateStoreProvider"})
 #: Names for people of those settings that they set.
 _NAMES = {
@@ -26,7 +28,7 @@ _NAMES = {
     _STREAMING + "stateStore.compression.codec": "compression of state",
     _STREAMING + "stateStore.encodingFormat": "encoding of state",
     _STREAMING + "stateStore.rocksdb.formatVersion": "RocksDB format version",
-    _STREAMING + "join.stateFormatVersion": "state format of joins",
+    JOIN_FORMAT: "state format of joins",
     _STREAMING + "aggregation.stateFormatVersion": "state format of aggregations",
     _STREAMING + "flatMapGroupsWithState.stateFormatVersion": "state format of grouped functions",
 }
@@ -66,6 +68,13 @@ def asked_provider(pins: Mapping[str, str], settings: Mapping[str, str]) -> str 
     return asked if _short(asked) in _PROVIDERS else None
 
 
+def formats_for(provider: str | None, pins: Mapping[str, str]) -> dict[str, str]:
+    """State formats that have to change, by the settings that pin them, where canonical state is
+    written for ``provider``: joins of format 3 and 4 need RocksDB."""
+    hdfs = provider is not None and "HDFSBacked" in provider
+    return {JOIN_FORMAT: "2"} if hdfs and pins.get(JOIN_FORMAT) in ("3", "4") else {}
+
+
 def pin_plans(
     pins: Mapping[str, str],
     settings: Mapping[str, str],
@@ -84,6 +93,7 @@ def pin_plans(
     """
     found = []
     provider = asked_provider(pins, settings) if canonical else None
+    formats = formats_for(provider, pins)
     for key, pinned in pins.items():
         if key == PIN_STATE_PARTITIONS:
             continue  # Spark writes it to the log as that of the shuffle partitions
@@ -95,6 +105,8 @@ def pin_plans(
                 found.append(PinPlan(key, _NAMES[key], pinned, asked, "rescale", advice))
         elif key == PIN_PROVIDER and asked is not None and asked == provider:
             found.append(PinPlan(key, _NAMES[key], pinned, asked, "migrate"))
+        elif key in formats:
+            found.append(PinPlan(key, _NAMES[key], pinned, formats[key], "migrate"))
         elif asked is not None and asked.lower() != pinned.lower():
             advice = "ask for it with -p to have the state rescaled" * (
                 key == PIN_SHUFFLE_PARTITIONS

@@ -165,15 +165,21 @@ class RestorePlanner:
         if sink is not None and sink.blocks:
             refusal = Incompatible(sink.text, hint=sink.advice, reasons=[sink.reason])
         recipe = replace(recipe, rebase_to=sink.rebase_to if sink is not None else None)
-        if offer.canonical and refusal is None:
-            refusal = _canonical_refusal(recipe, options)
+        rewrite = rewrite_of(
+            *(plan, options.parallelism),
+            fit=offer.fit,
+            canonical=offer.canonical,
+            settings=new.settings,
+        )
+        if rewrite is None:  # with state that is rewritten the engine sees to it
+            recipe = replace(recipe, pins=offer.fit.formats)
+        elif refusal is None:
+            refusal = _cannot_rewrite(rewrite, recipe, options)
         return replace(
             found,
             sink=sink,
             recipe=None if refusal is not None else recipe,
-            rewrite=rewrite_of(
-                plan, options.parallelism, canonical=offer.canonical, settings=new.settings
-            ),
+            rewrite=rewrite,
             refusal=refusal,
         )
 
@@ -217,8 +223,12 @@ class RestorePlanner:
         return {**found, "complete": True} if complete else found
 
 
-def _canonical_refusal(recipe: Recipe, options: RestoreOptions) -> Incompatible | None:
-    """Why canonical state cannot be written for a backend on the way, or None."""
+def _cannot_rewrite(
+    rewrite: StateRewrite, recipe: Recipe, options: RestoreOptions
+) -> Incompatible | None:
+    """Why state cannot be rewritten on the way, whatever its operators are, or None."""
+    if not rewrite.canonical:
+        return None if options.executors else Incompatible(_WITHOUT_ENGINE, reasons=["no-engine"])
     hint = "make a native one of it first: flinkish migrate PATH TARGET --type native"
     if not options.executors:
         return Incompatible(
@@ -235,6 +245,12 @@ def _canonical_refusal(recipe: Recipe, options: RestoreOptions) -> Incompatible 
             reasons=["canonical"],
         )
     return None
+
+
+_WITHOUT_ENGINE = (
+    "the state has to be rewritten for this Spark, and the driver's Python lacks what that needs "
+    "(pip install 'flinkish[engine]')"
+)
 
 
 def _blocked(rows: Sequence[SourcePlan], checks: Sequence[Check]) -> FlinkishError | None:

@@ -89,6 +89,7 @@ class Recipe:
     query_id: replaces the base's in ``metadata``; None: the query goes on as itself.
     rebase_to: the committed batch the new checkpoint is to stand at, for a sink that has later
         batches already; what is planned becomes the batch after it. Never before the donors'.
+    pins: other values of settings that the base's offset log pins.
     """
 
     donors: tuple[Donor, ...]
@@ -97,6 +98,7 @@ class Recipe:
     sources: tuple[TakenSource | FreshSource, ...] | None = None
     query_id: str | None = None
     rebase_to: int | None = None
+    pins: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def batch_id(self) -> int:

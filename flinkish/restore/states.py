@@ -51,13 +51,14 @@ _COLLATIONS = "__COLLATIONS"
 @dataclass(frozen=True)
 class _Field:
     """A column of a key or value: ``name`` identifies it; ``shown`` is for people. ``nullable`` is
-    the schema's word, ``has_nulls`` also the program's."""
+    the schema's word, ``has_nulls`` also the program's, ``told`` where that has one."""
 
     name: str
     shown: str
     type: Any
     nullable: bool
     has_nulls: bool
+    told: bool = False
     origin: str | None = None
     detail: str = ""
     collations: Any = None
@@ -71,6 +72,7 @@ def compare_states(
     new_meaning: StateMeaning,
     *,
     schema_by_version: bool = False,
+    nulls_known: bool = True,
 ) -> tuple[StateChange, ...]:
     """All differences that count, none when the state can be taken as it is.
 
@@ -81,13 +83,15 @@ def compare_states(
     saved_meaning: None where the savepoint does not have it.
     schema_by_version: the state's format keeps its schemas by version, so that Spark cannot be left
         to write it anew.
+    nulls_known: the saved schemas say which columns may be null. From 4.3 on Spark says it of all
+        (``spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled``), but for older ones.
     """
     changes = list(_traits(kind, saved_meaning, new_meaning))
     before, after = {s.name: s for s in saved}, {s.name: s for s in new}
     if before and after:
         changes += _variables(kind, before, after)
     for name in before.keys() & after.keys():
-        changes += _store(kind, before[name], after[name], saved_meaning, new_meaning)
+        changes += _store(kind, before[name], after[name], saved_meaning, new_meaning, nulls_known)
     unseen = statewords.unseen(kind)
     if saved_meaning is None and unseen and new_meaning.keys:
         text = f"the checkpoint does not say {unseen}: they are taken in their order"
@@ -157,6 +161,7 @@ def _store(
     new: StoreInfo,
     saved_meaning: StateMeaning | None,
     new_meaning: StateMeaning,
+    nulls_known: bool,
 ) -> Iterator[StateChange]:
     role = next((side for side in ("left", "right") if saved.name.startswith(side)), ONLY)
     known = saved_meaning is not None and bool(saved_meaning.keys or saved_meaning.values)
@@ -166,6 +171,7 @@ def _store(
         if before is None or after is None:
             continue
         part = statewords.part_of(kind, role, is_key=is_key, store=saved.name)
+        part = replace(part, nulls_known=nulls_known)
         olds, news = (
             _fields(
                 schema,
@@ -211,6 +217,7 @@ def _fields(
                 type=entry["type"],
                 nullable=nullable,
                 has_nulls=nullable and (column is None or column.nullable),
+                told=column is not None and not from_the_end,
                 origin=column.origin if column is not None else None,
                 detail=column.detail if column is not None else "",
                 collations=(entry.get("metadata") or {}).get(_COLLATIONS),
@@ -320,7 +327,8 @@ def _lost_and_gained(
 def _same_column(
     store: str, part: Part, saved: _Field, new: _Field, *, is_key: bool
 ) -> Iterator[StateChange]:
-    narrowed = saved.has_nulls and not new.has_nulls
+    known = part.nulls_known or saved.told
+    narrowed = known and saved.has_nulls and not new.has_nulls
     widened = new.nullable and not saved.nullable
     yield from _nullability(store, part, saved.shown, narrowed=narrowed, widened=widened)
     if saved.detail != new.detail:
@@ -342,7 +350,8 @@ def _types(
         return
     kinds = tuple(t.get("type") if isinstance(t, Mapping) else None for t in (saved, new))
     if kinds == ("struct", "struct"):
-        nested = Part(f"{part.subject}: `{name}`", part.because, "field", "fields", part.keep)
+        inside = f"{part.subject}: `{name}`"
+        nested = replace(part, subject=inside, column="field", columns="fields", buffers=False)
         yield from _compare(store, nested, _fields(saved), _fields(new), is_key=is_key)
         return
     if kinds == ("array", "array"):
@@ -364,7 +373,8 @@ def _types(
     else:
         yield _type_change(store, part, name, saved, new, is_key=is_key)
         return
-    narrowed, widened = old_nulls and not new_nulls, new_nulls and not old_nulls
+    narrowed = part.nulls_known and old_nulls and not new_nulls
+    widened = new_nulls and not old_nulls
     yield from _nullability(store, part, f"{name}[]", narrowed=narrowed, widened=widened)
 
 

@@ -32,7 +32,7 @@ class Part:
 
     ``subject`` is what it comes from, ``because`` what the state has to do with it, ``column`` and
     ``columns`` what its fields are called. ``keep`` advises what to do when one was removed.
-    ``buffers``: the fields are aggregates.
+    ``buffers``: the fields are aggregates. ``nulls_known``: the schema says what may be null.
     """
 
     subject: str
@@ -41,6 +41,7 @@ class Part:
     columns: str = "columns"
     keep: str = "keep it, or let the state be rewritten"
     buffers: bool = False
+    nulls_known: bool = True
 
 
 _KEYS = {

@@ -11,12 +11,12 @@ from flinkish.compat.model import SPARK, Matrix
 _LIMITATIONS = {
     "new-operator": ("The operator is new in 4.0.", "stay on 4.0 or later"),
     "new-log": ("The logs are of a newer form.", "write the savepoint in the old one"),
-    "join-format": ("The join's state is of another form.", "migrate it"),
+    "join-format": ("The join's state is of another form.", "it is migrated", "join-format-2"),
     "slow-start": ("The first batch is slow.", "be patient"),
 }
 
 
-def _cell(
+def cell(
     pair: str,
     operator: str,
     backend: str,
@@ -25,6 +25,7 @@ def _cell(
     limitation: str = "",
     error: str | None = None,
 ) -> dict[str, Any]:
+    """A cell as the file has it; formats and limitations are separated by spaces."""
     created, resumed = pair.split()
     return {
         "from": created,
@@ -51,26 +52,26 @@ def document() -> dict[str, Any]:
             {"line": "4.3", "measured": "4.3.0"},
         ],
         "limitations": [
-            {"id": name, "text": text, "advice": advice}
-            for name, (text, advice) in _LIMITATIONS.items()
+            dict(zip(("id", "text", "advice", "rewrite"), (name, *words), strict=False))
+            for name, words in _LIMITATIONS.items()
         ],
         "cells": [
-            _cell("3.5 3.5", "dedupe", "hdfs", "", "ok"),
-            _cell("3.5 4.0", "dedupe", "hdfs", "", "ok"),
-            _cell("3.5 4.0", "dedupe", "rocksdb", "", "ok"),
-            _cell("3.5 4.0", "dedupe", "rocksdb", "changelog", "ok"),
-            _cell("3.5 4.0", "symmetricHashJoin", "hdfs", "", "ok"),
-            _cell("3.5 4.0", "stateless", "none", "", "ok"),
-            _cell("4.0 4.3", "dedupe", "hdfs", "", "ok-with-limitations", "slow-start"),
-            _cell("4.0 4.3", "dedupe", "rocksdb", "", "ok"),
-            _cell("4.3 4.0", "stateless", "none", "", "ok"),
-            _cell("4.3 4.0", "stateless", "none", "offset-log-v2", "fails", "new-log", "v2"),
-            _cell("4.3 4.0", "dedupe", "hdfs", "", "ok"),
-            _cell("4.3 4.0", "dedupe", "rocksdb", "", "ok"),
-            _cell("4.3 4.0", "dedupe", "rocksdb", "changelog", "ok"),
-            _cell("4.3 4.0", "dedupe", "rocksdb", "checkpoint-v2", "fails", "new-log", "too new"),
-            _cell("4.3 4.0", "symmetricHashJoin", "rocksdb", "", "ok"),
-            _cell(
+            cell("3.5 3.5", "dedupe", "hdfs", "", "ok"),
+            cell("3.5 4.0", "dedupe", "hdfs", "", "ok"),
+            cell("3.5 4.0", "dedupe", "rocksdb", "", "ok"),
+            cell("3.5 4.0", "dedupe", "rocksdb", "changelog", "ok"),
+            cell("3.5 4.0", "symmetricHashJoin", "hdfs", "", "ok"),
+            cell("3.5 4.0", "stateless", "none", "", "ok"),
+            cell("4.0 4.3", "dedupe", "hdfs", "", "ok-with-limitations", "slow-start"),
+            cell("4.0 4.3", "dedupe", "rocksdb", "", "ok"),
+            cell("4.3 4.0", "stateless", "none", "", "ok"),
+            cell("4.3 4.0", "stateless", "none", "offset-log-v2", "fails", "new-log", "v2"),
+            cell("4.3 4.0", "dedupe", "hdfs", "", "ok"),
+            cell("4.3 4.0", "dedupe", "rocksdb", "", "ok"),
+            cell("4.3 4.0", "dedupe", "rocksdb", "changelog", "ok"),
+            cell("4.3 4.0", "dedupe", "rocksdb", "checkpoint-v2", "fails", "new-log", "too new"),
+            cell("4.3 4.0", "symmetricHashJoin", "rocksdb", "", "ok"),
+            cell(
                 "4.3 4.0",
                 "symmetricHashJoin",
                 "rocksdb",
@@ -78,7 +79,7 @@ def document() -> dict[str, Any]:
                 "needs-migration",
                 "join-format",
             ),
-            _cell(
+            cell(
                 "4.3 4.0",
                 "symmetricHashJoin",
                 "rocksdb",
@@ -86,12 +87,20 @@ def document() -> dict[str, Any]:
                 "fails",
                 "join-format",
             ),
-            _cell("4.3 3.5", "dedupe", "rocksdb", "", "ok"),
-            _cell(
+            cell("4.3 3.5", "dedupe", "rocksdb", "", "ok"),
+            cell(
                 "4.3 3.5", "transformWithStateInPandasExec", "rocksdb", "", "fails", "new-operator"
             ),
         ],
     }
+
+
+def with_more(limitation: tuple[str, str, str], *cells: dict[str, Any]) -> Matrix:
+    """The table with another limitation (id, text, advice), and cells (see :func:`cell`)."""
+    whole = document()
+    whole["limitations"].append(dict(zip(("id", "text", "advice"), limitation, strict=True)))
+    whole["cells"] += cells
+    return parse(json.dumps(whole), "sample.json", SPARK)
 
 
 def text() -> str:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 from flinkish.compat.data import load
-from flinkish.compat.gate import Exit, GateResult, check_versions
+from flinkish.compat.gate import Exit, GateResult, check_versions, rewrites_of
 from flinkish.compat.lookup import Judgement, Use, judge
-from flinkish.compat.model import FLINK, SPARK, Verdict
+from flinkish.compat.model import FLINK, SPARK, Matrix, Rewrite, Verdict
 from flinkish.compat.versions import parse_version
 from flinkish.errors import Incompatible
 from tests.compat import sample
 
 
-def _judge(pair: str, *uses: str) -> Judgement:
+def _judge(pair: str, *uses: str, table: Matrix | None = None) -> Judgement:
     created, resumed = (parse_version(text, SPARK) for text in pair.split())
     parts = [use.split() for use in uses]
     used = [Use(operator, backend, frozenset(rest)) for operator, backend, *rest in parts]
-    return judge(sample.matrix(), created, resumed, used)
+    return judge(table or sample.matrix(), created, resumed, used)
 
 
 def test_fine_says_nothing() -> None:
@@ -51,7 +51,7 @@ def test_unknown_is_a_warning() -> None:
 
 def test_what_fails_is_refused_with_the_reason_and_the_way_out() -> None:
     uses = ("dedupe rocksdb changelog", "dedupe rocksdb checkpoint-v2", "odd hdfs")
-    result = check_versions(_judge("4.3.0 4.0.5", *uses), can_migrate=True)
+    result = check_versions(_judge("4.3.0 4.0.5", *uses))
     assert (result.verdict, result.exit) == (Verdict.FAILS, Exit.REFUSED)
     error = result.error()
     assert isinstance(error, Incompatible)
@@ -66,15 +66,40 @@ def test_what_fails_is_refused_with_the_reason_and_the_way_out() -> None:
     assert (record["from"], record["to"], record["verdict"]) == ("4.3.0", "4.0.5", "fails")
 
 
-@pytest.mark.parametrize(("can_migrate", "exit"), [(False, Exit.REFUSED), (True, Exit.FINE)])
-def test_what_needs_a_migration(can_migrate: bool, exit: Exit) -> None:
+def test_what_needs_a_migration_that_the_engine_can_do() -> None:
     judged = _judge("4.3.0 4.0.5", "symmetricHashJoin rocksdb join-v4")
-    result = check_versions(judged, can_migrate=can_migrate)
-    assert (result.verdict, result.exit) == (Verdict.NEEDS_MIGRATION, exit)
+    assert rewrites_of(judged) == {Rewrite.JOIN_FORMAT_2}
+    result = check_versions(judged)
+    assert (result.verdict, result.exit) == (Verdict.NEEDS_MIGRATION, Exit.FINE)
+    assert result.message.startswith("the state is rewritten to resume")
     assert "symmetricHashJoin on rocksdb with join-v4: The join's state" in result.message
-    assert ("cannot resume without rewriting its state" in result.message) == (not can_migrate)
-    assert result.hint == "migrate it"
-    assert (result.error() is None) == can_migrate
+    assert result.error() is None
+
+
+@pytest.mark.parametrize("with_more", [False, True])
+def test_what_needs_a_migration_that_it_cannot_do(with_more: bool) -> None:
+    more = ["symmetricHashJoin rocksdb join-v4"] if with_more else []
+    cell = ("4.3 4.0", "dedupe", "rocksdb", "row-checksum", "needs-migration", "checksums")
+    table = sample.with_more(
+        ("checksums", "The rows have checksums.", "migrate it"), sample.cell(*cell)
+    )
+    judged = _judge("4.3.0 4.0.5", "dedupe rocksdb row-checksum", *more, table=table)
+    assert rewrites_of(judged) is None
+    result = check_versions(judged)
+    assert (result.verdict, result.exit) == (Verdict.NEEDS_MIGRATION, Exit.REFUSED)
+    assert "cannot resume without rewriting its state" in result.message
+    assert "The rows have checksums" in result.message
+    assert "migrate it" in result.hint
+    assert result.error() is not None
+
+
+@pytest.mark.parametrize(
+    ("uses", "needed"), [("dedupe hdfs", frozenset()), ("dedupe rocksdb checkpoint-v2", None)]
+)
+def test_nothing_is_rewritten_for_what_goes_on_or_fails(
+    uses: str, needed: frozenset[Rewrite] | None
+) -> None:
+    assert rewrites_of(_judge("4.3.0 4.0.5", uses)) == needed
 
 
 def test_a_reason_that_two_operators_share_names_both() -> None:

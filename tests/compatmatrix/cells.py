@@ -151,7 +151,12 @@ def write_table(path: Path, found: Found, versions: Sequence[str]) -> None:
     lists = {
         "versions": [{"line": _line_text(v), "measured": v} for v in versions],
         "limitations": [
-            {"id": name, "text": one.text, "advice": one.advice}
+            {
+                "id": name,
+                "text": one.text,
+                "advice": one.advice,
+                **({"rewrite": one.rewrite} if one.rewrite else {}),
+            }
             for name, one in LIMITATIONS.items()
             if name in used
         ],

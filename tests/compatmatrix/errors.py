@@ -30,6 +30,8 @@ class Limitation:
 
     text: str
     advice: str
+    #: What the engine does about it at a restore: ``flinkish.compat.model.Rewrite``.
+    rewrite: str | None = None
 
 
 @dataclass(frozen=True)
@@ -81,17 +83,20 @@ LIMITATIONS: dict[str, Limitation] = {
     "checkpoint-format-2": Limitation(
         "Checkpoint format 2 (spark.sql.streaming.stateStore.checkpointFormatVersion=2) does not "
         "exist before Spark 4.0: its commit log is not read there.",
-        "Restore on Spark 4.0 or newer, or migrate the savepoint to checkpoint format 1.",
+        "A restore rewrites it to checkpoint format 1.",
+        "checkpoint-format-1",
     ),
     "checkpoint-format-2-archives": Limitation(
         "In checkpoint format 2 Spark 4.0 writes RocksDB archives of version 2 and reads no "
         "others; from Spark 4.1 on they are of version 1 again, and no others are read.",
-        "Restore on the other side of 4.0, or migrate the savepoint to checkpoint format 1.",
+        "A restore rewrites it to checkpoint format 1.",
+        "checkpoint-format-1",
     ),
     "limit-with-checkpoint-format-2": Limitation(
         "A query with a global limit does not run with checkpoint format 2 on Spark 4.0: it wants "
         "state of all shuffle partitions, and a limit has one.",
-        "Restore on Spark 4.1 or newer, or migrate the savepoint to checkpoint format 1.",
+        "A restore rewrites it to checkpoint format 1.",
+        "checkpoint-format-1",
     ),
     "offset-log-2": Limitation(
         "Offset log format 2 (spark.sql.streaming.offsetLog.formatVersion=2) does not exist before "
@@ -109,16 +114,19 @@ LIMITATIONS: dict[str, Limitation] = {
         "From Spark 4.2 on RocksDB puts the values of transformWithState's list states together "
         "without a separator (spark.sql.streaming.stateStore.rocksdb.mergeOperatorVersion=2); "
         "Spark 4.0 and 4.1 misread such lists: the query fails, or hangs without an error.",
-        "Restore on Spark 4.2 or newer, or migrate the savepoint's lists. A job whose first start "
-        "had rocksdb.mergeOperatorVersion=1 can go back (the setting is pinned).",
+        "A restore rewrites the lists. The state of a job whose first start had "
+        "rocksdb.mergeOperatorVersion=1 goes back as it is (the setting is pinned).",
+        "lists",
     ),
     "join-format-3": Limitation(
         "Join state format 3 does not exist before Spark 4.1.",
-        "Restore on Spark 4.1 or newer, or migrate it with --join-format 2 first.",
+        "A restore rewrites it to format 2.",
+        "join-format-2",
     ),
     "join-format-4": Limitation(
         "Join state format 4 does not exist before Spark 4.2, where it has to be enabled.",
-        "Restore on Spark 4.3 or newer, or migrate it with --join-format 2 first.",
+        "A restore rewrites it to format 2.",
+        "join-format-2",
     ),
     "join-format-4-setting": Limitation(
         "Spark 4.2 has join state format 4 under development, and refuses it unless "

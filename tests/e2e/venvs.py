@@ -21,6 +21,10 @@ _PATIENCE = 1800
 _FOR_SPARK_4 = ("pandas<3", "pyarrow", "protobuf>=6.33.5,<7")
 
 
+#: Beside NumPy and pyarrow, which the environments have.
+_FOR_THE_ENGINE = ("fastavro", "rocksdict", "cramjam", "zstandard", "xxhash", "crc32c")
+
+
 class Unavailable(Exception):
     """An interpreter or a package cannot be had here."""
 
@@ -61,6 +65,19 @@ def interpreter(spark: str) -> str:
         _run(str(python), *pip, f"pyspark=={spark}", *environment.packages)
         stamp.write_text(wanted)
     return str(python)
+
+
+def engine_packages(spark: str) -> str:
+    """A directory with what the state-migration engine needs, for that interpreter's
+    ``PYTHONPATH``: beside the environment, not in it. Raises Unavailable."""
+    directory = DIRECTORY / f"engine-{spark}"
+    stamp = directory / "installed.json"
+    wanted = json.dumps([str(directory), *_FOR_THE_ENGINE])
+    if not (stamp.is_file() and stamp.read_text() == wanted):
+        pip = ("-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--upgrade")
+        _run(interpreter(spark), *pip, "--no-deps", "--target", str(directory), *_FOR_THE_ENGINE)
+        stamp.write_text(wanted)
+    return str(directory)
 
 
 def spark_home(python: str) -> Path:

@@ -90,6 +90,23 @@ def test_new_query_id(tmp_path: Path) -> None:
     assert read_cut(cut.root).query_id == QUERY_ID
 
 
+@pytest.mark.parametrize("states", [None, {0: TakenState(0, 0)}], ids=["as it is", "assembled"])
+def test_pins_change_in_every_entry_of_the_offset_log(states: Any, tmp_path: Path) -> None:
+    cut = read_cut(str(unpack("spark43-hdfs-agg", tmp_path)))
+    before = make(tmp_path / "plain", cut, states=states)
+    pins = {"spark.sql.streaming.join.stateFormatVersion": "1", "spark.one.more": "x"}
+    files = make(tmp_path / "new", cut, states=states, pins=pins)
+    assert files.keys() == before.keys()
+    entries = [path for path in files if path.startswith("offsets/")]
+    assert len(entries) >= 2
+    for path in entries:
+        old, new = header(before[path]), header(files[path])
+        assert new == {**old, "conf": {**old["conf"], **pins}}
+        assert files[path].split(b"\n")[2:] == before[path].split(b"\n")[2:]
+    others = files.keys() - entries
+    assert {path: files[path] for path in others} == {path: before[path] for path in others}
+
+
 def test_it_survives_its_source(tmp_path: Path) -> None:
     likeness = CheckpointLikeness(tmp_path / "c", backend="rocksdb").run_to(3)
     cut = read_cut(str(likeness.root))

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from flinkish.compat.data import load
-from flinkish.compat.model import SPARK, Cell, Limitation, Matrix, Verdict
+from flinkish.compat.model import SPARK, Cell, Limitation, Matrix, Rewrite, Verdict
 from flinkish.restore import gate
-from flinkish.restore.gate import version_gate
+from flinkish.restore.gate import fit_offers, version_gate
 from flinkish.restore.offers import Offers, read_offers
 from flinkish.restore.verdicts import Outcome
 from tests.checkpoint.likeness import CheckpointLikeness
@@ -24,10 +24,10 @@ def offers(tmp_path: Path) -> Offers:
     return replace(read_offers(str(tmp_path / "checkpoint")), spark_version="4.0.5")
 
 
-def measured(monkeypatch: pytest.MonkeyPatch, verdict: str) -> None:
+def measured(monkeypatch: pytest.MonkeyPatch, verdict: str, rewrite: Rewrite | None = None) -> None:
     """A table in which every operator of 4.0 has ``verdict`` on 4.3."""
     real = load(SPARK)
-    limit = Limitation("why", "it does not work", "take another way")
+    limit = Limitation("why", "it does not work", "take another way", rewrite)
     kinds = ["stateStoreSave", "dedupe"]
     limits = () if verdict in ("ok", "unknown") else ("why",)
     error = "it broke" if verdict in ("fails", "needs-migration") else None
@@ -62,6 +62,43 @@ def test_the_table_decides(
         assert found.error.code == 4
         assert "it does not work" in found.error.message
         assert "take another way" in found.error.hint
+
+
+def test_what_the_engine_can_rewrite_is_no_reason_to_refuse(
+    offers: Offers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured(monkeypatch, "needs-migration", Rewrite.CHECKPOINT_FORMAT_1)
+    of_format_2 = replace(
+        offers, by_key={k: replace(o, checkpoint_format=2) for k, o in offers.by_key.items()}
+    )
+    found = version_gate(of_format_2, "4.3.0")
+    assert (found.error, found.check.outcome) == (None, Outcome.NOTE)
+    assert found.record["verdict"] == "needs-migration"
+    assert "the state is rewritten to resume" in found.check.text
+    for offer in fit_offers(of_format_2, "4.3.0").by_key.values():
+        assert offer.checkpoint_format == 1
+        assert all("format 2 becomes 1" in op.rewritten for op in offer.query.operators)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "saved", "running"),
+    [
+        ("ok", "4.0.5", "4.3.0"),
+        ("needs-migration", "4.0.5", "4.3.0"),  # nobody can rewrite it
+        *[("fails", "4.0.5", "4.3.0"), ("unknown", "4.0.5", "4.3.0")],
+        *[("ok", None, "4.3.0"), ("ok", "4.0.5", None), ("ok", "4.0.5", "our build")],
+    ],
+)
+def test_otherwise_savepoints_are_taken_as_they_are(
+    verdict: str,
+    saved: str | None,
+    running: str | None,
+    offers: Offers,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    measured(monkeypatch, verdict)
+    given = replace(offers, spark_version=saved)
+    assert fit_offers(given, running) == given
 
 
 def test_a_pair_that_nobody_has_measured_is_a_warning(

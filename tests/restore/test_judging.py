@@ -8,9 +8,9 @@ import pytest
 
 from flinkish.checkpoint.operators import StoreInfo
 from flinkish.operators.meaning import ONLY, StateMeaning
-from flinkish.restore.judging import OperatorPlan, judge_operator, refuse
+from flinkish.restore.judging import OperatorPlan, advice_for, judge_operator, refuse
 from flinkish.restore.model import NewOperator, SavedOperator, SavedQuery
-from flinkish.restore.verdicts import Verdict
+from flinkish.restore.verdicts import FOR_THE_ENGINE, Verdict
 from tests.restore.cases import AGG, DEDUP, new, old, saved_query
 from tests.restore.test_states import columns, struct
 
@@ -33,6 +33,7 @@ def starting(value: str = "a long", *sums: str, ordinal: int = 0) -> NewOperator
     return replace(operator, stores=_stores(value), meaning=_meaning(*(sums or ("sum(v)",))))
 
 
+ALWAYS_NULLABLE = "spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled"
 BASE = saved_query(saved())
 OTHER = saved_query(key="other")
 CASES: dict[str, tuple[NewOperator, SavedOperator | None, SavedQuery | None, int | None, str]] = {
@@ -71,6 +72,20 @@ CASES: dict[str, tuple[NewOperator, SavedOperator | None, SavedQuery | None, int
         BASE,
         4,
         "as-is same-state",
+    ),
+    "rewritten for another Spark": (
+        starting(),
+        replace(saved(), rewritten="rewritten for Spark 3.5.9: something"),
+        BASE,
+        4,
+        "migrate spark-version",
+    ),
+    "what cannot be comes before that": (
+        starting("a long", "sum(w)"),
+        replace(saved(), rewritten="rewritten for Spark 3.5.9: something"),
+        BASE,
+        None,
+        "incompatible column-replaced",
     ),
     "migrating comes before rescaling": (
         starting("a double"),
@@ -123,6 +138,40 @@ def test_what_an_executor_can_carry_out_is_not_refused() -> None:
     error = refuse([OperatorPlan(starting(), Verdict.MIGRATE, saved())], set(Verdict))
     assert error is not None
     assert "for values whose fields the program names" in error.message
+
+
+def test_a_rewrite_for_another_spark_is_carried_out_for_any_operator() -> None:
+    """Its program keeps the same state."""
+    taken = replace(saved(), rewritten="rewritten for Spark 3.5.9: something")
+    plan = judge_operator(starting(), taken, BASE)
+    assert refuse([plan], FOR_THE_ENGINE) is None
+    assert advice_for(plan, FOR_THE_ENGINE) == ""
+    error = refuse([plan])
+    assert error is not None
+    assert "rewritten for Spark 3.5.9: something" in error.message
+    assert "install flinkish[engine]" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("value", "pinned", "refused"),
+    [
+        ("a long", None, False),  # of 4.3, gone on with on an older Spark, and back
+        ("a long", "true", False),
+        ("a long", "false", False),
+        ("a long, b long!", None, True),
+        ("a long, b long!", "true", False),
+    ],
+)
+def test_what_may_be_null_is_asked_of_schemas_that_tell_it(
+    value: str, pinned: str | None, refused: bool
+) -> None:
+    names = ["count(1)", "count(v)"][: value.count("long")]
+    pins = {} if pinned is None else {ALWAYS_NULLABLE: pinned}
+    taken = saved(value, *names)
+    program = starting(value.replace("a long", "a long!"), *names)
+    plan = judge_operator(program, taken, replace(saved_query(taken), pins=pins))
+    assert (plan.reason == "nullability-narrowed") == refused
+    assert (plan.verdict is Verdict.AS_IS) != refused
 
 
 def test_a_wider_nullability_needs_a_new_schema_only_where_spark_writes_one() -> None:

@@ -13,6 +13,7 @@ from flinkish.restore.logs import (
     with_commit,
     with_lines,
     with_operator,
+    with_pins,
     with_query_id,
 )
 
@@ -32,6 +33,16 @@ def test_query_id() -> None:
     assert with_query_id(b'{"id":"a","more":1}', "b") == b'{"id":"b","more":1}'
     with pytest.raises(ValueError, match="names no query id"):
         with_query_id(b'{"name":"a"}', "b")
+
+
+def test_other_pins() -> None:
+    def entry(value: str) -> bytes:
+        head = f'{{"batchWatermarkMs":0,"conf":{{"a":"{value}","b":"é"}},"new":1}}'
+        return f'v1\n{head}\n{{"logOffset":2}}\n-'.encode()
+
+    assert with_pins(entry("1"), {"a": "2"}) == entry("2")
+    with pytest.raises(ValueError, match="v7"):
+        with_pins(b"v7\n{}\n", {"a": "2"})
 
 
 @pytest.mark.parametrize(

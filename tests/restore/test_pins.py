@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flinkish.restore.pins import asked_provider, pin_plans
+from flinkish.restore.pins import JOIN_FORMAT, asked_provider, formats_for, pin_plans
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -53,6 +53,26 @@ def test_canonical_state_is_written_for_the_backend_of_the_session(
     found = pin_plans(PINS, settings, None, canonical=True)
     assert [pin.verdict for pin in found] == verdicts
     assert [pin.verdict for pin in pin_plans(PINS, settings, None)] == ["pinned"] * len(verdicts)
+
+
+@pytest.mark.parametrize(
+    ("asked", "join_format", "formats"),
+    [
+        ("HDFSBackedStateStoreProvider", "3", {JOIN_FORMAT: "2"}),
+        ("HDFSBackedStateStoreProvider", "4", {JOIN_FORMAT: "2"}),
+        *[("HDFSBackedStateStoreProvider", "2", {}), ("RocksDBStateStoreProvider", "4", {})],
+    ],
+)
+def test_joins_get_a_format_that_the_backend_can_have(
+    asked: str, join_format: str, formats: dict[str, str]
+) -> None:
+    pins = {PROVIDER: STATE + "RocksDBStateStoreProvider", JOIN_FORMAT: join_format}
+    settings = {PROVIDER: STATE + asked, JOIN_FORMAT: "2"}
+    provider = asked_provider(pins, settings)
+    assert formats_for(provider, pins) == formats
+    texts = [pin.text for pin in pin_plans(pins, settings, None, canonical=True)]
+    said = f"state format of joins: pinned {join_format}, asked 2: migrate"
+    assert (said in texts) == bool(formats)
 
 
 def test_only_what_was_asked_for_has_to_be_carried_out() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -279,6 +279,28 @@ def test_nulls_are_judged_by_the_schema_and_by_the_program() -> None:
     strict = side(nullable=False, in_schema="w long!")
     assert found(JOIN, side(nullable=True), strict) == narrowed
     assert found(JOIN, strict, side(nullable=True)) == [("as-is", "nullability-widened")]
+
+
+def test_schemas_that_call_everything_nullable_say_nothing() -> None:
+    """A state of Spark 4.3 and the same program on an older one."""
+    array = {"type": "array", "elementType": "long", "containsNull": True}
+    strict = {**array, "containsNull": False}
+    saved = State("k string", {"c": "long", "s": array}, ("k",), ("count(1)", "collect_list(v)"))
+    older = State("k string", {"c": "long!", "s": strict}, ("k",), saved.values)
+
+    def verdicts(new: State, *, nulls_known: bool, known: bool = True) -> set[str]:
+        changes = compare_states(
+            *(AGG, saved.stores, new.stores, saved.meaning if known else None, new.meaning),
+            nulls_known=nulls_known,
+        )
+        return {change.reason for change in changes}
+
+    assert verdicts(older, nulls_known=False) == set()
+    assert verdicts(older, nulls_known=False, known=False) == {"meaning-unknown"}
+    assert verdicts(older, nulls_known=True) == {"nullability-narrowed"}
+    # But what the program says of its own columns counts.
+    other_key = replace(older, key="k string!", keys=("k!",))
+    assert verdicts(other_key, nulls_known=False) == {"nullability-narrowed"}
 
 
 def test_without_a_meaning_the_schema_is_compared_and_what_it_hides_is_said() -> None:

@@ -1,0 +1,104 @@
+"""What a savepoint's state has to become for the Spark that will run. Pure.
+
+Where the version matrix says that a Spark needs state rewritten, and the engine can do that, the
+savepoint is offered to the planner as it will be then: with the pins, the stores and the checkpoint
+format that the Spark will find. So the program is planned as it will run, and its state is compared
+with what it will be given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from flinkish.checkpoint.operators import StoreInfo
+from flinkish.compat.model import Rewrite
+from flinkish.engine.join_formats import COUNT_VALUE, JOIN_FAMILIES_4, SIDES
+from flinkish.restore.model import SavedOperator, SavedQuery
+from flinkish.restore.pins import JOIN_FORMAT
+
+_JOIN = "symmetricHashJoin"
+_TRANSFORM = "transformWithState"  # what their names begin with
+_NEW_JOIN_FORMAT = "2"
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How the state of a saved query is rewritten for a Spark.
+
+    Attributes
+    ----------
+    formats: state formats by the settings that pin them.
+    checkpoint_format: the new one; None where it stays.
+    """
+
+    formats: Mapping[str, str] = field(default_factory=dict)
+    checkpoint_format: int | None = None
+
+
+def fit_query(
+    query: SavedQuery,
+    checkpoint_format: int,
+    needed: Collection[Rewrite],
+    spark: tuple[int, int],
+    named: str,
+) -> tuple[SavedQuery, Fit]:
+    """A saved query as it will be, and how it becomes that.
+
+    Parameters
+    ----------
+    needed: what the version matrix asks for, of any query of the savepoint: their operators may
+        come together in one query, whose state has one format.
+    spark: (major, minor) of the one that will run; ``named`` is its version for people.
+
+    Spark takes no setting from an offset log whose value it does not know, whether or not the query
+    has an operator that it is for: so the format of joins is looked at in the log.
+    """
+    formats = {}
+    old_join = query.pins.get(JOIN_FORMAT, _NEW_JOIN_FORMAT)
+    if not knows_join_format(spark, old_join):
+        formats[JOIN_FORMAT] = _NEW_JOIN_FORMAT
+    to_format_1 = Rewrite.CHECKPOINT_FORMAT_1 in needed and checkpoint_format > 1
+    operators = []
+    for operator in query.operators:
+        kind = operator.kind or ""
+        why = [f"checkpoint format {checkpoint_format} becomes 1"] if to_format_1 else []
+        if formats and kind == _JOIN:
+            why.insert(0, f"join state format {old_join} becomes {_NEW_JOIN_FORMAT}")
+            operator = replace(operator, stores=_stores_of_format_2(operator.stores))
+        if Rewrite.LISTS in needed and kind.startswith(_TRANSFORM):
+            why.append("lists become as it reads them")
+        operators.append(_rewritten(operator, why, named))
+    changed = replace(query, operators=tuple(operators), pins={**query.pins, **formats})
+    return changed, Fit(formats, 1 if to_format_1 else None)
+
+
+def knows_join_format(spark: tuple[int, int], version: str) -> bool:
+    """Whether a Spark (major, minor) takes this value of the setting; measured on five lines."""
+    newest = "2" if spark < (4, 1) else "3" if spark < (4, 2) else "4"
+    return version <= newest
+
+
+def _rewritten(operator: SavedOperator, why: Iterable[str], spark: str) -> SavedOperator:
+    said = ", ".join(why)
+    return replace(operator, rewritten=f"rewritten for Spark {spark}: {said}") if said else operator
+
+
+def _stores_of_format_2(stores: tuple[StoreInfo, ...]) -> tuple[StoreInfo, ...]:
+    """The stores of a join of format 3, or the column families of one of format 4, as format 2 has
+    them (see :mod:`flinkish.engine.join_formats`); others as they are."""
+    by_name = {store.name: store for store in stores}
+    if set(by_name) != set(JOIN_FAMILIES_4):
+        return stores
+    found = []
+    for side in SIDES:
+        rows = by_name[f"{side}-keyWithTsToValues"]
+        if rows.key_schema is None:
+            return ()  # where a schema is not known, nothing is compared
+        keys = rows.key_schema["fields"][:-1]
+        index = {"name": "index", "type": "long", "nullable": True, "metadata": {}}
+        counts = {**rows.key_schema, "fields": keys}
+        indexed = {**rows.key_schema, "fields": [*keys, index]}
+        found.append(StoreInfo(f"{side}-keyToNumValues", counts, dict(COUNT_VALUE)))
+        found.append(StoreInfo(f"{side}-keyWithIndexToValue", indexed, rows.value_schema))
+    return tuple(found)
