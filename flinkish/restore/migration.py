@@ -12,7 +12,7 @@ from typing import Any
 
 from flinkish.checkpoint.operators import DEFAULT_STORE, StoreInfo
 from flinkish.restore.fitting import Fit
-from flinkish.restore.judging import OperatorPlan
+from flinkish.restore.judging import FOR_ANOTHER_SPARK, OperatorPlan
 from flinkish.restore.pins import asked_provider, formats_for
 from flinkish.restore.plan import QueryPlan
 from flinkish.restore.verdicts import Verdict
@@ -81,7 +81,7 @@ def _rescales(plan: OperatorPlan, partitions: int | None) -> bool:
 
 
 def _new_values(plan: OperatorPlan) -> dict[str, Mapping[str, Any]]:
-    if plan.taken is None:
+    if plan.taken is None or plan.reason == FOR_ANOTHER_SPARK:  # the program has the same state
         return {}
     before = {store.name: store for store in plan.taken.stores}
     return {

@@ -9,11 +9,13 @@ import pytest
 from flinkish.checkpoint.operators import StoreInfo
 from flinkish.compat.model import Rewrite
 from flinkish.restore.fitting import Fit, fit_query
+from flinkish.restore.judging import judge_operator
 from flinkish.restore.migration import rewrite_of
 from flinkish.restore.model import SavedQuery
 from flinkish.restore.pins import JOIN_FORMAT
 from flinkish.restore.plan import QueryPlan
-from tests.restore.cases import AGG, old, saved_query
+from flinkish.restore.verdicts import Verdict
+from tests.restore.cases import AGG, new, old, saved_query
 from tests.restore.test_states import struct
 
 JOIN, LISTS = "symmetricHashJoin", "transformWithStateInPandasExec"
@@ -106,3 +108,19 @@ def test_the_engine_is_told() -> None:
     assert made is not None
     assert made.fit == Fit(checkpoint_format=1)
     assert rewrite_of(QueryPlan("q", query(), own=True, operators=None), None) is None
+
+
+def test_rows_are_not_evolved_for_what_another_spark_says_of_their_schema() -> None:
+    """Spark 4.3 calls a count nullable, 3.5 does not; the rows are the same."""
+    operator = replace(old("counted", 0, AGG), stores=_counting("c long"))
+    found, fit = fit_query(saved_query(operator), 2, {Rewrite.CHECKPOINT_FORMAT_1}, (3, 5), "3.5.9")
+    program = replace(new("counted", 0, AGG), stores=_counting("c long!"))
+    judged = judge_operator(program, found.operators[0], found)
+    assert judged.verdict is Verdict.MIGRATE
+    made = rewrite_of(QueryPlan("q", found, own=True, operators=(judged,)), None, fit=fit)
+    assert made is not None
+    assert made.values == {}
+
+
+def _counting(value: str) -> tuple[StoreInfo, ...]:
+    return (StoreInfo("default", struct("k string"), struct(value)),)
