@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final
 
 from flinkish.engine.directories import Source, read_bytes
@@ -324,8 +324,3 @@ def _open_below(source: Source, root: str, name: str) -> BinaryIO:
 
 def _local_below(source: Source, root: str, name: str) -> str | None:
     return source.local_path(root + name)
-
-
-def with_ordinal(operator: OperatorState, ordinal: int) -> OperatorState:
-    """The same operator under another number."""
-    return replace(operator, ordinal=ordinal)

@@ -34,7 +34,7 @@ from tests.engine.evolved_parts import (
     refusals,
     ttl_changes,
 )
-from tests.engine.programs import run_cases
+from tests.engine.programs import run_cases, run_through
 
 PARTITIONS = 4
 RESCALED = 3
@@ -224,13 +224,7 @@ def run_query(spark: Any, case: Case, source: str, checkpoint: str) -> None:
     """Run a case's query over all input."""
     configure(spark, case)
     query_frame, mode = frame(spark, case.query, source)
-    writer = query_frame.writeStream.outputMode(mode).format("noop")
-    # Time goes on for ever: with availableNow a query that waits for time would never end.
-    once: dict[str, Any] = {"once" if case.query == "ttl" else "availableNow": True}
-    query = writer.option("checkpointLocation", checkpoint).trigger(**once).start()
-    if not query.awaitTermination(180):
-        query.stop()
-        raise TimeoutError("the query did not end")
+    run_through(query_frame, mode, checkpoint, by_the_clock=case.query == "ttl")
 
 
 def read(spark: Any, checkpoint: str, part: Part) -> Any:

@@ -19,7 +19,7 @@ from typing import Any
 
 from tests.checkpoint import streaming_cases as cases
 from tests.checkpoint.recorded import unpack
-from tests.engine.programs import run_cases
+from tests.engine.programs import run_cases, run_through
 from tests.engine.rewriting import rewrite
 
 CODEC = f"{cases.STORE}compression.codec"
@@ -252,14 +252,7 @@ def run_case(spark: Any, case: Case, source: str, checkpoint: str) -> None:
     for key, value in case.settings:
         spark.conf.set(key, value)
     query_frame, mode = frame(spark, case.query, source)
-    writer = query_frame.writeStream.outputMode(mode).format("noop")
-    writer = writer.option("checkpointLocation", checkpoint)
-    # Time goes on for ever: with availableNow a query that waits for time would never end.
-    once: dict[str, Any] = {"once" if case.query == "tws-ttl" else "availableNow": True}
-    query = writer.trigger(**once).start()
-    if not query.awaitTermination(120):
-        query.stop()
-        raise TimeoutError("the query did not end")
+    run_through(query_frame, mode, checkpoint, by_the_clock=case.query == "tws-ttl")
 
 
 def read_rows(spark: Any, checkpoint: str, read: Read) -> list[Any]:

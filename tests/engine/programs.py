@@ -50,6 +50,21 @@ def run_program(
     return results
 
 
+def run_through(
+    frame: Any, mode: str, checkpoint: str, *, by_the_clock: bool, seconds: float = 180
+) -> None:
+    """Run a query over all input that there is.
+
+    ``by_the_clock``: it waits for time to pass; with availableNow it would never end.
+    """
+    writer = frame.writeStream.outputMode(mode).format("noop")
+    once: dict[str, Any] = {"once" if by_the_clock else "availableNow": True}
+    query = writer.option("checkpointLocation", checkpoint).trigger(**once).start()
+    if not query.awaitTermination(seconds):
+        query.stop()
+        raise TimeoutError("the query did not end")
+
+
 def run_cases(
     work: str,
     chosen: Callable[[str], Sequence[str]],

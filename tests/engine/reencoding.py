@@ -36,7 +36,7 @@ from flinkish.engine.types import CalendarInterval
 from flinkish.engine.writers import write_changelog, write_records
 from tests.checkpoint import streaming_cases as cases
 from tests.engine import evolving, resuming
-from tests.engine.programs import run_cases
+from tests.engine.programs import run_cases, run_through
 
 CODEC = f"{cases.STORE}compression.codec"
 FILES = 4
@@ -103,13 +103,7 @@ def run_case(spark: Any, case: Case, source: str, checkpoint: str) -> None:
     for key, value in case.settings:
         spark.conf.set(key, value)
     query_frame, mode = frame(spark, case.query, source)
-    writer = query_frame.writeStream.outputMode(mode).format("noop")
-    # Time goes on for ever: with availableNow a query that waits for time would never end.
-    once: dict[str, Any] = {"once" if case.query == "ttl" else "availableNow": True}
-    query = writer.option("checkpointLocation", checkpoint).trigger(**once).start()
-    if not query.awaitTermination(180):
-        query.stop()
-        raise TimeoutError("the query did not end")
+    run_through(query_frame, mode, checkpoint, by_the_clock=case.query == "ttl")
 
 
 @dataclass
