@@ -14,7 +14,7 @@ from flinkish.restore.migration import StateRewrite
 from flinkish.restore.recipe import Recipe
 
 #: What the engine imports beside the standard library.
-_NEEDED = ("fastavro", "numpy", "pyarrow", "rocksdict", "cramjam", "zstandard", "xxhash", "crc32c")
+NEEDED = ("fastavro", "numpy", "pyarrow", "rocksdict", "cramjam", "zstandard", "xxhash", "crc32c")
 
 
 def engine_is_here() -> bool:
@@ -23,7 +23,7 @@ def engine_is_here() -> bool:
     What only the driver finds, in the installation of the command (see ``driver/__main__``), does
     not count: the executors' workers do the work.
     """
-    return all(PathFinder.find_spec(name) is not None for name in _NEEDED)
+    return all(PathFinder.find_spec(name) is not None for name in NEEDED)
 
 
 def make_rewritten(session: Any, recipe: Recipe, rewrite: StateRewrite, target: str) -> None:

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from flinkish.checkpoint.operators import StoreInfo
 from flinkish.compat.model import Rewrite
-from flinkish.engine.join_formats import COUNT_VALUE, JOIN_FAMILIES_4, SIDES
 from flinkish.restore.model import SavedOperator, SavedQuery
 from flinkish.restore.pins import JOIN_FORMAT
 
 _JOIN = "symmetricHashJoin"
 _TRANSFORM = "transformWithState"  # what their names begin with
 _NEW_JOIN_FORMAT = "2"
+_SIDES = ("left", "right")
 
 
 @dataclass(frozen=True)
@@ -86,19 +87,25 @@ def _rewritten(operator: SavedOperator, why: Iterable[str], spark: str) -> Saved
 
 def _stores_of_format_2(stores: tuple[StoreInfo, ...]) -> tuple[StoreInfo, ...]:
     """The stores of a join of format 3, or the column families of one of format 4, as format 2 has
-    them (see :mod:`flinkish.engine.join_formats`); others as they are."""
+    them; others as they are. The formats are described in ``engine/join_formats``, which needs more
+    than a driver's Python has to have."""
     by_name = {store.name: store for store in stores}
-    if set(by_name) != set(JOIN_FAMILIES_4):
+    if not {f"{side}-keyWithTsToValues" for side in _SIDES} <= by_name.keys():
         return stores
     found = []
-    for side in SIDES:
+    for side in _SIDES:
         rows = by_name[f"{side}-keyWithTsToValues"]
         if rows.key_schema is None:
             return ()  # where a schema is not known, nothing is compared
         keys = rows.key_schema["fields"][:-1]
-        index = {"name": "index", "type": "long", "nullable": True, "metadata": {}}
+        index, count = _long("index"), _long("value")
         counts = {**rows.key_schema, "fields": keys}
         indexed = {**rows.key_schema, "fields": [*keys, index]}
-        found.append(StoreInfo(f"{side}-keyToNumValues", counts, dict(COUNT_VALUE)))
+        number = {"type": "struct", "fields": [count]}
+        found.append(StoreInfo(f"{side}-keyToNumValues", counts, number))
         found.append(StoreInfo(f"{side}-keyWithIndexToValue", indexed, rows.value_schema))
     return tuple(found)
+
+
+def _long(name: str) -> dict[str, Any]:
+    return {"name": name, "type": "long", "nullable": True, "metadata": {}}
