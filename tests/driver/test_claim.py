@@ -44,6 +44,7 @@ class Counting:
         self.let_go = threading.Event()
         self.let_go.set()
         self.held = threading.Event()
+        self.given_up = threading.Event()
 
     def __call__(self) -> None:
         for name in QUERIES:
@@ -58,6 +59,8 @@ class Counting:
         if not self.let_go.is_set():
             self.held.set()
             self.let_go.wait(60)
+            if self.given_up.is_set():
+                raise RuntimeError("this batch is never committed")
 
 
 def stopped(spark: Any, new_job: NewJob, target: str, **more: Any) -> dict[str, Any]:
@@ -111,7 +114,9 @@ def test_a_job_cancelled_before_that_leaves_it_whole(
     job.wait_until(program.held.is_set)
 
     def interrupted(queries: Sequence[Any]) -> None:
-        threading.Timer(1, program.let_go.set).start()  # the interrupt does not reach Python
+        # The interrupt does not reach Python, and Spark may commit a batch in spite of it.
+        program.given_up.set()
+        threading.Timer(1, program.let_go.set).start()
         stop_hard(queries)
 
     monkeypatch.setattr(actions, "stop_hard", interrupted)
