@@ -59,7 +59,9 @@ def fit_query(
     old_join = query.pins.get(JOIN_FORMAT, _NEW_JOIN_FORMAT)
     if not knows_join_format(spark, old_join):
         formats[JOIN_FORMAT] = _NEW_JOIN_FORMAT
-    to_format_1 = Rewrite.CHECKPOINT_FORMAT_1 in needed and checkpoint_format > 1
+    # Spark 3.5 reads no commit log of format 2, whether or not the query has state.
+    unread = Rewrite.CHECKPOINT_FORMAT_1 in needed or spark < (4, 0)
+    to_format_1 = checkpoint_format > 1 and unread
     operators = []
     for operator in query.operators:
         kind = operator.kind or ""

@@ -1,10 +1,9 @@
 """The gate before a driver is started: may this Spark go on with that savepoint at all?
 
 Looks the savepoint's Spark version and the state formats it really uses up in the version matrix
-(:mod:`flinkish.compat`). What the engine can rewrite for
-it is no reason to refuse: :func:`fit_offers` has the savepoint as it will be. The format and the
-required features of the savepoint itself are checked
-where it is opened (:mod:`flinkish.savepoint.metadata`).
+(:mod:`flinkish.compat`). What the engine can rewrite is no reason to refuse: :func:`fit_offers`
+has the savepoint as it will be. The format and the required features of the savepoint itself are
+checked where it is opened (:mod:`flinkish.savepoint.metadata`).
 """
 
 from __future__ import annotations

@@ -63,13 +63,14 @@ def rewrite_of(
         if each.verdict is Verdict.MIGRATE and (found := _new_values(each))
     }
     rescaled = partitions if any(_rescales(each, partitions) for each in plans) else None
-    fitted = any(saved.rewritten for saved in plan.base.operators) if plan.base else False
+    chosen = fit or Fit()
+    fitted = chosen.checkpoint_format is not None
+    fitted = fitted or any(saved.rewritten for saved in (plan.base.operators if plan.base else ()))
     fitted = fitted or any(each.taken.rewritten for each in plans if each.taken)
     if not values and rescaled is None and not canonical and not fitted:
         return None
     pins = plan.base.pins if plan.base is not None else {}
     provider = asked_provider(pins, settings or {}) if canonical else None
-    chosen = fit or Fit()
     chosen = replace(chosen, formats={**formats_for(provider, pins), **chosen.formats})
     return StateRewrite(rescaled, values, chosen, canonical, provider)
 

@@ -99,6 +99,16 @@ def test_checkpoint_format_2_becomes_1_with_all_that_it_has() -> None:
     assert fit_query(older, 1, {Rewrite.CHECKPOINT_FORMAT_1}, (3, 5), "3.5.9") == (older, Fit())
 
 
+def test_spark_35_reads_no_log_of_checkpoint_format_2_of_any_query() -> None:
+    stateless = saved_query()
+    found, fit = fit_query(stateless, 2, set(), (3, 5), "3.5.9")
+    assert (found, fit) == (stateless, Fit(checkpoint_format=1))
+    made = rewrite_of(QueryPlan("q", found, own=True), None, fit=fit)
+    assert made is not None
+    assert made.fit == fit
+    assert fit_query(stateless, 2, set(), (4, 0), "4.0.5") == (stateless, Fit())
+
+
 def test_the_engine_is_told() -> None:
     needed = {Rewrite.CHECKPOINT_FORMAT_1}
     found, fit = fit_query(query("2"), 2, needed, (3, 5), "3.5.9")

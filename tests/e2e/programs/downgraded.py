@@ -1,7 +1,7 @@
 """A user's program whose state newer Sparks have in formats that older ones do not read.
 
 Usage: downgraded.py INPUT OUTPUT QUERY... [--now]. The queries: ``counts`` by key, ``pairs`` of
-rows of a join, ``lists`` of what each key had (Spark 4.0 and later).
+rows of a join, ``lists`` of what each key had (Spark 4.0 and later), ``plain`` without state.
 """
 
 import json
@@ -30,6 +30,10 @@ def counts():
 def pairs():
     left, right = rows(), rows().selectExpr("id as id2", "j")
     return left.join(right, "j").transform(uid("pairs")).select("id", "id2"), "append"
+
+
+def plain():
+    return rows().select("id"), "append"
 
 
 def lists():
@@ -71,7 +75,7 @@ def start(name, frame, mode):
     return writer.start()
 
 
-for make in (counts, pairs, lists):
+for make in (plain, counts, pairs, lists):
     if make.__name__ in names:
         start(make.__name__, *make())
 for query in spark.streams.active:
