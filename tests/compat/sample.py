@@ -11,7 +11,7 @@ from flinkish.compat.model import SPARK, Matrix
 _LIMITATIONS = {
     "new-operator": ("The operator is new in 4.0.", "stay on 4.0 or later"),
     "new-log": ("The logs are of a newer form.", "write the savepoint in the old one"),
-    "join-format": ("The join's state is of another form.", "it is migrated", "join-format-2"),
+    "join-format": ("The join's state is of another form.", "migrate it", "join-format-2"),
     "slow-start": ("The first batch is slow.", "be patient"),
 }
 
