@@ -65,6 +65,7 @@ def test_the_graph_for_people(flinkish: Flinkish, source: str) -> None:
     assert "1 of 2 stateful operators have a uid; missing: " in result.err
 
 
+@pytest.mark.matrix
 def test_the_graph_for_graphviz_under_v2(flinkish: Flinkish, source: str) -> None:
     v2 = ("-D", "execution.stream-graph-hasher.version=v2")
     result = _info(flinkish, "--dot", *v2, NAMED, source)

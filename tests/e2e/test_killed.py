@@ -49,7 +49,9 @@ def state_within(flinkish: Flinkish, job: str, seconds: float) -> dict[str, Any]
         time.sleep(0.2)
 
 
-@pytest.mark.parametrize("victim", ["driver", "jvm", "all"])
+@pytest.mark.parametrize(
+    "victim", [*(pytest.param(one, marks=pytest.mark.matrix) for one in ("driver", "jvm")), "all"]
+)
 def test_a_killed_driver_is_shown_failed(flinkish: Flinkish, victim: str) -> None:
     job = flinkish.run("rate.py")
     flinkish.wait_for_batch(job, 0)

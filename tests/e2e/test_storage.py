@@ -314,6 +314,7 @@ def test_a_wrong_key_is_refused_in_one_line(flinkish: Flinkish, second_s3: S3Ser
     assert wrong.secret_key not in result.err
 
 
+@pytest.mark.matrix
 @pytest.mark.timeout(600)
 def test_a_claimed_savepoint_outlives_a_killed_driver(
     flinkish: Flinkish, tmp_path: Path, moto_s3: S3Server, clients: Any
