@@ -151,8 +151,8 @@ def are_rows(values: Sequence[bytes]) -> bool:
     return all(values) and max(values, default=b"\x00") < b"\x01"
 
 
-def delimited(values: Sequence[bytes], delimiter: bytes) -> Sequence[bytes]:
-    """Values with ``delimiter`` between the records of lists. Raises BadEncoding."""
+def delimited(values: list[bytes], delimiter: bytes = b"") -> list[bytes]:
+    """Values with one delimiter throughout: see :func:`normal_value`."""
     return values if are_rows(values) else [normal_value(value, delimiter) for value in values]
 
 

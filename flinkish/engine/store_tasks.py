@@ -183,7 +183,7 @@ def write_store(
     else:
         numbers = [families.ids.get(name) if families.ids else None for name in names]
         write_snapshot_pieces(
-            _delimited(_prefixed(rows, numbers), move.delimiter),
+            _prefixed(_delimited(rows, move.delimiter), numbers),
             create,
             f"{named}.zip",
             families=families,
@@ -195,7 +195,7 @@ def write_store(
     for block in read_canonical(written, canonical) if canonical else read_store(written):
         # A store without families has one family, which has any name in a store that has some.
         family = names[0] if block.family == DEFAULT_FAMILY and not families.ids else block.family
-        values = delimited(block.values, b"") if move.delimiter else block.values
+        values = delimited(block.values) if move.delimiter else block.values
         digest += digest_rows(block.keys, values, family_salt(store, family))
     size = sum(_size(target, f"{directory}/{path}") for path in create.paths)
     return WrittenStore(index, store, partition, directory, unique, digest, size)
@@ -241,17 +241,11 @@ def _prefixed(
             yield number, keys, values
 
 
-def _delimited(
-    rows: Iterable[tuple[int | None, Any, Any]], delimiter: bytes
-) -> Iterator[tuple[int | None, Any, Any]]:
+def _delimited(rows: Iterable[Rows], delimiter: bytes) -> Iterable[Rows]:
     """Rows with what Spark expects between the records of lists; until here there is nothing."""
-    for number, keys, values in rows:
-        if delimiter:
-            given = values if isinstance(values, list) else values.to_pylist()
-            changed = delimited(given, delimiter)
-            yield number, keys, values if changed is given else changed
-        else:
-            yield number, keys, values
+    if not delimiter:
+        return rows
+    return ((place, keys, delimited(values, delimiter)) for place, keys, values in in_lists(rows))
 
 
 def _written_files(

@@ -19,8 +19,8 @@ from flinkish.engine.encodings import (
     NO_PREFIX,
     BadEncoding,
     are_rows,
+    delimited,
     frame_sized_row,
-    normal_value,
     split_value,
 )
 from flinkish.engine.errors import EngineError, StateFormatError
@@ -142,11 +142,9 @@ class BlockTransform:
         return lambda values, _: _frame(values)
 
     def _normal(self, values: list[bytes]) -> list[bytes]:
-        """Lists get one delimiter throughout: see :func:`~.encodings.normal_value`."""
-        if are_rows(values):
-            return values
+        """Lists with nothing between their records: see :func:`~.encodings.normal_value`."""
         try:
-            return [normal_value(value) for value in values]
+            return delimited(values)
         except BadEncoding as error:
             raise StateFormatError(self._name, None, f"a value: {error}") from error
 

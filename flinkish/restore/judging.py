@@ -19,7 +19,7 @@ _ALWAYS_NULLABLE = "spark.sql.streaming.statefulOperator.alwaysNullableOutput.en
 #: The reason of a rewrite for the Spark that will run: the program's state is the same.
 FOR_ANOTHER_SPARK = "spark-version"
 #: Why a state cannot be rewritten, where it could be.
-_WITHOUT_ENGINE = "the driver's Python lacks what that needs (pip install 'flinkish[engine]')"
+WITHOUT_ENGINE = "the driver's Python lacks what that needs (pip install 'flinkish[engine]')"
 #: Kinds whose values have the fields that the user has named, so that a name says what is in it.
 #: What others keep (buffers of aggregates) has Spark's names: two sums are both ``sum``.
 _NAMED_BY_USER = ("applyInPandasWithState", "flatMapGroupsWithState", "transformWithState")
@@ -208,7 +208,7 @@ def advice_for(plan: OperatorPlan, executors: Collection[Verdict] = ()) -> str:
 
 def _needs(plan: OperatorPlan, executors: Collection[Verdict]) -> str:
     what = "rescaled" if plan.verdict is Verdict.RESCALE else "rewritten"
-    why = _WITHOUT_ENGINE
+    why = WITHOUT_ENGINE
     if plan.verdict in executors:
         why = "flinkish does that for values whose fields the program names, not for this kind"
     return f"the state would have to be {what}: {why}"

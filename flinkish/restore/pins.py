@@ -15,6 +15,7 @@ from flinkish.checkpoint.layout import (
     PIN_SHUFFLE_PARTITIONS,
     PIN_STATE_PARTITIONS,
     PIN_WATERMARK_POLICY,
+    backend_of,
 )
 
 _STREAMING: Final = "spark.sql.streaming."
@@ -71,7 +72,7 @@ def asked_provider(pins: Mapping[str, str], settings: Mapping[str, str]) -> str 
 def formats_for(provider: str | None, pins: Mapping[str, str]) -> dict[str, str]:
     """State formats that have to change, by the settings that pin them, where canonical state is
     written for ``provider``: joins of format 3 and 4 need RocksDB."""
-    hdfs = provider is not None and "HDFSBacked" in provider
+    hdfs = backend_of({PIN_PROVIDER: provider or ""}) == "hdfs"
     return {JOIN_FORMAT: "2"} if hdfs and pins.get(JOIN_FORMAT) in ("3", "4") else {}
 
 

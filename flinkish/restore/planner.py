@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible
 from flinkish.operators.hasher import HasherVersion
 from flinkish.restore import document
-from flinkish.restore.judging import refuse
+from flinkish.restore.judging import WITHOUT_ENGINE, refuse
 from flinkish.restore.matching import check_uid_map
 from flinkish.restore.migration import StateRewrite, rewrite_of
 from flinkish.restore.model import NewQuery, QueryKey
@@ -228,7 +228,8 @@ def _cannot_rewrite(
 ) -> Incompatible | None:
     """Why state cannot be rewritten on the way, whatever its operators are, or None."""
     if not rewrite.canonical:
-        return None if options.executors else Incompatible(_WITHOUT_ENGINE, reasons=["no-engine"])
+        text = f"the state has to be rewritten for this Spark, and {WITHOUT_ENGINE}"
+        return None if options.executors else Incompatible(text, reasons=["no-engine"])
     hint = "make a native one of it first: flinkish migrate PATH TARGET --type native"
     if not options.executors:
         return Incompatible(
@@ -245,12 +246,6 @@ def _cannot_rewrite(
             reasons=["canonical"],
         )
     return None
-
-
-_WITHOUT_ENGINE = (
-    "the state has to be rewritten for this Spark, and the driver's Python lacks what that needs "
-    "(pip install 'flinkish[engine]')"
-)
 
 
 def _blocked(rows: Sequence[SourcePlan], checks: Sequence[Check]) -> FlinkishError | None:

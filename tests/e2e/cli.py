@@ -54,7 +54,7 @@ class Flinkish:
         for name in [k for k in self.environ if k.startswith("FLINKISH_")]:
             del self.environ[name]
 
-    def __call__(self, *args: str, timeout: float = 330, **environ: str) -> Result:
+    def __call__(self, *args: str, timeout: float = 120, **environ: str) -> Result:
         done = subprocess.run(
             [sys.executable, "-m", "flinkish", *args],
             env={**self.environ, **environ},

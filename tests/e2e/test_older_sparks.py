@@ -103,7 +103,9 @@ def test_down_and_up_again(flinkish: Flinkish, tmp_path: Path, spark: str, forma
     flinkish.wait_for_batch(older, 4, timeout=120)
     assert flinkish.job(older)["spark_version"] == spark
     # Queries with transformWithState take their time to end on 4.0.
-    again = flinkish.ok("stop", "-q", "-p", target, "--timeout", "300", older).out.strip()
+    stopped = flinkish("stop", "-q", "-p", target, "--timeout", "300", older, timeout=330)
+    assert stopped.code == 0, stopped
+    again = stopped.out.strip()
     del flinkish.environ["PYTHONPATH"]
     assert {name: found(out, name) for name in queries} == {
         name: value for name, value in expected(source).items() if name in queries
