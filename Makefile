@@ -11,7 +11,7 @@ SPARK35 := .venv-spark35
 SPARK35_INSTALLED := $(SPARK35)/.installed
 # Beside that environment, not in it: jobs must run there without flinkish's own dependencies.
 SPARK35_TESTS := $(SPARK35)/for-tests
-# Where tests/e2e/venvs.py makes an environment for every line of Spark, unless told otherwise.
+# Where tests/support/venvs.py makes an environment for every line of Spark, unless told otherwise.
 MATRIX_VENVS := .venv-matrix
 ARGS ?=
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.disks import tmpfs
-from tests.servers.fixtures import hdfs, moto_s3, second_s3, slow_s3
-from tests.servers.process import logs_of
+from tests.support.disks import tmpfs
+from tests.support.servers.fixtures import hdfs, moto_s3, second_s3, slow_s3
+from tests.support.servers.process import logs_of
 
 __all__ = ["hdfs", "moto_s3", "second_s3", "slow_s3"]
 

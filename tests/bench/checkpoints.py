@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tests.checkpoint.likeness import CheckpointLikeness, sidecar
+from tests.support.checkpoints.handwritten import CheckpointLikeness, sidecar
 
 PARTITIONS = 200
 #: ext4 allows 65,000 names a file; a savepoint takes another one of each.

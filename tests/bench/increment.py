@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.measure import ROOT, in_child, machine
-from tests.servers import s3
+from tests.support.servers import s3
 
 _ROW = 1100
 #: Bytes of state that a batch adds.

@@ -13,7 +13,7 @@ from flinkish.savepoint.model import QuerySource, SavepointJob
 from flinkish.savepoint.reporter import SilentReporter
 from flinkish.savepoint.writer import write_savepoint
 from tests.bench.measure import alternate, show
-from tests.checkpoint.likeness import CheckpointLikeness
+from tests.support.checkpoints.handwritten import CheckpointLikeness
 
 JOB = SavepointJob("0123456789abcdef0123456789abcdef", "bench", spark_version="4.3.0")
 

@@ -20,8 +20,8 @@ from flinkish import storage
 from flinkish.checkpoint.cut import read_cut
 from tests.bench.checkpoints import many_files
 from tests.bench.measure import in_child, machine
-from tests.servers import s3
-from tests.servers.s3 import S3Server
+from tests.support.servers import s3
+from tests.support.servers.s3 import S3Server
 
 BUCKET = "bench"
 SERVERS = {"s3proxy": s3.s3proxy, "moto": s3.moto}

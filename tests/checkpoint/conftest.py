@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.checkpoint.recorded import NAMES, unpack
+from tests.support.checkpoints.recorded import NAMES, unpack
 
 
 @pytest.fixture(params=NAMES)

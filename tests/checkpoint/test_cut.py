@@ -17,8 +17,8 @@ from flinkish.errors import (
     NotSavepointable,
     UnsupportedFormat,
 )
-from tests.checkpoint.likeness import QUERY_ID, CheckpointLikeness
-from tests.checkpoint.recorded import unpack
+from tests.support.checkpoints.handwritten import QUERY_ID, CheckpointLikeness
+from tests.support.checkpoints.recorded import unpack
 
 
 def copy_cut(root: Path, target: Path, batch: int | None = None) -> tuple[str, ...]:

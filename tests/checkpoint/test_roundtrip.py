@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.checkpoint.streaming_cases import CASES, CUT
+from tests.support.checkpoints.streaming_queries import CASES, CUT
 
 REPOSITORY = Path(__file__).parent.parent.parent
 
@@ -29,7 +29,14 @@ REGULAR = (
 def run_cases(work: Path, cases: list[str]) -> dict[str, Any]:
     """Run cases in one JVM of their own."""
     run = subprocess.run(
-        [sys.executable, "-m", "tests.checkpoint.streaming_cases", "roundtrip", str(work), *cases],
+        [
+            sys.executable,
+            "-m",
+            "tests.support.checkpoints.streaming_queries",
+            "roundtrip",
+            str(work),
+            *cases,
+        ],
         cwd=REPOSITORY,
         env={**os.environ, "PYSPARK_PYTHON": sys.executable},
         stdin=subprocess.DEVNULL,

@@ -6,7 +6,7 @@ import zipfile
 import pytest
 
 from flinkish.checkpoint import state
-from tests.checkpoint.likeness import archive
+from tests.support.checkpoints.handwritten import archive
 
 
 def files(*names: str) -> list[state.VersionedFile]:

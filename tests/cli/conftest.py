@@ -15,7 +15,7 @@ import pytest
 
 from flinkish.cli.entry import main
 from flinkish.jobs.registry import Registry
-from tests.launching import kill_processes, make_java, make_spark
+from tests.support.launcher_fakes import kill_processes, make_java, make_spark
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -109,7 +109,7 @@ def private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def cli(private: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Command]:
     command = Command(private, capsys)
-    driver = Path(__file__).parent / "fake_driver.py"
+    driver = Path(__file__).parents[1] / "support" / "cli" / "fake_driver.py"
     make_spark(command.spark_home, f'exec "{sys.executable}" "{driver}" "$@"\n')
     command.program.write_text("print('never run')\n")
     yield command

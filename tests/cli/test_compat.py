@@ -15,7 +15,7 @@ import pytest
 from flinkish.compat import data
 from flinkish.compat.model import SPARK
 from tests.cli.conftest import ROOT, Command
-from tests.compat import sample
+from tests.support import compat_sample as sample
 
 FLINK = ("compat", "--framework", "flink")
 LINES = [f"1.{minor}" for minor in range(1, 19)]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Command
-from tests.launching import make_spark
+from tests.support.launcher_fakes import make_spark
 
 OPERATOR: dict[str, Any] = {
     "name": "counts",

@@ -10,9 +10,9 @@ from flinkish.engine.checkpoints import read_checkpoint
 from flinkish.engine.directories import LocalDirectory
 from flinkish.engine.types import parse_struct
 from flinkish.errors import Incompatible
-from tests.checkpoint.recorded import unpack
 from tests.cli.conftest import Command
 from tests.cli.test_state import save
+from tests.support.checkpoints.recorded import unpack
 
 
 def test_the_plan_of_every_operator_is_shown(cli: Command, tmp_path: Path) -> None:

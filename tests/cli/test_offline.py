@@ -23,8 +23,8 @@ from flinkish.savepoint.model import OperatorFacts, QueryRecord, QuerySource, Sa
 from flinkish.savepoint.reader import FULL, check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentReporter
 from flinkish.savepoint.writer import write_savepoint
-from tests.checkpoint.recorded import NAMES, unpack
 from tests.cli.conftest import Command
+from tests.support.checkpoints.recorded import NAMES, unpack
 
 JOB = "0123456789abcdef" * 2
 MEANING = StateMeaning(

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from flinkish.cli.plan_table import show_plan
-from tests.restore.cases import AGG, new, old, saved_query, starting
 from tests.restore.test_planner import planner_of
+from tests.support.restore.query_builders import AGG, new, old, saved_query, starting
 
 
 class Terminal(io.StringIO):

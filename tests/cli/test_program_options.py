@@ -14,7 +14,7 @@ import pytest
 from flinkish.cli.info import info
 from flinkish.cli.run import run
 from tests.cli.conftest import Command
-from tests.launching import make_spark
+from tests.support.launcher_fakes import make_spark
 
 #: Every spelling of ``-p`` and of the options of ``program_options``, in two lists of words.
 SHORT = """-p 3 -m local[2] -pyfs a.py,b.zip -pyfs s3://b/c.py -pyarch env.tar.gz#env

@@ -25,7 +25,7 @@ from flinkish.jobs.model import (
 )
 from flinkish.savepoint.leases import Kind, Lease
 from tests.cli.conftest import ROOT, Command
-from tests.savepoint.making import JOB_ID, make_savepoint
+from tests.support.savepoint.small_savepoints import JOB_ID, make_savepoint
 
 OTHER = "fedcba9876543210" * 2
 WORDS = sorted(commands.SUB_WORDS["savepoint"])

@@ -11,8 +11,8 @@ import pytest
 from flinkish.savepoint.model import QuerySource, SavepointInfo, SavepointJob
 from flinkish.savepoint.reporter import SilentReporter
 from flinkish.savepoint.writer import write_savepoint
-from tests.checkpoint.likeness import CheckpointLikeness
 from tests.cli.conftest import Command
+from tests.support.checkpoints.handwritten import CheckpointLikeness
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from pathlib import Path
 from flinkish.savepoint.model import OperatorFacts, QuerySource, SavepointJob
 from flinkish.savepoint.reporter import SilentReporter
 from flinkish.savepoint.writer import write_savepoint
-from tests.checkpoint.recorded import unpack
 from tests.cli.conftest import Command
+from tests.support.checkpoints.recorded import unpack
 
 V3 = "12" * 16
 

@@ -10,8 +10,8 @@ import pytest
 
 from flinkish.jobs.model import Launch, RestoreSpec
 from flinkish.operators.uids import uid_to_operator_id
-from tests.checkpoint.likeness import CheckpointLikeness
 from tests.cli.conftest import Command
+from tests.support.checkpoints.handwritten import CheckpointLikeness
 
 OPERATOR_ID = "0123456789ABCDEF" * 2
 

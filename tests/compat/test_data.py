@@ -12,7 +12,7 @@ import pytest
 from flinkish.compat import data
 from flinkish.compat.model import FLINK, FRAMEWORKS, SPARK, Matrix, Verdict
 from flinkish.errors import FlinkishError
-from tests.compat import sample
+from tests.support import compat_sample as sample
 
 
 def _shipped(name: str) -> Any:

@@ -10,7 +10,7 @@ from flinkish.compat.lookup import Judgement, Use, judge
 from flinkish.compat.model import FLINK, SPARK, Matrix, Rewrite, Verdict
 from flinkish.compat.versions import parse_version
 from flinkish.errors import Incompatible
-from tests.compat import sample
+from tests.support import compat_sample as sample
 
 
 def _judge(pair: str, *uses: str, table: Matrix | None = None) -> Judgement:

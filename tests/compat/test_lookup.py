@@ -10,7 +10,7 @@ from flinkish.compat.data import parse
 from flinkish.compat.lookup import Use, compare, judge, usual_verdict, worst
 from flinkish.compat.model import SPARK, Cell, Matrix, Verdict, Version
 from flinkish.compat.versions import parse_version
-from tests.compat import sample
+from tests.support import compat_sample as sample
 
 MATRIX = sample.matrix()
 

@@ -10,7 +10,7 @@ import pytest
 from flinkish.checkpoint.layout import backend_of, parse_offsets
 from flinkish.compat.lookup import UNKNOWN_OPERATOR, Use
 from flinkish.compat.uses import OTHER_BACKEND, uses_of
-from tests.checkpoint.recorded import unpack
+from tests.support.checkpoints.recorded import unpack
 
 S = "spark.sql.streaming."
 JOIN = S + "join.stateFormatVersion"

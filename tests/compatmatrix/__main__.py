@@ -1,6 +1,6 @@
 """``make compat-matrix``: measure which Spark can go on with the savepoint of which.
 
-For every line of Spark from 3.5 to 4.3 (an environment each, see :mod:`tests.e2e.venvs`):
+For every line of Spark from 3.5 to 4.3 (an environment each, see :mod:`tests.support.venvs`):
 
 1. a small query of every operator kind, on every backend, with the default formats and with the
    others, runs over the first half of a small input (:mod:`~tests.compatmatrix.cases`,
@@ -38,7 +38,7 @@ from pathlib import Path
 from tests.compatmatrix.cases import Case
 from tests.compatmatrix.cells import collect, failures_text, write_table
 from tests.compatmatrix.measure import CHECKOUT, BadMeasurement, Measurement
-from tests.e2e import venvs
+from tests.support import venvs
 
 TABLE = CHECKOUT / "flinkish" / "compat" / "data" / "spark.json"
 

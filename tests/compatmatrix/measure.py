@@ -30,7 +30,7 @@ from flinkish.savepoint.reporter import SilentReporter
 from flinkish.savepoint.writer import write_savepoint
 from tests.compatmatrix.cases import STATELESS, Case, cases, unused
 from tests.compatmatrix.data import expected, in_order, write_half
-from tests.e2e import venvs
+from tests.support import venvs
 
 CHECKOUT = venvs.CHECKOUT
 #: Seconds that one query may take; a failing transformWithState of Spark 4.0 may never end.

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from flinkish.jobs.registry import Registry
-from tests.driver.harness import InProcessJob
-from tests.driver.programs import write_input
+from tests.support.driver.in_process_job import InProcessJob
+from tests.support.driver.operator_programs import write_input
 
 
 def _start_without_python_after_fork(command: list[str], **options: Any) -> Any:

@@ -21,9 +21,9 @@ from flinkish.driver.settings import configured
 from flinkish.errors import StorageError, UnsupportedFormat, WrongState, from_record
 from flinkish.jobs.model import JobState, Request, RequestKind, RequestState, RestoreSpec
 from flinkish.savepoint.reader import FULL, Savepoint, check_files, open_savepoint
-from tests.driver.harness import InProcessJob
-from tests.driver.programs import BACKENDS, PROGRAMS, write_input
 from tests.driver.test_gate import start_counting
+from tests.support.driver.in_process_job import InProcessJob
+from tests.support.driver.operator_programs import BACKENDS, PROGRAMS, write_input
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 

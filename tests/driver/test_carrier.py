@@ -18,10 +18,10 @@ from flinkish.driver.carrier import AUTO_BYTES, SparkCarrier, should_distribute
 from flinkish.errors import StorageError
 from flinkish.savepoint.reader import FULL, check_files, open_savepoint
 from flinkish.savepoint.transfer import Outcome, Threads, Transfer
-from tests.checkpoint.recorded import unpack
-from tests.driver.carrying import FEW
-from tests.savepoint.places import place, put_tree, tree
-from tests.servers.cluster import standalone_cluster
+from tests.support.checkpoints.recorded import unpack
+from tests.support.driver.executor_copy_program import FEW
+from tests.support.savepoint.places import place, put_tree, tree
+from tests.support.servers.cluster import standalone_cluster
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_cluster_carries_from_s3_to_s3(
         checkpoint = put_tree(unpack("spark43-rocksdb-tws", tmp_path), f"{root}/checkpoint")
         asked = {"master": cluster, "checkpoint": checkpoint, "target": root}
         done = subprocess.run(
-            [sys.executable, "-m", "tests.driver.carrying", json.dumps(asked)],
+            [sys.executable, "-m", "tests.support.driver.executor_copy_program", json.dumps(asked)],
             env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
             capture_output=True,
             text=True,

@@ -17,10 +17,10 @@ from flinkish.driver.quiesce import stop_hard
 from flinkish.driver.settings import configured
 from flinkish.jobs.model import JobState, RequestKind, RestoreSpec
 from flinkish.savepoint.reader import FULL, check_files, open_savepoint
-from tests.driver.harness import InProcessJob
-from tests.driver.programs import BACKENDS
 from tests.driver.test_gate import rate, rate_key
-from tests.savepoint.places import place
+from tests.support.driver.in_process_job import InProcessJob
+from tests.support.driver.operator_programs import BACKENDS
+from tests.support.savepoint.places import place
 
 pytestmark = pytest.mark.spark
 

@@ -18,8 +18,8 @@ import pytest
 from flinkish.driver.settings import configured
 from flinkish.jobs.model import JobState, RequestKind, RestoreSpec
 from flinkish.jobs.registry import Registry
-from tests.driver.harness import InProcessJob
-from tests.driver.programs import BACKENDS, FILES, PROGRAMS, ROCKSDB_ONLY
+from tests.support.driver.in_process_job import InProcessJob
+from tests.support.driver.operator_programs import BACKENDS, FILES, PROGRAMS, ROCKSDB_ONLY
 
 pytestmark = pytest.mark.spark
 

@@ -21,7 +21,7 @@ from flinkish.errors import (
 )
 from flinkish.jobs.model import JobState, RequestKind, RequestState
 from flinkish.jobs.registry import Registry
-from tests.driver.harness import InProcessJob
+from tests.support.driver.in_process_job import InProcessJob
 
 pytestmark = pytest.mark.spark
 

@@ -18,8 +18,8 @@ from flinkish.driver.planning import Planning
 from flinkish.jobs.model import JobState, RequestKind, RestoreSpec
 from flinkish.operators.uids import uid_to_operator_id
 from flinkish.savepoint.reader import open_savepoint
-from tests.driver.harness import InProcessJob
 from tests.driver.test_gate import rate
+from tests.support.driver.in_process_job import InProcessJob
 
 pytestmark = pytest.mark.spark
 

@@ -19,8 +19,15 @@ from flinkish.driver.settings import configured
 from flinkish.errors import DuplicateUid, Incompatible, MissingUid
 from flinkish.operators.hasher import HasherVersion
 from flinkish.operators.uids import uid_to_operator_id
-from tests.driver.planned import compare, really_run
-from tests.driver.programs import BACKENDS, PROGRAMS, ROCKSDB_ONLY, Program, _read, _timed
+from tests.support.driver.checkpoint_contents import compare, really_run
+from tests.support.driver.operator_programs import (
+    BACKENDS,
+    PROGRAMS,
+    ROCKSDB_ONLY,
+    Program,
+    _read,
+    _timed,
+)
 
 pytestmark = pytest.mark.spark
 

@@ -12,8 +12,8 @@ from flinkish.checkpoint.layout import parse_offsets
 from flinkish.driver.planner import PlannedQuery, plan_query
 from flinkish.driver.planpins import _ALWAYS_PINNED
 from flinkish.driver.settings import configured
-from tests.driver.planned import compare, really_run
-from tests.driver.programs import HDFS, ROCKSDB, _timed
+from tests.support.driver.checkpoint_contents import compare, really_run
+from tests.support.driver.operator_programs import HDFS, ROCKSDB, _timed
 
 pytestmark = pytest.mark.spark
 

@@ -17,7 +17,7 @@ from flinkish.driver.planner import PlannedQuery, plan_query
 from flinkish.driver.plansources import normal_path, signature
 from flinkish.errors import Incompatible
 from flinkish.operators.uids import uid_to_operator_id
-from tests.driver.programs import SCHEMA, _read, _timed, write_input
+from tests.support.driver.operator_programs import SCHEMA, _read, _timed, write_input
 
 pytestmark = pytest.mark.spark
 

@@ -17,8 +17,8 @@ from flinkish.restore.recipe import (
     TakenSource,
     TakenState,
 )
-from tests.driver.programs import BACKENDS
-from tests.driver.world import World, is_old
+from tests.support.driver.changed_checkpoint import World, is_old
+from tests.support.driver.operator_programs import BACKENDS
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -14,8 +14,8 @@ import pytest
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.errors import NonRestoredState
 from flinkish.jobs.model import JobState, RequestKind, RestoreSpec
-from tests.driver.harness import InProcessJob
 from tests.driver.test_gate import rate, rate_key, start_counting
+from tests.support.driver.in_process_job import InProcessJob
 
 pytestmark = pytest.mark.spark
 

@@ -18,9 +18,9 @@ from flinkish.engine.types import parse_struct
 from flinkish.errors import Corrupt, Incompatible, UsageError
 from flinkish.jobs.migrator import NewSchema
 from flinkish.savepoint.model import QueryRecord
-from tests.checkpoint.recorded import unpack
-from tests.engine.inline import InlineContext
 from tests.engine.test_rewrite import all_rows
+from tests.support.checkpoints.recorded import unpack
+from tests.support.engine.inline_spark import InlineContext
 
 
 def run(source: Path, target: Path, **wanted: Any) -> list[dict[str, Any]]:

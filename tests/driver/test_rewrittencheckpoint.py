@@ -18,10 +18,10 @@ from flinkish.engine.directories import LocalDirectory
 from flinkish.errors import StorageError
 from flinkish.restore.migration import StateRewrite
 from flinkish.restore.recipe import Recipe
-from tests.checkpoint.recorded import unpack
-from tests.engine.inline import InlineContext
 from tests.engine.test_rewrite import all_rows
-from tests.restore.making import donor
+from tests.support.checkpoints.recorded import unpack
+from tests.support.engine.inline_spark import InlineContext
+from tests.support.restore.recipes import donor
 
 
 def restore(root: str, target: str, partitions: int, kill_at: str | None = None) -> None:

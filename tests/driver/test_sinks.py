@@ -17,8 +17,8 @@ from flinkish.restore.checkpoint import make_checkpoint
 from flinkish.restore.newlogs import replays_planned
 from flinkish.restore.recipe import Donor, Recipe
 from flinkish.restore.sinks import SinkPlan, judge_sink, sink_position
-from tests.driver.programs import BACKENDS
-from tests.driver.world import World
+from tests.support.driver.changed_checkpoint import World
+from tests.support.driver.operator_programs import BACKENDS
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -18,7 +18,7 @@ from flinkish.restore.checkpoint import make_checkpoint
 from flinkish.restore.newlogs import replays_planned
 from flinkish.restore.recipe import FreshSource, Recipe, TakenSource
 from flinkish.restore.sourcechecks import missing_files
-from tests.driver.world import World
+from tests.support.driver.changed_checkpoint import World
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

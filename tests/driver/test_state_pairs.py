@@ -10,8 +10,8 @@ import pytest
 
 from flinkish.driver.settings import configured
 from flinkish.restore.verdicts import FOR_THE_ENGINE, Verdict
-from tests.driver.statepairs import FAILS, RIGHT, Bench, Pair
-from tests.driver.statetable import PAIRS, RARE
+from tests.support.driver.pair_runner import FAILS, RIGHT, Bench, Pair
+from tests.support.driver.pairs import PAIRS, RARE
 
 #: Spark's errors for state that does not fit, by version.
 STATE_ERROR = re.compile(r"STATE_STORE_|STATEFUL_OPERATOR|for existing state|existing state")

@@ -22,9 +22,9 @@ from flinkish.driver.settings import configured
 from flinkish.errors import Incompatible, NonRestoredState
 from flinkish.jobs.model import Job, JobState, RequestKind, RestoreSpec
 from flinkish.savepoint.reader import open_savepoint
-from tests.driver.harness import InProcessJob
-from tests.driver.programs import BACKENDS
-from tests.driver.topology import (
+from tests.support.driver.in_process_job import InProcessJob
+from tests.support.driver.operator_programs import BACKENDS
+from tests.support.driver.topology_programs import (
     Flow,
     Output,
     Program,

@@ -16,7 +16,7 @@ from flinkish.errors import DuplicateUid, InvalidUid, UsageError
 from flinkish.operators import tagging
 from flinkish.operators.hasher import HasherVersion
 from flinkish.operators.tagging import Tag, merge
-from tests.driver.programs import _read, _timed
+from tests.support.driver.operator_programs import _read, _timed
 
 HASH = "0123456789abcdef0123456789abcdef"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cli import Flinkish
+from tests.support.cli.command import Flinkish
 
 
 @pytest.fixture

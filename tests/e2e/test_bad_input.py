@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.disks import tmpfs
-from tests.e2e.cli import LIGHT, PROGRAMS, Flinkish
+from tests.support.cli.command import LIGHT, PROGRAMS, Flinkish
+from tests.support.disks import tmpfs
 
 pytestmark = pytest.mark.spark
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cli import LIGHT, PROGRAMS, Flinkish
+from tests.support.cli.command import LIGHT, PROGRAMS, Flinkish
 
 pytestmark = pytest.mark.spark
 

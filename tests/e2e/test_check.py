@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cli import LIGHT, PROGRAMS, Flinkish, Result
+from tests.support.cli.command import LIGHT, PROGRAMS, Flinkish, Result
 
 pytestmark = pytest.mark.spark
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from flinkish.savepoint.reader import open_savepoint
-from tests.e2e.cli import LIGHT, PROGRAMS, Flinkish
 from tests.e2e.test_killed import processes_of
 from tests.e2e.test_lifecycle import expected_counts, final_counts, write_files
+from tests.support.cli.command import LIGHT, PROGRAMS, Flinkish
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 PATIENCE = 250

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cli import LIGHT, Flinkish
 from tests.e2e.test_lifecycle import write_files
+from tests.support.cli.command import LIGHT, Flinkish
 
 pytestmark = pytest.mark.spark
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flinkish.operators.uids import uid_to_operator_id
-from tests.e2e.cli import LIGHT, PROGRAMS, Flinkish, Result
+from tests.support.cli.command import LIGHT, PROGRAMS, Flinkish, Result
 
 pytestmark = pytest.mark.spark
 

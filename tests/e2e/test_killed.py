@@ -13,7 +13,7 @@ import pytest
 from flinkish.errors import DriverLost
 from flinkish.jobs.model import JobState
 from flinkish.jobs.registry import Registry
-from tests.e2e.cli import Flinkish
+from tests.support.cli.command import Flinkish
 
 pytestmark = pytest.mark.spark
 

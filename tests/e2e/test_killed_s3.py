@@ -19,11 +19,11 @@ from flinkish.jobs.model import Request, RequestState
 from flinkish.jobs.registry import Registry
 from flinkish.savepoint.prune import collect_garbage
 from flinkish.storage.remote import forget_stores
-from tests.e2e.cli import Flinkish
 from tests.e2e.test_killed import processes_of
 from tests.e2e.test_lifecycle import expected_counts, final_counts, write_files
-from tests.savepoint.killing import all_objects, needed_by, verify_whole
-from tests.servers.s3 import S3Server
+from tests.support.cli.command import Flinkish
+from tests.support.savepoint.killed_processes import all_objects, needed_by, verify_whole
+from tests.support.servers.s3 import S3Server
 
 pytestmark = [
     pytest.mark.spark,

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cli import LIGHT, PROGRAMS, Flinkish
 from tests.e2e.test_lifecycle import expected_counts, final_counts, write_files
+from tests.support.cli.command import LIGHT, PROGRAMS, Flinkish
 
 pytestmark = [pytest.mark.spark, pytest.mark.matrix]
 

@@ -9,8 +9,8 @@ import fastavro
 import pytest
 
 from flinkish.savepoint.reader import open_savepoint
-from tests.e2e.cli import LIGHT, PROGRAMS, Flinkish, Result
 from tests.e2e.test_lifecycle import expected_counts, final_counts, write_files
+from tests.support.cli.command import LIGHT, PROGRAMS, Flinkish, Result
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 PATIENCE = 250

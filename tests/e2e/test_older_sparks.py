@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e import venvs
-from tests.e2e.cli import LIGHT, PROGRAMS, Flinkish
+from tests.support import venvs
+from tests.support.cli.command import LIGHT, PROGRAMS, Flinkish
 
 pytestmark = [pytest.mark.spark, pytest.mark.matrix, pytest.mark.timeout(1800)]
 

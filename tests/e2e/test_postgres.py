@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cli import Flinkish
 from tests.e2e.test_killed import processes_of
 from tests.jobs.conftest import PASSWORD, Cluster, cluster
+from tests.support.cli.command import Flinkish
 
 __all__ = ["cluster"]  # the fixture: a private server
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cli import LIGHT, Flinkish
+from tests.support.cli.command import LIGHT, Flinkish
 
 pytestmark = pytest.mark.spark
 

@@ -11,7 +11,7 @@ import fastavro
 import pytest
 
 from tests.cli.test_state import save
-from tests.e2e.cli import LIGHT, Flinkish
+from tests.support.cli.command import LIGHT, Flinkish
 
 
 @pytest.mark.spark

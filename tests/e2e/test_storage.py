@@ -20,12 +20,12 @@ import pytest
 from flinkish import storage
 from flinkish.errors import StorageError
 from flinkish.storage.remote import forget_stores
-from tests.e2e.cli import LIGHT, PROGRAMS, Flinkish, Result
 from tests.e2e.test_killed import processes_of
-from tests.servers.hdfs import HdfsServer
-from tests.servers.jars import Unavailable, spark_s3_jars
-from tests.servers.process import free_port
-from tests.servers.s3 import ACCESS_KEY, SECRET_KEY, S3Server, delayed
+from tests.support.cli.command import LIGHT, PROGRAMS, Flinkish, Result
+from tests.support.servers.hdfs import HdfsServer
+from tests.support.servers.jars import Unavailable, spark_s3_jars
+from tests.support.servers.process import free_port
+from tests.support.servers.s3 import ACCESS_KEY, SECRET_KEY, S3Server, delayed
 
 pytestmark = [pytest.mark.spark, pytest.mark.servers]
 

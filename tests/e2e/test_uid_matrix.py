@@ -1,7 +1,7 @@
 """Operator ids of one program, with every stateful operator there is, on every line of Spark.
 
 ``flinkish info`` plans the program with the Spark of one virtual environment after the other (see
-:mod:`tests.e2e.venvs`, which makes them). What ids and kinds come out must not depend on it.
+:mod:`tests.support.venvs`, which makes them). What ids and kinds come out must not depend on it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from flinkish.operators.uids import uid_to_operator_id
-from tests.e2e import venvs
-from tests.e2e.cli import LIGHT, PROGRAMS, Flinkish
-from tests.operators.golden_file import recorded
+from tests.support import venvs
+from tests.support.cli.command import LIGHT, PROGRAMS, Flinkish
+from tests.support.golden_operator_ids import recorded
 
 pytestmark = [pytest.mark.spark, pytest.mark.matrix, pytest.mark.timeout(3600)]
 

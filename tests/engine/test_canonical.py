@@ -29,8 +29,8 @@ from flinkish.engine.planning import (
     TargetState,
 )
 from flinkish.engine.rocksdb_store import snapshot_families
-from tests.checkpoint.recorded import NAMES, unpack
 from tests.engine.test_rewrite import SWITCHED, all_rows, rewrite, rows_of, state_of, tree
+from tests.support.checkpoints.recorded import NAMES, unpack
 
 TO_AVRO = TargetState(backend=CANONICAL)
 

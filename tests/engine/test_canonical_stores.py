@@ -28,8 +28,8 @@ from flinkish.engine.rowcodec import compile_schema
 from flinkish.engine.rows import DEFAULT_FAMILY, RowBlock
 from flinkish.engine.schema_files import FamilySchemas
 from flinkish.engine.transform import BlockTransform
-from tests.checkpoint.recorded import unpack
 from tests.engine.test_rewrite import state_of
+from tests.support.checkpoints.recorded import unpack
 
 
 def column(name: str, data_type: object, nullable: bool = True) -> dict[str, object]:

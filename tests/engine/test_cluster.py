@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.checkpoint.recorded import unpack
 from tests.engine.test_rewrite import all_rows, rows_of, state_of
-from tests.servers.cluster import standalone_cluster
+from tests.support.checkpoints.recorded import unpack
+from tests.support.servers.cluster import standalone_cluster
 
 REPOSITORY = Path(__file__).parent.parent.parent
 pytestmark = [
@@ -37,7 +37,7 @@ def rewrite(
 ) -> dict[str, Any]:
     words = [cluster, str(source), str(target), str(partitions), *marker]
     done = subprocess.run(
-        [sys.executable, "-m", "tests.engine.clustered", *words],
+        [sys.executable, "-m", "tests.support.engine.cluster_program", *words],
         cwd=REPOSITORY,
         env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
         stdin=subprocess.DEVNULL,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.engine.evolutions import RULES
-from tests.engine.evolving import CASES
-from tests.engine.programs import run_program
+from tests.support.engine.case_programs import run_program
+from tests.support.engine.evolution_oracle import CASES
+from tests.support.engine.evolutions import RULES
 
 #: One row in one partition: no column of a key.
 WITHOUT_KEY = {

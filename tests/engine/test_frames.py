@@ -28,12 +28,12 @@ from flinkish.engine.spark_frames import error_in
 from flinkish.engine.state_files import operator_files
 from flinkish.engine.table_files import write_table
 from flinkish.engine.types import arrow_type, parse_struct
-from tests.checkpoint.recorded import unpack
-from tests.engine.inline import InlineContext, InlineRDD
 from tests.engine.test_golden import GOLDEN, unhex
 from tests.engine.test_rewrite import WITH_FAMILIES, all_rows, rows_of
+from tests.support.checkpoints.recorded import unpack
+from tests.support.engine.inline_spark import InlineContext, InlineRDD
 
-#: The recorded queries read these files of ``streaming_cases.write_inputs``.
+#: The recorded queries read these files of ``streaming_queries.write_inputs``.
 FILES = 6
 
 

@@ -27,7 +27,7 @@ from flinkish.engine.encodings import (
 )
 from flinkish.engine.keycodec import compile_key, prefix_encoder
 from flinkish.engine.rowcodec import compile_schema
-from tests.engine.golden import LARGE, PATH, ROWS, content, plain
+from tests.support.engine.golden_rows import LARGE, PATH, ROWS, content, plain
 
 
 def golden() -> dict[str, Any]:

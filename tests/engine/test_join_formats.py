@@ -23,8 +23,8 @@ from flinkish.engine.layout import key_encoder
 from flinkish.engine.moves import EventTime, FamilyMove, Made, Regroup, RowForm, StoreMove
 from flinkish.engine.planning import JOIN_FORMAT, TargetState
 from flinkish.engine.rows import RowBlock
-from tests.checkpoint.recorded import unpack
 from tests.engine.test_rewrite import all_rows, rewrite, rows_of, state_of
+from tests.support.checkpoints.recorded import unpack
 
 RECORDED = "spark43-changelog-join3"
 WATERMARK = {"spark.watermarkDelayMs": 60000}

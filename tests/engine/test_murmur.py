@@ -17,8 +17,8 @@ from flinkish.engine.murmur import check_hashable, hash_columns, partition_of
 from flinkish.engine.rowcodec import compile_schema
 from flinkish.engine.types import parse_type
 from flinkish.engine.unsafe_rows import UnknownType
-from tests.engine.random_rows import golden_path
-from tests.engine.sparkrows import PARTITIONS
+from tests.support.engine.random_rows import golden_path
+from tests.support.engine.spark_rows_worker import PARTITIONS
 
 
 def golden(version: str) -> dict[str, Any]:

@@ -10,9 +10,9 @@ import pytest
 
 from flinkish.engine.encodings import split_key, split_value
 from flinkish.engine.rows import count_rows, read_store
-from tests.engine.oracle import LIVE, RECORDED, REWRITTEN, Read
-from tests.engine.programs import run_program
-from tests.engine.stores import Store, stores
+from tests.support.engine.case_programs import run_program
+from tests.support.engine.local_stores import Store, stores
+from tests.support.engine.state_reader_oracle import LIVE, RECORDED, REWRITTEN, Read
 
 pytestmark = [pytest.mark.spark, pytest.mark.matrix, pytest.mark.timeout(900)]
 

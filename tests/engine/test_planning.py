@@ -32,7 +32,7 @@ def test_the_days_of_intervals_count_where_spark_counts_them(version: str, days:
 
 @pytest.mark.parametrize(
     ("spark", "pin", "delimiter"),
-    # Measured with lists of transformWithState on each line (tests/engine/resuming.py).
+    # Measured on each line with lists of transformWithState (support/engine/resuming_program).
     [
         *[((4, 0), "2", b","), ((4, 1), None, b","), ((4, 1), "2", b",")],
         *[((4, 2), "2", b""), ((4, 3), "1", b","), ((4, 3), None, b","), (None, "2", b"")],

@@ -18,8 +18,8 @@ from flinkish.engine.operator_files import OperatorMetadata, StoreInfo, write_op
 from flinkish.engine.rowcodec import compile_schema
 from flinkish.engine.schema_files import FamilySchemas, write_schema_file
 from flinkish.engine.writers import write_records
-from tests.engine.random_rows import SparkRows, Table, spark_rows, tables, values_of
-from tests.engine.sparkrows import PARTITIONS
+from tests.support.engine.random_rows import SparkRows, Table, spark_rows, tables, values_of
+from tests.support.engine.spark_rows_worker import PARTITIONS
 
 pytestmark = pytest.mark.spark
 _QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large]

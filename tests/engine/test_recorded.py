@@ -19,9 +19,9 @@ from flinkish.engine.errors import StateFormatError, UnsupportedState
 from flinkish.engine.files import ROCKSDB, local_store
 from flinkish.engine.rows import count_rows, read_store
 from flinkish.engine.schema_files import parse_schema_file
-from tests.checkpoint.recorded import NAMES, unpack
-from tests.engine.making import rows, store
-from tests.engine.stores import stores
+from tests.support.checkpoints.recorded import NAMES, unpack
+from tests.support.engine.handwritten_state import rows, store
+from tests.support.engine.local_stores import stores
 
 
 def unframed(checkpoint: Path) -> Counter[tuple[str, int, tuple[bytes, ...], bytes]]:

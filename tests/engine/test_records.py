@@ -10,8 +10,18 @@ import pytest
 from flinkish.engine.codecs import decompressed
 from flinkish.engine.errors import MissingStateFile, StateFormatError, UnsupportedState
 from flinkish.engine.files import ROCKSDB
-from tests.checkpoint.recorded import unpack
-from tests.engine.making import CODECS, END, delta, lineage, lz4, record, rows, store, utf
+from tests.support.checkpoints.recorded import unpack
+from tests.support.engine.handwritten_state import (
+    CODECS,
+    END,
+    delta,
+    lineage,
+    lz4,
+    record,
+    rows,
+    store,
+    utf,
+)
 
 ROWS: list[tuple[bytes, bytes | None]] = [
     (b"key-%03d" % i, b"v" * (i % 40) + b"%d" % (i * i)) for i in range(60)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.checkpoint.recorded import NAMES, unpack
-from tests.engine.programs import run_program
-from tests.engine.reencoding import CASES, Seen, cases_of, reencode
+from tests.support.checkpoints.recorded import NAMES, unpack
+from tests.support.engine.case_programs import run_program
+from tests.support.engine.reencoding_program import CASES, Seen, cases_of, reencode
 
 #: A directory of checkpoints, and what the program says of each.
 Ran = tuple[Path, dict[str, Any]]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.engine.programs import run_program
-from tests.engine.resuming import CASES, PARTITIONS, cases_of
+from tests.support.engine.case_programs import run_program
+from tests.support.engine.resuming_program import CASES, PARTITIONS, cases_of
 
 #: A rescaled and a switched backend, with rows that wait in both sides of a full outer join.
 FEW = ["hdfs-outer"]

@@ -26,8 +26,8 @@ from flinkish.engine.planning import (
 from flinkish.engine.rewrite import Rewritten, rewrite_checkpoint
 from flinkish.engine.rows import read_store
 from flinkish.engine.transform import BlockTransform
-from tests.checkpoint.recorded import NAMES, unpack
-from tests.engine.inline import InlineContext
+from tests.support.checkpoints.recorded import NAMES, unpack
+from tests.support.engine.inline_spark import InlineContext
 
 #: (operator, store or family, key, value)
 Row = tuple[int, str, bytes, bytes]

@@ -32,7 +32,7 @@ from flinkish.engine.unsafe_rows import (
     check_unsafe_row,
     is_variable,
 )
-from tests.engine.making import delta, lz4, store
+from tests.support.engine.handwritten_state import delta, lz4, store
 
 
 def row(*fields: int | bytes | None) -> bytes:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.engine.programs import run_program
-from tests.engine.stateframes import CASES, cases_of
+from tests.support.engine.case_programs import run_program
+from tests.support.engine.state_frames_program import CASES, cases_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.matrix, pytest.mark.timeout(1500)]
 

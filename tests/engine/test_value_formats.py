@@ -25,9 +25,9 @@ from flinkish.engine.value_formats import (
     reshape,
     value_struct,
 )
-from tests.checkpoint.recorded import unpack
-from tests.engine.making import delta, lz4
 from tests.engine.test_rewrite import all_rows, rewrite, rows_of, state_of
+from tests.support.checkpoints.recorded import unpack
+from tests.support.engine.handwritten_state import delta, lz4
 
 #: Rows that Spark 4.3.0 wrote of one state, without a timeout and with one, in both formats.
 FLAT = bytes.fromhex("0000000000000000100000000000000003000000180000007431360000000000")

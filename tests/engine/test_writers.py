@@ -37,12 +37,12 @@ from flinkish.engine.schema_files import (
     write_utf,
 )
 from flinkish.engine.writers import write_changelog, write_records
-from tests.checkpoint.recorded import NAMES, unpack
-from tests.engine.making import CODECS
-from tests.engine.making import store as store_of
-from tests.engine.reencoding import archived_metadata
-from tests.engine.rewriting import creating, rewrite
-from tests.engine.stores import stores
+from tests.support.checkpoints.recorded import NAMES, unpack
+from tests.support.engine.handwritten_state import CODECS
+from tests.support.engine.handwritten_state import store as store_of
+from tests.support.engine.local_stores import stores
+from tests.support.engine.reencoding_program import archived_metadata
+from tests.support.engine.rewrite_checkpoint import creating, rewrite
 
 
 def test_every_row_is_encoded_as_it_was(recorded: Path) -> None:

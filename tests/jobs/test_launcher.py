@@ -23,7 +23,7 @@ from flinkish.jobs.model import Job, JobState, Launch, RequestKind, RequestState
 from flinkish.jobs.registry import Registry
 from flinkish.jobs.supervisor import end_of, how_it_ended
 from flinkish.jobs.termination import answers_late
-from tests.launching import kill_processes, make_java, make_spark
+from tests.support.launcher_fakes import kill_processes, make_java, make_spark
 
 Run = Callable[..., Job]
 

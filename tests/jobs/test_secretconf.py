@@ -17,7 +17,7 @@ from flinkish.jobs.describer import describe_program
 from flinkish.jobs.launcher import launch_job, new_job
 from flinkish.jobs.model import Job, Launch
 from flinkish.jobs.registry import Registry
-from tests.launching import kill_processes, make_java, make_spark
+from tests.support.launcher_fakes import kill_processes, make_java, make_spark
 
 OPTION = "--properties-file"
 SECRET = "s3cret-of-the-store"

@@ -17,7 +17,7 @@ import pytest
 from flinkish.operators import golden
 from flinkish.operators.graph import OperatorGraph
 from flinkish.operators.hasher import hash_v2, hash_v3, user_hashes
-from tests.operators.golden_file import PATH, graphs, recorded
+from tests.support.golden_operator_ids import PATH, graphs, recorded
 
 
 @pytest.mark.parametrize("name", graphs())

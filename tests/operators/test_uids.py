@@ -10,7 +10,7 @@ from flinkish.operators.uids import (
     distinguish,
     uid_to_operator_id,
 )
-from tests.operators.golden_file import recorded
+from tests.support.golden_operator_ids import recorded
 
 
 def test_every_recorded_uid() -> None:

@@ -9,7 +9,7 @@ from flinkish.errors import SavepointNotFound
 from flinkish.restore.adopt import adopt_cuts
 from flinkish.restore.checkpoint import make_checkpoint
 from flinkish.restore.recipe import Donor, Recipe
-from tests.checkpoint.likeness import CheckpointLikeness
+from tests.support.checkpoints.handwritten import CheckpointLikeness
 
 
 def test_a_checkpoint_as_it_is(tmp_path: Path) -> None:

@@ -23,9 +23,9 @@ from flinkish.restore.recipe import (
     Recipe,
     TakenState,
 )
-from tests.checkpoint.likeness import QUERY_ID, CheckpointLikeness
-from tests.checkpoint.recorded import NAMES, unpack
-from tests.restore.making import content, header, make, rewrite, state_of
+from tests.support.checkpoints.handwritten import QUERY_ID, CheckpointLikeness
+from tests.support.checkpoints.recorded import NAMES, unpack
+from tests.support.restore.recipes import content, header, make, rewrite, state_of
 
 # A checkpoint as it is.
 

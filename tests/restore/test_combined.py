@@ -16,9 +16,9 @@ from flinkish.restore.checkpoint import make_checkpoint
 from flinkish.restore.emptystate import empty_snapshot
 from flinkish.restore.newlogs import replays_planned
 from flinkish.restore.recipe import Donor, FreshSource, Recipe, TakenSource, TakenState
-from tests.checkpoint.likeness import CheckpointLikeness
-from tests.checkpoint.recorded import unpack
-from tests.restore.making import content, header, lines, make, older, rewrite, state_of
+from tests.support.checkpoints.handwritten import CheckpointLikeness
+from tests.support.checkpoints.recorded import unpack
+from tests.support.restore.recipes import content, header, lines, make, older, rewrite, state_of
 
 # Sources and batches.
 

@@ -15,8 +15,8 @@ from flinkish.restore.model import SavedQuery
 from flinkish.restore.pins import JOIN_FORMAT
 from flinkish.restore.plan import QueryPlan
 from flinkish.restore.verdicts import Verdict
-from tests.restore.cases import AGG, new, old, saved_query
 from tests.restore.test_states import struct
+from tests.support.restore.query_builders import AGG, new, old, saved_query
 
 JOIN, LISTS = "symmetricHashJoin", "transformWithStateInPandasExec"
 ROWS = struct("a long, w timestamp, matched boolean")

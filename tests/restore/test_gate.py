@@ -14,7 +14,7 @@ from flinkish.restore import gate
 from flinkish.restore.gate import fit_offers, version_gate
 from flinkish.restore.offers import Offers, read_offers
 from flinkish.restore.verdicts import Outcome
-from tests.checkpoint.likeness import CheckpointLikeness
+from tests.support.checkpoints.handwritten import CheckpointLikeness
 
 
 @pytest.fixture

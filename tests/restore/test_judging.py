@@ -11,8 +11,8 @@ from flinkish.operators.meaning import ONLY, StateMeaning
 from flinkish.restore.judging import OperatorPlan, advice_for, judge_operator, refuse
 from flinkish.restore.model import NewOperator, SavedOperator, SavedQuery
 from flinkish.restore.verdicts import FOR_THE_ENGINE, Verdict
-from tests.restore.cases import AGG, DEDUP, new, old, saved_query
 from tests.restore.test_states import columns, struct
+from tests.support.restore.query_builders import AGG, DEDUP, new, old, saved_query
 
 
 def _stores(value: str) -> tuple[StoreInfo, ...]:

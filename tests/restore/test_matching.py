@@ -8,7 +8,7 @@ from flinkish.errors import Incompatible, UsageError
 from flinkish.operators.hasher import HasherVersion
 from flinkish.restore.matching import check_uid_map, match_operators
 from flinkish.restore.model import NewQuery, SavedQuery
-from tests.restore.cases import AGG, DEDUP, id_of, new, old, saved_query, starting
+from tests.support.restore.query_builders import AGG, DEDUP, id_of, new, old, saved_query, starting
 
 
 def matched(

@@ -13,7 +13,7 @@ from flinkish.restore.recipe import Donor, EmptyState, FreshSource, Recipe, Take
 from flinkish.restore.recipes import recipe_for
 from flinkish.restore.untaken import untaken
 from flinkish.restore.verdicts import Verdict
-from tests.restore.cases import AGG, new, old, reads, saved_query, source, starting
+from tests.support.restore.query_builders import AGG, new, old, reads, saved_query, source, starting
 
 
 def planned(

@@ -22,7 +22,16 @@ from flinkish.restore.queryid import OtherRun
 from flinkish.restore.recipe import Donor, EmptyState, Recipe
 from flinkish.restore.sinks import SinkMode, SinkPlan
 from flinkish.restore.verdicts import Check, Outcome, Verdict
-from tests.restore.cases import AGG, DEDUP, new, old, reads, saved_query, source, starting
+from tests.support.restore.query_builders import (
+    AGG,
+    DEDUP,
+    new,
+    old,
+    reads,
+    saved_query,
+    source,
+    starting,
+)
 
 
 @dataclass

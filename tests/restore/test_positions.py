@@ -19,7 +19,7 @@ from flinkish.restore.positions import (
     match_sources,
     reset_entries,
 )
-from tests.restore.cases import new, old, reads, saved_query, source, starting
+from tests.support.restore.query_builders import new, old, reads, saved_query, source, starting
 
 A, B = "FileSource[/a]", "FileSource[/b]"
 

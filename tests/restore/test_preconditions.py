@@ -10,7 +10,7 @@ import pytest
 from flinkish.restore.model import NewSink
 from flinkish.restore.preconditions import DRAINED, SETTING_SCHEMA_CHECK, preconditions
 from flinkish.restore.verdicts import Outcome
-from tests.restore.cases import AGG, DEDUP, new, old, saved_query, starting
+from tests.support.restore.query_builders import AGG, DEDUP, new, old, saved_query, starting
 
 REFUSED, WARNING, NOTE = Outcome.REFUSED, Outcome.WARNING, Outcome.NOTE
 

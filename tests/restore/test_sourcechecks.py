@@ -11,7 +11,7 @@ from flinkish.errors import Corrupt
 from flinkish.restore.recipe import Donor
 from flinkish.restore.sourcechecks import SourceFileCheck, missing_files
 from flinkish.restore.sourcelogs import ReadFile, compacted_until, read_files
-from tests.restore.cases import source
+from tests.support.restore.query_builders import source
 
 
 class Saved:

@@ -11,7 +11,7 @@ from flinkish.restore.matching import match_operators
 from flinkish.restore.model import NewQuery, SavedQuery, SavedSource
 from flinkish.restore.positions import match_sources
 from flinkish.restore.sourceplans import SourcePlan, name_of, source_plans
-from tests.restore.cases import new, old, reads, saved_query, source, starting
+from tests.support.restore.query_builders import new, old, reads, saved_query, source, starting
 
 A, B = "file[/a]", "file[/b]"
 TOPIC = "kafka[subscribe=a,b]"

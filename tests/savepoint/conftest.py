@@ -8,7 +8,7 @@ import pytest
 from flinkish.savepoint.model import OperatorFacts, QuerySource, SavepointInfo, SavepointJob
 from flinkish.savepoint.reporter import SilentReporter
 from flinkish.savepoint.writer import write_savepoint
-from tests.checkpoint.likeness import CheckpointLikeness
+from tests.support.checkpoints.handwritten import CheckpointLikeness
 
 JOB = SavepointJob("0123456789abcdef0123456789abcdef", "job", spark_version="4.3.0")
 

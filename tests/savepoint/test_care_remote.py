@@ -21,9 +21,9 @@ from flinkish.savepoint.retention import Policy
 from flinkish.savepoint.verify import verify
 from flinkish.savepoint.writer import write_savepoint
 from flinkish.storage.remote import forget_stores
-from tests.checkpoint.likeness import CheckpointLikeness
-from tests.savepoint.making import JOB_ID
-from tests.servers.s3 import S3Server
+from tests.support.checkpoints.handwritten import CheckpointLikeness
+from tests.support.savepoint.small_savepoints import JOB_ID
+from tests.support.servers.s3 import S3Server
 
 pytestmark = pytest.mark.servers
 

@@ -8,7 +8,7 @@ import pytest
 from flinkish import storage
 from flinkish.errors import Corrupt, StorageError, UnsupportedFormat, UsageError
 from flinkish.savepoint.catalog import job_prefix, look_at, read_catalog, read_paths
-from tests.savepoint.making import make_savepoint
+from tests.support.savepoint.small_savepoints import make_savepoint
 
 
 @pytest.fixture(params=["local", "memory"])

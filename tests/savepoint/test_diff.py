@@ -6,7 +6,7 @@ from typing import Any
 from flinkish.checkpoint.operators import StoreInfo
 from flinkish.savepoint.diff import compare, compare_schemas, match_operators
 from flinkish.savepoint.model import OperatorRecord, QueryRecord
-from tests.savepoint.making import SCHEMA, header, operator, query
+from tests.support.savepoint.small_savepoints import SCHEMA, header, operator, query
 
 HEADER = header(1_700_000_000.0)
 

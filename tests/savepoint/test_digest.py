@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from flinkish.savepoint import digest
-from tests.checkpoint.likeness import sidecar
+from tests.support.checkpoints.handwritten import sidecar
 
 
 def test_hadoops_own_sidecars_agree_with_the_bytes(tmp_path: Path) -> None:
     """Checked on every file that real Spark wrote into the recorded checkpoints."""
-    from tests.checkpoint.recorded import NAMES, unpack
+    from tests.support.checkpoints.recorded import NAMES, unpack
 
     checked = 0
     for name in NAMES:

@@ -9,8 +9,8 @@ from flinkish.checkpoint.cut import read_cut
 from flinkish.errors import Corrupt, SavepointNotFound
 from flinkish.savepoint.dispose import dispose
 from flinkish.savepoint.reader import open_savepoint
-from tests.checkpoint.likeness import CheckpointLikeness
 from tests.savepoint.conftest import Taking
+from tests.support.checkpoints.handwritten import CheckpointLikeness
 
 
 def test_everything_of_it_goes(likeness: CheckpointLikeness, take: Taking) -> None:

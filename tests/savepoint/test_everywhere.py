@@ -17,9 +17,9 @@ from flinkish.savepoint.model import QuerySource, SavepointInfo
 from flinkish.savepoint.reader import FULL, check_files, find_bad_files, open_savepoint
 from flinkish.savepoint.reporter import SilentReporter
 from flinkish.savepoint.writer import write_savepoint
-from tests.checkpoint.recorded import unpack
 from tests.savepoint.conftest import JOB
-from tests.savepoint.places import place, put_tree, tree
+from tests.support.checkpoints.recorded import unpack
+from tests.support.savepoint.places import place, put_tree, tree
 
 #: Two S3 servers cannot be had at once; HDFS and the local disk can be beside either.
 PAIRS = [

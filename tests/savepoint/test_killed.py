@@ -23,10 +23,10 @@ from flinkish.savepoint.model import SavepointInfo
 from flinkish.savepoint.prune import collect_garbage, prune
 from flinkish.savepoint.reader import FULL, QUICK, check_files, open_savepoint
 from flinkish.savepoint.retention import Policy
-from tests.checkpoint.likeness import CheckpointLikeness
-from tests.savepoint import killing
-from tests.savepoint.killing import Point, Work
-from tests.savepoint.places import place as a_place
+from tests.support.checkpoints.handwritten import CheckpointLikeness
+from tests.support.savepoint import killed_processes as killing
+from tests.support.savepoint.killed_processes import Point, Work
+from tests.support.savepoint.places import place as a_place
 
 SEED = 5
 #: Seconds after which an unfinished savepoint is garbage, and some.

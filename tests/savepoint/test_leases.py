@@ -14,7 +14,7 @@ from flinkish import storage
 from flinkish.errors import Locked
 from flinkish.savepoint import leases
 from flinkish.savepoint.leases import Kind, Lease, LeaseRecord, conflicts, read_leases
-from tests.savepoint.places import KINDS, place
+from tests.support.savepoint.places import KINDS, place
 
 A, B = "a" * 32, "b" * 32
 

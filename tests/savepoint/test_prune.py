@@ -20,8 +20,8 @@ from flinkish.savepoint.reader import check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentReporter
 from flinkish.savepoint.retention import Policy
 from flinkish.savepoint.writer import write_savepoint
-from tests.checkpoint.likeness import CheckpointLikeness
-from tests.savepoint.making import JOB_ID, make_savepoint
+from tests.support.checkpoints.handwritten import CheckpointLikeness
+from tests.support.savepoint.small_savepoints import JOB_ID, make_savepoint
 
 OTHER = "fedcba9876543210" * 2
 LAST = Policy(keep_last=1)

@@ -8,9 +8,9 @@ import pytest
 from flinkish.errors import Corrupt, SavepointNotFound, UsageError
 from flinkish.savepoint.model import SavepointInfo
 from flinkish.savepoint.reader import check_files, describe, open_savepoint
-from tests.checkpoint.likeness import CheckpointLikeness
-from tests.checkpoint.recorded import unpack
 from tests.savepoint.conftest import Taking
+from tests.support.checkpoints.handwritten import CheckpointLikeness
+from tests.support.checkpoints.recorded import unpack
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from flinkish.savepoint.catalog import read_catalog
 from flinkish.savepoint.leases import DIRECTORY, Kind, Lease, read_leases
 from flinkish.savepoint.prune import GARBAGE_AGE, collect_garbage
 from flinkish.savepoint.scratch import scratch_directory
-from tests.savepoint.making import JOB_ID, make_savepoint
+from tests.support.savepoint.small_savepoints import JOB_ID, make_savepoint
 
 
 def rewrite_and_die(place: str) -> None:

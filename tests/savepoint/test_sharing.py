@@ -23,10 +23,10 @@ from flinkish.savepoint.model import QuerySource
 from flinkish.savepoint.reader import FULL, check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentReporter
 from flinkish.savepoint.writer import write_savepoint
-from tests.checkpoint.recorded import unpack
 from tests.savepoint.conftest import JOB
-from tests.savepoint.places import place, put_tree, tree
 from tests.savepoint.test_everywhere import save
+from tests.support.checkpoints.recorded import unpack
+from tests.support.savepoint.places import place, put_tree, tree
 
 
 @pytest.fixture(

@@ -25,10 +25,10 @@ from flinkish.savepoint.reporter import SilentReporter
 from flinkish.savepoint.space import measure
 from flinkish.savepoint.verify import LEVELS, Verification
 from flinkish.savepoint.writer import write_savepoint
-from tests.checkpoint.likeness import CheckpointLikeness
-from tests.checkpoint.recorded import NAMES, unpack
 from tests.savepoint.conftest import Taking
-from tests.savepoint.making import JOB_ID, header, make_savepoint, operator, query
+from tests.support.checkpoints.handwritten import CheckpointLikeness
+from tests.support.checkpoints.recorded import NAMES, unpack
+from tests.support.savepoint.small_savepoints import JOB_ID, header, make_savepoint, operator, query
 
 
 def verify(path: str, level: str = "full") -> Verification:

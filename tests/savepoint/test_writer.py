@@ -24,8 +24,8 @@ from flinkish.savepoint.model import OperatorFacts, QuerySource, SavepointInfo
 from flinkish.savepoint.reader import check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentReporter
 from flinkish.savepoint.writer import query_directory, write_savepoint
-from tests.checkpoint.likeness import CheckpointLikeness
 from tests.savepoint.conftest import JOB, Taking
+from tests.support.checkpoints.handwritten import CheckpointLikeness
 
 
 class Told:

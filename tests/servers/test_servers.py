@@ -11,8 +11,8 @@ from collections.abc import Callable
 import fsspec  # type: ignore[import-untyped]
 import pytest
 
-from tests.servers.hdfs import HdfsServer
-from tests.servers.s3 import S3Server
+from tests.support.servers.hdfs import HdfsServer
+from tests.support.servers.s3 import S3Server
 
 pytestmark = pytest.mark.servers
 

@@ -12,9 +12,9 @@ from typing import Any
 import fsspec  # type: ignore[import-untyped]
 import pytest
 
-from tests.servers.hdfs import HdfsServer
-from tests.servers.jars import Unavailable, spark_s3_jars
-from tests.servers.s3 import S3Server
+from tests.support.servers.hdfs import HdfsServer
+from tests.support.servers.jars import Unavailable, spark_s3_jars
+from tests.support.servers.s3 import S3Server
 
 pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.matrix]
 
@@ -27,7 +27,7 @@ PROVIDERS = {
 
 def run(request: dict[str, Any], environment: dict[str, str]) -> dict[str, dict[str, int]]:
     """What the queries put out in a driver of their own."""
-    driver = Path(__file__).with_name("checkpoints.py")
+    driver = Path(__file__).parents[1] / "support" / "servers" / "checkpoint_program.py"
     done = subprocess.run(
         [sys.executable, str(driver), json.dumps(request)],
         env={**os.environ, **environment},

@@ -10,9 +10,9 @@ import pytest
 
 from flinkish import storage
 from flinkish.storage.remote import forget_stores
-from tests.servers.hdfs import HdfsServer
-from tests.servers.s3 import S3Server
-from tests.storage.abstract import StorageContract
+from tests.support.servers.hdfs import HdfsServer
+from tests.support.servers.s3 import S3Server
+from tests.support.storage_contract import StorageContract
 
 
 class TestLocal(StorageContract):

@@ -16,7 +16,7 @@ from flinkish.errors import StorageError
 from flinkish.storage.bounded import Room, in_flight
 from flinkish.storage.placing import Placed, Placing
 from flinkish.storage.remote import forget_stores
-from tests.servers.s3 import S3Server
+from tests.support.servers.s3 import S3Server
 
 NAMES = [f"{number}.delta" for number in range(6)]
 

@@ -1,0 +1,221 @@
+"""Processes that write, dispose of and prune savepoints, and are killed by SIGKILL on the way.
+
+They are forked from a server process that has all imports done, so that one costs what its work
+costs. A death has its time (killed from outside, so many seconds after the work began) or its place
+(the process kills itself right before or after a certain change of the storage).
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing.connection import Connection
+from typing import Any
+
+from fsspec.core import url_to_fs  # type: ignore[import-untyped]
+
+from flinkish import storage
+from flinkish.savepoint.dispose import dispose
+from flinkish.savepoint.model import QuerySource, SavepointInfo, SavepointJob
+from flinkish.savepoint.prune import collect_garbage, prune
+from flinkish.savepoint.reader import open_savepoint
+from flinkish.savepoint.reporter import SilentReporter
+from flinkish.savepoint.retention import Policy
+from flinkish.savepoint.verify import verify
+from flinkish.savepoint.writer import write_savepoint
+from tests.support.savepoint.small_savepoints import JOB_ID
+
+for _library in ("s3fs", "hdfs_native.fsspec"):
+    importlib.import_module(_library)
+
+#: Functions of ``flinkish.storage`` that change something, and which argument says where.
+_CHANGES = {
+    "make_directory": 0,
+    "make_new_directory": 0,
+    "place": 1,
+    "publish_file": 1,
+    "remove_file": 0,
+    "remove_tree": 0,
+    "write_atomically": 0,
+    "write_bytes": 0,
+}
+#: Those that are told of many places; each place counts as a change.
+_MANY = ("remove_files", "remove_empty_directories")
+PATIENCE = 60.0
+_NEVER = 1 << 60
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where a process kills itself: at the ``number``-th change (from 0) of a location with
+    ``part`` in it, right before or right after."""
+
+    number: int = 0
+    part: str = ""
+    after: bool = False
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a process is to do: ``write``, ``dispose``, ``prune`` or ``garbage``."""
+
+    what: str
+    place: str
+    environment: Mapping[str, str]
+    checkpoint: str = ""
+    full: bool = False
+    path: str = ""
+    now: float | None = None
+    die: Point | None = None
+
+
+def take(place: str, checkpoint: str, *, full: bool = False) -> SavepointInfo:
+    """A savepoint of the one job there is here."""
+    return write_savepoint(
+        place,
+        SavepointJob(JOB_ID, "job", spark_version="4.3.0"),
+        [QuerySource("q", checkpoint)],
+        trigger="savepoint",
+        reporter=SilentReporter(),
+        full=full,
+    )
+
+
+def needed_by(path: str) -> set[str]:
+    """What must lie in the directory of the savepoint at ``path`` for it, relative to that: its own
+    files, those that others hold for it, and what it says there of that."""
+    savepoint, name = open_savepoint(path), storage.base_name(path)
+    needed = {f"{holder}/_refs/{name}" for holder in savepoint.holders} | {f"{name}/_metadata"}
+    for record in savepoint.iter_files():
+        own = f"{name}/{savepoint.queries[record.query].directory}/{record.path}"
+        needed.add(record.held or own)
+    return needed
+
+
+def all_objects(place: str) -> set[str]:
+    """Whatever lies below a location, hidden names too, relative to it."""
+    files, path = url_to_fs(place)
+    files.invalidate_cache()
+    return {found.removeprefix(path).lstrip("/") for found in files.find(path)}
+
+
+def verify_whole(path: str) -> None:
+    """A savepoint is complete, to the last bit, and there is nothing else in its directory."""
+    found = verify(open_savepoint(path), "full", SilentReporter())
+    assert (found.bad, found.unexpected) == ((), ())
+
+
+_DO: Mapping[str, Callable[[Work], object]] = {
+    "write": lambda work: take(work.place, work.checkpoint, full=work.full),
+    "dispose": lambda work: dispose(work.path),
+    "prune": lambda work: prune(work.place, Policy(keep_last=1), {}),
+    "garbage": lambda work: collect_garbage(work.place, (), now=work.now),
+}
+
+
+def kill_after(work: Work, seconds: float) -> bool:
+    """Kill a process so long after its work began; False when it was done before."""
+    return _run(work, seconds)[0] == -signal.SIGKILL
+
+
+def kill_at(work: Work) -> bool:
+    """Let a process kill itself at ``work.die``; False when it never came there."""
+    assert work.die is not None
+    return _run(work, None)[0] == -signal.SIGKILL
+
+
+def measure(work: Work) -> float:
+    """Seconds that the work takes when nobody disturbs it."""
+    code, seconds = _run(work, None)
+    assert code == 0, f"{work.what} failed"
+    return seconds
+
+
+def count_changes(work: Work) -> int:
+    """How many changes of the storage the work makes: it is done."""
+    code, told = _run(replace(work, die=Point(_NEVER)), None)
+    assert code == 0, f"{work.what} failed"
+    return int(told)
+
+
+def _run(work: Work, seconds: float | None) -> tuple[int, float]:
+    """The exit code of a process that has done the work, or was killed; and what it told at its
+    end: how many changes it made where it was to die at one, else how many seconds it took."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_child, args=(work, theirs))
+    process.start()
+    theirs.close()
+    with ours:
+        try:
+            assert ours.poll(PATIENCE), "the process did not begin"
+            ours.recv()
+            if seconds is not None:
+                process.join(max(0.0, seconds))
+                process.kill()
+            process.join(PATIENCE)
+            assert process.exitcode is not None, "the process did not end"
+            assert process.exitcode in (0, -signal.SIGKILL), f"{work} failed: see its traceback"
+            return process.exitcode, float(ours.recv()) if process.exitcode == 0 else 0.0
+        finally:
+            process.kill()
+            process.join()
+            process.close()
+
+
+def _child(work: Work, pipe: Connection) -> None:
+    os.environ.update(work.environment)
+    storage.exists(work.place)  # the client of the storage is there when the clock begins to run
+    seen = None if work.die is None else _arm(work.die)
+    pipe.send("begun")
+    begun = time.monotonic()
+    _DO[work.what](work)
+    pipe.send(time.monotonic() - begun if seen is None else seen())
+
+
+def _arm(point: Point) -> Callable[[], int]:
+    """Let this process kill itself at a change of the storage; returns what counts them."""
+    lock = threading.Lock()
+    seen = 0
+
+    def change(location: str, carry_out: Callable[[], Any]) -> Any:
+        nonlocal seen
+        if point.part not in location:
+            return carry_out()
+        with lock:
+            mine, seen = seen, seen + 1
+        if mine < point.number:
+            return carry_out()
+        if point.after and mine == point.number:
+            carry_out()
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError("not reached")
+
+    def of_one(function: Callable[..., Any], index: int) -> Callable[..., Any]:
+        return lambda *args, **named: change(args[index], lambda: function(*args, **named))
+
+    def of_many(function: Callable[..., Any]) -> Callable[..., Any]:
+        def one_by_one(locations: Any) -> None:
+            # Deepest first, as the functions themselves do where it matters.
+            for location in sorted(set(locations), key=lambda each: -each.count("/")):
+                change(location, partial(function, [location]))
+
+        return one_by_one
+
+    for name, index in _CHANGES.items():
+        setattr(storage, name, of_one(getattr(storage, name), index))
+    for name in _MANY:
+        setattr(storage, name, of_many(getattr(storage, name)))
+
+    def count() -> int:
+        return seen
+
+    return count

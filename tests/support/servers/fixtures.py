@@ -1,0 +1,57 @@
+"""Fixtures: one server of each kind for the whole run, started when the first test asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tests.support.servers import s3
+from tests.support.servers.hdfs import HdfsServer
+from tests.support.servers.hdfs import hdfs as run_hdfs
+from tests.support.servers.jars import Unavailable
+from tests.support.servers.s3 import S3Server
+
+
+@pytest.fixture(scope="session")
+def moto_s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """moto's S3 server, in a process of its own."""
+    with s3.moto(tmp_path_factory.mktemp("moto")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def second_s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """s3proxy, in a process of its own."""
+    with ExitStack() as started:
+        try:
+            server = started.enter_context(s3.s3proxy(tmp_path_factory.mktemp("s3proxy")))
+        except Unavailable as why:
+            pytest.skip(str(why))
+        yield server
+
+
+@pytest.fixture(scope="session")
+def slow_s3(
+    moto_s3: S3Server, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., S3Server]]:
+    """``slow_s3(latency, server=moto)``: a server that each request reaches ``latency`` s late."""
+    directory = tmp_path_factory.mktemp("slow-s3")
+    with ExitStack() as started:
+
+        def start(latency: float, server: S3Server = moto_s3) -> S3Server:
+            return started.enter_context(s3.delayed(server, latency, directory))
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
+    """A NameNode and a DataNode, in processes of their own."""
+    with ExitStack() as started:
+        try:
+            server = started.enter_context(run_hdfs(tmp_path_factory.mktemp("hdfs")))
+        except Unavailable as why:
+            pytest.skip(str(why))
+        yield server

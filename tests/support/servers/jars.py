@@ -1,0 +1,131 @@
+"""Jars for the servers and for ``s3a://`` in Spark: got once with Maven, kept in ``.cache/``."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import tempfile
+import zipfile
+from functools import cache
+from pathlib import Path
+
+POM = Path(__file__).with_name("pom.xml")
+KEPT = Path(__file__).resolve().parents[3] / ".cache" / "servers"
+PATIENCE = 540.0
+"""Seconds for a download; all sets together are 130 MB."""
+
+
+class Unavailable(Exception):
+    """Something that a server needs cannot be had here; the message says what and why."""
+
+
+def java() -> str:
+    """Return the ``java`` to run, in Spark's own order: that of JAVA_HOME, then the path's.
+
+    Raises:
+        Unavailable: There is none.
+    """
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=f"{home}/bin" if home else None)
+    if found is None:
+        raise Unavailable("no java (Debian: apt-get install openjdk-17-jre-headless)")
+    return found
+
+
+@cache
+def spark_jars() -> Path:
+    """Return the directory of the installed Spark's jars.
+
+    Raises:
+        Unavailable: There is no PySpark.
+    """
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or not spec.submodule_search_locations:
+        raise Unavailable("no PySpark is installed")
+    return Path(spec.submodule_search_locations[0], "jars")
+
+
+def hadoop_version() -> str:
+    """Return the version of Hadoop that the installed Spark brings along.
+
+    Raises:
+        Unavailable: It brings none.
+    """
+    found = sorted(spark_jars().glob("hadoop-client-api-*.jar"))
+    if not found:
+        raise Unavailable(f"no hadoop-client-api in {spark_jars()}")
+    return found[-1].stem.removeprefix("hadoop-client-api-")
+
+
+@cache
+def jars(profile: str) -> tuple[Path, ...]:
+    """Return the jars of a profile of pom.xml: ``hdfs``, ``s3proxy`` or ``s3a``.
+
+    They are downloaded the first time. The directory's name tells what is in it, so that another
+    Spark or a changed pom.xml gets a directory of its own.
+
+    Raises:
+        Unavailable: Maven is not there, or cannot get them.
+    """
+    version = hadoop_version()
+    digest = hashlib.sha256(POM.read_bytes()).hexdigest()[:8]
+    directory = KEPT / f"{profile}-{version}-{digest}"
+    if not directory.is_dir():
+        _download(profile, version, directory)
+    return tuple(sorted(directory.glob("*.jar")))
+
+
+def _download(profile: str, version: str, directory: Path) -> None:
+    """Make the directory, at once and whole: another process may be doing the same."""
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise Unavailable("no Maven to get the jars with (Debian: apt-get install maven)")
+    KEPT.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=KEPT) as making:
+        target = Path(making, "jars")
+        # A pom of its own place: Maven leaves a directory `target` beside the one that it reads.
+        pom = Path(shutil.copy(POM, making))
+        command = [maven, "-q", "-B", "-f", str(pom), f"-P{profile}", f"-Dhadoop.version={version}"]
+        command += ["dependency:copy-dependencies", f"-DoutputDirectory={target}"]
+        command += ["-DincludeScope=runtime"]
+        try:
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=PATIENCE,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise Unavailable(f"Maven took more than {PATIENCE:.0f} s for {profile}") from error
+        if done.returncode != 0:
+            raise Unavailable(f"Maven cannot get {profile}:\n{done.stdout[-2000:]}")
+        try:
+            target.rename(directory)
+        except OSError:
+            if not directory.is_dir():  # else the other process was first
+                raise
+
+
+def spark_s3_jars() -> list[Path]:
+    """Return what Spark needs on its class path for ``s3a://`` (``spark.jars``).
+
+    That is hadoop-aws of the version of Spark's Hadoop, and of the AWS SDK what it loads.
+
+    Raises:
+        Unavailable: They cannot be had.
+    """
+    return list(jars("s3a"))
+
+
+def unpack(jar: Path, prefix: str, directory: Path) -> None:
+    """Unpack what has this prefix in a jar."""
+    with zipfile.ZipFile(jar) as archive:
+        archive.extractall(
+            directory, [name for name in archive.namelist() if name.startswith(prefix)]
+        )
