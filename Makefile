@@ -13,9 +13,11 @@ SPARK35_INSTALLED := $(SPARK35)/.installed
 SPARK35_TESTS := $(SPARK35)/for-tests
 # Where tests/support/venvs.py makes an environment for every line of Spark, unless told otherwise.
 MATRIX_VENVS := .venv-matrix
+# Processes that run tests at the same time; each has a Spark of its own in time (2 GiB).
+WORKERS ?= 2
 ARGS ?=
 
-.PHONY: help venv demo test lint fmt bench bench-engine test-matrix compat-matrix faults completions docs clean java moved
+.PHONY: help venv demo test test-deep test-matrix mutants lint fmt bench bench-engine compat-matrix faults completions docs clean java moved
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -25,8 +27,17 @@ venv: $(INSTALLED) ## make .venv and install flinkish into it, with all that dev
 demo: java $(INSTALLED) ## the main job on real flights: run, savepoint, stop, resume as v2, compare (2 min)
 	@$(PYTHON) -m flinkish.examples.flights.demo $(ARGS)
 
-test: java lint ## lint, then the whole test suite: fast tests first, then those that start Spark
-	$(PYTHON) -m pytest -m "not matrix" $(ARGS)
+test: java lint ## lint, then the fast tier: every promise once, plain tests first (10 min)
+	$(PYTHON) -m pytest -m "not deep and not matrix" -n $(WORKERS) $(ARGS)
+
+test-deep: java $(INSTALLED) ## the deep tier: all backends, storages, pairs; ARGS="--shard 3/8"; goes on where it stopped
+	$(PYTHON) -m tests.support.tiers run deep --workers $(WORKERS) $(ARGS)
+
+test-matrix: java $(INSTALLED) $(SPARK35_INSTALLED) ## the same promises on Spark 3.5 to 4.3 (makes .venv-spark35, .venv-matrix; slow)
+	$(PYTHON) -m tests.support.tiers run matrix --workers $(WORKERS) $(ARGS)
+
+mutants: java $(INSTALLED) ## break a copy of the code on purpose, one fault at a time: the fast tier must notice each
+	$(PYTHON) -m tests.mutants $(ARGS)
 
 lint: $(INSTALLED) ## ruff, mypy --strict and the import rules between the packages
 	$(PYTHON) -m ruff check .
@@ -44,15 +55,11 @@ bench: $(INSTALLED) ## measure what users wait for: the start-up of `list` and `
 bench-engine: java $(INSTALLED) ## measure the engine against Spark's own repartition, 5 million rows (10 min)
 	@$(PYTHON) -m tests.bench engine $(ARGS)
 
-test-matrix: java $(INSTALLED) $(SPARK35_INSTALLED) ## the lifecycle on Spark 3.5, ids on 3.5 to 4.3 (makes .venv-spark35, .venv-matrix; slow)
-	FLINKISH_SPARK35_PYTHON=$(CURDIR)/$(SPARK35)/bin/python $(PYTHON) -m pytest -m matrix $(ARGS)
-	PYTHONPATH=$(SPARK35_TESTS) $(SPARK35)/bin/python -m pytest -p no:cacheprovider tests/driver $(ARGS)
-
 compat-matrix: java $(INSTALLED) ## measure which Spark can go on with whose savepoints (makes .venv-matrix; 40 min)
 	$(PYTHON) -m tests.compatmatrix $(ARGS)
 
 faults: java $(INSTALLED) ## only the tests that break things: kill -9, full disk, torn files, vanished files
-	$(PYTHON) -m pytest -m "not matrix" \
+	$(PYTHON) -m pytest -m "not matrix" -n $(WORKERS) \
 	  tests/checkpoint tests/savepoint tests/restore tests/jobs tests/driver tests/e2e \
 	  -k "kill or full or corrupt or damage or truncat or torn or flip or vanish or unwritable or read_only or lost or missing or garbage" $(ARGS)
 
@@ -63,7 +70,7 @@ docs: $(INSTALLED) ## write the README's tables of commands, exit codes and sett
 	$(PYTHON) -m flinkish.cli.docs
 
 clean: ## remove what this Makefile made, the virtual environments included
-	rm -rf $(VENV) $(SPARK35) $(MATRIX_VENVS) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(SPARK35) $(MATRIX_VENVS) .cache/jvm .cache/tiers .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find flinkish tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 java:
@@ -86,5 +93,5 @@ $(SPARK35_INSTALLED): Makefile
 	@python=$$(.ci/tools python 3.11 3.10) && "$$python" -m venv --clear $(SPARK35)
 	$(SPARK35)/bin/python -m pip install --quiet pyspark==3.5.9 'numpy<2' 'pandas<3' 'pyarrow<20' setuptools \
 	  rocksdict cramjam zstandard xxhash crc32c
-	$(SPARK35)/bin/python -m pip install --quiet --target $(SPARK35_TESTS) pytest pytest-timeout fsspec fastavro
+	$(SPARK35)/bin/python -m pip install --quiet --target $(SPARK35_TESTS) pytest pytest-timeout hypothesis fsspec fastavro
 	@touch $@

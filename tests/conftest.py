@@ -1,16 +1,19 @@
-"""Fixtures of the whole suite, and its order: what fails fast comes before what starts Spark."""
+"""Fixtures of the whole suite, its tiers, and its order: what fails fast comes first."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
+from tests.support import jvm
 from tests.support.disks import tmpfs
 from tests.support.servers.fixtures import hdfs, moto_s3, second_s3, slow_s3
 from tests.support.servers.process import logs_of
+from tests.support.tiers import plugin
 
 __all__ = ["hdfs", "moto_s3", "second_s3", "slow_s3"]
 
@@ -19,16 +22,50 @@ settings.register_profile("flinkish", deadline=None)
 settings.load_profile("flinkish")
 
 _NEED_A_SERVER = {"postgres", "servers"}
+_NEED_A_JVM = {"spark", "matrix"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    plugin.add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(plugin.TierPlugin(config), "flinkish-tiers")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    return plugin.make_scheduler(config, log)
+
+
+def _names(item: pytest.Item) -> set[str]:
+    return {marker.name for marker in item.iter_markers()}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Plain tests first, then those that need a server, then those that start a JVM."""
+    """Plain tests first, then those that need a server, those of one session, those of many.
+
+    Tests that start drivers of their own come last and one at a time, so that workers end together.
+    """
 
     def cost(item: pytest.Item) -> int:
-        names = {marker.name for marker in item.iter_markers()}
-        return 2 if names & {"spark", "matrix"} else 1 if names & _NEED_A_SERVER else 0
+        if item.nodeid.startswith(plugin.INDEPENDENT):
+            return 3
+        names = _names(item)
+        return 2 if names & _NEED_A_JVM else 1 if names & _NEED_A_SERVER else 0
 
-    items.sort(key=cost)  # stable: within each group the order is pytest's
+    # By file: with several workers a file is not taken apart.
+    costs: dict[str, int] = {}
+    for item in items:
+        unit = plugin.unit(item.nodeid)
+        costs[unit] = max(costs.get(unit, 0), cost(item))
+    items.sort(key=lambda item: costs[plugin.unit(item.nodeid)])
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Prepare fast JVMs in every process that will start one."""
+    if any(_names(item) & _NEED_A_JVM for item in session.items):
+        jvm.use()
 
 
 @pytest.hookimpl(wrapper=True)
