@@ -28,16 +28,11 @@ PAIRS = [
     for other in ("local", "moto_s3", "second_s3", "hdfs")
     if {one, other} != {"moto_s3", "second_s3"}
 ]
-#: Each storage is once left and once come to; the others are in the slow matrix.
-REGULAR = (
-    ("local", "moto_s3"),
-    ("moto_s3", "hdfs"),
-    ("hdfs", "second_s3"),
-    ("second_s3", "local"),
-)
-CASES = [pytest.param(*pair, marks=() if pair in REGULAR else pytest.mark.matrix) for pair in PAIRS]
-
-pytestmark = pytest.mark.servers
+#: In this pair a savepoint goes to S3, and checkpoints are made of it there and on the local disk.
+TELLING = ("local", "moto_s3")
+CASES = [pytest.param(*pair, marks=() if pair == TELLING else pytest.mark.deep) for pair in PAIRS]
+SLOW = (pytest.mark.servers, pytest.mark.deep)
+KINDS = ["local", *(pytest.param(kind, marks=SLOW) for kind in ("moto_s3", "second_s3", "hdfs"))]
 
 
 def save(checkpoint: str, target: str, **options: bool) -> SavepointInfo:
@@ -56,6 +51,7 @@ def restore(path: str, target: str) -> None:
     make_checkpoint(Recipe((offer.donor,)), target)
 
 
+@pytest.mark.servers
 @pytest.mark.parametrize(("checkpoint_kind", "savepoint_kind"), CASES)
 def test_from_each_storage_to_each_other(
     checkpoint_kind: str, savepoint_kind: str, request: pytest.FixtureRequest, tmp_path: Path
@@ -92,7 +88,7 @@ def test_from_each_storage_to_each_other(
         assert storage.list_names(f"{other}/savepoints") == []
 
 
-@pytest.mark.parametrize("kind", ["local", "moto_s3", "second_s3", "hdfs"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_damage_is_found(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     original = unpack("spark43-rocksdb-dedup", tmp_path)
     with place(kind, request, tmp_path) as root:

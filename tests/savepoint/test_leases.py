@@ -38,8 +38,16 @@ def test_what_excludes_what(one: LeaseRecord, other: LeaseRecord, expected: bool
     assert conflicts(other, one) is expected
 
 
+SLOW = (pytest.mark.servers, pytest.mark.deep)
+
+
 @pytest.mark.parametrize(
-    "kind", ["local", *(pytest.param(k, marks=pytest.mark.servers) for k in KINDS[1:])]
+    "kind",
+    [
+        "local",
+        pytest.param("moto_s3", marks=pytest.mark.servers),
+        *(pytest.param(kind, marks=SLOW) for kind in KINDS if kind not in ("local", "moto_s3")),
+    ],
 )
 def test_two_writers(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     with place(kind, request, tmp_path) as root:

@@ -28,15 +28,15 @@ from tests.savepoint.test_everywhere import save
 from tests.support.checkpoints.recorded import unpack
 from tests.support.savepoint.places import place, put_tree, tree
 
+SERVERS = ("moto_s3", "second_s3", "hdfs")
+SLOW = (pytest.mark.servers, pytest.mark.deep)
+#: In the memory of this process, where there are no links as on S3; the servers are slower.
+EVERYWHERE = ["memory", *(pytest.param(kind, marks=SLOW) for kind in SERVERS)]
+#: As those, but that S3 is a telling one, too.
+ON_S3_TOO = ["memory", pytest.param("moto_s3", marks=pytest.mark.servers), *EVERYWHERE[2:]]
 
-@pytest.fixture(
-    params=[
-        "memory",
-        pytest.param("moto_s3", marks=pytest.mark.servers),
-        pytest.param("second_s3", marks=[pytest.mark.servers, pytest.mark.matrix]),
-        pytest.param("hdfs", marks=[pytest.mark.servers, pytest.mark.matrix]),
-    ]
-)
+
+@pytest.fixture(params=EVERYWHERE)
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "memory":
         yield f"memory://{tmp_path.name}"
@@ -58,6 +58,7 @@ def whole(path: str) -> dict[str, bytes]:
     return {r.path: storage.read_bytes(savepoint.locate_file(r)) for r in savepoint.iter_files()}
 
 
+@pytest.mark.parametrize("root", ON_S3_TOO, indirect=True)
 def test_an_unchanged_checkpoint_moves_nothing(root: str, checkpoint: str, tmp_path: Path) -> None:
     first = save(checkpoint, f"{root}/s")
     assert (first.shared, first.copied) == (0, first.files - 1)
@@ -102,10 +103,19 @@ def test_full_shares_nothing(root: str, checkpoint: str) -> None:
     assert open_savepoint(second.path).is_relocatable
 
 
-@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+@pytest.mark.parametrize(
+    ("root", "order"),
+    [
+        *(("memory", order) for order in itertools.permutations(range(3))),
+        *(
+            pytest.param(kind, order, marks=SLOW)
+            for kind in SERVERS
+            for order in ((0, 1, 2), (2, 0, 1))
+        ),
+    ],
+    indirect=["root"],
+)
 def test_either_can_be_disposed_of(root: str, checkpoint: str, order: tuple[int, ...]) -> None:
-    if not root.startswith("memory") and order not in {(0, 1, 2), (2, 0, 1)}:
-        pytest.skip("all orders are tried in memory")
     paths = [save(checkpoint, f"{root}/s").path for _ in range(3)]
     content = whole(paths[0])
     left = set(range(3))

@@ -16,7 +16,7 @@ from tests.support.servers.hdfs import HdfsServer
 from tests.support.servers.jars import Unavailable, spark_s3_jars
 from tests.support.servers.s3 import S3Server
 
-pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.matrix]
+pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.deep]
 
 _STATE = "org.apache.spark.sql.execution.streaming.state"
 PROVIDERS = {

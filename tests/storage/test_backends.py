@@ -1,4 +1,7 @@
-"""The contract, on every storage: local, memory, two S3 servers, HDFS by two protocols."""
+"""The contract, on every storage: local, memory, two S3 servers, HDFS by two protocols.
+
+Local, memory and moto's S3 show it in the fast tier; the Java servers are deep.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,8 @@ from tests.support.storage_contract import StorageContract
 
 
 class TestLocal(StorageContract):
+    many = 100  # each is brought to the disk
+
     @pytest.fixture
     def root(self, tmp_path: Path) -> str:
         return str(tmp_path / "root")
@@ -49,6 +54,7 @@ class TestMoto(_S3):
 
 
 @pytest.mark.servers
+@pytest.mark.deep
 class TestS3Proxy(_S3):
     @pytest.fixture
     def server(self, second_s3: S3Server) -> S3Server:
@@ -56,6 +62,7 @@ class TestS3Proxy(_S3):
 
 
 @pytest.mark.servers
+@pytest.mark.deep
 class TestHdfs(StorageContract):
     many = 150
 
@@ -68,6 +75,7 @@ class TestHdfs(StorageContract):
 
 
 @pytest.mark.servers
+@pytest.mark.deep
 class TestWebHdfs(StorageContract):
     many = 50
 

@@ -1,8 +1,9 @@
 """Processes that write, dispose of and prune savepoints, and are killed by SIGKILL on the way.
 
 They are forked from a server process that has all imports done, so that one costs what its work
-costs. A death has its time (killed from outside, so many seconds after the work began) or its place
-(the process kills itself right before or after a certain change of the storage).
+costs. A death has its place: the process kills itself right before or after a certain change of the
+storage, or is killed from outside when it says that it sends a certain request to S3, with others
+under way. Neither depends on how fast the machine is.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import multiprocessing
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.connection import Connection
@@ -48,8 +49,10 @@ _CHANGES = {
 }
 #: Those that are told of many places; each place counts as a change.
 _MANY = ("remove_files", "remove_empty_directories")
-PATIENCE = 60.0
+PATIENCE = 120.0
 _NEVER = 1 << 60
+#: What a process says before it begins, and where it is to be killed.
+_BEGUN, _HERE = -1, -2
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,7 @@ class Work:
     path: str = ""
     now: float | None = None
     die: Point | None = None
+    request: int | None = None
 
 
 def take(place: str, checkpoint: str, *, full: bool = False) -> SavepointInfo:
@@ -120,34 +124,35 @@ _DO: Mapping[str, Callable[[Work], object]] = {
 }
 
 
-def kill_after(work: Work, seconds: float) -> bool:
-    """Kill a process so long after its work began; False when it was done before."""
-    return _run(work, seconds)[0] == -signal.SIGKILL
+def kill_at_request(work: Work, number: int) -> bool:
+    """Kill a process when it sends its ``number``-th request (from 0) to S3; False when it never
+    did, or was done before the signal came."""
+    return _run(replace(work, request=number))[0] == -signal.SIGKILL
 
 
 def kill_at(work: Work) -> bool:
     """Let a process kill itself at ``work.die``; False when it never came there."""
     assert work.die is not None
-    return _run(work, None)[0] == -signal.SIGKILL
+    return _run(work)[0] == -signal.SIGKILL
 
 
-def measure(work: Work) -> float:
-    """Seconds that the work takes when nobody disturbs it."""
-    code, seconds = _run(work, None)
+def count_requests(work: Work) -> int:
+    """How many requests to S3 the work sends: it is done."""
+    code, told = _run(replace(work, request=_NEVER))
     assert code == 0, f"{work.what} failed"
-    return seconds
+    return told
 
 
 def count_changes(work: Work) -> int:
     """How many changes of the storage the work makes: it is done."""
-    code, told = _run(replace(work, die=Point(_NEVER)), None)
+    code, told = _run(replace(work, die=Point(_NEVER)))
     assert code == 0, f"{work.what} failed"
-    return int(told)
+    return told
 
 
-def _run(work: Work, seconds: float | None) -> tuple[int, float]:
+def _run(work: Work) -> tuple[int, int]:
     """The exit code of a process that has done the work, or was killed; and what it told at its
-    end: how many changes it made where it was to die at one, else how many seconds it took."""
+    end: how many changes it made, or requests it sent, where it was to die at one."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     ours, theirs = context.Pipe(duplex=False)
@@ -157,14 +162,17 @@ def _run(work: Work, seconds: float | None) -> tuple[int, float]:
     with ours:
         try:
             assert ours.poll(PATIENCE), "the process did not begin"
-            ours.recv()
-            if seconds is not None:
-                process.join(max(0.0, seconds))
-                process.kill()
+            assert ours.recv() == _BEGUN
+            told = 0
+            assert ours.poll(PATIENCE), "the process neither ended nor came where it was to die"
+            with suppress(EOFError):  # it has killed itself, or failed
+                told = ours.recv()
+                if told == _HERE:
+                    process.kill()
             process.join(PATIENCE)
             assert process.exitcode is not None, "the process did not end"
             assert process.exitcode in (0, -signal.SIGKILL), f"{work} failed: see its traceback"
-            return process.exitcode, float(ours.recv()) if process.exitcode == 0 else 0.0
+            return process.exitcode, told
         finally:
             process.kill()
             process.join()
@@ -175,10 +183,35 @@ def _child(work: Work, pipe: Connection) -> None:
     os.environ.update(work.environment)
     storage.exists(work.place)  # the client of the storage is there when the clock begins to run
     seen = None if work.die is None else _arm(work.die)
-    pipe.send("begun")
-    begun = time.monotonic()
+    if work.request is not None:
+        seen = _announce(work.request, pipe)
+    pipe.send(_BEGUN)
     _DO[work.what](work)
-    pipe.send(time.monotonic() - begun if seen is None else seen())
+    pipe.send(0 if seen is None else seen())
+
+
+def _announce(number: int, pipe: Connection) -> Callable[[], int]:
+    """Let this process say when it sends a request to S3; returns what counts them."""
+    from aiobotocore.client import AioBaseClient  # type: ignore[import-untyped]
+
+    lock = threading.Lock()
+    send = AioBaseClient._make_request
+    seen = 0
+
+    async def announced(*args: Any, **named: Any) -> Any:
+        nonlocal seen
+        with lock:
+            seen += 1
+            if seen == number + 1:
+                pipe.send(_HERE)
+        return await send(*args, **named)
+
+    AioBaseClient._make_request = announced
+
+    def count() -> int:
+        return seen
+
+    return count
 
 
 def _arm(point: Point) -> Callable[[], int]:
