@@ -46,7 +46,7 @@ def _unprivileged() -> dict[str, Any]:
         except KeyError:
             continue
         return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
-    pytest.skip("running as root and there is no unprivileged user to run PostgreSQL as")
+    pytest.skip("needs a user postgres or nobody, as root cannot run PostgreSQL")
 
 
 class Cluster:
@@ -132,7 +132,7 @@ def cluster() -> Iterator[Cluster]:
     """One private server for the whole run."""
     initdb = _binary("initdb")
     if initdb is None:
-        pytest.skip("no PostgreSQL server is installed (Debian: apt-get install postgresql)")
+        pytest.skip("needs PostgreSQL (Debian: apt-get install postgresql)")
     directory = tempfile.mkdtemp(prefix="flinkish-postgres-")
     server = None
     try:

@@ -57,6 +57,6 @@ def other_disk() -> Iterator[Path]:
 
     shm = Path("/dev/shm")
     if not shm.is_dir() or shm.stat().st_dev == Path(tempfile.gettempdir()).stat().st_dev:
-        pytest.skip("/dev/shm is no other file system here")
+        pytest.skip("needs /dev/shm on another file system than the temporary files")
     with tempfile.TemporaryDirectory(dir=shm) as directory:
         yield Path(directory)

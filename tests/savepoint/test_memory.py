@@ -6,7 +6,7 @@ At full size, a million files within 300 MB, it is measured by ``python -m tests
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,14 +15,29 @@ from flinkish.savepoint import reader
 from flinkish.savepoint.model import QuerySource, SavepointInfo
 from flinkish.savepoint.reader import check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentReporter
+from flinkish.savepoint.transfer import BATCH, Outcome, Threads, Transfer, transfer_all
 from flinkish.savepoint.writer import write_savepoint
+from flinkish.storage.listing import local_stamp
 from tests.bench.checkpoints import many_files
 from tests.savepoint.conftest import JOB
 
-FEW, MANY = 2_000, 10_000
+#: With few, all that is bounded is full already: rows that a table is given or asked for at a time.
+WARM_UP, FEW, MANY = 400, 4_000, 8_000
 #: What each further file may add, bytes (its path, size and stamp packed are some 50). As Python
 #: objects its path, size, stamp and digest are more than 700.
 PER_FILE = 120
+
+
+#: Files that threads are given before the outcome of the first of them is asked for.
+AHEAD = 16 * BATCH
+
+
+class OneByOne:
+    """A carrier with one file in flight: how many there are with threads depends on the load."""
+
+    def carry(self, transfers: Iterable[Transfer], *, total_bytes: int) -> Iterator[Outcome]:
+        for transfer in transfers:
+            yield from transfer_all([transfer])
 
 
 def peak(action: Callable[[], object]) -> int:
@@ -40,7 +55,7 @@ def savepoints(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[Save
     """A savepoint of few files and one of many, which differ in nothing else, and their peaks."""
     root = tmp_path_factory.mktemp("many")
     found: dict[int, tuple[SavepointInfo, int]] = {}
-    for files in (FEW, FEW, MANY):  # what is imported and compiled once is not counted
+    for files in (WARM_UP, FEW, MANY):  # what is imported and compiled once is not counted
         checkpoint = root / "checkpoints" / str(files)
         if not checkpoint.exists():
             many_files(checkpoint, files, deltas=files // 200)
@@ -50,9 +65,8 @@ def savepoints(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[Save
             queries = [QuerySource("query", str(checkpoint))]
             target = str(root / "savepoints")
             reporter = SilentReporter()
-            taken.append(
-                write_savepoint(target, JOB, queries, trigger="savepoint", reporter=reporter)
-            )
+            options = {"trigger": "savepoint", "reporter": reporter, "carrier": OneByOne()}
+            taken.append(write_savepoint(target, JOB, queries, **options))  # type: ignore[arg-type]
 
         most = peak(take)
         found[files] = taken[0], most
@@ -64,6 +78,24 @@ def savepoints(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[Save
 def test_taking_a_savepoint(savepoints: dict[int, tuple[SavepointInfo, int]]) -> None:
     few, many = savepoints[FEW][1], savepoints[MANY][1]
     assert many - few < (MANY - FEW) * PER_FILE, f"{few:,} bytes, {many:,} bytes"
+
+
+def test_threads_are_a_bounded_number_of_files_ahead(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(b"content")
+    stamp = local_stamp(source.stat())
+    given = most = 0
+
+    def transfers() -> Iterator[Transfer]:
+        nonlocal given
+        for given in range(1, 2 * AHEAD + 1):
+            yield Transfer(str(source), f"{tmp_path}/{given}", 7, stamp)
+
+    for done, outcome in enumerate(Threads().carry(transfers(), total_bytes=1)):
+        assert (outcome.size, outcome.lost) == (7, None)
+        most = max(most, given - done)
+    assert given == 2 * AHEAD == done + 1
+    assert most <= AHEAD
 
 
 @pytest.mark.timeout(300)

@@ -48,7 +48,7 @@ def test_checkpoints_of_spark(
     try:
         jars = spark_s3_jars()
     except Unavailable as why:
-        pytest.skip(str(why))
+        pytest.skip(f"needs {why}")
     moto_s3.create_bucket("spark-moto")
     second_s3.create_bucket("spark-second")
     roots = ["s3a://spark-moto", "s3a://spark-second", f"{hdfs.url}/spark"]

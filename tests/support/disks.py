@@ -15,7 +15,7 @@ import pytest
 def tmpfs(mount: Path, size: str) -> Iterator[Path]:
     """A file system of its own, e.g. ``256k`` large; skips where none can be mounted."""
     if os.geteuid() != 0:
-        pytest.skip("mounting a tmpfs needs root")
+        pytest.skip("needs root, to mount a tmpfs")
     mount.mkdir()
     done = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(mount)],
@@ -24,7 +24,7 @@ def tmpfs(mount: Path, size: str) -> Iterator[Path]:
         check=False,
     )
     if done.returncode != 0:
-        pytest.skip(f"no tmpfs can be mounted here: {done.stderr.strip()}")
+        pytest.skip(f"needs the right to mount a tmpfs: {done.stderr.strip()}")
     try:
         yield mount
     finally:

@@ -28,7 +28,7 @@ def second_s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         try:
             server = started.enter_context(s3.s3proxy(tmp_path_factory.mktemp("s3proxy")))
         except Unavailable as why:
-            pytest.skip(str(why))
+            pytest.skip(f"needs {why}")
         yield server
 
 
@@ -53,5 +53,5 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
         try:
             server = started.enter_context(run_hdfs(tmp_path_factory.mktemp("hdfs")))
         except Unavailable as why:
-            pytest.skip(str(why))
+            pytest.skip(f"needs {why}")
         yield server

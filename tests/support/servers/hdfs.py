@@ -13,17 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+from tests.support.jvm import SERVER_OPTIONS
 from tests.support.servers import jars
 from tests.support.servers.process import free_port, running, tail
 
 _PACKAGE = "org.apache.hadoop.hdfs.server"
-# Short lives on a small machine: what starts soonest.
-_JVM = (
-    "-Xmx512m",
-    "-XX:TieredStopAtLevel=1",
-    "-XX:+UseSerialGC",
-    "-Djava.net.preferIPv4Stack=true",
-)
+_JVM = (*SERVER_OPTIONS, "-Djava.net.preferIPv4Stack=true")
 # Of Spark's jars, what the servers use besides Hadoop's: they log with these.
 _FROM_SPARK = ("hadoop-client-api-*", "hadoop-client-runtime-*", "slf4j-api-*", "log4j-*")
 _FROM_SPARK_TOO = ("jcl-over-slf4j-*", "jul-to-slf4j-*", "snappy-java-*", "jsr305-*", "jakarta.*")

@@ -19,7 +19,7 @@ PATIENCE = 540.0
 
 
 class Unavailable(Exception):
-    """Something that a server needs cannot be had here; the message says what and why."""
+    """Something that a server needs cannot be had here; the message names it, and says why."""
 
 
 def java() -> str:
@@ -31,7 +31,7 @@ def java() -> str:
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=f"{home}/bin" if home else None)
     if found is None:
-        raise Unavailable("no java (Debian: apt-get install openjdk-17-jre-headless)")
+        raise Unavailable("Java (Debian: apt-get install openjdk-17-jre-headless)")
     return found
 
 
@@ -44,7 +44,7 @@ def spark_jars() -> Path:
     """
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
-        raise Unavailable("no PySpark is installed")
+        raise Unavailable("PySpark")
     return Path(spec.submodule_search_locations[0], "jars")
 
 
@@ -56,7 +56,7 @@ def hadoop_version() -> str:
     """
     found = sorted(spark_jars().glob("hadoop-client-api-*.jar"))
     if not found:
-        raise Unavailable(f"no hadoop-client-api in {spark_jars()}")
+        raise Unavailable(f"hadoop-client-api in {spark_jars()}")
     return found[-1].stem.removeprefix("hadoop-client-api-")
 
 
@@ -82,7 +82,7 @@ def _download(profile: str, version: str, directory: Path) -> None:
     """Make the directory, at once and whole: another process may be doing the same."""
     maven = shutil.which("mvn")
     if maven is None:
-        raise Unavailable("no Maven to get the jars with (Debian: apt-get install maven)")
+        raise Unavailable("Maven, for jars of servers (Debian: apt-get install maven)")
     KEPT.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=KEPT) as making:
         target = Path(making, "jars")
@@ -102,9 +102,11 @@ def _download(profile: str, version: str, directory: Path) -> None:
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            raise Unavailable(f"Maven took more than {PATIENCE:.0f} s for {profile}") from error
+            raise Unavailable(
+                f"{profile} by Maven, which took over {PATIENCE:.0f} s"
+            ) from error
         if done.returncode != 0:
-            raise Unavailable(f"Maven cannot get {profile}:\n{done.stdout[-2000:]}")
+            raise Unavailable(f"{profile} by Maven, which failed:\n{done.stdout[-2000:]}")
         try:
             target.rename(directory)
         except OSError:

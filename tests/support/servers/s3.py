@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.jvm import SERVER_OPTIONS
 from tests.support.servers import jars
 from tests.support.servers.process import accepts, answers, free_port, running
 
@@ -125,7 +126,7 @@ def moto(directory: Path) -> Iterator[S3Server]:
     Skips when moto is not installed.
     """
     if importlib.util.find_spec("moto") is None or importlib.util.find_spec("flask") is None:
-        pytest.skip("moto's server is not installed (it is in the extra `dev`)")
+        pytest.skip("needs moto and Flask (they are in the extra `dev`)")
     server = S3Server("moto", free_port())
     script = Path(__file__).with_name("motoserver.py")
     command = [sys.executable, str(script), str(server.port)]
@@ -176,7 +177,13 @@ def s3proxy(directory: Path) -> Iterator[S3Server]:
     )
     class_path = os.pathsep.join(str(jar) for jar in jars.jars("s3proxy"))
     command = [
-        *(jars.java(), "-Xmx768m", f"-Dlogback.configurationFile={logging}", "-cp", class_path),
+        *(
+            jars.java(),
+            *SERVER_OPTIONS,
+            f"-Dlogback.configurationFile={logging}",
+            "-cp",
+            class_path,
+        ),
         *("org.gaul.s3proxy.Main", "--properties", str(settings)),
     ]
     log = directory / "s3proxy.log"
