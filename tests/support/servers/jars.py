@@ -102,9 +102,7 @@ def _download(profile: str, version: str, directory: Path) -> None:
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            raise Unavailable(
-                f"{profile} by Maven, which took over {PATIENCE:.0f} s"
-            ) from error
+            raise Unavailable(f"{profile} by Maven, which took over {PATIENCE:.0f} s") from error
         if done.returncode != 0:
             raise Unavailable(f"{profile} by Maven, which failed:\n{done.stdout[-2000:]}")
         try:
