@@ -16,18 +16,8 @@ from tests.support.checkpoints.streaming_queries import CASES, CUT
 REPOSITORY = Path(__file__).parent.parent.parent
 
 
-#: One of each backend and of each kind of file; the rest runs in the slow matrix.
-REGULAR = (
-    "hdfs/join",
-    "rocksdb/agg",
-    "rocksdb/tws",
-    "changelog/join3",
-    "ids/dedup",
-)
-
-
-def run_cases(work: Path, cases: list[str]) -> dict[str, Any]:
-    """Run cases in one JVM of their own."""
+def run_cases(work: Path) -> dict[str, Any]:
+    """Run all cases in one JVM of their own."""
     run = subprocess.run(
         [
             sys.executable,
@@ -35,14 +25,13 @@ def run_cases(work: Path, cases: list[str]) -> dict[str, Any]:
             "tests.support.checkpoints.streaming_queries",
             "roundtrip",
             str(work),
-            *cases,
         ],
         cwd=REPOSITORY,
         env={**os.environ, "PYSPARK_PYTHON": sys.executable},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=900,
+        timeout=1700,
         check=False,
     )
     path = work / "results.json"
@@ -52,31 +41,17 @@ def run_cases(work: Path, cases: list[str]) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def regular(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The regular cases, run once."""
-    return run_cases(tmp_path_factory.mktemp("roundtrip"), list(REGULAR))
-
-
-@pytest.fixture(scope="module")
-def others(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """All other cases, run once."""
-    chosen = [case for case in CASES if case not in REGULAR]
-    return run_cases(tmp_path_factory.mktemp("roundtrip"), chosen)
+def every(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """All cases, run once."""
+    return run_cases(tmp_path_factory.mktemp("roundtrip"))
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(900)  # the first test waits for all cases
-@pytest.mark.parametrize("case", REGULAR)
-def test_resumed_output_equals_the_uninterrupted_run(regular: dict[str, Any], case: str) -> None:
-    check(regular, case)
-
-
-@pytest.mark.spark
-@pytest.mark.matrix
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("case", [case for case in CASES if case not in REGULAR])
-def test_so_it_does_for_all_others(others: dict[str, Any], case: str) -> None:
-    check(others, case)
+@pytest.mark.deep
+@pytest.mark.timeout(1800)  # the first test waits for all cases
+@pytest.mark.parametrize("case", CASES)
+def test_resumed_output_equals_the_uninterrupted_run(every: dict[str, Any], case: str) -> None:
+    check(every, case)
 
 
 def check(results: dict[str, Any], case: str) -> None:

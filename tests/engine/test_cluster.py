@@ -20,7 +20,7 @@ REPOSITORY = Path(__file__).parent.parent.parent
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.servers,
-    pytest.mark.matrix,
+    pytest.mark.deep,
     pytest.mark.timeout(900),
 ]
 

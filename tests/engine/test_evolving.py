@@ -15,9 +15,7 @@ from tests.support.engine.evolutions import RULES
 WITHOUT_KEY = {
     f"{backend}-{query}" for backend in ("hdfs", "rocksdb") for query in ("limit", "keyless")
 }
-#: Most types, and the other backend.
-FEW = ["hdfs-agg"]
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(3000)]
+pytestmark = [pytest.mark.spark, pytest.mark.deep, pytest.mark.timeout(3000)]
 
 
 def check(found: dict[str, Any], name: str) -> None:
@@ -44,21 +42,10 @@ def check(found: dict[str, Any], name: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def few(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return run_program("evolving", tmp_path_factory.mktemp("few"), FEW)
-
-
-@pytest.mark.parametrize("name", FEW)
-def test_evolved_state_is_that_of_sql(few: dict[str, Any], name: str) -> None:
-    check(few[name], name)
-
-
-@pytest.fixture(scope="module")
 def every(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return run_program("evolving", tmp_path_factory.mktemp("every"))
+    return run_program("evolution_oracle", tmp_path_factory.mktemp("every"))
 
 
-@pytest.mark.matrix
 @pytest.mark.parametrize("name", CASES)
 def test_every_evolved_state_is_that_of_sql(every: dict[str, Any], name: str) -> None:
     check(every[name], name)

@@ -14,14 +14,14 @@ from tests.support.engine.case_programs import run_program
 from tests.support.engine.local_stores import Store, stores
 from tests.support.engine.state_reader_oracle import LIVE, RECORDED, REWRITTEN, Read
 
-pytestmark = [pytest.mark.spark, pytest.mark.matrix, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.deep, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
 def oracle(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """All cases, run once in one JVM of their own: where they are, and what Spark found."""
     work = tmp_path_factory.mktemp("oracle")
-    return work, run_program("oracle", work, timeout=850)
+    return work, run_program("state_reader_oracle", work, timeout=850)
 
 
 @pytest.mark.parametrize("case", [*LIVE, *RECORDED])

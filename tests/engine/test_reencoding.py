@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,14 @@ from tests.support.engine.reencoding_program import CASES, Seen, cases_of, reenc
 
 #: A directory of checkpoints, and what the program says of each.
 Ran = tuple[Path, dict[str, Any]]
-FEW = ["changelog-calendar"]
 #: Codecs whose compressed bytes are Spark's too; of the others blocks hold other matches.
 SAME_BYTES = {"lz4", "zstd"}
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(3000)]
+pytestmark = pytest.mark.timeout(3000)
 
 
-def run(directory: Path, cases: Sequence[str] = (), python: str = sys.executable) -> Ran:
+def run(directory: Path, python: str = sys.executable) -> Ran:
     """Where the program's checkpoints are, and what it says of them."""
-    return directory, run_program("reencoding", directory, cases, python=python)
+    return directory, run_program("reencoding_program", directory, python=python)
 
 
 def check(ran: Ran, name: str) -> Seen:
@@ -45,16 +43,6 @@ def check(ran: Ran, name: str) -> Seen:
     return seen
 
 
-@pytest.fixture(scope="module")
-def few(tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    return run(tmp_path_factory.mktemp("few"), FEW)
-
-
-@pytest.mark.parametrize("name", FEW)
-def test_every_file_is_encoded_as_it_was(few: Ran, name: str) -> None:
-    check(few, name)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_every_recorded_file_is_encoded_as_it_was(tmp_path: Path, name: str) -> None:
     seen = reencode(unpack(name, tmp_path))
@@ -69,7 +57,8 @@ def newest(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     return run(tmp_path_factory.mktemp("newest"))
 
 
-@pytest.mark.matrix
+@pytest.mark.spark
+@pytest.mark.deep
 @pytest.mark.parametrize("name", CASES)
 def test_every_file_of_the_newest_spark_is_encoded_as_it_was(newest: Ran, name: str) -> None:
     check(newest, name)
@@ -83,6 +72,7 @@ def oldest(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     return run(tmp_path_factory.mktemp("oldest"), python=python)
 
 
+@pytest.mark.spark
 @pytest.mark.matrix
 @pytest.mark.parametrize("name", cases_of("3.5"))
 def test_every_file_of_spark_35_is_encoded_as_it_was(oldest: Ran, name: str) -> None:

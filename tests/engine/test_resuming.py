@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 
 from tests.support.engine.case_programs import run_program
-from tests.support.engine.resuming_program import CASES, PARTITIONS, cases_of
+from tests.support.engine.resuming_program import PARTITIONS, case_of, cases_of
 
-#: A rescaled and a switched backend, with rows that wait in both sides of a full outer join.
-FEW = ["hdfs-outer"]
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(5400)]
 
 
@@ -20,31 +18,22 @@ def check(results: dict[str, Any], name: str) -> None:
     found = results[name]
     assert "error" not in found, found["error"]
     assert sum(map(len, found["whole"].values())), "a query without output proves nothing"
-    assert set(found["rewrites"]) == set(CASES[name].rewrites)
+    case = case_of(name)
+    assert set(found["rewrites"]) == set(case.rewrites)
     for label, rewrite in found["rewrites"].items():
         assert rewrite["resumed"] == found["whole"], label
         assert rewrite["state"] == found["state"], label
-        chain = CASES[name].rewrites[label]
+        chain = case.rewrites[label]
         if len(chain) > 1 and chain[-1].partitions == PARTITIONS:
             assert all(digest == rewrite["digests"][0] for digest in rewrite["digests"])
 
 
 @pytest.fixture(scope="module")
-def few(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return run_program("resuming", tmp_path_factory.mktemp("few"), FEW)
-
-
-@pytest.mark.parametrize("name", FEW)
-def test_a_query_goes_on(few: dict[str, Any], name: str) -> None:
-    check(few, name)
-
-
-@pytest.fixture(scope="module")
 def newest(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return run_program("resuming", tmp_path_factory.mktemp("newest"), timeout=5300)
+    return run_program("resuming_program", tmp_path_factory.mktemp("newest"), timeout=5300)
 
 
-@pytest.mark.matrix
+@pytest.mark.deep
 @pytest.mark.parametrize("name", cases_of("4"))
 def test_queries_go_on(newest: dict[str, Any], name: str) -> None:
     check(newest, name)
@@ -55,7 +44,8 @@ def oldest(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     python = os.environ.get("FLINKISH_SPARK35_PYTHON")
     if not python:
         pytest.skip("FLINKISH_SPARK35_PYTHON names no Python with Spark 3.5")
-    return run_program("resuming", tmp_path_factory.mktemp("oldest"), python=python, timeout=5300)
+    directory = tmp_path_factory.mktemp("oldest")
+    return run_program("resuming_program", directory, python=python, timeout=5300)
 
 
 @pytest.mark.matrix

@@ -10,7 +10,7 @@ import pytest
 from tests.support.engine.case_programs import run_program
 from tests.support.engine.state_frames_program import CASES, cases_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.matrix, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1500)]
 
 
 def check(results: dict[str, Any], name: str) -> None:
@@ -28,9 +28,10 @@ def check(results: dict[str, Any], name: str) -> None:
 
 @pytest.fixture(scope="module")
 def newest(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return run_program("stateframes", tmp_path_factory.mktemp("newest"), timeout=1400)
+    return run_program("state_frames_program", tmp_path_factory.mktemp("newest"), timeout=1400)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", CASES)
 def test_state_as_data(newest: dict[str, Any], name: str) -> None:
     check(newest, name)
@@ -42,10 +43,11 @@ def oldest(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     if not python:
         pytest.skip("FLINKISH_SPARK35_PYTHON names no Python with Spark 3.5")
     return run_program(
-        "stateframes", tmp_path_factory.mktemp("oldest"), python=python, timeout=1400
+        "state_frames_program", tmp_path_factory.mktemp("oldest"), python=python, timeout=1400
     )
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", cases_of("3.5"))
 def test_state_as_data_in_spark_35(oldest: dict[str, Any], name: str) -> None:
     assert oldest["spark"].startswith("3.5")

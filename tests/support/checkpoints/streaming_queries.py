@@ -332,8 +332,9 @@ def roundtrip(spark: Any, case: str, work: str) -> dict[str, Any]:
     }
 
 
-def run_roundtrips(work: str, chosen: list[str]) -> None:
-    spark = make_session(work)
+def main(work: str, chosen: list[str], session: Any = None) -> None:
+    """Run cases; without a session in one of their own, which is stopped at the end."""
+    spark = session or make_session(work)
     old = spark.version.startswith("3.")
     results: dict[str, Any] = {"spark": spark.version}
     for case in chosen or CASES:
@@ -348,7 +349,8 @@ def run_roundtrips(work: str, chosen: list[str]) -> None:
         results[case]["seconds"] = seconds
         outcome = "FAILED" if "error" in results[case] else "ran"
         print(f"{case}: {outcome} in {seconds} s", flush=True)
-    spark.stop()
+    if session is None:
+        spark.stop()
     with open(f"{work}/results.json", "w", encoding="utf-8") as file:
         json.dump(results, file)
 
@@ -391,4 +393,4 @@ if __name__ == "__main__":
     if verb == "record":
         record(os.path.abspath(directory))
     else:
-        run_roundtrips(os.path.abspath(directory), names)
+        main(os.path.abspath(directory), names)

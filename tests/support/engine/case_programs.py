@@ -1,18 +1,22 @@
 """Programs of many cases in one JVM of their own: how tests run them, and what they share.
 
-A program is a module with ``main(DIR, CASES)``; it writes ``DIR/results.json``: case -> what came
-of it, or ``{"error": traceback}``, and "spark" -> the version.
+A program is a module with ``main(DIR, CASES, SESSION)``; it writes ``DIR/results.json``: case ->
+what came of it, or ``{"error": traceback}``, and "spark" -> the version.
+
+``python -m tests.support.engine.case_programs DIR PROGRAM=CASE,CASE...`` runs cases of several
+programs in one session, each program in ``DIR/<last part of its name>``.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +29,45 @@ RESULTS = "results.json"
 def run_program(
     module: str,
     directory: Path,
-    chosen: Sequence[str] = (),
     *,
     python: str = sys.executable,
     timeout: float = 2900,
 ) -> dict[str, Any]:
-    """The results of a program of this package, run by another interpreter.
+    """The results of all cases of a program of this package, run by another interpreter.
 
-    ``timeout``: seconds for all ``chosen`` cases; without any the program runs all it has.
+    ``timeout``: seconds for all of them.
     """
+    said = _run([f"tests.support.engine.{module}", str(directory)], python, timeout)
+    return _results(directory, said)
+
+
+def run_programs(
+    chosen: Mapping[str, Sequence[str]], directory: Path, timeout: float = 2900
+) -> dict[str, dict[str, Any]]:
+    """The results of some cases of several programs, all run in one JVM.
+
+    Args:
+        chosen: the full name of each program's module -> its cases.
+        directory: where they work: each in the subdirectory that is named as its module.
+        timeout: seconds for all of them.
+
+    Returns:
+        the results by the names of the modules.
+    """
+    words = [f"{module}={','.join(cases)}" for module, cases in chosen.items()]
+    said = _run(["tests.support.engine.case_programs", str(directory), *words], timeout=timeout)
+    return {module: _results(directory / short(module), said) for module in chosen}
+
+
+def short(module: str) -> str:
+    """The last part of a module's name."""
+    return module.rpartition(".")[2]
+
+
+def _run(words: Sequence[str], python: str = sys.executable, timeout: float = 2900) -> str:
+    """Run a module in a process of its own; the ends of what it said."""
     done = subprocess.run(
-        [python, "-m", f"tests.engine.{module}", str(directory), *chosen],
+        [python, "-m", *words],
         cwd=REPOSITORY,
         env={**os.environ, "PYSPARK_PYTHON": python, "PYTHONPATH": str(REPOSITORY)},
         stdin=subprocess.DEVNULL,
@@ -44,8 +76,12 @@ def run_program(
         timeout=timeout,
         check=False,
     )
+    return done.stdout[-2000:] + done.stderr[-4000:]
+
+
+def _results(directory: Path, said: str) -> dict[str, Any]:
     path = directory / RESULTS
-    assert path.exists(), done.stdout[-2000:] + done.stderr[-4000:]
+    assert path.exists(), said
     results: dict[str, Any] = json.loads(path.read_text())
     return results
 
@@ -70,6 +106,7 @@ def run_cases(
     chosen: Callable[[str], Sequence[str]],
     run_case: Callable[[Any, str, str], Any],
     prepare: Callable[[], object] | None = None,
+    session: Any = None,
 ) -> None:
     """The main function of a program.
 
@@ -78,8 +115,9 @@ def run_cases(
         chosen: the cases for a version of Spark.
         run_case: runs one: the session, its name, and a directory of its own, which is not there.
         prepare: is called before the first.
+        session: that of several programs; without one, one is made, and stopped at the end.
     """
-    spark = cases.make_session(work)
+    spark = session or cases.make_session(work)
     results: dict[str, Any] = {"spark": spark.version}
     if prepare is not None:
         prepare()
@@ -94,4 +132,20 @@ def run_cases(
         print(f"{name} {outcome} {time.monotonic() - start:.1f} s", flush=True)
         with open(f"{work}/{RESULTS}", "w", encoding="utf-8") as file:
             json.dump(results, file)
+    if session is None:
+        spark.stop()
+
+
+def main(work: str, chosen: list[str]) -> None:
+    """Run the chosen cases of several programs in one session."""
+    spark = cases.make_session(work)
+    for words in chosen:
+        module, _, names = words.partition("=")
+        directory = f"{work}/{short(module)}"
+        os.makedirs(directory)
+        importlib.import_module(module).main(directory, names.split(","), spark)
     spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

@@ -311,7 +311,7 @@ def run_case(spark: Any, name: str, work: str, source: str) -> dict[str, Any]:
     return found
 
 
-def main(work: str, chosen: list[str]) -> None:
+def main(work: str, chosen: list[str], session: Any = None) -> None:
     """Run all cases."""
     source = f"{work}/in"
     run_cases(
@@ -319,6 +319,7 @@ def main(work: str, chosen: list[str]) -> None:
         lambda _: chosen or [*CASES],
         lambda spark, name, directory: run_case(spark, name, directory, source),
         lambda: cases.write_inputs(source, range(FILES)),
+        session,
     )
 
 

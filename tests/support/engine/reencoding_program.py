@@ -323,7 +323,7 @@ def archived_metadata(path: Path) -> bytes:
     )
 
 
-def main(work: str, chosen: list[str]) -> None:
+def main(work: str, chosen: list[str], session: Any = None) -> None:
     """Run all cases."""
     source = f"{work}/in"
     run_cases(
@@ -331,6 +331,7 @@ def main(work: str, chosen: list[str]) -> None:
         lambda version: chosen or cases_of(version),
         lambda spark, name, directory: run_case(spark, CASES[name], source, directory),
         lambda: cases.write_inputs(source, range(FILES)),
+        session,
     )
 
 

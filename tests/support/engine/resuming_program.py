@@ -5,15 +5,17 @@ session: a query over the first part of its input, its checkpoint copied, the qu
 for each rewrite the copy rewritten and the query resumed on that. It writes ``DIR/results.json``:
 case -> what the uninterrupted run put out after the copy, by batch, and for each rewrite the same,
 the rows that the engine counted, and what Spark's own reader found in the state (4.x).
+A case named ``CASE@REWRITE`` has that one rewrite only.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flinkish.engine.directories import LocalDirectory
@@ -220,6 +222,13 @@ def cases_of(version: str) -> list[str]:
     return [name for name in CASES if not any(word in name for word in others)]
 
 
+def case_of(name: str) -> Case:
+    """A case by its name, with all its rewrites or the one that is named behind an ``@``."""
+    name, _, only = name.partition("@")
+    case = CASES[name]
+    return replace(case, rewrites={only: case.rewrites[only]}) if only else case
+
+
 def write_inputs(case: Case, directory: str, numbers: range) -> None:
     """The files of a case; where it has many rows, each has a value of its own."""
     if case.rows is None:
@@ -286,9 +295,19 @@ def _alike(rows: Any) -> Any:
     return rows
 
 
+def copy_checkpoint(source: str, target: str) -> None:
+    """Copy a checkpoint; files that nobody needs may vanish meanwhile, by Spark's maintenance."""
+
+    def copy(name: str, copied: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copy2(name, copied)
+
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns(".*"), copy_function=copy)
+
+
 def run_case(spark: Any, name: str, work: str) -> dict[str, Any]:
     """Run a case; see the module."""
-    case = CASES[name]
+    case = case_of(name)
     cases.configure(spark, f"{case.backend}/agg")
     spark.conf.set("spark.sql.shuffle.partitions", str(PARTITIONS))
     for key in {key for other in CASES.values() for key, _ in other.settings}:
@@ -299,7 +318,7 @@ def run_case(spark: Any, name: str, work: str) -> dict[str, Any]:
     write_inputs(case, source, range(CUT))
     run_query(spark, case, source, original)
     base = f"{work}/base"
-    shutil.copytree(original, base, ignore=shutil.ignore_patterns(".*"))
+    copy_checkpoint(original, base)
     # The reader of 4.0 does not know checkpoint format 2.
     reader = not spark.version.startswith(("3.", "4.0.") if case.backend == "ids" else "3.")
     before = read_state(spark, base, case) if reader else None
@@ -330,9 +349,9 @@ def run_case(spark: Any, name: str, work: str) -> dict[str, Any]:
     return results
 
 
-def main(work: str, chosen: list[str]) -> None:
+def main(work: str, chosen: list[str], session: Any = None) -> None:
     """Run all cases."""
-    run_cases(work, lambda version: chosen or cases_of(version), run_case)
+    run_cases(work, lambda version: chosen or cases_of(version), run_case, session=session)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ goes on. It writes ``DIR/results.json``.
 
 from __future__ import annotations
 
-import shutil
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +22,7 @@ from flinkish.engine.planning import TargetState
 from flinkish.engine.spark_frames import read_state
 from tests.support.checkpoints import streaming_queries as cases
 from tests.support.engine.case_programs import run_cases
-from tests.support.engine.resuming_program import Case, run_query
+from tests.support.engine.resuming_program import Case, copy_checkpoint, run_query
 
 CUT = 4
 FILES = 7
@@ -162,7 +161,7 @@ def run_case(spark: Any, name: str, work: str) -> dict[str, Any]:
     source, original, base = f"{work}/in", f"{work}/original", f"{work}/base"
     cases.write_inputs(source, range(CUT))
     run_query(spark, found.case, source, original)
-    shutil.copytree(original, base, ignore=shutil.ignore_patterns(".*"))
+    copy_checkpoint(original, base)
     reads = compare(spark, base, found.reads)
     digest = rewritten(spark, base, f"{work}/new")
     cases.write_inputs(source, range(CUT, FILES))

@@ -1,0 +1,52 @@
+"""Live queries go on with what flinkish saved, rewrote and evolved: few cases, all in one JVM.
+
+Every case of each program runs in the deep tier: ``checkpoint/test_roundtrip``, ``test_resuming``
+and ``test_evolving`` beside this, which also say what must hold.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.checkpoint import test_roundtrip
+from tests.engine import test_evolving, test_resuming
+from tests.support.checkpoints import streaming_queries
+from tests.support.engine import evolution_oracle, resuming_program
+from tests.support.engine.case_programs import run_programs
+
+#: Both backends, and files of each kind: deltas, snapshots, archives, changelogs.
+SAVED = ("hdfs/agg", "changelog/agg")
+#: Rescaled and moved to the other backend; with rows that wait in both sides of a join.
+REWRITTEN = ("hdfs-outer@rocksdb", "changelog-agg@hdfs")
+#: Most types, and the other backend.
+EVOLVED = ("hdfs-agg",)
+Results = dict[str, dict[str, Any]]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """What came of all cases, by program."""
+    chosen = {
+        streaming_queries.__name__: SAVED,
+        resuming_program.__name__: REWRITTEN,
+        evolution_oracle.__name__: EVOLVED,
+    }
+    return run_programs(chosen, tmp_path_factory.mktemp("programs"), timeout=850)
+
+
+@pytest.mark.parametrize("case", SAVED)
+def test_a_query_goes_on_from_a_savepoint(results: Results, case: str) -> None:
+    test_roundtrip.check(results[streaming_queries.__name__], case)
+
+
+@pytest.mark.parametrize("name", REWRITTEN)
+def test_a_query_goes_on_with_rewritten_state(results: Results, name: str) -> None:
+    test_resuming.check(results[resuming_program.__name__], name)
+
+
+@pytest.mark.parametrize("name", EVOLVED)
+def test_evolved_state_is_that_of_sql(results: Results, name: str) -> None:
+    test_evolving.check(results[evolution_oracle.__name__][name], name)
