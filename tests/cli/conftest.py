@@ -6,10 +6,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -18,6 +19,34 @@ from flinkish.jobs.registry import Registry
 from tests.support.launcher_fakes import kill_processes, make_java, make_spark
 
 ROOT = Path(__file__).resolve().parents[2]
+#: Starts the command as a shell in the foreground does, with SIGINT as it is: a shell's background
+#: jobs, and all they start, ignore it.
+_FOREGROUND = """
+import runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+runpy.run_module("flinkish", run_name="__main__", alter_sys=True)
+"""
+#: Seconds after which what a test waits for will never come.
+PATIENCE = 60.0
+
+
+def wait_until(condition: Callable[[], object], what: str) -> None:
+    """Poll until ``condition`` holds."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, f"not in time: {what}"
+        time.sleep(0.02)
+
+
+def line_with(stream: IO[str] | None, words: str) -> str:
+    """Read up to the line that has ``words``; the end of the stream before it is a failure."""
+    assert stream is not None
+    seen: list[str] = []
+    for line in stream:
+        if words in line:
+            return line
+        seen.append(line)
+    raise AssertionError(f"no line has {words!r}: {seen}")
 
 
 @dataclass(frozen=True)
@@ -52,6 +81,7 @@ class Command:
         self._capsys = capsys
         self.spark_home = directory / "spark"
         self.program = directory / "app.py"
+        self._processes: list[subprocess.Popen[str]] = []
 
     def __call__(self, *argv: str) -> Result:
         self._capsys.readouterr()
@@ -65,15 +95,23 @@ class Command:
         return result
 
     def process(self, *argv: str, **arguments: Any) -> subprocess.Popen[str]:
-        """The command as a process of its own."""
-        return subprocess.Popen(
-            [sys.executable, "-m", "flinkish", *argv],
+        """The command as a process of its own, which ends with the test at the latest."""
+        started = subprocess.Popen(
+            [sys.executable, "-c", _FOREGROUND, *argv],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONPATH": str(ROOT), **arguments.pop("environ", {})},
             **arguments,
         )
+        self._processes.append(started)
+        return started
+
+    def end(self) -> None:
+        """End the processes that still run, and close what they wrote to."""
+        for process in self._processes:
+            with process:
+                process.kill()
 
     def run_words(self, mode: str = "serve", *options: str) -> list[str]:
         """A ``run`` command line whose driver behaves as ``mode`` says."""
@@ -113,6 +151,7 @@ def cli(private: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Command]:
     make_spark(command.spark_home, f'exec "{sys.executable}" "{driver}" "$@"\n')
     command.program.write_text("print('never run')\n")
     yield command
+    command.end()
     if (private / "state/flinkish/registry.db").exists():
         with command.registry() as registry:
             for job in registry.jobs():

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import time
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Command
+from tests.cli.conftest import PATIENCE, Command, line_with, wait_until
 
 
 def test_run_detached_says_submitted_when_the_job_runs(cli: Command) -> None:
@@ -221,31 +221,37 @@ def test_waiting_times_out_and_the_work_goes_on(cli: Command) -> None:
     assert cli.status(job)["savepoints"]
 
 
+def pauses(process: subprocess.Popen[str]) -> int:
+    """How often a process has waited for something, its own sleeps among that."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+
+
 @pytest.mark.parametrize("signal_", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_waiting_only(cli: Command, signal_: signal.Signals) -> None:
-    job = cli.start("slow")
+    job = cli.start("deaf")
     waiting = cli.process("savepoint", job, "sp")
-    assert waiting.stderr is not None
-    while "Waiting for response" not in waiting.stderr.readline():
-        pass
-    time.sleep(0.3)
+    line_with(waiting.stderr, "Waiting for response")
+    before = pauses(waiting)
+    wait_until(lambda: pauses(waiting) > before + 3, "it looks at the request again and again")
     waiting.send_signal(signal_)
-    out, err = waiting.communicate(timeout=20)
+    out, err = waiting.communicate(timeout=PATIENCE)
     assert waiting.returncode == (130 if signal_ is signal.SIGINT else 143)
     assert out == ""
     assert "Traceback" not in err
     (line,) = [line for line in err.splitlines() if "flinkish request wait " in line]
-    assert cli.ok("request", "wait", line.split()[-1]).out.startswith("Savepoint completed")
+    request = line.split()[-1]
+    assert cli.ok("request", "show", request, "-q").out == "PENDING\n", "the driver still has it"
+    assert cli("request", "wait", request, "--timeout", "1ms").code == 14
 
 
 @pytest.mark.parametrize("cancel_on_exit", [False, True])
 def test_interrupting_an_attached_run(cli: Command, cancel_on_exit: bool) -> None:
     options = ["-sae"] if cancel_on_exit else []
     attached = cli.process(*cli.run_words("serve", *options))
-    assert attached.stdout is not None
-    job = attached.stdout.readline().split()[-1]
+    job = line_with(attached.stdout, "JobID").split()[-1]
     attached.send_signal(signal.SIGINT)
-    _, err = attached.communicate(timeout=20)
+    _, err = attached.communicate(timeout=PATIENCE)
     assert attached.returncode == 130
     assert job in err
     if cancel_on_exit:
@@ -257,7 +263,7 @@ def test_interrupting_an_attached_run(cli: Command, cancel_on_exit: bool) -> Non
 
 def test_a_driver_that_never_comes_up_is_ended_by_cancel(cli: Command) -> None:
     job = cli.ok(*cli.run_words("silent", "-d", "--no-wait", "-q")).out.strip()
-    time.sleep(0.3)
+    wait_until(lambda: "arguments:" in cli.ok("logs", job).out, "the driver's process runs")
     document = cli.ok("cancel", job, "-D", "execution.cancel.grace=200ms", "--json").json()
     assert document["rung"] == "kill"
     assert document["job_state"] == "CANCELED"
@@ -268,25 +274,22 @@ def test_a_driver_that_does_not_answer_is_ended_by_cancel(cli: Command) -> None:
     pid = cli.status(job)["driver"]["pid"]
     timed_out = cli("cancel", job, "--timeout", "100ms")
     assert timed_out.code == 14
-    time.sleep(0.3)
+    with cli.registry() as registry:
+        (first,) = registry.requests(job)
+        wait_until(lambda: registry.now() > first.created + 0.2, "the driver's grace is over")
     # The second call finds the first one's request unanswered, and sees to the end of the job.
     document = cli.ok("cancel", job, "-D", "execution.cancel.grace=200ms", "--json").json()
     assert document["rung"] == "kill"
     assert cli.status(job)["state"] == "CANCELED"
-    deadline = time.monotonic() + 5
-    while os.path.exists(f"/proc/{pid}") and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not os.path.exists(f"/proc/{pid}")
+    wait_until(lambda: not os.path.exists(f"/proc/{pid}"), "the driver's process is gone")
 
 
 def test_a_killed_driver_is_listed_failed_with_the_reason(cli: Command) -> None:
     job = cli.start()
     os.kill(cli.status(job)["driver"]["pid"], signal.SIGKILL)
-    deadline = time.monotonic() + 5
-    while cli.ok("list", "-q").out and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert cli.ok("list", "-q").out == ""
-    time.sleep(0.3)
+    wait_until(lambda: not cli.ok("list", "-q").out, "the job is no longer listed")
+    # Readers may see that the driver is gone before its supervisor has said why.
+    wait_until(lambda: cli.status(job)["exit_status"] is not None, "the supervisor's word")
     record = cli.status(job)
     assert record["state"] == "FAILED"
     assert "killed by SIGKILL" in record["failure"]["message"]

@@ -28,7 +28,7 @@ from flinkish.jobs.model import (
     SavepointRecord,
 )
 from flinkish.jobs.registry import Registry
-from tests.cli.conftest import ROOT, Command
+from tests.cli.conftest import PATIENCE, ROOT, Command, line_with
 
 STARTED = 1_700_000_000.25
 
@@ -325,11 +325,10 @@ def test_watch_goes_on_until_interrupted(cli: Command, jobs: list[str]) -> None:
     import signal
 
     watching = cli.process("list", "--watch", "-r", "--name", "flights")
-    assert watching.stdout is not None
-    lines = [watching.stdout.readline() for _ in range(10)]
-    assert lines[0].startswith("START")
-    assert jobs[2] in lines[1]
-    assert lines[0] in lines[5:], "drawn again"
+    for _ in range(2):  # it is drawn again
+        assert line_with(watching.stdout, "").startswith("START")
+        assert jobs[2] in line_with(watching.stdout, jobs[2])
+        line_with(watching.stdout, jobs[-1])
     watching.send_signal(signal.SIGINT)
-    watching.communicate(timeout=10)
+    watching.communicate(timeout=PATIENCE)
     assert watching.returncode == 130

@@ -30,12 +30,12 @@ from flinkish.engine.planning import (
 )
 from flinkish.engine.rocksdb_store import snapshot_families
 from tests.engine.test_rewrite import SWITCHED, all_rows, rewrite, rows_of, state_of, tree
-from tests.support.checkpoints.recorded import NAMES, unpack
+from tests.support.checkpoints.recorded import NAMES, fast_of, unpack
 
 TO_AVRO = TargetState(backend=CANONICAL)
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture(params=fast_of(NAMES))
 def recorded(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return unpack(request.param, tmp_path / "recorded")
 

@@ -26,7 +26,7 @@ from flinkish.engine.planning import (
 from flinkish.engine.rewrite import Rewritten, rewrite_checkpoint
 from flinkish.engine.rows import read_store
 from flinkish.engine.transform import BlockTransform
-from tests.support.checkpoints.recorded import NAMES, unpack
+from tests.support.checkpoints.recorded import NAMES, fast_of, unpack
 from tests.support.engine.inline_spark import InlineContext
 
 #: (operator, store or family, key, value)
@@ -35,7 +35,7 @@ WITH_FAMILIES = [name for name in NAMES if "tws" in name or "join3" in name]
 SWITCHED = [name for name in NAMES if name not in WITH_FAMILIES]
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture(params=fast_of(NAMES))
 def recorded(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return unpack(request.param, tmp_path / "recorded")
 
@@ -114,7 +114,7 @@ def test_rescaled_and_back_is_what_it_was(recorded: Path, tmp_path: Path) -> Non
     assert tree(recorded) == before
 
 
-@pytest.mark.parametrize("name", SWITCHED)
+@pytest.mark.parametrize("name", fast_of(SWITCHED))
 def test_the_other_backend_and_back(name: str, tmp_path: Path) -> None:
     recorded = unpack(name, tmp_path / "recorded")
     state = state_of(recorded)
@@ -204,7 +204,7 @@ def damaged(root: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("how", ["truncated", "flipped", "foreign"])
-@pytest.mark.parametrize("shuffled", [True, False])
+@pytest.mark.parametrize("shuffled", [True, pytest.param(False, marks=pytest.mark.deep)])
 def test_damage_is_named_and_nothing_is_left(
     recorded: Path, tmp_path: Path, how: str, shuffled: bool
 ) -> None:

@@ -3,10 +3,28 @@
 from __future__ import annotations
 
 import tarfile
+from collections.abc import Collection
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 ARCHIVES = Path(__file__).parents[2] / "data" / "checkpoints"
 NAMES = sorted(path.name.removesuffix(".tar.gz") for path in ARCHIVES.glob("*.tar.gz"))
+#: Each backend, each kind of file, families of columns; the smallest that have them.
+TELLING = (
+    "spark35-hdfs-join",
+    "spark43-changelog-agg",
+    "spark43-changelog-join3",
+    "spark43-hdfs-agg",
+    "spark43-ids-zip-dedup",
+    "spark43-rocksdb-tws",
+)
+
+
+def fast_of(names: Collection[str], fast: Collection[str] = TELLING) -> list[Any]:
+    """The parameters of a test of ``names``: those that are not ``fast`` are deep."""
+    return [n if n in fast else pytest.param(n, marks=pytest.mark.deep) for n in names]
 
 
 def unpack(name: str, directory: Path) -> Path:
