@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -401,11 +401,50 @@ def test_units_and_blanks_do_not_matter(number: int, unit: str, blank: str) -> N
     assert math.isclose(parse_duration(f"{number}{blank}{unit}{blank}"), number * factor)
 
 
+#: Flink's units (``TimeUtils``), in seconds.
+UNITS = {
+    **dict.fromkeys(["d", "day", "days"], Fraction(86_400)),
+    **dict.fromkeys(["h", "hour", "hours"], Fraction(3600)),
+    **dict.fromkeys(["m", "min", "minute", "minutes"], Fraction(60)),
+    **dict.fromkeys(["", "s", "sec", "secs", "second", "seconds"], Fraction(1)),
+    **dict.fromkeys(["ms", "milli", "millis", "millisecond", "milliseconds"], Fraction(1, 1000)),
+    **dict.fromkeys(
+        ["µs", "us", "micro", "micros", "microsecond", "microseconds"], Fraction(1, 10**6)
+    ),
+    **dict.fromkeys(["ns", "nano", "nanos", "nanosecond", "nanoseconds"], Fraction(1, 10**9)),
+}
+_BLANKS = " \t\n\r\f\v"
+
+
+def _seconds(text: str) -> Fraction | None:
+    """What a duration is in seconds; None for any other text."""
+    text = text.strip(_BLANKS)
+    number = text[: len(text) - len(text.lstrip("0123456789."))]
+    unit = text[len(number) :].lstrip(_BLANKS).lower()
+    if unit not in UNITS or number.count(".") > 1 or number in ("", "."):
+        return None
+    whole, _, rest = number.partition(".")
+    seconds = Fraction(int(whole + rest), 10 ** len(rest)) * UNITS[unit]
+    return seconds if seconds <= 10**11 else None
+
+
 @patient
-@given(st.text(max_size=12))
-def test_any_text_is_a_sane_duration_or_an_error(text: str) -> None:
-    with suppress(InvalidConfiguration):
-        assert 0 <= parse_duration(text) <= 1e11
+@given(
+    st.text(max_size=12)
+    | st.builds(
+        "{}{}{}".format,
+        st.text("0123456789.", max_size=14) | st.integers(0, 10**13),
+        st.text(" \t", max_size=2),
+        st.sampled_from(sorted(UNITS)) | st.text("dhmsnµ", max_size=3),
+    )
+)
+def test_any_text_is_the_duration_it_says_or_an_error(text: str) -> None:
+    expected = _seconds(text)
+    if expected is None:
+        with pytest.raises(InvalidConfiguration, match=r"is not a duration|is too long a duration"):
+            parse_duration(text)
+    else:
+        assert math.isclose(parse_duration(text), expected)
 
 
 # secrets

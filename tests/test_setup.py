@@ -23,7 +23,7 @@ def machine(tmp_path: Path) -> Path:
     for name in ("sh", "sed", "head", "make", "cat", "awk"):
         found = shutil.which(name)
         if found is None:
-            pytest.skip(f"no {name} here")
+            pytest.skip(f"needs {name} on the PATH")
         (directory / name).symlink_to(found)
     return directory
 

@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from flinkish.checkpoint.cut import FilesVanished, newest_committed_batch, read_cut
+from flinkish.checkpoint.cut import Cut, FilesVanished, newest_committed_batch, read_cut
 from flinkish.errors import (
     Corrupt,
-    FlinkishError,
     NoCommittedBatch,
     NotSavepointable,
     UnsupportedFormat,
 )
 from tests.support.checkpoints.handwritten import QUERY_ID, CheckpointLikeness
 from tests.support.checkpoints.recorded import unpack
+from tests.support.examples import attempt
 
 
 def copy_cut(root: Path, target: Path, batch: int | None = None) -> tuple[str, ...]:
@@ -318,15 +319,37 @@ def test_ids_with_trimmed_commits(tmp_path: Path) -> None:
     assert exact - {"commits/5"} <= wider
 
 
-def test_truncated_logs_never_surprise(tmp_path: Path) -> None:
+def _unnoticed(likeness: CheckpointLikeness, relative: str) -> dict[bytes, Cut]:
+    """What is left of a file -> the cut, wherever that is cut short without an error."""
+    path = likeness.root / relative
+    whole = path.read_bytes()
+    found = {}
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        cut = attempt(lambda: read_cut(str(likeness.root)), Corrupt)
+        if isinstance(cut, Corrupt):
+            assert f"{path} is not a log Spark wrote: " in cut.message
+        else:
+            found[whole[:length]] = cut
+    path.write_bytes(whole)
+    return found
+
+
+def test_truncated_logs_are_noticed_but_between_lines(tmp_path: Path) -> None:
+    """Lines are of JSON; what sources say of their offsets is theirs, and passed on as it is."""
     likeness = CheckpointLikeness(tmp_path / "c").run_to(2)
-    for relative in ("offsets/2", "commits/2", "metadata"):
-        path = likeness.root / relative
-        whole = path.read_bytes()
-        for length in range(len(whole)):
-            path.write_bytes(whole[:length])
-            try:
-                read_cut(str(likeness.root))
-            except FlinkishError:
-                continue
-        path.write_bytes(whole)
+    truth = read_cut(str(likeness.root))
+    assert _unnoticed(likeness, "metadata") == {}
+    commits = _unnoticed(likeness, "commits/2")
+    assert set(commits) == {b"v1", b"v1\n"}
+    for cut in commits.values():
+        assert cut == replace(truth, watermark_ms=cut.watermark_ms)
+        assert cut.watermark_ms is None
+    for left, cut in _unnoticed(likeness, "offsets/2").items():
+        version, *lines = left.decode().split("\n")
+        assert (version, len(lines) > 0) == ("v1", True)
+        assert cut.offsets == tuple(line for line in lines[1:] if line)
+        assert (cut.batch_id, cut.query_id) == (truth.batch_id, truth.query_id)
+        assert set(cut.files) <= set(truth.files)
+        if lines[0]:
+            assert json.loads(lines[0])["conf"] == cut.pins == truth.pins

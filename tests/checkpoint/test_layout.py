@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from flinkish.checkpoint import layout
+from tests.support.examples import attempt
 
 HEAD = json.dumps({"batchWatermarkMs": 5, "batchTimestampMs": 9, "conf": {"a.b": "1"}})
 
@@ -158,16 +162,80 @@ def test_pins() -> None:
     assert layout.pinned_partitions({}) is None
 
 
-@given(st.binary(max_size=80))
-def test_no_bytes_make_a_parser_stumble(data: bytes) -> None:
-    for parser in (
+#: One of each log file, as Spark writes it, and what reads it.
+LOGS: dict[str, tuple[Callable[[bytes], Any], bytes]] = {
+    "offsets": (
         layout.parse_offsets,
-        layout.parse_commit,
-        layout.parse_query_id,
+        b'v1\n{"batchWatermarkMs":5,"batchTimestampMs":6,"conf":{"a":"1"}}\n{"logOffset":2}\n-',
+    ),
+    "commit": (layout.parse_commit, b'v2\n{"nextBatchWatermarkMs":5,"stateUniqueIds":{}}'),
+    "query id": (layout.parse_query_id, b'{"id":"6d2b7c1e-0000-4000-8000-000000000001"}'),
+    "operator": (
         layout.parse_operator_metadata,
-    ):
-        for candidate in (data, b"v1\n" + data, b"v2\n{}\n" + data):
-            try:
-                parser(candidate)
-            except layout.LogFormatError:
-                continue
+        b'v1\n{"operatorInfo":{"operatorId":1,"operatorName":"dedupe"},'
+        b'"stateStoreInfo":[{"storeName":"default","numColsPrefixKey":0,"numPartitions":2}]}',
+    ),
+}
+
+
+def _lines(data: bytes) -> list[str]:
+    """The lines of a file of a known version; an error where it has none."""
+    version, *lines = data.decode("utf-8").split("\n")
+    assert version.strip() in {"v1", "v2"} or version.strip().lstrip("v0") in {"1", "2"}
+    return lines
+
+
+def _matches(found: Any, data: bytes) -> None:
+    """What was read stands in the file, where it belongs."""
+    if isinstance(found, str):
+        assert json.loads(data)["id"] == found != ""
+        return
+    lines = _lines(data)
+    if isinstance(found, layout.OperatorMetadata):
+        head = json.loads("\n".join(lines))
+        assert str(head["operatorInfo"]["operatorName"]) == found.name
+        assert found.stores == tuple(str(s["storeName"]) for s in head["stateStoreInfo"])
+        return
+    head = json.loads(lines[0]) if lines and lines[0].strip() else {}
+    if isinstance(found, layout.CommitEntry):
+        assert found.next_watermark_ms == head.get("nextBatchWatermarkMs", 0)
+        return
+    assert isinstance(found, layout.OffsetEntry)
+    assert found.watermark_ms == head.get("batchWatermarkMs", 0)
+    assert sorted(found.pins) == sorted(head.get("conf", {}))
+    texts = [line for line in lines[1:] if line]
+    if found.version == 2:
+        texts = [line.partition(":")[2] for line in texts]
+    assert sorted(found.offsets) == sorted(texts)
+
+
+@pytest.mark.parametrize("kind", LOGS)
+@given(
+    st.binary(max_size=80),
+    st.integers(0, 200),
+    st.integers(0, 200),
+    st.sampled_from([b"", b"v1\n", b"v2\n{}\n"]),
+)
+def test_any_bytes_are_read_as_they_stand_or_refused(
+    kind: str, data: bytes, start: int, length: int, head: bytes
+) -> None:
+    parse, whole = LOGS[kind]
+    for candidate in (data, head + data, whole[:start] + data + whole[start + length :]):
+        found = attempt(partial(parse, candidate), layout.LogFormatError)
+        if isinstance(found, layout.LogFormatError):
+            assert str(found), "it says what is wrong"
+            assert candidate != whole
+        else:
+            _matches(found, candidate)
+
+
+@pytest.mark.parametrize("kind", ["query id", "operator"])
+def test_every_cut_of_one_document_is_refused(kind: str) -> None:
+    parse, whole = LOGS[kind]
+    _matches(parse(whole), whole)
+    for length in range(len(whole)):
+        with pytest.raises(
+            layout.LogFormatError,
+            match=r"not JSON|the first line is|newer than|lacks|ends too early",
+        ):
+            parse(whole[:length])

@@ -90,7 +90,7 @@ def fish(line: str) -> list[str]:
 
 def need(shell: str) -> None:
     if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed (Debian: apt-get install {shell})")
+        pytest.skip(f"needs {shell} (Debian: apt-get install {shell})")
 
 
 OFFERS = [

@@ -7,11 +7,12 @@ import io
 import json
 import random
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import fastavro
+import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flinkish.engine.avro_container import zigzag
@@ -19,6 +20,7 @@ from flinkish.engine.avro_files import FORMAT_KEY, row_schema
 from flinkish.engine.errors import StateFormatError, UnsupportedState
 from tests.engine.test_avro_files import FAR, MAP, batch_of, far_batch, parsed, read, written
 from tests.engine.test_rowcodec import texts
+from tests.support.examples import attempt, examples
 
 
 def sample() -> bytes:
@@ -74,18 +76,82 @@ def test_flipped_bits_are_noticed() -> None:
             assert len(list(consumed(bytes(damaged)))) == len(whole)
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.binary(max_size=60), st.integers(-3, 300))
-def test_any_bytes_in_a_block_are_rows_or_an_error(garbage: bytes, count: int) -> None:
-    key = parsed(("k", "string", True), ("n", {**MAP, "valueType": "decimal(20,2)"}, True))
-    value = parsed(("v", "decimal(3,1)", False))
-    head, _ = written(key, value)
-    framed = zigzag(count) + zigzag(len(garbage)) + garbage + head[-16:]
-    plain = head.replace(b"\x12zstandard", b"\x08null")
-    with contextlib.suppress(StateFormatError):
-        for keys, values in read(plain + framed).blocks:
-            keys.validate()
-            values.validate()
+KEY = parsed(("k", "string", True), ("n", {**MAP, "valueType": "decimal(20,2)"}, True))
+VALUE = parsed(("v", "decimal(3,1)", False))
+#: Rows as fastavro writes them, and what damage makes of them.
+ROWS = st.builds(
+    lambda key, pairs, value: {
+        "key": {"k": key, "n": pairs},
+        "value": {"v": Decimal(value).scaleb(-1)},
+    },
+    st.none() | st.text(max_size=5),
+    st.none()
+    | st.lists(
+        st.builds(
+            lambda k, n: {"key": k, "value": None if n is None else Decimal(n).scaleb(-2)},
+            st.text(max_size=3),
+            st.none() | st.integers(-999_999, 999_999),
+        ),
+        max_size=2,
+    ),
+    st.integers(-999, 999),
+)
+
+
+def encoded(rows: list[dict[str, Any]]) -> bytes:
+    out = io.BytesIO()
+    schema: Any = fastavro.parse_schema(row_schema(KEY, VALUE))
+    for row in rows:
+        fastavro.schemaless_writer(out, schema, row)
+    return out.getvalue()
+
+
+@examples(
+    60,
+    200,
+    st.lists(ROWS, max_size=3),
+    st.integers(0, 60),
+    st.integers(0, 4),
+    st.binary(max_size=8),
+    st.integers(-3, 3),
+)
+def test_any_bytes_in_a_block_are_fastavros_rows_or_an_error(
+    rows: list[dict[str, Any]], at: int, length: int, put: bytes, more: int
+) -> None:
+    good = encoded(rows)
+    block = good[:at] + put + good[at + length :]
+    count = len(rows) + more if more < 0 else len(rows)
+    head, _ = written(KEY, VALUE)
+    framed = zigzag(count) + zigzag(len(block)) + block + head[-16:]
+    data = head.replace(b"\x12zstandard", b"\x08null") + framed
+    found = attempt(
+        lambda: [row for keys, values in read(data).blocks for row in plain(keys, values)],
+        StateFormatError,
+    )
+    if isinstance(found, StateFormatError):
+        assert found.file == "0.avro"
+        assert (block, count) != (good, len(rows)), "nothing is damaged"
+    else:
+        assert len(found) == count
+        assert found == list(fastavro.reader(io.BytesIO(data), handle_unicode_errors="replace"))
+
+
+def plain(keys: Any, values: Any) -> Iterator[dict[str, Any]]:
+    """The rows of a block as fastavro shows them; strings are Spark's bytes, UTF-8 or not."""
+    keys.validate()
+    values.validate()
+    names, maps = keys.columns
+    ends = maps.offsets.to_pylist()
+    entries = list(zip(_strings(maps.keys), maps.items.to_pylist(), strict=True))
+    for i, (name, value) in enumerate(zip(_strings(names), values[0].to_pylist(), strict=True)):
+        pairs = [{"key": k, "value": v} for k, v in entries[ends[i] : ends[i + 1]]]
+        key = {"k": name, "n": pairs if maps[i].is_valid else None}
+        yield {"key": key, "value": {"v": value}}
+
+
+def _strings(column: Any) -> list[str | None]:
+    found = column.cast(pa.binary()).to_pylist()
+    return [None if data is None else data.decode(errors="replace") for data in found]
 
 
 def renamed(data: bytes, old: bytes, new: bytes) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from fastavro import parse_schema
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flinkish.engine.avro_schemas import avro_schema, spark_struct, unique_names
@@ -25,6 +25,7 @@ from flinkish.engine.types import (
 )
 from flinkish.engine.unsafe_rows import UnknownType
 from tests.engine.test_rowcodec import LEAVES
+from tests.support.examples import examples
 
 NAMES = st.sampled_from(["sum", "sum_2", "count(1)", "", "1st", "a.b", "größe", "Sum", "key"])
 DECIMALS = st.builds(Decimal, st.integers(1, 38), st.integers(-3, 38))
@@ -45,8 +46,7 @@ TYPES: st.SearchStrategy[DataType] = st.recursive(
 STRUCTS = struct_of(TYPES, least=0)
 
 
-@settings(max_examples=200, deadline=None)
-@given(STRUCTS)
+@examples(60, 200, STRUCTS)
 def test_schemas_come_back_exactly(struct: Struct) -> None:
     schema = avro_schema(struct, "flinkish.row.value")
     parse_schema(schema)  # names are valid and do not repeat, defaults fit, decimals are allowed

@@ -11,7 +11,6 @@ from typing import Any
 import fastavro
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flinkish.engine.avro_schemas import avro_schema
@@ -20,6 +19,7 @@ from flinkish.engine.evolution_steps import CannotEvolve
 from flinkish.engine.rowcodec import codec_of
 from flinkish.engine.types import Struct, arrow_type, parse_struct, parse_type
 from tests.engine.test_rowcodec import LEAVES, tables, texts
+from tests.support.examples import examples
 
 SAME, MIGRATE, NOT = Verdict.AS_IS, Verdict.AFTER_MIGRATION, Verdict.INCOMPATIBLE
 
@@ -99,8 +99,7 @@ def evolved(draw: st.DrawFn, deep: int = 2) -> tuple[list[Any], list[Any], Any]:
     return old, draw(st.permutations(new)), st.fixed_dictionaries(values)
 
 
-@settings(max_examples=150, deadline=None)
-@given(evolved(), st.data())
+@examples(50, 150, evolved(), st.data())
 def test_resolution_is_that_of_avro(schemas: Any, data: st.DataObject) -> None:
     old, new, values = schemas
     writer, reader = parsed(*old), parsed(*new)
@@ -123,8 +122,7 @@ def test_resolution_is_that_of_avro(schemas: Any, data: st.DataObject) -> None:
         assert codec_of(reader).encode(resolution.apply(batch)).rows() == rows_before
 
 
-@settings(max_examples=60, deadline=None)
-@given(tables())
+@examples(20, 60, tables())
 def test_the_same_schema_is_as_it_is(table: Any) -> None:
     made, batch = table
     struct = parse_struct(made)

@@ -30,7 +30,7 @@ from flinkish.engine.table_files import write_table
 from flinkish.engine.types import arrow_type, parse_struct
 from tests.engine.test_golden import GOLDEN, unhex
 from tests.engine.test_rewrite import WITH_FAMILIES, all_rows, rows_of
-from tests.support.checkpoints.recorded import unpack
+from tests.support.checkpoints.recorded import NAMES, fast_of, unpack
 from tests.support.engine.inline_spark import InlineContext, InlineRDD
 
 #: The recorded queries read these files of ``streaming_queries.write_inputs``.
@@ -271,8 +271,10 @@ def bootstrapped(checkpoint: Path, target: Path, wanted: TargetState, version: i
     return target
 
 
-def test_what_was_read_is_written_where_spark_had_it(recorded: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", fast_of(NAMES))
+def test_what_was_read_is_written_where_spark_had_it(name: str, tmp_path: Path) -> None:
     """Byte for byte, in the same partitions; at version 1 too, and in another backend."""
+    recorded = unpack(name, tmp_path)
     _, operator = operator_of(recorded)
     same = bootstrapped(recorded, tmp_path / "same", TargetState(), operator.version)
     assert rows_of(same) == rows_of(recorded)

@@ -126,7 +126,7 @@ def test_spark_reads_states_that_are_all_ours(spark: SparkRows, tmp_path: Path) 
 def test_rows_go_through_spark_35() -> None:
     python = os.environ.get("FLINKISH_SPARK35_PYTHON")
     if not python:
-        pytest.skip("FLINKISH_SPARK35_PYTHON is not set: run this through make test-matrix")
+        pytest.skip("needs FLINKISH_SPARK35_PYTHON: run this through make test-matrix")
     with spark_rows(python) as spark:
         assert spark.version.startswith("3.5")
         each(60, tables(spark.leaves), lambda table: check_rows(spark, table))

@@ -68,7 +68,7 @@ def test_every_file_of_the_newest_spark_is_encoded_as_it_was(newest: Ran, name: 
 def oldest(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     python = os.environ.get("FLINKISH_SPARK35_PYTHON")
     if not python:
-        pytest.skip("FLINKISH_SPARK35_PYTHON names no Python with Spark 3.5")
+        pytest.skip("needs FLINKISH_SPARK35_PYTHON: a Python with Spark 3.5")
     return run(tmp_path_factory.mktemp("oldest"), python=python)
 
 

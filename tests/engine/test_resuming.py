@@ -43,7 +43,7 @@ def test_queries_go_on(newest: dict[str, Any], name: str) -> None:
 def oldest(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     python = os.environ.get("FLINKISH_SPARK35_PYTHON")
     if not python:
-        pytest.skip("FLINKISH_SPARK35_PYTHON names no Python with Spark 3.5")
+        pytest.skip("needs FLINKISH_SPARK35_PYTHON: a Python with Spark 3.5")
     directory = tmp_path_factory.mktemp("oldest")
     return run_program("resuming_program", directory, python=python, timeout=5300)
 

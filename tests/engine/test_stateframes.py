@@ -41,7 +41,7 @@ def test_state_as_data(newest: dict[str, Any], name: str) -> None:
 def oldest(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     python = os.environ.get("FLINKISH_SPARK35_PYTHON")
     if not python:
-        pytest.skip("FLINKISH_SPARK35_PYTHON names no Python with Spark 3.5")
+        pytest.skip("needs FLINKISH_SPARK35_PYTHON: a Python with Spark 3.5")
     return run_program(
         "state_frames_program", tmp_path_factory.mktemp("oldest"), python=python, timeout=1400
     )
