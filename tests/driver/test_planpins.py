@@ -62,7 +62,7 @@ def test_a_plan_has_the_settings_and_the_session_has_not(
     assert {key: spark.conf.get(key, None) for key in settings} == before
     plain = plan_query(df, "append", None)
     assert [(op.kind, op.partitions) for op in planned.operators] == [("stateStoreSave", 5)]
-    assert [(op.kind, op.partitions) for op in plain.operators] == [("stateStoreSave", 3)]
+    assert [(op.kind, op.partitions) for op in plain.operators] == [("stateStoreSave", 2)]
     assert _columns(planned) == (["k", "ts"], ["k", "ts", "count"])  # format 1 has keys in values
     assert _columns(plain) == (["k", "ts"], ["count"])
     assert planned.sources == plain.sources
@@ -71,6 +71,7 @@ def test_a_plan_has_the_settings_and_the_session_has_not(
         compare(planned, really_run(df, "append", tmp_path / "checkpoint"))
 
 
+@pytest.mark.deep
 def test_the_provider_decides_what_is_written(spark: Any, input_dir: str, tmp_path: Path) -> None:
     if spark.version.startswith("3."):
         pytest.skip("join state format 3 is new in Spark 4")

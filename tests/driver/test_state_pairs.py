@@ -9,13 +9,21 @@ from typing import Any
 import pytest
 
 from flinkish.driver.settings import configured
+from flinkish.restore.judging import OperatorPlan
+from flinkish.restore.planner import QueryRestore
 from flinkish.restore.verdicts import FOR_THE_ENGINE, Verdict
-from tests.support.driver.pair_runner import FAILS, RIGHT, Bench, Pair
-from tests.support.driver.pairs import PAIRS, RARE
+from tests.support.driver import recorded_pairs
+from tests.support.driver.pair_runner import FAILS, RIGHT, WRONG, Bench, Pair
+from tests.support.driver.pairs import PAIRS, TELLING, VERDICTS
+from tests.support.driver.recorded_pairs import RecordedBench
 
 #: Spark's errors for state that does not fit, by version.
 STATE_ERROR = re.compile(r"STATE_STORE_|STATEFUL_OPERATOR|for existing state|existing state")
 NO = FOR_THE_ENGINE | {Verdict.INCOMPATIBLE}
+#: Of pandas' way to name versions, on Spark 3.5.
+OF_PANDAS = pytest.mark.filterwarnings(
+    "ignore::FutureWarning", "ignore:distutils:DeprecationWarning"
+)
 
 
 def _says_no(pair: Pair) -> bool:
@@ -34,40 +42,70 @@ def test_the_table_hides_nothing() -> None:
             wrong_yes.append(pair.name)
     assert (wrong_no, wrong_yes) == ([], [])
     assert all(pair.plain for pair in PAIRS if pair.limit)
-    assert {pair.name for pair in PAIRS} > RARE
 
 
-def _case(pair: Pair) -> Any:
-    marks = [pytest.mark.matrix] if pair.name in RARE else []
+def test_what_is_run_for_real_is_telling() -> None:
+    """It has every verdict that the table has, and every truth."""
+    telling = [pair for pair in PAIRS if pair.name in TELLING]
+    assert {pair.name for pair in telling} == TELLING
+    assert {pair.verdict for pair in telling} == {pair.verdict for pair in PAIRS}
+    assert {pair.spark for pair in telling} == {RIGHT, WRONG, FAILS}
+
+
+def _case(pair: Pair, *, deep: bool) -> Any:
+    marks = [pytest.mark.deep] if deep else []
     return pytest.param(pair, id=pair.name.replace(" ", "-"), marks=marks)
 
 
 @pytest.fixture(scope="module")
 def bench(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    with configured(spark, {"spark.sql.shuffle.partitions": "1"}):
+    with configured(spark, recorded_pairs.SETTINGS):
         yield Bench(spark, tmp_path_factory.mktemp("pairs"))
+
+
+@pytest.fixture(scope="module")
+def recorded(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    if spark.version != recorded_pairs.SPARK:
+        pytest.skip(f"the old programs were recorded with Spark {recorded_pairs.SPARK}")
+    with configured(spark, recorded_pairs.SETTINGS):
+        yield RecordedBench(spark, tmp_path_factory.mktemp("recorded"))
+
+
+def _checked(pair: Pair, restore: QueryRestore) -> OperatorPlan:
+    """What the plan says of the pair's operator, which is what the table says."""
+    assert restore.plan is not None, restore.refusal
+    wanted = (None, pair.operator) if pair.plain else (pair.operator,)
+    (found,) = [p for p in restore.plan.operators or () if p.operator.uid in wanted]
+    said = f"{found.verdict.value}: {found.reason}: {found.text}"
+    assert (found.verdict.value, found.reason) == (pair.verdict, pair.reason), said
+    assert (restore.refusal is not None) == _says_no(pair), restore.refusal
+    if pair.limit:
+        assert "meaning-unknown" in {change.reason for change in found.changes}
+    return found
+
+
+@pytest.mark.spark
+@OF_PANDAS
+@pytest.mark.parametrize("pair", [_case(pair, deep=pair.name not in VERDICTS) for pair in PAIRS])
+def test_the_verdict(recorded: Bench, pair: Pair) -> None:
+    with configured(recorded.spark, pair.conf):
+        restore, _, _ = recorded.plan(pair)
+    _checked(pair, restore)
 
 
 @pytest.mark.spark
 @pytest.mark.timeout(240)
-@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:distutils:DeprecationWarning")
-@pytest.mark.parametrize("pair", [_case(pair) for pair in PAIRS])
+@OF_PANDAS
+@pytest.mark.parametrize("pair", [_case(pair, deep=pair.name not in TELLING) for pair in PAIRS])
 def test_the_verdict_is_what_spark_does(bench: Bench, pair: Pair) -> None:
     if bench.spark.version < pair.since:
         pytest.skip(f"came with Spark {pair.since}")
     with configured(bench.spark, pair.conf):
         restore, planned, offers = bench.plan(pair)
-        assert restore.plan is not None, restore.refusal
-        wanted = (None, pair.operator) if pair.plain else (pair.operator,)
-        (found,) = [p for p in restore.plan.operators or () if p.operator.uid in wanted]
-        said = f"{found.verdict.value}: {found.reason}: {found.text}"
         truth, result = bench.truth(pair, restore, planned, offers)
-    print(pair.name, said, truth, result[:600], sep="\n  ")
-    assert (found.verdict.value, found.reason) == (pair.verdict, pair.reason), (said, truth)
-    assert (restore.refusal is not None) == _says_no(pair), restore.refusal
+    print(pair.name, truth, result[:600], sep="\n  ")
+    _checked(pair, restore)
     old = bench.spark.version.startswith("3.") and pair.spark3
     assert truth == (old or pair.spark), result
-    if pair.limit:
-        assert "meaning-unknown" in {change.reason for change in found.changes}
     if truth == FAILS:
         assert STATE_ERROR.search(result), result

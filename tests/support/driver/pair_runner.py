@@ -13,7 +13,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +160,16 @@ def frozen(value: Any) -> Any:
     return float(value) if isinstance(value, int) else value
 
 
+def _placed(planned: PlannedQuery, root: Path) -> PlannedQuery:
+    """The plan as if the input were in a place that is always the same: a source is known by it,
+    and what one session has recorded another one plans with."""
+    sources = tuple(
+        replace(source, signature=source.signature.replace(str(root), "/pairs"))
+        for source in planned.sources
+    )
+    return replace(planned, sources=sources)
+
+
 def _by_key(pair: Pair, rows: Sequence[Any]) -> dict[Any, Any]:
     """Rows by key, the last one of each."""
     return {row[: len(pair.key)]: row for row in rows}
@@ -176,16 +186,20 @@ class Bench:
 
     # --- what is decided --------------------------------------------------------------------
 
+    @staticmethod
+    def run_of(pair: Pair) -> Any:
+        """What is the same for all pairs that share a run of their old program."""
+        return pair.old, pair.closing, tuple(sorted(pair.conf.items()))
+
     def saved(self, pair: Pair) -> Saved:
         """The old program's savepoint; the later files are there by now."""
-        known = (pair.old, pair.closing, tuple(sorted(pair.conf.items())))
+        known = self.run_of(pair)
         if known not in self._saved:
             self._number += 1
             root = self.root / f"{self._number}"
-            self._write(root, 0, FIRST)
-            self._write(root, 1, SECOND)
+            self.write_input(root)
             frame = self._frame(pair.old, root)
-            planned = plan_query(frame, pair.old.mode, "q")
+            planned = _placed(plan_query(frame, pair.old.mode, "q"), root)
             facts = WriterFacts(query_name="q", output_mode=pair.old.mode)
             rows = self._run(frame, root / "old", pair.old)
             source = QuerySource(
@@ -212,6 +226,7 @@ class Bench:
         offers = saved.checkpoint if pair.plain else saved.savepoint
         frame = self._frame(pair.new, saved.root)
         planned = plan_query(frame, pair.new.mode, "q", settings=planning_settings(offers, "q"))
+        planned = _placed(planned, saved.root)
         facts = WriterFacts(query_name="q", output_mode=pair.new.mode)
         planner = RestorePlanner(offers, pair.options, DriverWorld(lambda _: ()))
         _, restore = plan_start(planner, "q", planned, facts, self.spark)
@@ -268,6 +283,11 @@ class Bench:
         return (rows[0] if results else []), rows[-1]
 
     # --- Spark ------------------------------------------------------------------------------
+
+    def write_input(self, root: Path) -> None:
+        """What is there before the savepoint."""
+        self._write(root, 0, FIRST)
+        self._write(root, 1, SECOND)
 
     def _write(self, root: Path, number: int, files: Mapping[str, Sequence[Any]]) -> None:
         for stream, rows in files.items():
