@@ -9,7 +9,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +31,7 @@ NewJob = Callable[..., InProcessJob]
 STORED = {"aggregation": "rocksdb-changelog", "join_left": "hdfs"}
 FILES = 4
 PARTITIONS = "spark.sql.shuffle.partitions"
+WORDS = [f"word {number}" for number in range(100)]
 CHECKSUMS = "spark.sql.streaming.stateStore.rowChecksum.enabled"
 
 
@@ -131,7 +131,8 @@ def resumed(spark: Any, new_job: NewJob, saved: Saved, path: str, partitions: in
     return saved.out
 
 
-def test_it_is_taken_while_the_job_goes_on_and_when_it_stops(
+@pytest.mark.deep
+def test_it_is_taken_of_joins_and_aggregations_and_resumed(
     spark: Any, new_job: NewJob, tmp_path: Path, expected: tuple[dict[str, str], Counter[str]]
 ) -> None:
     saved = Saved(spark, new_job, tmp_path)
@@ -152,7 +153,7 @@ def test_it_is_taken_while_the_job_goes_on_and_when_it_stops(
     assert output(spark, resumed(spark, new_job, saved, last["path"], 2)) == expected
 
 
-@pytest.mark.matrix
+@pytest.mark.deep
 def test_it_is_resumed_with_the_other_backend(
     spark: Any, new_job: NewJob, tmp_path: Path, expected: tuple[dict[str, str], Counter[str]]
 ) -> None:
@@ -164,7 +165,7 @@ def test_it_is_resumed_with_the_other_backend(
     assert output(spark, resumed(spark, new_job, saved, path, 5)) == expected
 
 
-@pytest.mark.matrix
+@pytest.mark.deep
 def test_the_one_of_the_running_job_is_resumed_from(
     spark: Any, new_job: NewJob, tmp_path: Path, expected: tuple[dict[str, str], Counter[str]]
 ) -> None:
@@ -174,6 +175,31 @@ def test_the_one_of_the_running_job_is_resumed_from(
         if int(directory.name.split("=")[1]) > batch[directory.parent.name]:
             shutil.rmtree(directory)
     assert output(spark, resumed(spark, new_job, saved, saved.live["path"], 4)) == expected
+
+
+def test_it_is_taken_while_the_job_goes_on_and_when_it_stops(
+    spark: Any, new_job: NewJob, tmp_path: Path
+) -> None:
+    target, seen = tmp_path / "sp", dict[str, int]()
+    job, feed = fed_by_hand(spark, new_job, tmp_path / "input", seen)
+    live = job.request(RequestKind.SAVEPOINT, str(target), format="canonical")["savepoint"]
+    assert os.listdir(target) == [os.path.basename(live["path"])]
+    feed()
+    last = job.request(RequestKind.STOP, str(target), format="canonical")["savepoint"]
+    assert job.wait().state is JobState.FINISHED
+    assert {s.path: (s.format, s.trigger) for s in job.registry.savepoints()} == {
+        live["path"]: ("canonical", "savepoint"),
+        last["path"]: ("canonical", "stop"),
+    }
+    assert [whole(each["path"]).header.trigger for each in (live, last)] == ["savepoint", "stop"]
+    shutil.rmtree(str(job.job().checkpoint_dir))
+    seen.clear()
+    spec = RestoreSpec(path=last["path"], parallelism=3, fork=True)
+    with configured(spark, {PARTITIONS: "3"}):
+        job, _ = fed_by_hand(spark, new_job, tmp_path / "input", seen, restore=spec)
+    assert seen == dict.fromkeys(WORDS, 3)
+    job.request(RequestKind.CANCEL)
+    assert job.wait().state is JobState.CANCELED
 
 
 def counting(
@@ -208,7 +234,9 @@ def test_a_savepoint_that_is_refused_leaves_nothing(refused: InProcessJob, tmp_p
     goes_on(refused)
 
 
-@pytest.mark.parametrize("kind", [RequestKind.STOP, RequestKind.CANCEL])
+@pytest.mark.parametrize(
+    "kind", [RequestKind.STOP, pytest.param(RequestKind.CANCEL, marks=pytest.mark.deep)]
+)
 def test_a_stop_that_is_refused_keeps_a_native_one_and_goes_on(
     spark: Any, new_job: NewJob, refused: InProcessJob, tmp_path: Path, kind: RequestKind
 ) -> None:
@@ -249,6 +277,7 @@ def test_a_thread_gets_its_properties_back(spark: Any) -> None:
         context.setLocalProperty("spark.scheduler.pool", None)
 
 
+@pytest.mark.deep
 def test_a_full_target_loses_nothing(
     spark: Any, new_job: NewJob, small_disk: Path, tmp_path: Path
 ) -> None:
@@ -274,27 +303,31 @@ def test_a_full_target_loses_nothing(
 
 
 def fed_by_hand(
-    spark: Any, new_job: NewJob, source: Path
+    spark: Any, new_job: NewJob, source: Path, seen: dict[str, int] | None = None, **job_facts: Any
 ) -> tuple[InProcessJob, Callable[[], None]]:
-    """A job that counts what it is given, one batch at each call of the function returned."""
-    source.mkdir()
-    names = count()
+    """A job that counts (into ``seen``) what it is given: one file now, and one at each call of the
+    function returned."""
+    source.mkdir(exist_ok=True)
 
     def feed() -> None:
-        batch = job.batch()
+        number = len(list(source.glob("*.txt")))
         hidden = source / ".next"
-        hidden.write_text("\n".join(f"word {n}" for n in range(100)))
-        hidden.rename(source / f"{next(names)}.txt")
-        job.wait_until(lambda: job.batch() > batch)
+        hidden.write_text("\n".join(WORDS))
+        hidden.rename(source / f"{number}.txt")
+        job.wait_until(lambda: job.batch() >= number)
         assert job.job().state is JobState.RUNNING
 
+    def keep(frame: Any, batch: int) -> None:
+        (seen if seen is not None else {}).update((r.value, r["count"]) for r in frame.collect())
+
     def program() -> None:
-        words = spark.readStream.text(str(source)).groupBy("value").count()
-        writer = words.writeStream.queryName("counts").outputMode("update").format("noop")
+        words = spark.readStream.option("maxFilesPerTrigger", 1).text(str(source))
+        writer = words.groupBy("value").count().writeStream.queryName("counts")
+        writer = writer.outputMode("update").foreachBatch(keep)
         writer.trigger(processingTime="0 seconds").start().awaitTermination()
 
     with configured(spark, BACKENDS["rocksdb"]):
-        job = new_job().start(program)
+        job = new_job(**job_facts).start(program)
         job.wait_until(lambda: job.runtime.queries())
         feed()
     return job, feed
@@ -305,6 +338,7 @@ def free_bytes(directory: Path) -> int:
     return disk.f_bavail * disk.f_frsize
 
 
+@pytest.mark.deep
 def test_a_plain_cancel_does_not_wait_for_the_rewrite(
     spark: Any, new_job: NewJob, tmp_path: Path
 ) -> None:

@@ -107,7 +107,7 @@ def cluster(moto_s3: Any, tmp_path: Path) -> Iterator[str]:
 
 @pytest.mark.spark
 @pytest.mark.servers
-@pytest.mark.matrix
+@pytest.mark.deep
 @pytest.mark.timeout(600)
 def test_a_cluster_carries_from_s3_to_s3(
     cluster: str, request: pytest.FixtureRequest, tmp_path: Path

@@ -4,7 +4,6 @@ never before; Flink loses it when a job is cancelled before that."""
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ QUERIES = ("one", "two")
 
 
 @pytest.fixture(
-    params=["local", pytest.param("moto_s3", marks=[pytest.mark.servers, pytest.mark.matrix])]
+    params=["local", pytest.param("moto_s3", marks=[pytest.mark.servers, pytest.mark.deep])]
 )
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     with place(request.param, request, tmp_path) as location:
@@ -93,7 +92,7 @@ def test_it_is_deleted_when_the_last_query_has_committed(
     job = new_job(restore=RestoreSpec(path=savepoint["path"], claim_mode="claim")).start(program)
     job.wait_until(program.held.is_set)
     job.wait_until(lambda: committed(job, "one") > batches["one"] + 2)
-    time.sleep(1)  # several heartbeats
+    job.wait_for_heartbeats(3)  # at each of which it is asked
     whole(savepoint["path"])
     program.let_go.set()
     job.wait_until(lambda: not storage.exists(storage.locate(savepoint["path"])))
@@ -103,6 +102,7 @@ def test_it_is_deleted_when_the_last_query_has_committed(
     assert job.wait().state is JobState.CANCELED
 
 
+@pytest.mark.deep
 def test_a_job_cancelled_before_that_leaves_it_whole(
     spark: Any, new_job: NewJob, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,6 +129,7 @@ def test_a_job_cancelled_before_that_leaves_it_whole(
     again.request(RequestKind.CANCEL)
 
 
+@pytest.mark.deep
 def test_files_that_another_savepoint_shares_stay(
     spark: Any, new_job: NewJob, root: str, tmp_path: Path
 ) -> None:
@@ -156,6 +157,7 @@ def test_files_that_another_savepoint_shares_stay(
     again.request(RequestKind.CANCEL)
 
 
+@pytest.mark.deep
 def test_a_checkpoint_is_never_claimed(spark: Any, new_job: NewJob, tmp_path: Path) -> None:
     """What ``-s`` names may be a job's checkpoint: nobody's to delete."""
     savepoint = stopped(spark, new_job, str(tmp_path / "s"))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +18,13 @@ from flinkish.driver.settings import configured
 from flinkish.jobs.model import JobState, RequestKind, RestoreSpec
 from flinkish.jobs.registry import Registry
 from tests.support.driver.in_process_job import InProcessJob
-from tests.support.driver.operator_programs import BACKENDS, FILES, PROGRAMS, ROCKSDB_ONLY
+from tests.support.driver.operator_programs import (
+    BACKENDS,
+    FILES,
+    PROGRAMS,
+    ROCKSDB_ONLY,
+    write_input,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -54,34 +59,46 @@ def rows(spark: Any, out: Path) -> dict[str, Counter[str]]:
     return {batch: counter for batch, counter in found.items() if counter}
 
 
-_references: dict[str, dict[str, Counter[str]]] = {}
+_references: dict[tuple[str, int], dict[str, Counter[str]]] = {}
 
 
-def reference(spark: Any, name: str, input_dir: str, base: Path) -> dict[str, Counter[str]]:
+def reference(
+    spark: Any, name: str, input_dir: str, files: int, base: Path
+) -> dict[str, Counter[str]]:
     """An uninterrupted run without flinkish; the same for all backends."""
-    if name not in _references:
-        out = base / f"reference-{name}"
+    if (name, files) not in _references:
+        out = base / f"reference-{name}-{files}"
         backend = BACKENDS["rocksdb" if name in ROCKSDB_ONLY else "hdfs"]
         with configured(spark, backend):
             program(spark, name, input_dir, out, available_now=True, location=f"{out}-ck")
-        _references[name] = rows(spark, out)
+        _references[name, files] = rows(spark, out)
         shutil.rmtree(out)
-    return _references[name]
+    return _references[name, files]
 
 
-#: With every way to keep state; the others with the default, and with the rest of the ways in the
-#: slow matrix.
-EVERY_WAY = frozenset({"aggregation", "transform_with_state"})
+class Moments:
+    """The moments of a query's batches, told by the files that are there from then on."""
+
+    def __init__(self, checkpoint: Path, out: Path) -> None:
+        self._checkpoint = checkpoint
+        self._out = out
+
+    def of(self, batch: int, rng: random.Random) -> Callable[[], bool]:
+        """Whether a moment of ``batch`` has come: planned, in the sink's hands, or committed."""
+        path = rng.choice(
+            [
+                self._checkpoint / "offsets" / str(batch),
+                self._out / f"batch={batch}",
+                self._checkpoint / "commits" / str(batch),
+            ]
+        )
+        return path.exists
 
 
-def _marks(name: str, backend: str) -> tuple[pytest.MarkDecorator, ...]:
-    default = "rocksdb" if name in ROCKSDB_ONLY else "hdfs"
-    slow = backend != default and name not in EVERY_WAY
-    return (pytest.mark.matrix,) if slow else ()
-
-
-CASES = [
-    pytest.param(name, backend, id=f"{name}-{backend}", marks=_marks(name, backend))
+#: Proven at every run, with so many files; all operators and ways to keep state are deep.
+FAST = (("aggregation", "hdfs", 3), ("transform_with_state", "rocksdb", 3))
+CASES = [pytest.param(*case, id=f"{case[0]}-{case[1]}-short") for case in FAST] + [
+    pytest.param(name, backend, FILES, id=f"{name}-{backend}", marks=pytest.mark.deep)
     for name in PROGRAMS
     for backend in BACKENDS
     if not (name in ROCKSDB_ONLY and backend == "hdfs")
@@ -89,33 +106,36 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "backend"), CASES)
+@pytest.mark.parametrize(("name", "backend", "files"), CASES)
 def test_output_equals_an_uninterrupted_run(
     spark: Any,
     registry: Registry,
     new_job: Callable[..., InProcessJob],
-    input_dir: str,
     tmp_path: Path,
     tmp_path_factory: pytest.TempPathFactory,
     name: str,
     backend: str,
+    files: int,
 ) -> None:
     if name in ROCKSDB_ONLY and spark.version < "4":
         pytest.skip(f"{name} exists from Spark 4.0 on")
     if backend == "rocksdb-format2" and spark.version < "4":
         pytest.skip("checkpoint format 2 exists from Spark 4.0 on")
-    expected = reference(spark, name, input_dir, tmp_path_factory.getbasetemp())
+    input_dir = str(tmp_path / "in")
+    write_input(input_dir, last=files)
+    expected = reference(spark, name, input_dir, files, tmp_path_factory.getbasetemp())
     rng = random.Random(f"{name}-{backend}")
     out = tmp_path / "out"
     target = str(tmp_path / "savepoints")
 
     with configured(spark, BACKENDS[backend]):
         first = new_job().start(lambda: program(spark, name, input_dir, out, available_now=False))
-        moment = rng.randrange(0, FILES // 2)
-        first.wait_until(lambda: first.batch() >= moment)
-        time.sleep(rng.random() * 0.3)  # anywhere inside a batch
+        checkpoint = Path(str(first.job().checkpoint_dir)) / name
+        moments = Moments(checkpoint, out)
+        batch = rng.randrange(1, max(files // 2, 2))
+        first.wait_until(moments.of(batch, rng))
         live = first.request(RequestKind.SAVEPOINT, target)["savepoint"]
-        time.sleep(rng.random() * 0.3)
+        first.wait_until(moments.of(rng.randrange(batch, files), rng))
         last = first.request(RequestKind.STOP, target)["savepoint"]
         assert first.wait().state is JobState.FINISHED
 
@@ -134,10 +154,10 @@ def test_output_equals_an_uninterrupted_run(
     resumed = second.runtime.queries()[0]
     batch = (live if from_live else last)["queries"][0]["batch_id"]
     assert resumed.restored_batch == batch
-    if batch == FILES - 1:
+    if batch == files - 1:
         # All input was consumed, only the closing batch without data was still to come. Spark
         # never runs that one right after a restart (MicroBatchExecution looks at lastExecution,
         # which a new run does not have), with flinkish or without: it comes with the next input.
-        closing = f"batch={FILES}"
+        closing = f"batch={files}"
         expected = {name: found for name, found in expected.items() if name != closing}
     assert rows(spark, out) == expected

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from flinkish.checkpoint.cut import newest_committed_batch
+from flinkish.driver import quiesce
 from flinkish.errors import (
     NotSavepointable,
     StorageError,
@@ -20,7 +22,7 @@ from flinkish.errors import (
     WrongState,
 )
 from flinkish.jobs.model import JobState, RequestKind, RequestState
-from flinkish.jobs.registry import Registry
+from flinkish.savepoint.writer import write_savepoint
 from tests.support.driver.in_process_job import InProcessJob
 
 pytestmark = pytest.mark.spark
@@ -78,7 +80,14 @@ def test_a_failed_stop_leaves_the_job_running_and_the_program_waiting(
 
 
 @pytest.mark.parametrize(
-    "waiting", ["awaitTermination", "awaitAny", "isActive", "active", "timeout"]
+    "waiting",
+    [
+        "awaitTermination",
+        *(
+            pytest.param(how, marks=pytest.mark.deep)
+            for how in ("awaitAny", "isActive", "active", "timeout")
+        ),
+    ],
 )
 def test_a_savepoint_that_fails_after_the_quiesce_resumes_the_queries(
     spark: Any,
@@ -157,13 +166,20 @@ def test_nothing_is_processed_after_the_savepoint_of_a_stop(
     assert result["savepoint"]["queries"][0]["batch_id"] == seen[-1]
 
 
-@pytest.mark.parametrize("interval", ["0 seconds", "150 milliseconds"])
+@pytest.mark.parametrize(
+    ("interval", "times"),
+    [
+        ("0 seconds", 2),
+        pytest.param("0 seconds", 6, marks=pytest.mark.deep),
+        pytest.param("150 milliseconds", 6, marks=pytest.mark.deep),
+    ],
+)
 def test_a_stop_at_any_moment_interrupts_no_batch(
-    spark: Any, new_job: NewJob, tmp_path: Path, interval: str
+    spark: Any, new_job: NewJob, tmp_path: Path, interval: str, times: int
 ) -> None:
     """On 4.x Spark itself gives up a batch whose query is ended while it is being planned."""
-    rng = random.Random(interval)
-    for _ in range(6):
+    rng = random.Random(f"{interval} {times}")
+    for _ in range(times):
         job = new_job().start(lambda: start_counting(spark, interval=interval).awaitTermination())
         job.wait_until(lambda: job.batch() >= 0)  # noqa: B023 - called at once
         time.sleep(rng.random() * 0.6)
@@ -192,14 +208,28 @@ def test_several_queries_are_cut_and_ended_together(
     assert not spark.streams.active
 
 
-def test_cancel_ends_a_long_batch_the_hard_way_and_says_so(spark: Any, new_job: NewJob) -> None:
-    def program() -> None:
-        writer = rate(spark).writeStream.queryName("slow")
-        writer.foreachBatch(lambda frame, batch: time.sleep(8)).start().awaitTermination()
+def test_cancel_ends_a_long_batch_the_hard_way_and_says_so(
+    spark: Any, new_job: NewJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flinkish.driver import actions
 
+    inside, hold = threading.Event(), threading.Event()
+
+    def slow(frame: Any, batch: int) -> None:
+        inside.set()
+        hold.wait(60)
+
+    def program() -> None:
+        rate(spark).writeStream.queryName("slow").foreachBatch(slow).start().awaitTermination()
+
+    def stop_hard(queries: Any) -> None:
+        # The interrupt does not reach Python: the batch itself ends some time later.
+        threading.Timer(0.3, hold.set).start()
+        quiesce.stop_hard(queries)
+
+    monkeypatch.setattr(actions, "stop_hard", stop_hard)
     job = new_job(cancel_grace=0.5).start(program)
-    job.wait_until(lambda: job.runtime.queries() != [] and job.runtime.statuses()[0].active)
-    time.sleep(1)
+    job.wait_until(inside.is_set)
     result = job.request(RequestKind.CANCEL)
     assert result == {"savepoint": None, "rung": "stop"}
     assert job.wait().state is JobState.CANCELED
@@ -242,21 +272,30 @@ def test_a_batch_longer_than_the_quiesce_timeout_fails_the_stop_and_the_job_goes
 
 
 def test_a_savepoint_before_the_first_commit_waits_for_it(
-    spark: Any, new_job: NewJob, tmp_path: Path
+    spark: Any, new_job: NewJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from flinkish.driver import actions
+
     hold = threading.Event()
+    looks: list[int | None] = []
+
+    def look(checkpoint: str) -> int | None:
+        looks.append(newest_committed_batch(checkpoint))
+        return looks[-1]
 
     def program() -> None:
         writer = rate(spark).writeStream.queryName("q")
-        writer.foreachBatch(lambda frame, batch: hold.wait(30)).start().awaitTermination()
+        writer.foreachBatch(lambda frame, batch: hold.wait(60)).start().awaitTermination()
 
+    monkeypatch.setattr(actions, "newest_committed_batch", look)
     job = new_job().start(program)
     job.wait_until(lambda: job.runtime.queries() != [])
     submitted = job.registry.submit(
         job.job_id, RequestKind.SAVEPOINT, {"target": str(tmp_path), "format": "native"}
     )
-    time.sleep(1)
+    job.wait_until(lambda: len(looks) > 2)  # it looks for a commit, and looks again
     assert job.registry.request(submitted.request_id).state is RequestState.IN_PROGRESS
+    assert looks[:3] == [None, None, None]
     hold.set()
     assert job.finish(submitted.request_id).state is RequestState.COMPLETED
     job.request(RequestKind.CANCEL)
@@ -326,31 +365,38 @@ def test_a_failing_query_fails_the_job_even_when_the_program_does_not_look(
 
 
 def test_the_end_of_the_script_waits_for_the_savepoint_in_flight(
-    spark: Any, new_job: NewJob, tmp_path: Path, registry: Registry
+    spark: Any, new_job: NewJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A bounded program that ends in the middle of a savepoint."""
-    job = new_job()
-    hold = threading.Event()
+    """A program that ends in the middle of a savepoint: until that is written its query runs."""
+    from flinkish.driver import actions
+
+    writing, go_on = threading.Event(), threading.Event()
+
+    def write(*args: Any, **kwargs: Any) -> Any:
+        writing.set()
+        go_on.wait(60)
+        return write_savepoint(*args, **kwargs)
 
     def program() -> None:
-        def slow(frame: Any, batch: int) -> None:
-            if batch == 1:
-                hold.set()
-                time.sleep(0.5)
+        start_counting(spark)
+        writing.wait(60)
 
-        query = rate(spark).writeStream.queryName("q").foreachBatch(slow).start()
-        hold.wait(30)
-        query.stop()
-
-    job.start(program)
-    hold.wait(30)
-    submitted = registry.submit(
-        job.job_id, RequestKind.SAVEPOINT, {"target": str(tmp_path), "format": "native"}
-    )
+    monkeypatch.setattr(actions, "write_savepoint", write)
+    job = new_job().start(program)
+    job.wait_until(lambda: job.batch() >= 0)
+    submitted = job.submit(RequestKind.SAVEPOINT, str(tmp_path))
+    job.wait_until(lambda: job.outcome is not None)
+    ended = job.batch()
+    # Queries that are told to end commit the batch they are in, and no more.
+    job.wait_until(lambda: job.batch() > ended + 3, timeout=30)
+    assert job.job().state is JobState.RUNNING
+    go_on.set()
     assert job.wait().state is JobState.FINISHED
-    assert registry.request(submitted.request_id).state.is_final
+    assert job.registry.request(submitted).state is RequestState.COMPLETED
+    assert not spark.streams.active
 
 
+@pytest.mark.deep
 def test_one_writer_started_twice_resumes_as_two_queries(
     spark: Any, new_job: NewJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -433,7 +479,8 @@ def test_an_unnamed_query_that_is_retried_is_the_same_query(spark: Any, new_job:
         for _ in range(2):
             query = rate(spark).writeStream.foreachBatch(once_broken).start()
             try:
-                query.awaitTermination(6)
+                while len(seen) < 4:
+                    query.awaitTermination(1)
             except Exception:  # noqa: BLE001 - what a retrying program does
                 continue
             query.stop()

@@ -101,6 +101,7 @@ def test_a_uid_given_twice_fails_the_submission_and_names_both(spark: Any, new_j
     assert not job.runtime.queries()
 
 
+@pytest.mark.deep
 def test_a_query_that_cannot_be_planned_runs_and_the_user_is_told(
     spark: Any, new_job: NewJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,6 +125,7 @@ def test_a_query_that_cannot_be_planned_runs_and_the_user_is_told(
     assert [op.operator_id for op in open_savepoint(path).queries[0].operators] == [None, None]
 
 
+@pytest.mark.deep
 def test_a_job_moves_from_one_hasher_to_the_other(
     spark: Any, new_job: NewJob, tmp_path: Path
 ) -> None:
@@ -173,6 +175,7 @@ def test_another_plan_than_expected_stops_the_query_before_its_first_commit(
     assert newest_committed_batch(job.runtime.queries()[0].checkpoint) == batch
 
 
+@pytest.mark.deep
 def test_a_program_that_waits_for_nothing_is_let_go_after_a_while(
     spark: Any, new_job: NewJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,6 +201,7 @@ def test_a_program_that_waits_for_nothing_is_let_go_after_a_while(
     assert newest_committed_batch(job.runtime.queries()[0].checkpoint) == batch
 
 
+@pytest.mark.deep
 def test_a_stop_request_opens_the_gate(spark: Any, new_job: NewJob, tmp_path: Path) -> None:
     """A held query could not end otherwise."""
     path = stopped(spark, new_job, tmp_path / "sp", named=("seen", "counts"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,10 @@ import pytest
 
 from flinkish import uid
 from flinkish.driver.jvm import stream_execution
-from flinkish.driver.planmatch import match_stateful
-from flinkish.driver.planner import PlannedQuery, assemble, plan_query
-from flinkish.driver.plannodes import LogicalNode, PhysicalOperator, executed_operators
+from flinkish.driver.planner import PlannedQuery, plan_query
+from flinkish.driver.plannodes import executed_operators
 from flinkish.driver.settings import configured
-from flinkish.errors import DuplicateUid, Incompatible, MissingUid
+from flinkish.errors import DuplicateUid, MissingUid
 from flinkish.operators.hasher import HasherVersion
 from flinkish.operators.uids import uid_to_operator_id
 from tests.support.driver.checkpoint_contents import compare, really_run
@@ -128,6 +127,14 @@ SHAPES: dict[str, tuple[Program, dict[str, str]]] = {
 }
 
 
+def telling(names: Iterable[str], *fast: str) -> list[Any]:
+    """All ``names``; what is not in ``fast`` is deep."""
+    return [
+        name if name in fast else pytest.param(name, marks=pytest.mark.deep)
+        for name in sorted(names)
+    ]
+
+
 @pytest.fixture
 def configure(spark: Any) -> Iterator[Callable[[dict[str, str]], None]]:
     """Set session settings for one test."""
@@ -148,7 +155,7 @@ def _ids(planned: PlannedQuery) -> list[tuple[str, str]]:
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:distutils:DeprecationWarning")
-@pytest.mark.parametrize("name", sorted(PROGRAMS))
+@pytest.mark.parametrize("name", telling(PROGRAMS, "aggregation", "join_left"))
 def test_every_operator_kind_is_planned_as_spark_runs_it(
     spark: Any, input_dir: str, tmp_path: Path, name: str, configure: Any
 ) -> None:
@@ -173,17 +180,40 @@ def test_every_operator_kind_is_planned_as_spark_runs_it(
     compare(planned, really_run(named, mode, tmp_path / "checkpoint"))
 
 
+@pytest.fixture
+def empty_place(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An input without a single file (reading it would be seen in the result of no query), beside
+    which temporary files come. Nothing that is planned runs, or leaves anything behind."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    before = spark.sparkContext.statusTracker().getJobIdsForGroup(None)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    yield str(tmp_path)
+    assert spark.sparkContext.statusTracker().getJobIdsForGroup(None) == before
+    assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+    assert spark.streams.active == []
+
+
 @pytest.mark.parametrize("shape", sorted(SHAPES))
-def test_shapes_of_plans(spark: Any, input_dir: str, tmp_path: Path, shape: str) -> None:
+def test_shapes_of_plans(spark: Any, empty_place: str, shape: str) -> None:
     program, expected = SHAPES[shape]
-    df, mode = program(spark, input_dir)
-    planned = plan_query(df, mode, None)
+    planned = plan_query(*program(spark, empty_place), None)
     assert {op.uid: op.kind for op in planned.operators} == expected
     for operator in planned.operators:
         assert operator.operator_id == uid_to_operator_id(str(operator.uid))
         assert planned.graph.by_key[operator.key].stateful
         assert operator.name == operator.uid
     assert planned.coverage().complete
+
+
+@pytest.mark.parametrize("shape", telling(SHAPES, "chain"))
+def test_shapes_are_planned_as_spark_runs_them(
+    spark: Any, input_dir: str, tmp_path: Path, shape: str
+) -> None:
+    program = SHAPES[shape][0]
+    df, mode = program(spark, input_dir)
+    planned = plan_query(df, mode, None)
     assert _ids(planned) == _ids(plan_query(program(spark, input_dir)[0], mode, None))
     compare(planned, really_run(df, mode, tmp_path / "checkpoint"))
 
@@ -214,6 +244,7 @@ def test_operators_without_uid_have_readable_names(spark: Any, input_dir: str) -
     assert [op.name for op in planned.operators] == ["aggregate by id, ts", "dropDuplicates id, ts"]
 
 
+@pytest.mark.deep
 def test_a_table_expression_used_twice_keeps_state_twice(
     spark: Any, input_dir: str, tmp_path: Path
 ) -> None:
@@ -226,6 +257,7 @@ def test_a_table_expression_used_twice_keeps_state_twice(
     compare(planned, really_run(df, "append", tmp_path / "checkpoint"))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("sink", ["noop", "foreachBatch"])
 @pytest.mark.parametrize("shape", ["three sides", "self-join", "chain"])
 def test_a_running_query_has_the_planned_operators(
@@ -277,22 +309,6 @@ def test_the_optimizer_has_no_say_in_ids(spark: Any, input_dir: str, configure: 
     after = plan_query(*_using_join(spark, input_dir), None)
     assert _ids(before) == _ids(after)
     assert [op.partitions for op in after.operators] == [5]
-
-
-def test_no_job_runs_and_nothing_is_left_behind(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    before = spark.sparkContext.statusTracker().getJobIdsForGroup(None)
-    # A directory without a single file: reading it would be seen in the result of no query.
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
-    for program, _ in SHAPES.values():
-        plan_query(*program(spark, str(tmp_path)), None)
-    assert spark.sparkContext.statusTracker().getJobIdsForGroup(None) == before
-    assert sorted(os.listdir(tmp_path)) == ["a", "b"]
-    assert spark.streams.active == []
 
 
 def test_the_hasher_decides_which_id_counts(spark: Any, input_dir: str) -> None:
@@ -364,50 +380,3 @@ def test_a_spark_source_name_counts_as_uid(spark: Any, input_dir: str, configure
     assert next(iter(planned.graph)).uid == "ticks"
     named = plan_query(reader.load().transform(uid("mine")), "append", None)
     assert next(iter(named.graph)).uid == "mine"
-
-
-# --- without Spark: plans as data ------------------------------------------------------------
-
-
-def _physical(*kinds: str, links: dict[int, int] | None = None) -> list[PhysicalOperator]:
-    return [PhysicalOperator(i, k, 1, (links or {}).get(i), ()) for i, k in enumerate(kinds)]
-
-
-def _chain(*names: str) -> list[LogicalNode]:
-    last = len(names) - 1
-    return [
-        LogicalNode(name, step=True, children=() if i == last else (i + 1,))
-        for i, name in enumerate(names)
-    ]
-
-
-@pytest.mark.parametrize(
-    "physical",
-    [
-        _physical("dedupe", "stateStoreSave"),  # another order
-        _physical("dedupe"),  # one of two
-        _physical("stateStoreSave", "dedupe", "dedupe", "dedupe"),  # one too many
-        _physical("stateStoreSave", "dedupe", "dedupe", links={1: 2}),  # traces that disagree
-        _physical("stateStoreSave", "dedupe", "globalLimit"),  # another kind
-    ],
-)
-def test_plans_that_do_not_fit_are_refused(physical: list[PhysicalOperator]) -> None:
-    nodes = _chain("Aggregate", "Deduplicate", "Deduplicate", "StreamingRelation")
-    with pytest.raises(Incompatible, match=r"do not fit|more than one way"):
-        match_stateful(nodes, physical, "update")
-
-
-def test_what_the_optimizer_removed_is_stateless() -> None:
-    nodes = _chain("Aggregate", "Deduplicate", "Deduplicate", "StreamingRelation")
-    _, matched = match_stateful(nodes, _physical("stateStoreSave"), "update")
-    assert list(matched) == [0]
-
-
-def test_a_trace_tells_which_of_two_alike_is_left() -> None:
-    nodes = _chain("Deduplicate", "Deduplicate", "StreamingRelation")
-    with pytest.raises(Incompatible, match="more than one way"):
-        match_stateful(nodes, _physical("dedupe"), "append")
-    _, matched = match_stateful(nodes, _physical("dedupe", links={0: 1}), "append")
-    assert list(matched) == [1]
-    planned = assemble(nodes, matched, None, hasher=HasherVersion.V3)
-    assert [n.stateful for n in planned.graph] == [False, True, False, False]

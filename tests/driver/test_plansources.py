@@ -14,7 +14,6 @@ import pytest
 from flinkish import uid
 from flinkish.checkpoint.layout import parse_offsets
 from flinkish.driver.planner import PlannedQuery, plan_query
-from flinkish.driver.plansources import normal_path, signature
 from flinkish.errors import Incompatible
 from flinkish.operators.uids import uid_to_operator_id
 from tests.support.driver.operator_programs import SCHEMA, _read, _timed, write_input
@@ -129,10 +128,12 @@ def _signatures(directory: str) -> dict[str, str]:
     return {**found, RATE: "rate[rowsPerSecond=7]"}
 
 
+#: Run for real each time; the others are only planned, and run in the deep tier.
+FAST = {"three", "rate first", "expression used twice"}
+
+
 @pytest.mark.parametrize("name", sorted(SHAPES))
-def test_sources_are_numbered_as_spark_does(
-    spark: Any, two_inputs: str, tmp_path: Path, name: str
-) -> None:
+def test_sources_are_numbered(spark: Any, two_inputs: str, name: str) -> None:
     shape = SHAPES[name]
     df = shape.program(spark, two_inputs)
     planned = plan_query(df, "append", None)
@@ -150,6 +151,15 @@ def test_sources_are_numbered_as_spark_does(
             identity.operator_id_v2,
             identity.operator_id_v3,
         )
+
+
+@pytest.mark.parametrize(
+    "name",
+    [n if n in FAST else pytest.param(n, marks=pytest.mark.deep) for n in sorted(SHAPES)],
+)
+def test_spark_numbers_them_so(spark: Any, two_inputs: str, tmp_path: Path, name: str) -> None:
+    df = SHAPES[name].program(spark, two_inputs)
+    planned = plan_query(df, "append", None)
     _check_checkpoint(planned, df, tmp_path / "checkpoint", two_inputs)
 
 
@@ -241,46 +251,3 @@ def test_secrets_of_a_source_are_not_looked_at(spark: Any) -> None:
     df = reader.option("password", "hunter2").option("includeTimestamp", "true").load()
     (source,) = plan_query(df, "append", None).sources
     assert source.signature == "socket[host=localhost, port=1]"
-
-
-# --- without Spark: texts --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("given", "normal"),
-    [
-        ("/in/*.json", "/in/*.json"),
-        ("file:///in/a/", "/in/a"),
-        ("file:/in//a/./b/.", "/in/a/b"),
-        ("FILE:/", "/"),
-        ("in/./a//", "in/a"),
-        ("S3A://bucket//in/", "s3a://bucket/in"),
-        ("s3a://KEY:se/cret@bucket/in", "s3a://bucket/in"),
-        ("abfss://container@account.net/in", "abfss://container@account.net/in"),
-        ("hdfs://host:8020/in/x@y", "hdfs://host:8020/in/x@y"),
-        ("hdfs://user:123@host/in", "hdfs://host/in"),
-        ("/in/{a,b}/[0-9]:x", "/in/{a,b}/[0-9]:x"),
-    ],
-)
-def test_one_location_has_one_form(given: str, normal: str) -> None:
-    assert normal_path(given) == normal
-    assert normal_path(normal) == normal
-
-
-def test_only_what_is_read_is_in_a_signature() -> None:
-    options = {
-        "SUBSCRIBE": " clicks,  buys",
-        "kafka.bootstrap.servers": "broker:9092",
-        "kafka.sasl.jaas.config": 'password="hunter2"',
-        "maxOffsetsPerTrigger": "5",
-    }
-    assert signature("kafka", options) == "kafka[subscribe=buys,clicks]"
-    assert signature("kafka", {**options, "subscribe": "buys,clicks"}) == signature(
-        "kafka", {"subscribe": "buys, clicks"}
-    )
-    first, second = ('{"b": [0,  1], "a":[2]}', '{"a":[2],"b":[0,1]}')
-    assert signature("kafka", {"assign": first}) == signature("kafka", {"assign": second})
-    assert signature("kafka", {"assign": "no json"}) == "kafka[assign=no json]"
-    assert signature("delta", {"path": "file:/in/"}) == "delta[/in]"
-    assert signature("table", {"host": "h"}, table="cat.db.t") == "table[cat.db.t, host=h]"
-    assert signature("memory", {}) == "memory[]"

@@ -80,10 +80,14 @@ def counts(frame: Any) -> Any:
     return frame.groupBy("k").agg(F.count("*").alias("n"), F.sum("v").alias("s"))
 
 
-BACKEND = pytest.mark.parametrize("backend", CONFS)
+def backends(fast: str) -> pytest.MarkDecorator:
+    """All ways to keep state; one of them at every run, the others are deep."""
+    return pytest.mark.parametrize(
+        "backend", [fast, *(pytest.param(b, marks=pytest.mark.deep) for b in CONFS if b != fast)]
+    )
 
 
-@BACKEND
+@backends("hdfs")
 def test_an_operator_is_added_behind_and_dropped_again(
     world: World, configure: Callable[..., None], backend: str
 ) -> None:
@@ -110,6 +114,7 @@ def test_an_operator_is_added_behind_and_dropped_again(
     assert everything == sorted(tuple(r) for r in distinct(world.batch("a")).collect())
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("backend", ["hdfs", "rocksdb"])
 def test_an_operator_is_added_before_an_aggregation(
     world: World, configure: Callable[..., None], backend: str
@@ -191,13 +196,18 @@ NEW: dict[str, tuple[Callable[[World], Any], int, tuple[str, ...]]] = {
 @pytest.mark.parametrize(
     ("case", "backend"),
     [
-        ("join", "hdfs"),
-        ("join", "rocksdb"),
-        ("join", "rocksdb-format2"),
-        ("join3", "rocksdb-format2"),
         ("session", "rocksdb-changelog"),
         ("limit", "hdfs"),
-        ("process", "rocksdb-format2"),
+        *(
+            pytest.param(case, backend, marks=pytest.mark.deep)
+            for case, backend in (
+                ("join", "hdfs"),
+                ("join", "rocksdb"),
+                ("join", "rocksdb-format2"),
+                ("join3", "rocksdb-format2"),
+                ("process", "rocksdb-format2"),
+            )
+        ),
     ],
 )
 def test_a_stateless_query_gets_state(
@@ -238,7 +248,7 @@ def test_a_stateless_query_gets_state(
         assert last == {k: (s, n * 101) for k, n, s in counts(batch).collect()}
 
 
-@BACKEND
+@backends("rocksdb")
 def test_a_query_is_split_and_merged_again_at_another_batch(
     world: World, configure: Callable[..., None], backend: str
 ) -> None:
@@ -280,6 +290,7 @@ def windows(frame: Any) -> Any:
     return counted.select("k", "s")
 
 
+@pytest.mark.deep
 def test_the_slower_query_loses_no_rows_to_the_watermark_of_the_faster_one(
     world: World, configure: Callable[..., None]
 ) -> None:

@@ -5,21 +5,27 @@ from __future__ import annotations
 import json
 import shutil
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flinkish.checkpoint.cut import newest_committed_batch
+from flinkish.checkpoint.cut import newest_committed_batch, read_cut
+from flinkish.driver.settings import configured
 from flinkish.errors import NonRestoredState
 from flinkish.jobs.model import JobState, RequestKind, RestoreSpec
+from flinkish.jobs.registry import Registry
+from flinkish.savepoint.reader import open_savepoint
 from tests.driver.test_gate import rate, rate_key, start_counting
 from tests.support.driver.in_process_job import InProcessJob
+from tests.support.driver.operator_programs import BACKENDS
 
 pytestmark = pytest.mark.spark
 
 NewJob = Callable[..., InProcessJob]
+Saved = Callable[..., tuple[dict[str, Any], str]]
 
 
 def stopped_savepoint(
@@ -37,6 +43,35 @@ def stopped_savepoint(
     savepoint = job.request(RequestKind.STOP, str(target))["savepoint"]
     assert job.wait().state is JobState.FINISHED
     return savepoint, job
+
+
+@pytest.fixture(scope="module")
+def saved(
+    spark: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., tuple[dict[str, Any], str]]:
+    """Savepoints of jobs that were stopped with them, and the id of the first query: each made
+    once, and there for all tests that only read it. The job is in no test's registry."""
+    made: dict[tuple[str, ...], tuple[dict[str, Any], str]] = {}
+
+    def make(*names: str) -> tuple[dict[str, Any], str]:
+        if names not in made:
+            directory = tmp_path_factory.mktemp("saved")
+            spark.streams.resetTerminated()
+            with Registry.open(f"sqlite:///{directory}/registry.db") as registry:
+                jobs: list[InProcessJob] = []
+
+                def new_job() -> InProcessJob:
+                    jobs.append(InProcessJob(registry, str(directory / "checkpoints")))
+                    return jobs[0]
+
+                try:
+                    savepoint, job = stopped_savepoint(spark, new_job, directory / "sp", names)
+                finally:
+                    jobs[0].close()
+            made[names] = savepoint, job.runtime.queries()[0].query_id
+        return made[names]
+
+    return make
 
 
 def restored(
@@ -62,6 +97,40 @@ def test_a_stopped_job_goes_on_with_its_query_id_at_the_next_batch(
     assert Path(savepoint["path"]).is_dir()  # NO_CLAIM
 
 
+#: What the session says at the restore; all of it is pinned otherwise by the savepoint.
+OTHER_SETTINGS = {
+    "spark.sql.shuffle.partitions": "5",
+    "spark.sql.streaming.aggregation.stateFormatVersion": "1",
+    **BACKENDS["rocksdb-changelog"],
+}
+
+
+def test_what_the_savepoint_pins_wins_over_the_session(
+    spark: Any, new_job: NewJob, saved: Saved
+) -> None:
+    """The query is planned with the settings that Spark will take from the restored checkpoint."""
+    savepoint, _ = saved("counts")
+    pins = open_savepoint(savepoint["path"]).queries[0].pins
+    assert {key: pins[key] for key in OTHER_SETTINGS if pins.get(key) == OTHER_SETTINGS[key]} == {}
+
+    with configured(spark, OTHER_SETTINGS):
+        job = restored(spark, new_job, savepoint["path"])
+        job.wait_until(lambda: job.batch() > savepoint["queries"][0]["batch_id"])
+    query = job.runtime.queries()[0]
+    assert query.planned is not None
+    (counts,) = query.planned.operators
+    assert counts.partitions == 2
+    ((store,),) = [op.stores for op in query.planned.operators]
+    assert store.value_schema is not None
+    fields = [field["name"] for field in store.value_schema["fields"]]
+    assert fields == ["count"], "format 1 has the keys too"
+    job.request(RequestKind.CANCEL)
+    assert job.wait().state is JobState.CANCELED
+    (operator,) = read_cut(query.checkpoint).operators
+    assert operator.partitions == 2
+    assert list(Path(query.checkpoint, "state").rglob("*.delta")), "not on RocksDB"
+
+
 def committed(checkpoint: str) -> list[int]:
     """The batches of the commit log; none may be missing in between."""
     commits = Path(checkpoint, "commits")
@@ -70,19 +139,19 @@ def committed(checkpoint: str) -> list[int]:
     return batches
 
 
-def test_fork_gets_a_new_query_id(spark: Any, new_job: NewJob, tmp_path: Path) -> None:
-    savepoint, first = stopped_savepoint(spark, new_job, tmp_path / "sp")
+def test_fork_gets_a_new_query_id(spark: Any, new_job: NewJob, saved: Saved) -> None:
+    savepoint, query_id = saved("counts")
     job = restored(spark, new_job, savepoint["path"], fork=True)
     job.wait_until(lambda: job.batch() > savepoint["queries"][0]["batch_id"])
-    assert job.runtime.queries()[0].query_id != first.runtime.queries()[0].query_id
+    assert job.runtime.queries()[0].query_id != query_id
     job.request(RequestKind.CANCEL)
 
 
 def test_a_savepoint_that_was_outlived_gets_a_new_query_id(
-    spark: Any, new_job: NewJob, tmp_path: Path
+    spark: Any, new_job: NewJob, saved: Saved
 ) -> None:
     """Restored twice: the first restore went on, so the second is another history."""
-    savepoint, first = stopped_savepoint(spark, new_job, tmp_path / "sp")
+    savepoint, query_id = saved("counts")
     batch = savepoint["queries"][0]["batch_id"]
     second = restored(spark, new_job, savepoint["path"])
     second.wait_until(lambda: second.batch() > batch)
@@ -90,16 +159,16 @@ def test_a_savepoint_that_was_outlived_gets_a_new_query_id(
     second.wait()
     third = restored(spark, new_job, savepoint["path"])
     third.wait_until(lambda: third.batch() > batch)
-    ids = [j.runtime.queries()[0].query_id for j in (first, second, third)]
-    assert ids[0] == ids[1] != ids[2]
+    ids = [j.runtime.queries()[0].query_id for j in (second, third)]
+    assert ids[0] == query_id != ids[1]
     third.request(RequestKind.CANCEL)
 
 
-@pytest.mark.parametrize("bounded", [False, True])
+@pytest.mark.parametrize("bounded", [False, pytest.param(True, marks=pytest.mark.deep)])
 def test_a_renamed_query_is_refused_before_anything_runs(
-    spark: Any, new_job: NewJob, tmp_path: Path, bounded: bool
+    spark: Any, new_job: NewJob, saved: Saved, bounded: bool
 ) -> None:
-    savepoint, _ = stopped_savepoint(spark, new_job, tmp_path / "sp")
+    savepoint, _ = saved("counts")
     seen: list[int] = []
 
     def program() -> None:
@@ -123,8 +192,8 @@ def test_a_renamed_query_is_refused_before_anything_runs(
     assert JobState.RUNNING not in states, "run -d says at once that it failed"
 
 
-def test_dash_n_starts_a_renamed_query_empty(spark: Any, new_job: NewJob, tmp_path: Path) -> None:
-    savepoint, _ = stopped_savepoint(spark, new_job, tmp_path / "sp")
+def test_dash_n_starts_a_renamed_query_empty(spark: Any, new_job: NewJob, saved: Saved) -> None:
+    savepoint, _ = saved("counts")
     job = restored(spark, new_job, savepoint["path"], name="renamed", allow_non_restored=True)
     job.wait_until(lambda: job.batch() >= 0)
     assert job.runtime.queries()[0].restored_batch is None
@@ -132,10 +201,10 @@ def test_dash_n_starts_a_renamed_query_empty(spark: Any, new_job: NewJob, tmp_pa
     assert job.wait().state is JobState.CANCELED
 
 
-def test_a_query_that_is_never_started_again_is_refused_unless_dropped(
-    spark: Any, new_job: NewJob, tmp_path: Path
+def test_a_query_that_is_never_started_again_is_refused(
+    spark: Any, new_job: NewJob, saved: Saved
 ) -> None:
-    savepoint, _ = stopped_savepoint(spark, new_job, tmp_path / "sp", ("one", "two"))
+    savepoint, _ = saved("one", "two")
     job = restored(spark, new_job, savepoint["path"], name="one")
     final = job.wait()
     assert final.state is JobState.FAILED
@@ -143,12 +212,20 @@ def test_a_query_that_is_never_started_again_is_refused_unless_dropped(
     assert "query 'two'" in str(final.failure["message"])
     assert final.failure["code"] == 5
     assert job.batch() == savepoint["queries"][0]["batch_id"], "nothing was processed"
+
+
+@pytest.mark.deep
+def test_a_query_that_is_never_started_again_may_be_dropped(
+    spark: Any, new_job: NewJob, saved: Saved
+) -> None:
+    savepoint, _ = saved("one", "two")
     job = restored(spark, new_job, savepoint["path"], name="one", allow_non_restored=True)
-    job.wait_until(lambda: job.batch() > 2)
+    job.wait_until(lambda: job.batch() > savepoint["queries"][0]["batch_id"])
     job.request(RequestKind.CANCEL)
     assert job.wait().state is JobState.CANCELED
 
 
+@pytest.mark.deep
 def test_claim_deletes_the_savepoint_after_the_first_own_commit(
     spark: Any, new_job: NewJob, tmp_path: Path
 ) -> None:
@@ -162,10 +239,10 @@ def test_claim_deletes_the_savepoint_after_the_first_own_commit(
 
 
 def test_claim_keeps_the_savepoint_of_a_job_that_never_committed(
-    spark: Any, new_job: NewJob, tmp_path: Path
+    spark: Any, new_job: NewJob, tmp_path: Path, saved: Saved
 ) -> None:
     """Flink 1.18 loses the savepoint here."""
-    savepoint, _ = stopped_savepoint(spark, new_job, tmp_path / "sp")
+    path = str(shutil.copytree(saved("counts")[0]["path"], tmp_path / "sp" / "savepoint"))
 
     def program() -> None:
         def boom(frame: Any, batch: int) -> None:
@@ -175,23 +252,23 @@ def test_claim_keeps_the_savepoint_of_a_job_that_never_committed(
         writer = grouped.writeStream.queryName("counts").outputMode("update")
         writer.foreachBatch(boom).start().awaitTermination()
 
-    job = new_job(restore=RestoreSpec(path=savepoint["path"], claim_mode="claim"))
+    job = new_job(restore=RestoreSpec(path=path, claim_mode="claim"))
     assert job.start(program).wait().state is JobState.FAILED
-    assert Path(savepoint["path"], "_metadata").is_file()
+    assert Path(path, "_metadata").is_file()
 
 
-@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("several", [pytest.param(False, marks=pytest.mark.deep), True])
 def test_a_plain_spark_checkpoint_is_adopted(
     spark: Any, new_job: NewJob, tmp_path: Path, several: bool
 ) -> None:
-    """A query that flinkish never managed."""
+    """A query that flinkish never managed. It is nobody's to delete, whoever claims it."""
     root = tmp_path / "plain"
     location = root / "counts" if several else root
     frame = rate(spark).selectExpr("value % 5 as k").groupBy("k").count()
     writer = frame.writeStream.outputMode("update").format("noop")
     query = writer.option("checkpointLocation", str(location)).start()
-    while query.lastProgress is None or query.lastProgress["batchId"] < 2:
-        pass
+    while (newest_committed_batch(str(location)) or 0) < 2:
+        time.sleep(0.02)
     query.stop()
     query_id = json.loads((location / "metadata").read_text())["id"]
 
@@ -200,8 +277,10 @@ def test_a_plain_spark_checkpoint_is_adopted(
         writer = again.writeStream.outputMode("update").format("noop")
         (writer.queryName("counts") if several else writer).start().awaitTermination()
 
-    job = new_job(restore=RestoreSpec(path=str(root))).start(program)
+    restore = RestoreSpec(path=str(root), claim_mode="claim")
+    job = new_job(restore=restore).start(program)
     job.wait_until(lambda: job.batch() >= 4)
+    job.wait_for_heartbeats(2)
     assert job.runtime.queries()[0].query_id == query_id
     assert (location / "commits").is_dir()
     job.request(RequestKind.CANCEL)
@@ -237,6 +316,7 @@ def write_numbers(directory: Path, first: int, last: int) -> None:
         (directory / f"{number}.txt").write_text(f"{number}\n")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", ["x", None])
 def test_a_loop_over_one_checkpoint_goes_on_from_the_restored_one(
     spark: Any, new_job: NewJob, tmp_path: Path, name: str | None
@@ -295,6 +375,7 @@ def test_queries_one_after_the_other_are_restored(
     assert again.wait().state is JobState.CANCELED
 
 
+@pytest.mark.deep
 def test_a_program_with_threads_may_wait_for_one_query_while_it_starts_the_next(
     spark: Any, new_job: NewJob, tmp_path: Path
 ) -> None:

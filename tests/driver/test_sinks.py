@@ -104,7 +104,13 @@ class Files:
         assert read_cut(str(self.world.root / target)).batch_id == made.batch_id
 
 
-@pytest.mark.parametrize("backend", [None, "hdfs", "rocksdb", "rocksdb-changelog"])
+DEEP = pytest.mark.deep
+
+
+@pytest.mark.parametrize(
+    "backend",
+    ["hdfs", *(pytest.param(b, marks=DEEP) for b in (None, "rocksdb", "rocksdb-changelog"))],
+)
 def test_a_file_sink_that_is_ahead(
     world: World, configure: Callable[[str], None], backend: str | None
 ) -> None:
@@ -169,7 +175,9 @@ def test_accepting_drops_no_row_where_the_batches_are_the_same(
     assert files.rows() == "abcd"
 
 
-@pytest.mark.parametrize("backend", [None, "hdfs", "rocksdb"])
+@pytest.mark.parametrize(
+    "backend", [None, *(pytest.param(b, marks=DEEP) for b in ("hdfs", "rocksdb"))]
+)
 def test_a_sink_that_has_the_planned_batch(
     world: World, configure: Callable[[str], None], backend: str | None
 ) -> None:
@@ -203,7 +211,7 @@ def test_a_sink_that_has_the_planned_batch(
     assert files.rows() == "abbc"  # b twice: its batch had to be computed; then the state has it
 
 
-@pytest.mark.parametrize("stateful", [False, True])
+@pytest.mark.parametrize("stateful", [pytest.param(False, marks=DEEP), True])
 def test_a_rebased_planned_batch(
     world: World, configure: Callable[[str], None], stateful: bool
 ) -> None:

@@ -52,7 +52,7 @@ def test_a_source_starts_afresh_and_state_is_kept(world: World) -> None:
     assert after == {"a": 4, "b": 3}
 
 
-@pytest.mark.parametrize("everything", [False, True])
+@pytest.mark.parametrize("everything", [False, pytest.param(True, marks=pytest.mark.deep)])
 def test_a_source_starts_afresh_while_a_batch_is_planned(world: World, everything: bool) -> None:
     """The planned batch keeps what it reads of the other source; the one that starts afresh has no
     part in it, and reads all of its files after it. Without another source it is dropped."""
@@ -77,7 +77,7 @@ def test_a_source_starts_afresh_while_a_batch_is_planned(world: World, everythin
         assert sizes(rows) == {"a": 3, "b": 2}
 
 
-@pytest.mark.parametrize("gone", [False, True])
+@pytest.mark.parametrize("gone", [pytest.param(False, marks=pytest.mark.deep), True])
 def test_spark_passes_over_a_planned_file_that_is_gone(world: World, gone: bool) -> None:
     """The reason for the check: no error, and no row."""
     for name in "abc":
@@ -156,6 +156,7 @@ def run_socket(world: World, port: int, checkpoint: str, until: Callable[[Any], 
     return None if query.exception() is not None else counts
 
 
+@pytest.mark.deep
 def test_a_socket_is_not_replayed_and_can_start_afresh(world: World) -> None:
     """Spark counts lines from 0 again: without a reset the first ones are skipped (or it fails)."""
     with line_server(["x", "x", "y"]) as port:
@@ -172,7 +173,9 @@ def test_a_socket_is_not_replayed_and_can_start_afresh(world: World) -> None:
         assert not lost  # three lines were sent, and none of them was counted
 
 
-@pytest.mark.parametrize("format_", ["rate", "rate-micro-batch"])
+@pytest.mark.parametrize(
+    "format_", [pytest.param("rate", marks=pytest.mark.deep), "rate-micro-batch"]
+)
 def test_sources_that_compute_their_rows_replay_them(world: World, format_: str) -> None:
     """A planned batch has the same rows in another run, on another checkpoint."""
 
@@ -189,7 +192,7 @@ def test_sources_that_compute_their_rows_replay_them(world: World, format_: str)
             frame.option("rowsPerSecond" if format_ == "rate" else "rowsPerBatch", 4)
             .load()
             .writeStream.option("checkpointLocation", str(world.root / checkpoint))
-            .trigger(processingTime="500 milliseconds")
+            .trigger(processingTime="500 milliseconds" if format_ == "rate" else "0 seconds")
             .foreachBatch(collect)
             .start()
         )

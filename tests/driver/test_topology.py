@@ -163,9 +163,12 @@ CASES = [
         ITEMS_C.union(A.join("pairs", B)),
     ),
 ]
-#: With every way to keep state; of the others each is run with one backend, and with the rest in
-#: the slow matrix.
-EVERY_BACKEND = ("a dedup added below an aggregation",)
+#: Proven at every run; the other cases and ways to keep state are deep.
+FAST = {
+    ("a dedup added below an aggregation", "hdfs"),
+    ("a dedup removed below an aggregation", "hdfs"),
+    ("two dedups swapped", "rocksdb"),
+}
 UNNAMED_SWAPPED = one(
     "a dedup and an aggregation swapped, without uids",
     AMOUNTS_WINDOWS,
@@ -176,13 +179,16 @@ JOIN_TURNED = one("inputs of a join swapped", A.join("pairs", B), B.join("pairs"
 
 
 def parameters() -> list[Any]:
-    found = []
-    for number, case in enumerate(CASES):
-        for backend in BACKENDS:
-            fast = backend == ("hdfs", "rocksdb")[number % 2] or case.name in EVERY_BACKEND
-            marks = () if fast else (pytest.mark.matrix,)
-            found.append(pytest.param(case, backend, id=f"{case.slug}-{backend}", marks=marks))
-    return found
+    return [
+        pytest.param(
+            case,
+            backend,
+            id=f"{case.slug}-{backend}",
+            marks=() if (case.name, backend) in FAST else pytest.mark.deep,
+        )
+        for case in CASES
+        for backend in BACKENDS
+    ]
 
 
 class Stage:
@@ -332,10 +338,10 @@ def test_state_follows_its_uid(
 @pytest.mark.parametrize(
     ("case", "backend"),
     [
-        pytest.param(REMOVED, "hdfs", id="below-hdfs"),
+        pytest.param(REMOVED, "hdfs", id="below-hdfs", marks=pytest.mark.deep),
         pytest.param(REMOVED_ON_TOP, "rocksdb", id="above-rocksdb"),
-        pytest.param(UNNAMED_SWAPPED, "hdfs", id="unnamed-hdfs"),
-        pytest.param(UNNAMED_SWAPPED, "rocksdb", id="unnamed-rocksdb"),
+        pytest.param(UNNAMED_SWAPPED, "hdfs", id="unnamed-hdfs", marks=pytest.mark.deep),
+        pytest.param(UNNAMED_SWAPPED, "rocksdb", id="unnamed-rocksdb", marks=pytest.mark.deep),
     ],
 )
 def test_state_that_nobody_takes_is_refused_and_not_lost(
@@ -363,6 +369,7 @@ def test_state_that_nobody_takes_is_refused_and_not_lost(
 
 
 @pytest.mark.spark
+@pytest.mark.deep
 @pytest.mark.parametrize("backend", ["hdfs", "rocksdb"])
 def test_the_sides_of_a_join_are_never_mixed_up(stage: Stage, backend: str) -> None:
     """Its inputs swapped, a join would find the rows of its left side in the state of its right

@@ -91,6 +91,12 @@ class InProcessJob:
             assert not self.job().state.is_final, self.job().failure
             time.sleep(0.02)
 
+    def wait_for_heartbeats(self, number: int) -> None:
+        """Wait until the agent has reported, and done what it does then, that often."""
+        for _ in range(number):
+            before = self.job().heartbeat
+            self.wait_until(lambda: self.job().heartbeat != before)  # noqa: B023 - called at once
+
     def batch(self) -> int:
         """Newest committed batch over all queries, -1 before the first."""
         from flinkish.checkpoint.cut import newest_committed_batch
@@ -98,15 +104,16 @@ class InProcessJob:
         batches = [newest_committed_batch(q.checkpoint) for q in self.runtime.queries()]
         return -1 if not batches or None in batches else min(b for b in batches if b is not None)
 
+    def submit(self, kind: RequestKind, target: str | None = None, **extra: Any) -> str:
+        """Submit a request; returns its id."""
+        arguments = {"target": target, "format": "native", **extra}
+        return self.registry.submit(self.job_id, kind, arguments).request_id
+
     def request(
         self, kind: RequestKind, target: str | None = None, **extra: Any
     ) -> Mapping[str, Any]:
         """Submit a request, wait for its end; returns its result or raises its error."""
-        request = self.finish(
-            self.registry.submit(
-                self.job_id, kind, {"target": target, "format": "native", **extra}
-            ).request_id
-        )
+        request = self.finish(self.submit(kind, target, **extra))
         if request.state is RequestState.FAILED:
             assert request.error is not None
             raise from_record(request.error)

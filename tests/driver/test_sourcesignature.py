@@ -1,0 +1,47 @@
+"""Signatures of sources, which tell what they read: texts, without Spark."""
+
+from __future__ import annotations
+
+import pytest
+
+from flinkish.driver.plansources import normal_path, signature
+
+
+@pytest.mark.parametrize(
+    ("given", "normal"),
+    [
+        ("/in/*.json", "/in/*.json"),
+        ("file:///in/a/", "/in/a"),
+        ("file:/in//a/./b/.", "/in/a/b"),
+        ("FILE:/", "/"),
+        ("in/./a//", "in/a"),
+        ("S3A://bucket//in/", "s3a://bucket/in"),
+        ("s3a://KEY:se/cret@bucket/in", "s3a://bucket/in"),
+        ("abfss://container@account.net/in", "abfss://container@account.net/in"),
+        ("hdfs://host:8020/in/x@y", "hdfs://host:8020/in/x@y"),
+        ("hdfs://user:123@host/in", "hdfs://host/in"),
+        ("/in/{a,b}/[0-9]:x", "/in/{a,b}/[0-9]:x"),
+    ],
+)
+def test_one_location_has_one_form(given: str, normal: str) -> None:
+    assert normal_path(given) == normal
+    assert normal_path(normal) == normal
+
+
+def test_only_what_is_read_is_in_a_signature() -> None:
+    options = {
+        "SUBSCRIBE": " clicks,  buys",
+        "kafka.bootstrap.servers": "broker:9092",
+        "kafka.sasl.jaas.config": 'password="hunter2"',
+        "maxOffsetsPerTrigger": "5",
+    }
+    assert signature("kafka", options) == "kafka[subscribe=buys,clicks]"
+    assert signature("kafka", {**options, "subscribe": "buys,clicks"}) == signature(
+        "kafka", {"subscribe": "buys, clicks"}
+    )
+    first, second = ('{"b": [0,  1], "a":[2]}', '{"a":[2],"b":[0,1]}')
+    assert signature("kafka", {"assign": first}) == signature("kafka", {"assign": second})
+    assert signature("kafka", {"assign": "no json"}) == "kafka[assign=no json]"
+    assert signature("delta", {"path": "file:/in/"}) == "delta[/in]"
+    assert signature("table", {"host": "h"}, table="cat.db.t") == "table[cat.db.t, host=h]"
+    assert signature("memory", {}) == "memory[]"
