@@ -1,0 +1,1 @@
+"""Deliberate faults, to see whether the fast tests notice them: ``make mutants``."""
