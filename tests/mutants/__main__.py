@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import tempfile
 from collections import Counter
@@ -63,23 +64,29 @@ def run(
 ) -> Iterator[Outcome]:
     """What becomes of each mutant, in the order of the list; each of ``jobs`` has its own copy."""
     with ExitStack() as stack:
-        copies: SimpleQueue[Copy] = SimpleQueue()
+        free: SimpleQueue[Copy] = SimpleQueue()
+        copies = []
         for _ in range(jobs):
             # A test that was stopped may leave a process that still writes.
             parent = tempfile.TemporaryDirectory(prefix="mut-", ignore_cleanup_errors=True)
-            copies.put(Copy(root, Path(stack.enter_context(parent)), files))
+            copies.append(Copy(root, Path(stack.enter_context(parent)), files))
+            free.put(copies[-1])
 
         def one(mutant: Mutant) -> Outcome:
-            copy = copies.get()
+            copy = free.get()
             try:
                 return copy.try_mutant(mutant, reach)
             finally:
-                copies.put(copy)
+                free.put(copy)
 
         executor = ThreadPoolExecutor(jobs)
-        # At an interruption those that have not begun are not begun.
         stack.callback(executor.shutdown, cancel_futures=True)
-        yield from executor.map(one, mutants)
+        try:
+            yield from executor.map(one, mutants)
+        except BaseException:
+            for copy in copies:
+                copy.stop()
+            raise
 
 
 def _line(outcome: Outcome) -> str:
@@ -134,5 +141,15 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _terminated(*_: object) -> None:
+    raise SystemExit(143)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    # The copy, and what runs in it, must not be left behind.
+    signal.signal(signal.SIGTERM, _terminated)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

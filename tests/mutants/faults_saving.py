@@ -210,7 +210,7 @@ MUTANTS = (
         "flinkish/savepoint/sharing.py",
         " or now - written < UNFINISHED\n",
         "\n",
-        ("tests/savepoint/test_sharing.py",),
+        ("tests/savepoint/test_unfinished_users.py",),
     ),
     Mutant(
         "prune-one-fewer",

@@ -32,6 +32,10 @@ _FAILED = re.compile(r"^(FAILED|ERROR) (\S+?\.py)((?:::.*?)?)(?: - .*)?$", re.MU
 _COUNTED = re.compile(r"\b\d+ (?:passed|failed|error)")
 
 
+class Stopped(Exception):
+    """The run was interrupted."""
+
+
 @dataclass(frozen=True)
 class Stage:
     """A selection of tests: a name, what to run, a marker expression, what to leave out."""
@@ -95,6 +99,8 @@ class Copy:
         self._temporary.mkdir(parents=True)
         self._passed: set[str] = set()
         self._broken: set[str] = set()
+        self._process: subprocess.Popen[str] | None = None
+        self._stopped = False
         # A module's cached bytecode is known by its time in whole seconds and its size only.
         self._clock = int(time.time()) - 10_000_000
         for name in self.files:
@@ -168,7 +174,9 @@ class Copy:
 
     def _run(self, command: Sequence[str], limit: float) -> _Run:
         environ = dict(os.environ, PYTHONPATH=str(self.path), TMPDIR=str(self._temporary))
-        process = subprocess.Popen(
+        if self._stopped:
+            raise Stopped
+        self._process = process = subprocess.Popen(
             command,
             cwd=self.path,
             env=environ,
@@ -179,17 +187,23 @@ class Copy:
             errors="replace",
             start_new_session=True,
         )
+        status: int | None = None
         try:
             output, _ = process.communicate(timeout=limit)
-            return _Run(process.returncode, output)
+            status = process.returncode
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             output, _ = process.communicate()
-            return _Run(None, output)
-        except BaseException:
+        if self._stopped:
+            raise Stopped
+        return _Run(status, output)
+
+    def stop(self) -> None:
+        """End what runs, from another thread, and run nothing any more."""
+        self._stopped = True
+        process = self._process
+        if process is not None and process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            raise
 
     def _write(self, name: str, text: str) -> None:
         path = self.path / name
