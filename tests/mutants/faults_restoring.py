@@ -221,7 +221,7 @@ MUTANTS = (
         "flinkish/restore/queryid.py",
         "run.last_batch > batch_id:",
         "run.last_batch > batch_id + 1:",
-        ("tests/restore/test_planner.py", "tests/restore/test_gate.py"),
+        ("tests/restore/test_queryid.py", "tests/restore/test_plan.py"),
     ),
     Mutant(
         "left-state-unseen",
