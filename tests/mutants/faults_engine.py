@@ -86,7 +86,7 @@ MUTANTS = (
         "flinkish/engine/chain.py",
         "if kind == snapshot and v <= version and not unique),",
         "if kind == snapshot and v <= version + 1 and not unique),",
-        ("tests/engine/test_rows.py",),
+        ("tests/engine/test_chain.py",),
     ),
     Mutant(
         "chain-one-change-short",
@@ -94,7 +94,7 @@ MUTANTS = (
         "flinkish/engine/chain.py",
         "for v in range(start + 1, version + 1)]",
         "for v in range(start + 1, version)]",
-        ("tests/engine/test_rows.py", "tests/engine/test_recorded.py"),
+        ("tests/engine/test_chain.py", "tests/engine/test_rows.py"),
     ),
     Mutant(
         "merged-in-wrong-order",
@@ -102,7 +102,7 @@ MUTANTS = (
         "flinkish/engine/rocksdb_store.py",
         "parts = [before, *parts] if before is not None else parts",
         "parts = [*parts, before] if before is not None else parts",
-        ("tests/engine/test_rows.py", "tests/engine/test_recorded.py"),
+        ("tests/engine/test_rocksdb_store.py", "tests/engine/test_recorded.py"),
     ),
     Mutant(
         "removed-keys-kept",
@@ -110,7 +110,7 @@ MUTANTS = (
         "flinkish/engine/rocksdb_store.py",
         "            batch.delete(key)\n",
         "            pass\n",
-        ("tests/engine/test_rows.py", "tests/engine/test_recorded.py"),
+        ("tests/engine/test_rocksdb_store.py", "tests/engine/test_recorded.py"),
     ),
     Mutant(
         "promotion-refused",

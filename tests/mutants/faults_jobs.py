@@ -13,7 +13,7 @@ MUTANTS = (
         "flinkish/jobs/model.py",
         "_S.FAILED: frozenset(),",
         "_S.FAILED: frozenset({_S.RUNNING}),",
-        ("tests/jobs/test_registry.py", "tests/jobs/test_history.py"),
+        ("tests/jobs/test_model.py", "tests/jobs/test_history.py"),
     ),
     Mutant(
         "heartbeat-never-stale",
@@ -160,13 +160,13 @@ MUTANTS = (
         ("tests/jobs/test_wait.py", "tests/cli/test_lifecycle.py"),
     ),
     Mutant(
-        "no-timeout",
-        "a client waits for ever, whatever --timeout says",
+        "no-patience",
+        "a client that waits for a result gives up at once, whatever --timeout says",
         "flinkish/jobs/wait.py",
         "        if deadline is not None and now >= deadline:\n"
         "            raise WaitTimeout(\n"
         '                f"no result',
-        "        if deadline is None and now < 0:\n"
+        "        if deadline is not None:\n"
         "            raise WaitTimeout(\n"
         '                f"no result',
         ("tests/jobs/test_wait.py",),

@@ -97,6 +97,8 @@ class Copy:
         self.path = self.parent / "checkout"
         self._temporary = self.parent / "tmp"
         self._temporary.mkdir(parents=True)
+        # Test servers may run as another user, below the directory of temporary files.
+        self.parent.chmod(0o755)
         self._passed: set[str] = set()
         self._broken: set[str] = set()
         self._process: subprocess.Popen[str] | None = None
