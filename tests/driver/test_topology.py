@@ -227,14 +227,15 @@ class Stage:
     def resume(
         self, program: Program, path: str | None, *, named: bool, **spec: Any
     ) -> tuple[Job, Output]:
-        """Go on over all files, with the session's own settings: those of the savepoint win."""
+        """Go on over all files, with other settings of the session: those of the savepoint win."""
 
         def main() -> None:
             for query in self._start(program, named, availableNow=True):
                 query.awaitTermination()
 
         restore = None if path is None else RestoreSpec(path=path, **spec)
-        final = self._new_job(restore=restore).start(main).wait()
+        with configured(self._spark, {"spark.sql.shuffle.partitions": "5"}):
+            final = self._new_job(restore=restore).start(main).wait()
         return final, self._output(program)
 
     def _start(self, program: Program, named: bool, **trigger: Any) -> list[Any]:

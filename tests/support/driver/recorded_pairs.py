@@ -23,8 +23,8 @@ from tests.support.driver.pair_runner import Bench, Pair, Saved
 from tests.support.driver.pairs import PAIRS
 
 ARCHIVE = Path(__file__).parents[2] / "data" / "pair_savepoints.tar.xz"
-#: The Spark that wrote the archive: an older one plans other states.
-SPARK = "4.3.0"
+#: The line of Spark that wrote the archive: another one plans other states.
+SPARK = "4.3."
 SETTINGS = {"spark.sql.shuffle.partitions": "1"}
 
 
@@ -58,7 +58,7 @@ def recorded_offers(directory: Path, pair: Pair) -> tuple[Offers, Offers]:
 
 def record(spark: Any, work: Path) -> None:
     """Run every old program once, and pack what it left."""
-    assert spark.version == SPARK, f"the archive is of Spark {SPARK}"
+    assert spark.version.startswith(SPARK), f"the archive is of Spark {SPARK}x"
     bench, tree = Bench(spark, work / "bench"), work / "recorded"
     plain = {run_of(pair) for pair in PAIRS if pair.plain}
     for pair in PAIRS:
