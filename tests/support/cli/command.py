@@ -4,22 +4,39 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flinkish.cli.output import masked
+from flinkish.cli.status import describe
+from flinkish.config import Config
+from flinkish.errors import RegistryError
+from flinkish.jobs.liveness import reconcile
+from flinkish.jobs.registry import Registry
+
 PROGRAMS = Path(__file__).parents[2] / "e2e" / "programs"
-#: Spark settings that make a driver light.
+#: Spark settings that make a driver light. Flags of its JVM come with SPARK_SUBMIT_OPTS, which
+#: drivers inherit from the tests' own environment.
 LIGHT = (
     "--conf=spark.ui.enabled=false",
+    "--conf=spark.sql.adaptive.enabled=false",
     "--conf=spark.sql.shuffle.partitions=2",
-    "--conf=spark.driver.memory=1g",
+    "--conf=spark.driver.memory=700m",
     "--conf=spark.ui.showConsoleProgress=false",
 )
+#: Seconds that a slow machine may take for what takes a few: a limit for hangs, not for speed.
+PATIENCE = 240.0
+#: Seconds between two looks at what is waited for.
+POLL = 0.1
+#: Seconds until the processes of cancelled jobs must have ended.
+_FAREWELL = 60.0
 
 
 @dataclass(frozen=True)
@@ -54,7 +71,7 @@ class Flinkish:
         for name in [k for k in self.environ if k.startswith("FLINKISH_")]:
             del self.environ[name]
 
-    def __call__(self, *args: str, timeout: float = 120, **environ: str) -> Result:
+    def __call__(self, *args: str, timeout: float = PATIENCE, **environ: str) -> Result:
         done = subprocess.run(
             [sys.executable, "-m", "flinkish", *args],
             env={**self.environ, **environ},
@@ -78,36 +95,101 @@ class Flinkish:
         result = self.ok("run", "-d", "-q", "-m", "local[2]", *LIGHT, *options, str(path), *args)
         return result.out.strip()
 
+    def registry(self) -> Registry:
+        """The registry that the command uses, opened in this process."""
+        config = Config.load(environ=self.environ, cwd=str(self.directory))
+        return Registry.open(config.registry_url())
+
     def job(self, job: str) -> dict[str, Any]:
-        """The job's record of ``status --json``."""
-        record: dict[str, Any] = self.ok("status", job, "--json").json()["job"]
-        return record
+        """The job's record as ``status --json`` shows it, without a process for it."""
+        with self.registry() as registry:
+            return _record(registry, job)
 
     def wait(
-        self, job: str, condition: Callable[[dict[str, Any]], Any], timeout: float = 60
+        self, job: str, condition: Callable[[dict[str, Any]], Any], timeout: float = PATIENCE
     ) -> Any:
-        """Poll ``status`` until ``condition`` holds; returns the record."""
+        """Poll the job's record until ``condition`` holds; returns the record."""
         deadline = time.monotonic() + timeout
-        while True:
-            record = self.job(job)
-            if condition(record):
-                return record
-            assert time.monotonic() < deadline, f"not in time: {record}"
-            time.sleep(0.2)
+        with self.registry() as registry:
+            while not condition(record := _record(registry, job)):
+                assert time.monotonic() < deadline, f"not in time: {record}"
+                time.sleep(POLL)
+        return record
 
-    def wait_for_batch(self, job: str, batch: int, timeout: float = 60) -> Any:
-        return self.wait(
-            job,
-            lambda r: (
-                r["queries"]
-                and all(q["batch_id"] is not None and q["batch_id"] >= batch for q in r["queries"])
-            ),
-            timeout,
-        )
+    def wait_for_state(self, job: str, state: str, timeout: float = PATIENCE) -> Any:
+        """Wait until the job is in ``state``; fails at once when it has ended in another."""
+        final = ("FINISHED", "CANCELED", "FAILED")
+        record = self.wait(job, lambda r: r["state"] in (state, *final), timeout)
+        assert record["state"] == state, record
+        return record
+
+    def wait_for_batch(self, job: str, batch: int, timeout: float = PATIENCE) -> Any:
+        """Wait until all queries have committed ``batch``; fails at once when the job failed."""
+
+        def committed(record: dict[str, Any]) -> bool:
+            assert record["state"] != "FAILED", record
+            batches = [query["batch_id"] for query in record["queries"]]
+            return bool(batches) and all(b is not None and b >= batch for b in batches)
+
+        return self.wait(job, committed, timeout)
+
+    def processes(self) -> list[int]:
+        """All processes with this state directory: supervisors, drivers, their JVMs."""
+        mark = f"XDG_STATE_HOME={self.environ['XDG_STATE_HOME']}".encode()
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                with suppress(OSError):  # it has ended, or is another user's
+                    if mark in (entry / "environ").read_bytes().split(b"\0"):
+                        found.append(int(entry.name))
+        return found
 
     def clean_up(self) -> None:
-        """Cancel every job that is not final."""
-        listed = self("list", "--json")
-        if listed.code == 0:
-            for job in listed.json()["jobs"]:
-                self("cancel", job["job_id"])
+        """Cancel every job that is not final, and let no process of this state directory live.
+
+        What goes wrong on the way fails the test, but only when nothing runs any more.
+        """
+        trouble = self._cancel_all()
+        deadline = time.monotonic() + _FAREWELL
+        while (left := self.processes()) and not trouble:
+            if time.monotonic() > deadline:
+                trouble.append(f"processes {left} went on though no job is left")
+            time.sleep(POLL)
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        assert not trouble, f"clean-up (killed: {left}): {'; '.join(trouble)}"
+
+    def _cancel_all(self) -> list[str]:
+        """Cancel what is not final; returns what went wrong."""
+        try:
+            with self.registry() as registry:
+                jobs = reconcile(registry, registry.jobs())
+        except RegistryError as error:
+            return [f"the jobs cannot be listed: {error}"]
+        trouble = []
+        for job in jobs:
+            if not job.state.is_final:
+                try:
+                    done = self("cancel", job.job_id)
+                except subprocess.TimeoutExpired as error:
+                    trouble.append(str(error))
+                else:
+                    if done.code not in (0, 13):  # 13: it has ended by itself
+                        trouble.append(f"cancel {job.job_id}: exit {done.code}: {done.err}")
+        return trouble
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """What ``describe`` needs of a session of the command."""
+
+    registry: Registry
+
+
+def _record(registry: Registry, reference: str) -> dict[str, Any]:
+    job = registry.find_job(reference, include_final=True)
+    [job] = reconcile(registry, [job])
+    record = describe(_Reader(registry), job)  # type: ignore[arg-type]
+    plain: dict[str, Any] = json.loads(json.dumps(masked(record), default=str))
+    return plain
