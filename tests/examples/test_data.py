@@ -85,6 +85,7 @@ def test_missing_values_are_empty_fields(rows: dict[str, list[tuple[str, ...]]])
     assert sum(row[data.COLUMNS.index("arr_delay")] == "" for row in distinct) == 9_430
 
 
+@pytest.mark.deep
 def test_the_same_bytes_each_time(written: data.FlightData, tmp_path: Path) -> None:
     again = data.prepare(tmp_path)
     assert digest(tmp_path) == digest(written.directory)

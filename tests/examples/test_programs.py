@@ -43,8 +43,8 @@ def flights(tmp_path_factory: pytest.TempPathFactory) -> data.FlightData:
 
 
 @pytest.fixture
-def options(flights: data.FlightData, tmp_path: Path) -> Callable[[int], argparse.Namespace]:
-    def make(files_per_trigger: int) -> argparse.Namespace:
+def options(tmp_path: Path) -> Callable[[data.FlightData, int], argparse.Namespace]:
+    def make(flights: data.FlightData, files_per_trigger: int) -> argparse.Namespace:
         return argparse.Namespace(
             input=str(flights.directory),
             output=str(tmp_path / "results"),
@@ -63,25 +63,34 @@ def finish(query: Any) -> None:
         query.stop()
 
 
+@pytest.mark.parametrize(
+    ("first", "days", "rows"),
+    [(2, 4, 20), pytest.param(7, 12, 200, marks=pytest.mark.deep)],
+    ids=["2 days of 4", "7 days of 12"],
+)
 def test_version_2_goes_on_from_version_1(
     spark: Any,
-    flights: data.FlightData,
-    options: Callable[[int], argparse.Namespace],
+    options: Callable[[data.FlightData, int], argparse.Namespace],
     tmp_path: Path,
+    first: int,
+    days: int,
+    rows: int,
 ) -> None:
+    """``rows`` is what each version has to have written at the least."""
     from flinkish.examples.flights import check, delays_v1, delays_v2
 
-    # Version 1 sees the first seven days: the file source lists what is there.
-    held_back = sorted(flights.departures.iterdir())[7:]
+    flights = data.prepare(tmp_path / "flights", last_day=f"2013-01-{days:02d}")
+    # Version 1 sees the first days only: the file source lists what is there.
+    held_back = sorted(flights.departures.iterdir())[first:]
     aside = tmp_path / "aside"
     aside.mkdir()
     for path in held_back:
         path.rename(aside / path.name)
-    finish(delays_v1.start(spark, options(2)))
+    finish(delays_v1.start(spark, options(flights, 2)))
     last_v1_batch = max(int(p.name) for p in (tmp_path / "checkpoint/commits").glob("[0-9]*"))
     for path in aside.iterdir():
         path.rename(flights.departures / path.name)
-    finish(delays_v2.start(spark, options(3)))
+    finish(delays_v2.start(spark, options(flights, 3)))
 
     outcome = check.compare(
         check.expected_rows(spark, flights.directory),
@@ -89,10 +98,11 @@ def test_version_2_goes_on_from_version_1(
     )
     assert outcome.same, outcome.table()
     assert outcome.departures == flights.rows
-    assert outcome.written[1] > 200
-    assert outcome.written[2] > 200
+    assert outcome.written[1] > rows
+    assert outcome.written[2] > rows
 
 
+@pytest.mark.deep
 def test_what_version_2_improves(spark: Any, flights: data.FlightData) -> None:
     from flinkish.examples.flights import check
 
@@ -111,6 +121,7 @@ def test_what_version_2_improves(spark: Any, flights: data.FlightData) -> None:
     assert corrected == 46
 
 
+@pytest.mark.deep
 def test_the_query_agrees_with_the_package(spark: Any, flights: data.FlightData) -> None:
     """An independent computation, in plain Python on the package's own rows."""
     from flinkish.examples.flights import check
