@@ -1,21 +1,22 @@
-"""kill -9 of each process of a job: FAILED with the reason within 5 s, no daemon anywhere."""
+"""kill -9 of each process of a job: FAILED with the reason, no daemon anywhere.
+
+How soon it is FAILED is decided by ``jobs.liveness.verdict``, whose limits are tested there with
+times that are given; how fast this machine is decides nothing here.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from flinkish.errors import DriverLost
 from flinkish.jobs.model import JobState
-from flinkish.jobs.registry import Registry
-from tests.support.cli.command import Flinkish
+from tests.support.cli.command import Flinkish, wait_until
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.deep]
 
 
 def processes_of(job: str) -> dict[str, int]:
@@ -39,19 +40,7 @@ def processes_of(job: str) -> dict[str, int]:
     return found
 
 
-def state_within(flinkish: Flinkish, job: str, seconds: float) -> dict[str, Any]:
-    """The listed state once it is final, at most ``seconds`` after now."""
-    deadline = time.monotonic() + seconds
-    while True:
-        (listed,) = flinkish.ok("list", "-a", "--json").json()["jobs"]
-        if listed["state"] == "FAILED" or time.monotonic() > deadline:
-            return flinkish.job(job)
-        time.sleep(0.2)
-
-
-@pytest.mark.parametrize(
-    "victim", [*(pytest.param(one, marks=pytest.mark.matrix) for one in ("driver", "jvm")), "all"]
-)
+@pytest.mark.parametrize("victim", ["driver", "jvm", "all"])
 def test_a_killed_driver_is_shown_failed(flinkish: Flinkish, victim: str) -> None:
     job = flinkish.run("rate.py")
     flinkish.wait_for_batch(job, 0)
@@ -60,15 +49,14 @@ def test_a_killed_driver_is_shown_failed(flinkish: Flinkish, victim: str) -> Non
     victims = list(processes.values()) if victim == "all" else [processes[victim]]
     for pid in victims:
         os.kill(pid, signal.SIGKILL)
-    record = state_within(flinkish, job, 5.0)
-    assert record["state"] == "FAILED"
-    assert record["state_history"][-1]["reason"]
+
+    def listed() -> list[str]:
+        return [j["state"] for j in flinkish.ok("list", "-a", "--json").json()["jobs"]]
+
+    wait_until(lambda: listed() == ["FAILED"])
+    assert flinkish.job(job)["state_history"][-1]["reason"]
     assert flinkish.ok("list", "--json").json()["jobs"] == []
-    # Nothing of it is left behind.
-    deadline = time.monotonic() + 15
-    while processes_of(job) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert processes_of(job) == {}
+    wait_until(lambda: not processes_of(job))  # nothing of it is left behind
     failed = flinkish("stop", job, "-p", "sp")
     assert failed.code == 13
     assert "FAILED" in failed.err
@@ -78,9 +66,11 @@ def test_the_job_outlives_its_supervisor(flinkish: Flinkish, tmp_path: Path) -> 
     job = flinkish.run("rate.py")
     flinkish.wait_for_batch(job, 0)
     os.kill(processes_of(job)["supervisor"], signal.SIGKILL)
-    time.sleep(1)
+    wait_until(lambda: "supervisor" not in processes_of(job))
+    # Two more, so that at least one of them began when the supervisor was gone.
     batch = flinkish.job(job)["queries"][0]["batch_id"]
-    flinkish.wait_for_batch(job, batch + 1)
+    flinkish.wait_for_batch(job, batch + 2)
+    assert set(processes_of(job)) == {"jvm", "driver"}
     flinkish.ok("stop", job, "-p", str(tmp_path / "sp"))
     assert flinkish.job(job)["state"] == "FINISHED"
 
@@ -90,12 +80,8 @@ def test_a_driver_that_was_declared_lost_ends_itself(flinkish: Flinkish) -> None
     from its savepoint, so it must not go on behind a FAILED."""
     job = flinkish.run("rate.py")
     flinkish.wait_for_batch(job, 0)
-    url = f"sqlite:///{flinkish.directory}/state/flinkish/registry.db"
-    with Registry.open(url) as registry:
+    with flinkish.registry() as registry:
         lost = DriverLost("no heartbeat for 33 s")
         registry.transition(job, JobState.FAILED, lost.message, failure=lost.to_record())
-    deadline = time.monotonic() + 30
-    while "driver" in processes_of(job) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert processes_of(job).get("driver") is None
+    wait_until(lambda: "driver" not in processes_of(job))
     assert flinkish.job(job)["state"] == "FAILED"

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -36,18 +37,28 @@ def test_lifecycle_and_kill(on_postgres: Flinkish, tmp_path: Path) -> None:
     again = flinkish.run("rate.py", options=("-s", path))
     flinkish.wait_for_batch(again, 2)
     os.kill(processes_of(again)["driver"], signal.SIGKILL)
+    flinkish.wait_for_state(again, "FAILED")
     listed = {j["job_id"]: j["state"] for j in flinkish.ok("list", "-a", "--json").json()["jobs"]}
-    assert set(listed) == {job, again}
-    flinkish.wait(again, lambda record: record["state"] == "FAILED", timeout=5)
+    assert listed == {job: "FINISHED", again: "FAILED"}
     assert not (tmp_path / "state" / "flinkish" / "registry.db").exists()
     for command in (("status", again), ("config", "show", "--origin"), ("logs", again)):
         shown = flinkish.ok(*command)
         assert PASSWORD not in shown.out + shown.err
 
 
-def test_a_server_that_is_away(on_postgres: Flinkish) -> None:
-    url = on_postgres.environ["FLINKISH_REGISTRY"].replace("127.0.0.1:", "127.0.0.1:1")
-    result = on_postgres("list", FLINKISH_REGISTRY=url)
-    assert result.code == 16
-    assert PASSWORD not in result.err
-    assert "Traceback" not in result.err
+def test_a_server_that_is_away(on_postgres: Flinkish, cluster: Cluster) -> None:
+    """It was there a moment ago and is again later, with what the registry had."""
+    assert on_postgres.ok("list", "--json").json()["jobs"] == []
+    cluster.stop()
+    try:
+        away = [on_postgres(*words) for words in (("list",), ("status", "x"), ("stop", "x"))]
+    finally:
+        cluster.start()
+    for result in away:
+        assert result.code == 16, result.err
+        assert f"127.0.0.1:{cluster.port}" in result.err
+        assert result.out == ""
+        for secret in (PASSWORD, quote(PASSWORD, safe="")):
+            assert secret not in result.err
+        assert "Traceback" not in result.err
+    assert on_postgres.ok("list", "--json").json()["jobs"] == []

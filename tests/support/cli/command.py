@@ -56,6 +56,16 @@ class Result:
         return record
 
 
+def wait_until(
+    condition: Callable[[], Any], timeout: float = PATIENCE, *, poll: float = POLL
+) -> None:
+    """Poll until ``condition`` holds."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, "not in time"
+        time.sleep(poll)
+
+
 class Flinkish:
     """Calls ``flinkish`` with its state below ``directory``; cancels what is left at the end."""
 
