@@ -57,11 +57,13 @@ def expect(shared: Flinkish, code: int, id_: str, words: list[str], *args: str) 
         assert error["hint"]
 
 
+@pytest.mark.deep
 def test_unknown_job(shared: Flinkish, job: str) -> None:
     for command in (["savepoint", "-q"], ["stop"], ["cancel"], ["status"], ["logs"]):
         expect(shared, 10, "job-not-found", ["flinkish list"], *command, "no-such-job")
 
 
+@pytest.mark.deep
 def test_target_not_writable(shared: Flinkish, job: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     target = str(tmp_path / "file" / "savepoints")
@@ -71,6 +73,7 @@ def test_target_not_writable(shared: Flinkish, job: str, tmp_path: Path) -> None
     assert_alive(shared, job)
 
 
+@pytest.mark.deep
 def test_no_target_and_no_default(shared: Flinkish, job: str) -> None:
     key = "execution.checkpointing.savepoint-dir"
     expect(shared, 2, "no-savepoint-directory", [key], "savepoint", job)
@@ -86,6 +89,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         yield mount
 
 
+@pytest.mark.deep
 def test_disk_full(shared: Flinkish, job: str, small_disk: Path) -> None:
     expect(shared, 16, "storage", ["disk full"], "savepoint", job, str(small_disk))
     expect(shared, 16, "storage", ["disk full"], "stop", job, "-p", str(small_disk))
@@ -105,6 +109,7 @@ def test_path_that_is_no_savepoint(shared: Flinkish, tmp_path: Path) -> None:
     assert tmp_path.is_dir()
 
 
+@pytest.mark.deep
 def test_truncated_metadata_and_missing_data(
     shared: Flinkish, savepoint: Path, tmp_path: Path
 ) -> None:
@@ -129,6 +134,7 @@ def test_dash_n_without_dash_s(shared: Flinkish) -> None:
     expect(shared, 2, "usage", ["-s"], "run", "-n", str(PROGRAMS / "rate.py"))
 
 
+@pytest.mark.deep
 def test_finished_and_ambiguous_jobs(shared: Flinkish, job: str, tmp_path: Path) -> None:
     other = shared.run("rate.py", options=("--name", "alive"))
     expect(shared, 2, "ambiguous-job", [job, other], "stop", "alive", "-p", str(tmp_path))

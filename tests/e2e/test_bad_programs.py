@@ -14,9 +14,11 @@ pytestmark = pytest.mark.spark
 @pytest.mark.parametrize(
     ("program", "code", "id_", "words"),
     [
-        ("bad_syntax.py", 1, "program-failed", ["SyntaxError"]),
+        pytest.param("bad_syntax.py", 1, "program-failed", ["SyntaxError"], marks=pytest.mark.deep),
         ("dies.py", 1, "program-failed", ["ModuleNotFoundError", "a_module_that_does_not_exist"]),
-        ("connect.py", 4, "unsupported-session", ["Spark Connect"]),
+        pytest.param(
+            "connect.py", 4, "unsupported-session", ["Spark Connect"], marks=pytest.mark.deep
+        ),
     ],
 )
 def test_run_says_why_a_program_died(
@@ -51,6 +53,7 @@ def test_a_batch_program_finishes_and_has_nothing_to_savepoint(
     assert "FINISHED" in failed.err
 
 
+@pytest.mark.deep
 def test_a_batch_program_that_still_runs_has_no_query_to_savepoint(
     flinkish: Flinkish, tmp_path: Path
 ) -> None:

@@ -60,6 +60,7 @@ def upgrade(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upgrade]:
     upgrade.flinkish.clean_up()
 
 
+@pytest.mark.deep
 def test_a_changed_logic_can_be_restored(upgrade: Upgrade) -> None:
     jobs = upgrade.jobs()
     result = upgrade.check("logic", "--json")
@@ -101,10 +102,34 @@ def test_a_state_that_has_changed_is_told_before_and_refused_in_the_same_words(
     assert gained in ran.err
     # The plan's table, as far as the program has come.
     assert row.split() in [line.split() for line in ran.err.splitlines()]
-    record = upgrade.flinkish("status", upgrade.flinkish.ok("list", "-a", "-q").out.split()[-1])
-    assert "FAILED" in record.out + record.err
+    newest = upgrade.flinkish.ok("list", "-a", "-q").out.split()[-1]
+    assert upgrade.flinkish.job(newest)["state"] == "FAILED"
 
 
+def test_state_that_nobody_takes_is_told_before_and_refused_in_the_same_words(
+    upgrade: Upgrade,
+) -> None:
+    """The second query is gone: exit 5, until ``-n`` says that its state may be dropped."""
+    checked = upgrade.check("less", "--json")
+    assert checked.code == 5
+    plan = checked.json()
+    assert (plan["exit_code"], plan["verdict"]) == (5, "consent-needed")
+    verdicts = {op["uid"]: op["verdict"] for op in plan["operators"]}
+    assert verdicts == {"totals": "as-is", "first": "dropped"}
+    ran = upgrade.run("less", "--json")
+    assert ran.code == 5
+    error = ran.error()
+    assert error["id"] == "non-restored-state"
+    (dropped,) = (op for op in plan["operators"] if op["verdict"] == "dropped")
+    assert dropped["text"].startswith("no operator of the program takes this state")
+    for fact in ("no operator of the program takes this state", "uid 'first'", "3 rows"):
+        assert fact in error["message"]
+    assert error["plan"]["operators"] == plan["operators"]
+    assert error["plan"]["sources"] == plan["sources"]
+    assert "-n" in error["hint"]
+
+
+@pytest.mark.deep
 def test_another_number_of_partitions_is_a_rescale(upgrade: Upgrade) -> None:
     result = upgrade.check("v1", "-p", "3", "--json")
     assert result.code == 0
@@ -113,6 +138,7 @@ def test_another_number_of_partitions_is_a_rescale(upgrade: Upgrade) -> None:
     assert plan["pins"][0]["text"] == "shuffle partitions: pinned 2, asked 3: rescale"
 
 
+@pytest.mark.deep
 def test_a_plan_is_saved_and_carried_out(upgrade: Upgrade) -> None:
     refused = upgrade.check("less", "--json")
     assert refused.code == 5

@@ -15,10 +15,9 @@ import pytest
 from flinkish.savepoint.reader import open_savepoint
 from tests.e2e.test_killed import processes_of
 from tests.e2e.test_lifecycle import expected_counts, final_counts, write_files
-from tests.support.cli.command import LIGHT, PROGRAMS, Flinkish
+from tests.support.cli.command import LIGHT, PATIENCE, PROGRAMS, Flinkish, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
-PATIENCE = 250
 
 
 def resume(flinkish: Flinkish, savepoint: str, program: str, *args: str) -> str:
@@ -36,8 +35,24 @@ def test_a_killed_job_is_saved_and_resumed_by_uid(flinkish: Flinkish, tmp_path: 
     job = flinkish.run("dead.py", str(source), str(out), options=("--name", "counts"))
     flinkish.wait_for_batch(job, 1, PATIENCE)
     live = open_savepoint(flinkish.ok("savepoint", job, "live", "-q").out.strip())
-    for pid in processes_of(job).values():
+    # A savepoint that cannot be written leaves the job as it is, also when it was to stop it.
+    (tmp_path / "file").write_text("in the way")
+    refused = flinkish("stop", job, "-p", str(tmp_path / "file" / "sp"), "--json")
+    assert (refused.code, refused.error()["id"]) == (16, "storage")
+    assert str(tmp_path / "file" / "sp") in refused.error()["message"]
+    record = flinkish.job(job)
+    assert (record["state"], record["queries"][0]["active"]) == ("RUNNING", True)
+
+    processes = processes_of(job)
+    assert set(processes) == {"supervisor", "jvm", "driver"}
+    for pid in processes.values():
         os.kill(pid, signal.SIGKILL)
+    # Nothing has to notice it: whoever looks first finds out, and nothing of the job goes on.
+    assert flinkish.ok("list", "--json").json()["jobs"] == []
+    (listed,) = flinkish.ok("list", "-a", "--json").json()["jobs"]
+    assert listed["state"] == "FAILED"
+    assert "is gone" in flinkish.job(job)["state_history"][-1]["reason"]
+    wait_until(lambda: not flinkish.processes())
     refused = flinkish("stop", job, "-p", "sp")
     assert refused.code == 13
     assert f"flinkish savepoint {job}" in refused.err
@@ -70,6 +85,7 @@ def test_a_killed_job_is_saved_and_resumed_by_uid(flinkish: Flinkish, tmp_path: 
     assert flinkish.job(resumed)["restored_from"] == path
 
 
+@pytest.mark.deep
 def test_a_plain_checkpoint_is_saved_and_resumed(flinkish: Flinkish, tmp_path: Path) -> None:
     source, out, checkpoints = tmp_path / "in", tmp_path / "out", tmp_path / "checkpoints"
     write_files(source, 0, 2)

@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.test_lifecycle import write_files
 from tests.support.cli.command import LIGHT, Flinkish
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.deep]
 
 
 def test_state_that_nobody_takes(flinkish: Flinkish, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ def _info(flinkish: Flinkish, *words: str) -> Result:
     return flinkish("info", "-m", "local[2]", *LIGHT, *words)
 
 
+@pytest.mark.deep
 def test_the_graph_as_json(flinkish: Flinkish, source: str) -> None:
     result = _info(flinkish, "--json", NAMED, source)
     assert result.code == 0, result.err
@@ -52,6 +53,7 @@ def test_the_graph_as_json(flinkish: Flinkish, source: str) -> None:
     assert flinkish.ok("list", "-a", "--json").json()["jobs"] == []
 
 
+@pytest.mark.deep
 def test_the_graph_for_people(flinkish: Flinkish, source: str) -> None:
     result = _info(flinkish, "-p", "7", NAMED, source)
     assert result.code == 0, result.err
@@ -65,7 +67,7 @@ def test_the_graph_for_people(flinkish: Flinkish, source: str) -> None:
     assert "1 of 2 stateful operators have a uid; missing: " in result.err
 
 
-@pytest.mark.matrix
+@pytest.mark.deep
 def test_the_graph_for_graphviz_under_v2(flinkish: Flinkish, source: str) -> None:
     v2 = ("-D", "execution.stream-graph-hasher.version=v2")
     result = _info(flinkish, "--dot", *v2, NAMED, source)
@@ -89,9 +91,16 @@ def test_uids_can_be_required(flinkish: Flinkish, source: str) -> None:
     assert error["id"] == "missing-uid"
     assert "dropDuplicates id, ts" in error["message"]
     assert [o["kind"] for o in error["operators"]] == ["dedupe"]
+    # Nothing has been started, registered or left behind.
+    assert flinkish.ok("list", "-a", "--json").json()["jobs"] == []
+
+
+@pytest.mark.deep
+def test_uids_that_are_required_and_there(flinkish: Flinkish, source: str) -> None:
     assert _info(flinkish, "--require-uids", NAMED, source, "all").code == 0
 
 
+@pytest.mark.deep
 def test_without_generated_uids_every_operator_needs_one(flinkish: Flinkish, source: str) -> None:
     strict = ("-D", "pipeline.auto-generate-uids=false")
     lacking = _info(flinkish, *strict, "--json", NAMED, source)
@@ -102,6 +111,7 @@ def test_without_generated_uids_every_operator_needs_one(flinkish: Flinkish, sou
     assert complete.code == 0, complete.err
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("program", "arguments", "code", "id_", "words"),
     [
@@ -129,6 +139,7 @@ def test_what_run_refuses_info_refuses(
         assert word in error["message"]
 
 
+@pytest.mark.deep
 def test_a_program_without_queries(flinkish: Flinkish) -> None:
     result = _info(flinkish, "--json", str(PROGRAMS / "no_query.py"))
     assert (result.code, result.json()["queries"]) == (0, [])

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.cli.command import Flinkish
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.deep]
 
 
 def write_files(directory: Path, first: int, last: int) -> None:
@@ -92,7 +92,6 @@ def test_run_list_savepoint_stop_and_resume(flinkish: Flinkish, tmp_path: Path) 
     assert final_counts(out) == expected_counts(7)
 
 
-@pytest.mark.matrix
 def test_a_forked_run_beside_the_running_original(flinkish: Flinkish, tmp_path: Path) -> None:
     job = flinkish.run("rate.py")
     flinkish.wait_for_batch(job, 1)

@@ -10,10 +10,9 @@ import pytest
 
 from flinkish.savepoint.reader import open_savepoint
 from tests.e2e.test_lifecycle import expected_counts, final_counts, write_files
-from tests.support.cli.command import LIGHT, PROGRAMS, Flinkish, Result
+from tests.support.cli.command import LIGHT, PATIENCE, PROGRAMS, Flinkish, Result
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
-PATIENCE = 250
+pytestmark = [pytest.mark.spark, pytest.mark.deep, pytest.mark.timeout(600)]
 #: The other backend than that of the job: canonical state is written for what Spark is told.
 ROCKSDB = (
     "spark.sql.streaming.stateStore.providerClass="
@@ -130,7 +129,6 @@ def test_a_running_job_is_saved_and_stopped_canonically(flinkish: Flinkish, tmp_
     assert list(checkpoint.glob("*/state/0/2/*.zip"))
 
 
-@pytest.mark.matrix
 def test_what_a_dead_job_left_is_saved_canonically(flinkish: Flinkish, tmp_path: Path) -> None:
     source, out = tmp_path / "in", tmp_path / "out"
     write_files(source, 0, 4)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.cli.command import LIGHT, Flinkish
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.deep]
 
 
 def example(name: str) -> Path:

@@ -15,6 +15,7 @@ from tests.support.cli.command import LIGHT, Flinkish
 
 
 @pytest.mark.spark
+@pytest.mark.deep
 @pytest.mark.timeout(300)
 def test_conditions_and_exports_run_on_spark(flinkish: Flinkish, tmp_path: Path) -> None:
     path = save(tmp_path, "rocksdb-tws")
