@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.cli.command import LIGHT, PROGRAMS, Flinkish, Result
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 PROGRAM = PROGRAMS / "upgraded.py"
 

@@ -83,7 +83,7 @@ def test_down_and_up_again(flinkish: Flinkish, tmp_path: Path, spark: str, forma
     words = (str(source), str(out), *queries)
     write_input(source, range(3))
     job = flinkish.run(PROGRAM, *words, options=NEWEST)
-    flinkish.wait_for_batch(job, 2, timeout=120)
+    flinkish.wait_for_batch(job, 2)
     target = str(tmp_path / "sp")
     stop = ("stop", "-q", "-p", target, "-type", format, job)
     path = flinkish.ok(*stop).out.strip()
@@ -100,7 +100,7 @@ def test_down_and_up_again(flinkish: Flinkish, tmp_path: Path, spark: str, forma
     assert verdicts["pairs"] == ("as-is" if spark == "4.2.1" else "migrate"), plan
     flinkish.environ |= with_engine
     older = flinkish.run(PROGRAM, *words, options=(*down, "-s", path))
-    flinkish.wait_for_batch(older, 4, timeout=120)
+    flinkish.wait_for_batch(older, 4)
     assert flinkish.job(older)["spark_version"] == spark
     # Queries with transformWithState take their time to end on 4.0.
     stopped = flinkish("stop", "-q", "-p", target, "--timeout", "300", older, timeout=330)
@@ -113,7 +113,7 @@ def test_down_and_up_again(flinkish: Flinkish, tmp_path: Path, spark: str, forma
 
     write_input(source, range(5, 7))
     newest = flinkish.run(PROGRAM, *words, "--now", options=(*KEPT, "-s", again))
-    flinkish.wait(newest, lambda r: r["state"] in ("FINISHED", "FAILED"), timeout=120)
+    flinkish.wait(newest, lambda r: r["state"] in ("FINISHED", "FAILED"))
     assert flinkish.job(newest)["state"] == "FINISHED"
     assert {name: found(out, name) for name in queries} == {
         name: value for name, value in expected(source).items() if name in queries
@@ -125,7 +125,7 @@ def test_without_the_engine_it_says_what_is_missing(flinkish: Flinkish, tmp_path
     words = (str(source), str(out), "counts", "pairs")
     write_input(source, range(2))
     job = flinkish.run(PROGRAM, *words, options=NEWEST)
-    flinkish.wait_for_batch(job, 1, timeout=120)
+    flinkish.wait_for_batch(job, 1)
     path = flinkish.ok("stop", "-q", "-p", str(tmp_path / "sp"), job).out.strip()
     options = ("-d", "-m", "local[2]", *LIGHT, "-pyexec", venvs.interpreter("3.5.9"), "-s", path)
     refused = flinkish("run", *options, "--json", str(PROGRAMS / PROGRAM), *words)

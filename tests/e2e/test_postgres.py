@@ -16,7 +16,7 @@ from tests.support.cli.command import Flinkish
 
 __all__ = ["cluster"]  # the fixture: a private server
 
-pytestmark = [pytest.mark.spark, pytest.mark.postgres]
+pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.timeout(600)]
 
 
 @pytest.fixture

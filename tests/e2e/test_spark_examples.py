@@ -100,7 +100,7 @@ def test_shipped_example(
     if name == "structured_sessionization.py":
         path = runnable_sessionization(path, tmp_path)
     job = flinkish.run(path, "127.0.0.1", str(words), *extra)
-    record = flinkish.wait_for_batch(job, 0, timeout=90)
+    record = flinkish.wait_for_batch(job, 0)
     assert record["name"] == path.stem
     assert record["queries"][0]["name"] == "query-1"
     assert record["queries"][0]["operators"], "all of them keep state"
