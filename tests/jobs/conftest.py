@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import pwd
 import shutil
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from glob import glob
 from itertools import count
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -25,8 +27,11 @@ from flinkish.jobs.registry import Registry, new_job_id
 
 ROOT = Path(__file__).resolve().parents[2]
 PASSWORD = "s3cret:p@ss"
+PATIENCE = 120.0
 _INITDB_OPTIONS = ("-E", "UTF8", "--locale=C", "--no-sync", "-A", "scram-sha-256")
-_SERVER_OPTIONS = ("-h", "127.0.0.1", "-k", "", "-c", "fsync=off", "-c", "shared_buffers=16MB")
+_SERVER_OPTIONS = ("-h", "127.0.0.1", "-k", "", "-c", "shared_buffers=16MB")
+#: It need not outlive the machine.
+_SERVER_OPTIONS += ("-c", "fsync=off", "-c", "full_page_writes=off")
 
 
 def _binary(name: str) -> str | None:
@@ -97,7 +102,7 @@ class Cluster:
         log.close()
         import psycopg
 
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE
         while True:
             try:
                 psycopg.connect(self.url()).close()
@@ -111,7 +116,7 @@ class Cluster:
         """The server's immediate shutdown: every connection breaks."""
         assert self._server is not None
         self._server.send_signal(signal.SIGQUIT)
-        self._server.wait(20)
+        self._server.wait(PATIENCE)
 
     def url(self, schema: str | None = None) -> str:
         where = f"postgresql://flinkish:{quote(PASSWORD, safe='')}@127.0.0.1:{self.port}/postgres"
@@ -216,28 +221,41 @@ def shared_directory() -> Iterator[Path]:
 
 
 @pytest.fixture
-def unprivileged() -> Callable[[Callable[[], object]], str]:
-    """Run a function in a child that is not root (root may write everything); returns its text."""
+def unprivileged() -> Callable[..., str]:
+    """``unprivileged(function, *arguments)``: its result as text, or its error, in a process that
+    is not root (root may write everything).
 
-    def run(action: Callable[[], object]) -> str:
-        reader, writer = os.pipe()
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                if os.geteuid() == 0:
-                    os.setgid(65534)
-                    os.setuid(65534)
-                os.write(writer, str(action()).encode())
-                status = 0
-            except BaseException as error:  # noqa: BLE001 (a forked child must never return)
-                os.write(writer, f"{type(error).__name__}: {error}".encode())
-            finally:
-                os._exit(status)
-        os.close(writer)
-        with os.fdopen(reader, "rb") as stream:
-            text = stream.read().decode()
-        os.waitpid(child, 0)
-        return text
+    It comes from a server that has no threads: a fork of a process that tests have used for long
+    can hang.
+    """
+
+    def run(function: Callable[..., object], *arguments: object) -> str:
+        context = multiprocessing.get_context("forkserver")
+        ours, theirs = context.Pipe(duplex=False)
+        child = context.Process(target=_give_up_root, args=(theirs, function, arguments))
+        child.start()
+        theirs.close()
+        try:
+            with ours:
+                assert ours.poll(PATIENCE), "the child does not answer"
+                text: str = ours.recv()
+            child.join(PATIENCE)
+            return text
+        finally:
+            child.kill()
+            child.join()
+            child.close()
 
     return run
+
+
+def _give_up_root(
+    pipe: Connection, function: Callable[..., object], arguments: tuple[object, ...]
+) -> None:
+    if os.geteuid() == 0:
+        os.setgid(65534)
+        os.setuid(65534)
+    try:
+        pipe.send(str(function(*arguments)))
+    except Exception as error:  # noqa: BLE001 (the test looks at it)
+        pipe.send(f"{type(error).__name__}: {error}")

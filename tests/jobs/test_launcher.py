@@ -64,7 +64,7 @@ def run(registry_url: str, tmp_path: Path, environ: dict[str, str]) -> Any:
 
 
 def wait(registry: Registry, job: Job, condition: Callable[[Job], Any]) -> Job:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while True:
         current = registry.job(job.job_id)
         if condition(current):
@@ -113,7 +113,7 @@ def test_a_killed_driver_and_what_it_leaves_behind(
     assert final.failure is not None
     assert final.failure["message"] == "the driver was killed by SIGKILL"
     assert registry.request(request.request_id).state is RequestState.FAILED
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while running(pids[1]) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not running(pids[1])
@@ -229,7 +229,7 @@ def test_a_dead_supervisor_is_noticed(run: Run, registry: Registry, tmp_path: Pa
     assert supervisor is not None
     os.kill(supervisor.pid, signal.SIGKILL)
     os.killpg(driver, signal.SIGKILL)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while not reconcile(registry, [registry.job(job.job_id)])[0].state.is_final:
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -237,7 +237,7 @@ def test_a_dead_supervisor_is_noticed(run: Run, registry: Registry, tmp_path: Pa
 
 
 def wait_for_number(path: Path) -> int:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not (path.exists() and path.read_text().strip()):
         assert time.monotonic() < deadline
         time.sleep(0.02)

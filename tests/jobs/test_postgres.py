@@ -65,7 +65,7 @@ for _ in range(2):
     except RegistryError as error:
         print(error.hint)
 """
-    output, errors = run_python(source).communicate(timeout=30)
+    output, errors = run_python(source).communicate(timeout=120)
     assert errors == ""
     assert output == "pip install 'flinkish[postgres]'\n" * 2
 
@@ -88,10 +88,9 @@ def test_a_lost_connection_is_opened_again(cluster: Cluster, make_job: MakeJob) 
             _execute(
                 cluster,
                 url,
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity "  # it has ended
                 "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'",
             )
-            time.sleep(0.05)
             action()  # type: ignore[operator]
         assert registry.job(job.job_id).exit_status == 1
 

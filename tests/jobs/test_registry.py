@@ -522,7 +522,7 @@ def test_processes_share_one_registry(
     agents = [run_python(AGENT, registry_url, job.job_id, f"p{n}") for n in range(8)]
     stops, claimed = 0, []
     for agent in agents:
-        output, errors = agent.communicate(timeout=60)
+        output, errors = agent.communicate(timeout=120)
         assert (agent.returncode, errors) == (0, "")
         words = output.split()
         stops += int(words[0])
@@ -559,7 +559,7 @@ def test_processes_create_one_registry_together(
         creator.stdin.write("\n")
         creator.stdin.flush()
     for creator in creators:
-        assert creator.communicate(timeout=60)[1] == ""
+        assert creator.communicate(timeout=120)[1] == ""
         assert creator.returncode == 0
     with Registry.open(registry_url, create=False) as registry:
         assert len(registry.jobs()) == 8

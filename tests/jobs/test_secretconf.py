@@ -69,7 +69,7 @@ def launched(
 
 
 def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not path.exists():
         assert time.monotonic() < deadline, path
         time.sleep(0.02)
@@ -101,7 +101,7 @@ def test_only_spark_gets_them(
     (handed_over,) = directory.glob(".conf-*")
     assert stat.S_IMODE(handed_over.stat().st_mode) == 0o600
     (tmp_path / "go").touch()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while registry.job(job.job_id).exit_status is None:
         assert time.monotonic() < deadline
         time.sleep(0.02)
