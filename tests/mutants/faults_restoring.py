@@ -277,7 +277,7 @@ MUTANTS = (
         "flinkish/driver/restorer.py",
         "return {**offer.pins, **_format_setting",
         "return {**_format_setting",
-        ("tests/driver/test_restore.py",),
+        ("tests/driver/test_restore.py::test_what_the_savepoint_pins_wins_over_the_session",),
     ),
     Mutant(
         "claim-as-no-claim",
@@ -285,7 +285,7 @@ MUTANTS = (
         "flinkish/driver/restorer.py",
         'self._spec.claim_mode != "claim"',
         'self._spec.claim_mode != "claimed"',
-        ("tests/driver/test_claim.py",),
+        ("tests/driver/test_claim.py::test_it_is_deleted_when_the_last_query_has_committed",),
     ),
     Mutant(
         "left-state-dropped-unasked",
@@ -293,7 +293,7 @@ MUTANTS = (
         "flinkish/driver/restorer.py",
         "if not self._spec.allow_non_restored:",
         "if self._spec.allow_non_restored is None:",
-        ("tests/driver/test_restore.py",),
+        ("tests/driver/test_restore.py::test_a_query_that_is_never_started_again_is_refused",),
     ),
     Mutant(
         "script-end-does-not-wait",
@@ -301,6 +301,9 @@ MUTANTS = (
         "flinkish/driver/bootstrap.py",
         "    runtime.wait_for_requests()\n",
         "",
-        ("tests/driver/test_gate.py",),
+        (
+            "tests/driver/test_gate.py::"
+            "test_the_end_of_the_script_waits_for_the_savepoint_in_flight",
+        ),
     ),
 )

@@ -111,7 +111,7 @@ MUTANTS = (
         "flinkish/storage/__init__.py",
         "        local.write_bytes(temporary, data)\n        local.publish(temporary, location)\n",
         "        local.write_bytes(location, data)\n",
-        ("tests/storage",),
+        ("tests/storage/test_durable.py",),
     ),
     Mutant(
         "file-not-synced",
@@ -119,7 +119,7 @@ MUTANTS = (
         "flinkish/storage/local.py",
         "            os.fsync(file.fileno())\n",
         "",
-        ("tests/storage",),
+        ("tests/storage/test_durable.py",),
     ),
     Mutant(
         "directory-not-synced",
@@ -127,7 +127,7 @@ MUTANTS = (
         "flinkish/storage/local.py",
         "    sync_directory(os.path.dirname(final))\n",
         "",
-        ("tests/storage",),
+        ("tests/storage/test_durable.py",),
     ),
     Mutant(
         "metadata-renamed-before-sync",

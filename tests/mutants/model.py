@@ -92,6 +92,7 @@ def _problems(root: Path, mutant: Mutant) -> list[str]:
     if not mutant.near:
         found.append("it names no tests that are near")
     for near in mutant.near:
-        if not (root / near.partition("::")[0]).exists():
+        file, _, test = near.partition("::")
+        if not (root / file).is_file() or f"def {test}" not in (root / file).read_text("utf-8"):
             found.append(f"there is no {near}")
     return found

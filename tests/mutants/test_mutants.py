@@ -102,6 +102,7 @@ def test_a_test_that_fails_anyway_proves_nothing(checkout: Path, tmp_path: Path)
         (fault("a", "return a", "a"), "stands in fake/sums.py 2 times"),
         (fault("a", "a + b", "a + b"), "changes nothing"),
         (fault("a", "a + b", "a", near="tests/test_gone.py"), "no tests/test_gone.py"),
+        (fault("a", "a + b", "a", near=f"{TESTS}::test_gone"), "no tests/test_sums.py::test_gone"),
         (fault("same", "a + b", "a"), "another mutant of this id"),
     ],
     ids=lambda value: value.id if isinstance(value, Mutant) else value.split()[0],
