@@ -19,6 +19,7 @@ from flinkish.jobs.liveness import process_ref
 from flinkish.jobs.model import Job, JobState, Launch
 from flinkish.jobs.registry import Registry
 from tests.cli.conftest import ROOT, Command
+from tests.support.terminal import on_terminal
 
 ID = "c0ffee12" * 4
 Complete = Callable[[str], list[str]]
@@ -117,17 +118,14 @@ def test_offers(world: Path, complete: Complete, line: str, offered: set[str]) -
 def zsh(world: Path) -> Iterator[Any]:
     """An interactive zsh on a terminal, with the completions loaded."""
     need("zsh")
-    import pexpect
-
-    shell = pexpect.spawn(
-        "zsh", ["-f", "-i"], env={**os.environ, "TERM": "dumb", "PS1": "READY> "}, timeout=20
-    )
-    shell.sendline("unsetopt zle_bracketed_paste; LISTMAX=1000; PS1='READY> '")
-    shell.sendline(f"autoload -Uz compinit; compinit -u -D; source {ROOT}/completions/flinkish.zsh")
-    shell.sendline("echo LOAD''ED")
-    shell.expect("LOADED")
-    yield shell
-    shell.close(force=True)
+    with on_terminal(["zsh", "-f", "-i"], {"TERM": "dumb", "PS1": "READY> "}) as (shell, _):
+        shell.sendline("unsetopt zle_bracketed_paste; LISTMAX=1000; PS1='READY> '")
+        shell.sendline(
+            f"autoload -Uz compinit; compinit -u -D; source {ROOT}/completions/flinkish.zsh"
+        )
+        shell.sendline("echo LOAD''ED")
+        shell.expect("LOADED")
+        yield shell
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from flinkish.jobs.model import (
 from flinkish.savepoint.leases import Kind, Lease
 from tests.cli.conftest import ROOT, Command
 from tests.support.savepoint.small_savepoints import JOB_ID, make_savepoint
+from tests.support.terminal import answer
 
 OTHER = "fedcba9876543210" * 2
 WORDS = sorted(commands.SUB_WORDS["savepoint"])
@@ -368,22 +369,12 @@ def test_prune_of_what_is_not_there(cli: Command, tmp_path: Path, place: str) ->
 
 
 def test_prune_asks_on_a_terminal(cli: Command, place: str) -> None:
-    import pexpect
-
     for n in range(2):
         make_savepoint(place, n)
-    for answer, code, count in (("n", 5, 2), ("y", 0, 1)):
-        asked = pexpect.spawn(
-            sys.executable,
-            ["-m", "flinkish", "savepoint", "prune", place, "--keep-last", "1"],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            timeout=20,
-        )
-        asked.expect(r"Remove 1 savepoints \(10 B\) in .*\[y/N\] ")
-        asked.sendline(answer)
-        asked.expect(pexpect.EOF)
-        asked.close()
-        assert asked.exitstatus == code
+    command = [sys.executable, "-m", "flinkish", "savepoint", "prune", place, "--keep-last", "1"]
+    question = r"Remove 1 savepoints \(10 B\) in .*\[y/N\] "
+    for reply, code, count in (("n", 5, 2), ("y", 0, 1)):
+        assert answer(command, {"PYTHONPATH": str(ROOT)}, question, reply) == code
         assert len(os.listdir(place)) == count
 
 

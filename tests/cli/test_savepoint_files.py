@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ import pytest
 from flinkish.savepoint.model import QuerySource, SavepointInfo, SavepointJob
 from flinkish.savepoint.reporter import SilentReporter
 from flinkish.savepoint.writer import write_savepoint
-from tests.cli.conftest import Command
+from tests.cli.conftest import ROOT, Command
 from tests.support.checkpoints.handwritten import CheckpointLikeness
+from tests.support.terminal import answer
 
 
 @pytest.fixture
@@ -78,21 +80,11 @@ def test_dispose_keeps_foreign_files_and_tells_the_registry(
 
 
 def test_dispose_asks_on_a_terminal(cli: Command, saved: SavepointInfo) -> None:
-    import sys
-
-    import pexpect
-
-    for answer, code in (("n", 5), ("y", 0)):
-        asked = pexpect.spawn(
-            sys.executable, ["-m", "flinkish", "savepoint", "-d", saved.path],
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-            timeout=20,
-        )  # fmt: skip
-        asked.expect(r"Delete the savepoint .*\[y/N\] ")
-        asked.sendline(answer)
-        asked.expect(pexpect.EOF)
-        asked.close()
-        assert asked.exitstatus == code
+    command = [sys.executable, "-m", "flinkish", "savepoint", "-d", saved.path]
+    question = r"Delete the savepoint .*\[y/N\] "
+    for reply, code in (("n", 5), ("y", 0)):
+        assert os.path.exists(saved.path)
+        assert answer(command, {"PYTHONPATH": str(ROOT)}, question, reply) == code
     assert not os.path.exists(saved.path)
 
 
