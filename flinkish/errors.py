@@ -27,6 +27,7 @@
     |   +-- NoCommittedBatch      13  no-committed-batch
     +-- WaitTimeout               14  timeout
     +-- Corrupt                   15  corrupt
+    |   +-- UnsafePath            15  unsafe-path
     +-- StorageError              16  storage
     |   +-- RegistryError         16  registry
     +-- ProgramFailed             1   program-failed
@@ -195,6 +196,15 @@ class WaitTimeout(FlinkishError):
 
 class Corrupt(FlinkishError):
     code, id = 15, "corrupt"
+
+
+class UnsafePath(Corrupt):
+    """A name inside a file or a directory leads, or may lead, outside of where it belongs."""
+
+    id = "unsafe-path"
+    default_hint = (
+        "nothing was touched; see who can write there, and remove what has that name by hand"
+    )
 
 
 class StorageError(FlinkishError):

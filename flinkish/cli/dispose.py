@@ -18,13 +18,16 @@ def dispose_savepoint(session: Session, path: str, *, yes: bool, dry_run: bool) 
     from flinkish.savepoint.dispose import dispose
 
     out = session.out
-    plan = dispose(path, dry_run=True)
+    gone: list[str] = []
+    tell = gone.append if dry_run or out.json else None
+    plan = dispose(path, dry_run=True, tell=tell)
     what = f"{plan.removed} files, {size_text(plan.bytes)}"
     if not dry_run:
         if not yes:
             _ask(plan.path, what)
         out.note(f"Disposing savepoint '{plan.path}'.")
-        done = dispose(path)
+        gone.clear()
+        done = dispose(path, tell=tell)
         try:
             session.registry.mark_disposed(plan.path)
         except RegistryError as error:
@@ -41,6 +44,7 @@ def dispose_savepoint(session: Session, path: str, *, yes: bool, dry_run: bool) 
                 "bytes": done.bytes,
                 "missing": done.missing,
                 "foreign": list(done.foreign),
+                "gone": gone,
                 "kept": done.kept,
                 "kept_bytes": done.kept_bytes,
                 "users": list(done.users),
@@ -50,6 +54,8 @@ def dispose_savepoint(session: Session, path: str, *, yes: bool, dry_run: bool) 
         out.line(done.path)
     elif dry_run:
         out.line(f"Savepoint '{done.path}' would be disposed: {what}.")
+        for each in gone:
+            out.line(f"  {each}")
     else:
         out.line(f"Savepoint '{path}' disposed.")
     if done.kept:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -56,7 +57,7 @@ def prune(call: Call, directory: str, garbage: bool, dry_run: bool, yes: bool, *
             raise SavepointNotFound(
                 f"there is no directory {location}", hint="check the path", path=location
             )
-        work = _Work(session, location, policy, garbage)
+        work = _Work(session, location, policy, garbage, dry_run or session.out.json)
         savepoints, left = work.carry_out(dry_run=True)
         going = [each for each in savepoints if not each.keep]
         trash = [each for each in left if each.reason is None]
@@ -88,7 +89,10 @@ class _Work:
     """What was asked for; planned first, and again when it is carried out (time may have passed
     while the user was asked)."""
 
-    def __init__(self, session: Session, location: str, policy: Policy, garbage: bool) -> None:
+    def __init__(
+        self, session: Session, location: str, policy: Policy, garbage: bool, names: bool
+    ) -> None:
+        self._names = names
         self._session = session
         self._location = location
         self._policy = policy
@@ -114,12 +118,18 @@ class _Work:
                 running=in_use.running,
                 agreed=agreed,
                 owner=requester(),
+                names=self._names,
             )
             savepoints = done.savepoints
             self.unreadable = [(each.path, each.error) for each in done.unreadable]
         if self._garbage:
             left = collect_garbage(
-                self._location, in_use.writing, dry_run, agreed=agreed, owner=requester()
+                self._location,
+                in_use.writing,
+                dry_run,
+                agreed=agreed,
+                owner=requester(),
+                names=self._names,
             )
         return savepoints, left
 
@@ -191,6 +201,10 @@ def _show(
             out.line(line)
     else:
         out.note(f"Nothing to remove in {location}.")
+    if dry_run:
+        gone = [each.gone for each in savepoints] + [each.gone for each in left]
+        for name in chain.from_iterable(gone):
+            out.line(f"  {name}")
     for path, error in unreadable:
         out.warning(f"{path} is left alone: {error.message}")
 
@@ -207,6 +221,7 @@ def _document(outcome: Outcome) -> dict[str, Any]:
         "removed": outcome.removed,
         "bytes": outcome.bytes if not outcome.keep else outcome.savepoint.bytes,
         "shared_files": outcome.shared,
+        "gone": list(outcome.gone),
         "error": None if outcome.error is None else outcome.error.to_record(),
     }
 
@@ -220,6 +235,7 @@ def _garbage_document(outcome: GarbageOutcome) -> dict[str, Any]:
         "bytes": found.bytes,
         "keep": outcome.reason is not None,
         "reason": outcome.reason,
+        "gone": list(outcome.gone),
         "removed": outcome.removed,
         "error": None if outcome.error is None else outcome.error.to_record(),
     }

@@ -13,7 +13,7 @@ from flinkish.cli.text import iso_time, local_time, table
 from flinkish.errors import ConsentNeeded, NoSavepointDirectory
 
 if TYPE_CHECKING:
-    from flinkish.savepoint.leases import LeaseRecord
+    from flinkish.savepoint.leases import FoundLease
 
 _SAVEPOINT_DIR = "execution.checkpointing.savepoint-dir"
 
@@ -28,7 +28,8 @@ def unlock(call: Call, directory: str | None, force: bool, yes: bool, dry_run: b
 
     DIR defaults to execution.checkpointing.savepoint-dir. Locks are refreshed while their owner
     lives; one that is not is removed, by this command or by the next savepoint. With --force those
-    of living owners go too: their savepoints may then be damaged.
+    of living owners go too: their savepoints may then be damaged. So do files there that are
+    damaged or no locks at all.
     """
     from flinkish import storage
     from flinkish.savepoint import leases
@@ -41,73 +42,106 @@ def unlock(call: Call, directory: str | None, force: bool, yes: bool, dry_run: b
                 hint="flinkish savepoint unlock DIR",
             )
         location = storage.locate(where)
-        found = leases.read_leases(location)
-        stale = {record.lease_id for record in found if record.is_stale(time.time())}
-        chosen = [record for record in found if force or record.lease_id in stale]
-        alive = [record for record in chosen if record.lease_id not in stale]
+        found = leases.find_leases(location)
+        stale = {each.name for each in found if not each.is_foreign and each.is_stale(time.time())}
+        chosen = [each for each in found if force or each.name in stale]
+        alive = [each for each in chosen if each.name not in stale]
         if alive and not (yes or dry_run):
             _ask(location, alive)
         if not dry_run:
-            for record in chosen:
-                leases.remove(location, record.lease_id)
-            storage.remove_empty_directories([storage.join(location, leases.DIRECTORY)])
-        gone = {record.lease_id for record in chosen}
+            for each in chosen:
+                leases.remove(location, each.name)
+            storage.remove_empty_directories(location, [leases.DIRECTORY])
+        gone = {each.name for each in chosen}
         out = session.out
         if out.json:
-            documents = [_document(record, stale, gone, dry_run) for record in found]
+            documents = [_document(each, stale, gone, dry_run) for each in found]
             out.document({"directory": location, "dry_run": dry_run, "leases": documents})
         elif out.quiet:
-            for record in chosen:
-                out.line(record.lease_id)
+            for each in chosen:
+                out.line(each.name)
         elif not found:
             out.line(f"Nobody holds {location}.")
         else:
             for line in _render(found, stale, gone, dry_run):
                 out.line(line)
+            for each in found:
+                if each.damage is not None:
+                    out.warning(_damage(location, each, each.name in gone))
     return 0
 
 
-def _document(
-    record: LeaseRecord, stale: set[str], gone: set[str], dry_run: bool
-) -> dict[str, Any]:
+def _damage(location: str, lease: FoundLease, gone: bool) -> str:
+    """What is wrong with a file among the locks, and what to do."""
+    from flinkish import storage
+    from flinkish.savepoint import leases
+
+    file = storage.join(location, leases.DIRECTORY, lease.name)
+    text = f"{file} is damaged: {lease.damage}"
+    if gone:
+        return text
+    locks = "it locks nothing"
+    if not lease.is_foreign:
+        locks = f"it counts for nothing {leases.STALE:.0f} s after it was last written"
+    return f"{text}; {locks}; to remove it: flinkish savepoint unlock --force --yes {location}"
+
+
+def _document(lease: FoundLease, stale: set[str], gone: set[str], dry_run: bool) -> dict[str, Any]:
+    record = lease.record
+    kind = lease.kind if record is None else record.kind
     return {
-        "lease_id": record.lease_id,
-        "kind": record.kind.value,
-        "job_id": record.job_id,
-        "owner": record.owner,
-        "host": record.host,
-        "pid": record.pid,
-        "created": iso_time(record.created),
-        "refreshed": iso_time(record.refreshed),
-        "path": record.path,
-        "stale": record.lease_id in stale,
-        "removed": record.lease_id in gone and not dry_run,
+        "lease_id": lease.name,
+        "kind": None if kind is None else kind.value,
+        "job_id": None if record is None else record.job_id,
+        "owner": None if record is None else record.owner,
+        "host": None if record is None else record.host,
+        "pid": None if record is None else record.pid,
+        "created": None if record is None else iso_time(record.created),
+        "refreshed": iso_time(lease.modified if record is None else record.refreshed),
+        "path": None if record is None else record.path,
+        "damage": lease.damage,
+        "stale": lease.name in stale,
+        "removed": lease.name in gone and not dry_run,
     }
 
 
 def _render(
-    found: tuple[LeaseRecord, ...], stale: set[str], gone: set[str], dry_run: bool
+    found: tuple[FoundLease, ...], stale: set[str], gone: set[str], dry_run: bool
 ) -> list[str]:
     removed = "would be removed" if dry_run else "removed"
-    rows = [
-        (
-            record.kind.value,
-            (record.job_id or "-")[:6],
-            f"{record.owner} on {record.host}",
-            str(record.pid),
-            local_time(record.created),
-            local_time(record.refreshed),
-            "stale" if record.lease_id in stale else "alive",
-            removed if record.lease_id in gone else "stays",
+    rows = []
+    for each in found:
+        record = each.record
+        ends = removed if each.name in gone else "stays"
+        if record is None:
+            kind = each.kind.value if each.kind else "-"
+            rows.append(
+                (kind, "-", each.name, "-", "-", local_time(each.modified), "damaged", ends)
+            )
+            continue
+        rows.append(
+            (
+                record.kind.value,
+                (record.job_id or "-")[:6],
+                f"{record.owner} on {record.host}",
+                str(record.pid),
+                local_time(record.created),
+                local_time(record.refreshed),
+                "stale" if each.name in stale else "alive",
+                ends,
+            )
         )
-        for record in found
-    ]
     head = ("FOR", "JOB", "OWNER", "PID", "SINCE", "REFRESHED", "STATE", "")
     return table(head, rows, right="3")
 
 
-def _ask(location: str, alive: list[LeaseRecord]) -> None:
-    names = ", ".join(f"{record.owner} on {record.host}" for record in alive)
+def _ask(location: str, alive: list[FoundLease]) -> None:
+    names = ", ".join(
+        f"the damaged {each.name}"
+        if each.record is None
+        else f"{each.record.owner} on {each.record.host}"
+        for each in alive
+    )
     refused = ConsentNeeded(
         f"removing {len(alive)} locks of {location} whose owners may be at work ({names}) needs "
         "your agreement",

@@ -292,10 +292,10 @@ def check_writable(target: str) -> None:
     probe = storage.temporary_name(storage.join(directory, "probe"))
     if storage.is_local(directory):
         storage.make_new_directory(probe)
-        storage.remove_tree(probe)
+        storage.remove_tree(*storage.split(probe))
         return
     storage.write_bytes(probe, b"")
-    storage.remove_file(probe)
+    storage.remove_file(*storage.split(probe))
 
 
 def digest_of_program(application: str | None) -> str | None:

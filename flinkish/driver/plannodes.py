@@ -13,7 +13,6 @@ The only module that asks the JVM about plans. Facts used (Spark 3.5 to 4.3):
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -343,8 +342,7 @@ def _column(expression: Any) -> str:
 
 @contextmanager
 def _scratch() -> Iterator[str]:
-    directory = tempfile.mkdtemp(prefix="flinkish-plan-")
-    try:
+    with tempfile.TemporaryDirectory(
+        prefix="flinkish-plan-", ignore_cleanup_errors=True
+    ) as directory:
         yield directory
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)

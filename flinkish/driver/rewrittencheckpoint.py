@@ -46,10 +46,10 @@ def make_rewritten(session: Any, recipe: Recipe, rewrite: StateRewrite, target: 
         ship_package(session.sparkContext)
         rows = rewrite_restored(session.sparkContext, staging, final, rewrite)
     except BaseException:
-        storage.remove_tree(final)
+        storage.remove_tree(*storage.split(final))
         raise
     finally:
-        storage.remove_tree(staging)
+        storage.remove_tree(*storage.split(staging))
     say(f"state rewritten: {rows:,} rows")
 
 
@@ -60,11 +60,11 @@ def _clear_leftovers(final: str, staging: str) -> None:
     made it has not ended. On a local disk the staging is itself made under a temporary name.
     """
     if storage.is_directory(staging):
-        storage.remove_tree(final)
-        storage.remove_tree(staging)
+        storage.remove_tree(*storage.split(final))
+        storage.remove_tree(*storage.split(staging))
     directory = storage.parent(final)
     if storage.is_local(directory) and storage.is_directory(directory):
         name = storage.base_name(staging)
         for left in os.listdir(directory):
             if left.startswith(f".{name}.") and left.endswith(".tmp"):
-                storage.remove_tree(storage.join(directory, left))
+                storage.remove_tree(directory, left)

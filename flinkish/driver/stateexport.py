@@ -123,7 +123,7 @@ def _export(session: Any, state: SavedState, task: Mapping[str, Any]) -> int:
     try:
         computed(lambda: writer.save(storage.for_spark(target)))
     except BaseException:
-        storage.remove_tree(target)
+        storage.remove_tree(*storage.split(target))
         raise
     return int(seen.get["rows"])
 
@@ -150,7 +150,7 @@ def _export_avro(context: Any, state: SavedState, target: str) -> int:
         with directory.create(_SUCCESS):
             pass
     except BaseException:
-        storage.remove_tree(target)
+        storage.remove_tree(*storage.split(target))
         raise
     return sum(rows for _, _, rows in results)
 

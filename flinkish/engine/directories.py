@@ -7,9 +7,10 @@ credentials that the workers do not have anyway.
 from __future__ import annotations
 
 import os
-import shutil
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
+
+from flinkish.engine.scratch import remove_below
 
 
 class Source(Protocol):
@@ -82,11 +83,7 @@ class LocalDirectory:
 
     def remove(self, path: str) -> None:
         """See :meth:`Target.remove`."""
-        place = self._path(path)
-        if os.path.isdir(place) and not os.path.islink(place):
-            shutil.rmtree(place)
-        elif os.path.lexists(place):
-            os.unlink(place)
+        remove_below(self.root, path)
 
 
 def read_bytes(source: Source, path: str) -> bytes:

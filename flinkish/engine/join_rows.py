@@ -9,9 +9,7 @@ Memory is bounded by a block of rows and the rows of one key and time.
 from __future__ import annotations
 
 import contextlib
-import shutil
 import struct
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -32,6 +30,7 @@ from flinkish.engine.keycodec import compile_key
 from flinkish.engine.moves import EventTime, FamilyMove, Made, StoreMove
 from flinkish.engine.pieces import in_pieces
 from flinkish.engine.rows import RowBlock
+from flinkish.engine.scratch import make_scratch, remove_scratch
 
 _TIME_BYTES: Final = 8
 _INDEX: Final = struct.Struct(">q")
@@ -248,7 +247,7 @@ class Sorter:
     """Rows in the order of their keys, by a database on the local disk. A context manager."""
 
     def __init__(self) -> None:
-        self._directory = tempfile.mkdtemp(prefix="state-sort-")
+        self._directory = make_scratch("state-sort-")
         options: Any = rocksdict.Options(True)
         options.create_if_missing(True)
         options.set_compression_type(rocksdict.DBCompressionType.lz4())
@@ -278,4 +277,4 @@ class Sorter:
             with rocksdb_errors(_SORTING):
                 self._database.close()
         finally:
-            shutil.rmtree(self._directory, ignore_errors=True)
+            remove_scratch(self._directory)

@@ -10,9 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import shutil
 import struct
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +24,7 @@ from flinkish.engine.errors import StateFormatError
 from flinkish.engine.files import StoreFiles
 from flinkish.engine.records import MERGE, PUT, Change, Changelog, Content, read_changelog
 from flinkish.engine.rocksdb_writer import NO_FAMILIES, Families
+from flinkish.engine.scratch import make_scratch, remove_scratch
 from flinkish.engine.sidecars import open_checked
 from flinkish.engine.snapshots import SnapshotMetadata, materialise, read_metadata
 
@@ -61,7 +60,7 @@ def open_rocksdb_store(files: StoreFiles) -> Iterator[RocksDBRows]:
     """
 
     chain = find_chain(files, functools.partial(_lineage_of, files))
-    directory = tempfile.mkdtemp(prefix="state-", dir=files.scratch)
+    directory = make_scratch(parent=files.scratch)
     try:
         metadata = SnapshotMetadata((), 0)
         if chain.snapshot is not None:
@@ -76,7 +75,7 @@ def open_rocksdb_store(files: StoreFiles) -> Iterator[RocksDBRows]:
             with _errors(chain):
                 database.close()
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        remove_scratch(directory)
 
 
 def snapshot_families(files: StoreFiles) -> Families:

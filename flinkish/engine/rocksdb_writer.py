@@ -15,7 +15,6 @@ import io
 import itertools
 import os
 import shutil
-import tempfile
 import uuid
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,6 +29,7 @@ from flinkish.engine.binding import rocksdb_errors
 from flinkish.engine.errors import EngineError, LostRows
 from flinkish.engine.pieces import MAX_ROWS, in_pieces
 from flinkish.engine.schema_files import spark_json
+from flinkish.engine.scratch import make_scratch, remove_scratch
 
 #: (id of the column family, keys, values): lists of bytes, or Arrow's arrays of large binaries.
 Piece = tuple[int | None, Any, Any]
@@ -161,7 +161,7 @@ def write_pieces(
     A piece is (the family's id, keys, values); the keys begin with that id, which is None in a
     store without families.
     """
-    directory = tempfile.mkdtemp(prefix="state-", dir=scratch)
+    directory = make_scratch(parent=scratch)
     try:
         counts = _fill(directory, pieces)
         internal = sum(counts.get(families.ids[f], 0) for f in families.internal)
@@ -182,7 +182,7 @@ def write_pieces(
             output.write(archive.getbuffer())
         return total
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        remove_scratch(directory)
 
 
 def _named(directory: str, endings: tuple[str, ...]) -> list[str]:
@@ -230,7 +230,7 @@ def _fill(directory: str, pieces: Iterable[Piece]) -> dict[int | None, int]:
                 database.compact_range(None, None)
         finally:
             database.close()
-    shutil.rmtree(runs.directory, ignore_errors=True)
+    remove_scratch(runs.directory)
     return counts
 
 

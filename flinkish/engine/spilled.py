@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import rocksdict
 
 from flinkish.engine.binding import pieces_of, rocksdb_errors, without_log
+from flinkish.engine.scratch import make_scratch, remove_scratch
 
 #: Keys and values are held up to this many bytes (and what Python needs for each).
 MAX_HELD_BYTES: Final = 64 << 20
@@ -40,7 +39,7 @@ class LastChanges:
         if self._database is not None:
             self._database.close()
         if self._directory is not None:
-            shutil.rmtree(self._directory, ignore_errors=True)
+            remove_scratch(self._directory)
 
     def add(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
         """Take changes that come after those which are there; a value of None removes the key."""
@@ -78,7 +77,7 @@ class LastChanges:
     def _spill(self) -> None:
         with rocksdb_errors(_WHAT):
             if self._database is None:
-                self._directory = tempfile.mkdtemp(prefix="state-", dir=self._scratch)
+                self._directory = make_scratch(parent=self._scratch)
                 self._database = rocksdict.Rdict(self._directory, options=rocksdict.Options(True))
             batch = rocksdict.WriteBatch(raw_mode=True)
             for key, value in self._held.items():

@@ -70,7 +70,7 @@ def make_checkpoint(recipe: Recipe, target: str) -> None:
     try:
         _put_all(recipe, final, final)
     except BaseException:
-        storage.remove_tree(final)
+        storage.remove_tree(*storage.split(final))
         raise
 
 
@@ -97,7 +97,7 @@ def _make_local(recipe: Recipe, final: str) -> None:
         _put_all(recipe, final, building)
         storage.publish(building, final)
     except BaseException:
-        storage.remove_tree(building)
+        storage.remove_tree(*storage.split(building))
         raise
 
 

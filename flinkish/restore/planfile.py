@@ -92,7 +92,7 @@ def save(plan: PlanFile, path: str) -> None:
         storage.write_bytes(temporary, data)
         storage.publish(temporary, os.path.abspath(path))
     except BaseException:
-        storage.remove_file(temporary)
+        storage.remove_file(*storage.split(temporary))
         raise
 
 

@@ -180,6 +180,9 @@ def _peek(path: str) -> Entry | FlinkishError:
 
 
 def _look(path: str) -> Unfinished:
+    if storage.is_local(path) and os.path.islink(path):
+        # The link is all there is here; where it leads is another place.
+        return Unfinished(path, os.lstat(path).st_mtime, (), 1, 0)
     newest = _directory_time(path)
     newest_list = 0.0
     users: list[str] = []

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 
 from flinkish import storage
 from flinkish.savepoint import sharing
 from flinkish.savepoint.metadata import FILE_NAME
 from flinkish.savepoint.reader import Savepoint, open_savepoint
 
+Tell = Callable[[str], object]
 #: Rows a statement is given, or gives, at a time.
 _ROWS = 2000
 
@@ -38,25 +40,40 @@ class Disposed:
     users: tuple[str, ...] = ()
 
 
-def dispose(path: str, *, dry_run: bool = False) -> Disposed:
+def dispose(
+    path: str,
+    *,
+    dry_run: bool = False,
+    follow: bool = True,
+    tell: Tell | None = None,
+    gone: Collection[str] = (),
+) -> Disposed:
     """Delete the savepoint at ``path`` (its directory or ``_metadata`` file).
 
     ``_metadata`` goes first, so that an interrupted disposal leaves no half savepoint that opens.
     Then the files it lists and no other savepoint uses, and the directories left empty. Files of
     other savepoints that it used are given back to them: the last one who used a file of a
-    savepoint that is gone removes it. Files that nobody lists stay, and are returned. With
-    ``dry_run`` nothing is touched.
+    savepoint that is gone removes it. Files that nobody lists stay, and are returned.
+
+    Parameters
+    ----------
+    dry_run: touch nothing; what is returned and told is what would be.
+    follow: ``path`` itself may be a link; below it none is followed, ever.
+    tell: called with the location of each thing that goes, directories with a slash at their end.
+    gone: for a dry run: locations that are gone by then, as other dry runs have told.
 
     Raises SavepointNotFound for anything that is no savepoint, Corrupt or UnsupportedFormat when
-    its ``_metadata`` cannot be read (then nobody knows which files are its own), StorageError.
+    its ``_metadata``, or a list of who uses what, cannot be read (then nobody knows which files are
+    its own, and nothing is touched), StorageError.
     """
     savepoint = open_savepoint(path)
+    place = _Place.of(savepoint.path, follow, dry_run, tell, gone)
     with closing(_Files(savepoint)) as files:
-        if not dry_run:
-            storage.remove_file(storage.join(savepoint.path, FILE_NAME))
-            if storage.is_local(savepoint.path):
-                storage.sync_directory(savepoint.path)
-        users = sharing.live_users(savepoint.path, time.time())
+        _check_lists(savepoint)
+        place.remove([FILE_NAME])
+        if not dry_run and storage.is_local(savepoint.path):
+            storage.sync_directory(savepoint.path)
+        users = sharing.live_users(savepoint.path, time.time(), gone)
         for user in users:
             files.mark_used(sharing.read_references(savepoint.path, user))
         foreign = files.mark_listed(_listed(savepoint))
@@ -72,15 +89,96 @@ def dispose(path: str, *, dry_run: bool = False) -> Disposed:
             kept_bytes=counts.kept_bytes,
             users=users,
         )
-        if dry_run:
-            return result
-        storage.remove_files(storage.join(savepoint.path, name) for name in files.present())
-        if not users:
-            _remove_references(savepoint.path)
-        storage.remove_empty_directories(directories_of(savepoint.path, files.paths()))
-    _give_back(savepoint)
-    gone = not storage.exists(savepoint.path)
-    return Disposed(**{**vars(result), "gone": gone})
+        place.remove(files.present())
+        lists = () if users else _list_names(savepoint.path)
+        place.remove(lists)
+        of_lists = () if users else (f"{sharing.DIRECTORY}/",)
+        place.remove_directories(
+            chain(files.paths(), of_lists),
+            lambda name: name == FILE_NAME or name in lists or files.goes(name),
+        )
+    for holder in savepoint.holders:
+        _release(
+            storage.join(storage.parent(savepoint.path), holder),
+            storage.base_name(savepoint.path),
+            dry_run=dry_run,
+            tell=tell,
+            gone=gone,
+        )
+    if dry_run:
+        return result
+    return Disposed(**{**vars(result), "gone": not storage.exists(savepoint.path)})
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A savepoint's directory, to remove from: names are relative to it.
+
+    Nothing is reached through a link, not even in the place of the directory itself.
+    """
+
+    root: str
+    prefix: str
+    dry_run: bool
+    tell: Tell | None
+    gone: Collection[str]
+
+    @staticmethod
+    def of(
+        location: str, follow: bool, dry_run: bool, tell: Tell | None, gone: Collection[str]
+    ) -> _Place:
+        """The place at a location, which may itself be a link where ``follow`` says so."""
+        if follow and storage.is_local(location) and os.path.islink(location):
+            location = os.path.realpath(location)
+        return _Place(*storage.prefixed(location), dry_run, tell, gone)
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove files."""
+        below = (f"{self.prefix}{name}" for name in names)
+        if not self.dry_run:
+            storage.remove_files(self.root, below, self._tell)
+            return
+        for name in below:
+            storage.parts_of(self.root, name)
+            self._tell(name)
+
+    def remove_directories(
+        self, files: Iterable[str], goes: Callable[[str], bool], *, top: bool = True
+    ) -> None:
+        """Remove the directories of these files that are empty, the ``top`` one too.
+
+        ``goes`` says for a dry run which files are not there then.
+        """
+        inside = directories_of(files) if top else directories_of(files) - {""}
+        own = {f"{self.prefix}{each}".rstrip("/") for each in inside} - {""}
+        if not self.dry_run:
+            storage.remove_empty_directories(self.root, own, self._tell)
+            return
+
+        def is_gone(name: str) -> bool:
+            inside = name.removeprefix(self.prefix)
+            return goes(inside) or storage.join(self.root, name) in self.gone
+
+        for name in storage.plan_empty_directories(self.root, own, is_gone):
+            self._tell(name)
+
+    def _tell(self, name: str) -> None:
+        if self.tell is not None:
+            self.tell(storage.join(self.root, name))
+
+
+def _check_lists(savepoint: Savepoint) -> None:
+    """Raise Corrupt where a list that a disposal goes by is damaged, before anything is removed."""
+    now = time.time()
+    for user in sharing.live_users(savepoint.path, now):
+        sharing.read_references(savepoint.path, user)
+    name = storage.base_name(savepoint.path)
+    for each in savepoint.holders:
+        holder = storage.join(storage.parent(savepoint.path), each)
+        sharing.read_references(holder, name)
+        if not sharing.is_whole(holder):
+            for user in sharing.live_users(holder, now):
+                sharing.read_references(holder, user)
 
 
 @dataclass(frozen=True)
@@ -110,6 +208,8 @@ class _Files:
             if record.held is None
         )
         while some := list(islice(rows, _ROWS)):
+            for path, _ in some:
+                storage.parts_of(savepoint.path, path)  # before anything is removed
             self._db.executemany("INSERT OR REPLACE INTO own VALUES (?, ?, 0, 0)", some)
 
     def close(self) -> None:
@@ -142,6 +242,11 @@ class _Files:
         """Paths of the files that go."""
         return self._paths("WHERE listed AND NOT used")
 
+    def goes(self, path: str) -> bool:
+        """Whether a file is one of those."""
+        query = "SELECT 1 FROM own WHERE path = ? AND listed AND NOT used"
+        return self._db.execute(query, (path,)).fetchone() is not None
+
     def paths(self) -> Iterator[str]:
         """Paths of all."""
         return self._paths("")
@@ -155,32 +260,47 @@ class _Files:
 def release_holder(holder: str, user: str) -> bool:
     """``user`` is gone: remove its list, and what is left of a disposed ``holder`` that it used.
 
-    Returns whether the holder's directory is gone. A holder that is whole loses nothing.
+    Returns whether the holder's directory is gone. A holder that is whole loses nothing. Raises
+    Corrupt for a damaged list, before anything is removed; StorageError.
     """
+    return _release(holder, user, dry_run=False, tell=None, gone=())
+
+
+def _release(
+    holder: str, user: str, *, dry_run: bool, tell: Tell | None, gone: Collection[str]
+) -> bool:
+    place = _Place.of(holder, False, dry_run, tell, gone)
     mine = set(sharing.read_references(holder, user))
-    sharing.forget_references(holder, user)
-    if sharing.is_whole(holder):
-        return False
-    others = sharing.live_users(holder, time.time())
-    used = {path for other in others for path in sharing.read_references(holder, other)}
-    free = sorted(mine - used)
-    storage.remove_files(storage.join(holder, path) for path in free)
-    if not others:
-        _remove_references(holder)
-    storage.remove_empty_directories(directories_of(holder, mine))
-    return not storage.exists(holder)
+    own_list = f"{sharing.DIRECTORY}/{user}"
+    gone = {*gone, sharing.list_of(holder, user)}
+    whole = sharing.is_whole(holder, gone)
+    others = sharing.live_users(holder, time.time(), gone)
+    if not whole:  # damaged lists are told before anything goes
+        for other in others:
+            sharing.read_references(holder, other)
+    if not dry_run or own_list in _list_names(holder):
+        place.remove([own_list])
+    if not dry_run:
+        # Looked at again: who comes now sees that the holder is not whole.
+        whole = sharing.is_whole(holder)
+        others = sharing.live_users(holder, time.time(), gone)
+    going = {own_list}
+    if not whole:
+        used = {path for other in others for path in sharing.read_references(holder, other)}
+        free = mine - used
+        lists = () if others else _list_names(holder)
+        place.remove(sorted(free))
+        place.remove(name for name in lists if name != own_list)
+        going |= {*free, *lists}
+        place.remove_directories([own_list, *mine], going.__contains__)
+        return not dry_run and not storage.exists(holder)
+    place.remove_directories([own_list], going.__contains__, top=False)
+    return False
 
 
-def _give_back(savepoint: Savepoint) -> None:
-    parent, name = storage.parent(savepoint.path), storage.base_name(savepoint.path)
-    for holder in savepoint.holders:
-        release_holder(storage.join(parent, holder), name)
-
-
-def _remove_references(holder: str) -> None:
-    directory = storage.join(holder, sharing.DIRECTORY)
-    storage.remove_files(storage.join(directory, name) for name in sharing.users_of(holder))
-    storage.remove_empty_directories([directory])
+def _list_names(holder: str) -> tuple[str, ...]:
+    """The lists in a directory, relative to it."""
+    return tuple(f"{sharing.DIRECTORY}/{user}" for user in sharing.users_of(holder))
 
 
 def _is_reference(path: str) -> bool:
@@ -195,8 +315,6 @@ def _listed(savepoint: Savepoint) -> Iterator[str]:
 
 
 def _walk_all(root: str) -> Iterator[str]:
-    import os
-
     for directory, directories, names in os.walk(root):
         relative = os.path.relpath(directory, root)
         links = [n for n in directories if os.path.islink(os.path.join(directory, n))]
@@ -204,12 +322,12 @@ def _walk_all(root: str) -> Iterator[str]:
             yield name if relative == "." else f"{relative}/{name}"
 
 
-def directories_of(root: str, files: Iterable[str]) -> set[str]:
-    """The savepoint's directory and every directory its files lie in, however deep."""
-    found = {root}
+def directories_of(files: Iterable[str]) -> set[str]:
+    """Every directory that files lie in, however deep, relative as they are; "" is the topmost."""
+    found = {""}
     for name in files:
         parent = name.rpartition("/")[0]
-        while parent and storage.join(root, parent) not in found:
-            found.add(storage.join(root, parent))
+        while parent not in found:
+            found.add(parent)
             parent = parent.rpartition("/")[0]
     return found

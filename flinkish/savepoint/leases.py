@@ -9,79 +9,48 @@ state beside them conflicts with nobody: his lease only says that he lives. Stor
 read-after-write consistency is assumed, which local disks, HDFS and S3 have.
 
 A lease is stale when it has not been refreshed for :data:`STALE` seconds, or when it is of this
-host and its process is gone; the next one who meets it removes it.
+host and its process is gone; the next one who meets it removes it, by the name of its file. What a
+lease says is checked, see :mod:`flinkish.savepoint.leasefile`: one that cannot be believed locks
+until its file has not been written for that long, and one without a lease's name never.
 """
 
 from __future__ import annotations
 
 import errno
-import json
 import os
 import secrets
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from enum import Enum
+from contextlib import suppress
+from dataclasses import replace
 from types import TracebackType
 
 from flinkish import storage
-from flinkish.errors import Locked, StorageError
+from flinkish.errors import Locked, StorageError, UnsafePath
+from flinkish.savepoint.leasefile import STALE, FoundLease, Kind, LeaseRecord, look_at_lease
+
+__all__ = [
+    "DIRECTORY",
+    "REFRESH",
+    "STALE",
+    "FoundLease",
+    "Kind",
+    "Lease",
+    "LeaseRecord",
+    "conflicts",
+    "find_leases",
+    "live_paths",
+    "read_leases",
+    "remove",
+]
 
 DIRECTORY = "_locks"
-#: Seconds between two refreshes, and without one until a lease counts for nothing.
+#: Seconds between two refreshes.
 REFRESH = 30.0
-STALE = 300.0
 #: How often a lease is tried for when another is met in the very act, and the pause, seconds.
 _TRIES = 4
 _PAUSE = 0.3
-
-
-class Kind(str, Enum):
-    """What a lease is for."""
-
-    WRITE = "write"
-    PRUNE = "prune"
-    #: State is rewritten in a directory of its own, of which a savepoint will be made.
-    REWRITE = "rewrite"
-
-
-_WORDS = {
-    Kind.WRITE: "a savepoint is being written",
-    Kind.PRUNE: "files are removed",
-    Kind.REWRITE: "state is rewritten",
-}
-
-
-@dataclass(frozen=True)
-class LeaseRecord:
-    """A lease as it stands in storage; times are seconds since the epoch.
-
-    ``path`` is the savepoint that is being written under it, or the directory of a rewrite.
-    """
-
-    lease_id: str
-    kind: Kind
-    owner: str
-    host: str
-    pid: int
-    created: float
-    refreshed: float
-    job_id: str | None = None
-    path: str | None = None
-
-    def is_stale(self, now: float) -> bool:
-        """Whether its owner has surely gone."""
-        if now - self.refreshed > STALE:
-            return True
-        return self.host == os.uname().nodename and not _runs(self.pid)
-
-    def describe(self) -> str:
-        """The lease in messages."""
-        seconds = max(0, round(time.time() - self.created))
-        return (
-            f"{_WORDS[self.kind]} by {self.owner} on {self.host} (pid {self.pid}) since {seconds} s"
-        )
 
 
 def conflicts(mine: LeaseRecord, other: LeaseRecord) -> bool:
@@ -93,20 +62,27 @@ def conflicts(mine: LeaseRecord, other: LeaseRecord) -> bool:
     return mine.job_id == other.job_id
 
 
+def find_leases(target: str) -> tuple[FoundLease, ...]:
+    """Whatever lies among the leases of a directory, oldest first: damaged and foreign files too.
+
+    Raises UnsafePath when the directory of leases is a link, StorageError.
+    """
+    target = storage.locate(target)
+    _refuse_link(target)
+    listing = storage.list_directory(storage.join(target, DIRECTORY))
+    looked = (look_at_lease(target, DIRECTORY, name, listing) for name in listing.files)
+    found = [each for each in looked if each is not None]
+    return tuple(sorted(found, key=lambda each: (each.since, each.name)))
+
+
 def read_leases(target: str) -> tuple[LeaseRecord, ...]:
-    """All leases of a directory, stale ones too, oldest first."""
-    directory = storage.join(storage.locate(target), DIRECTORY)
-    found = []
-    for name in storage.list_directory(directory).files:
-        record = _read(storage.join(directory, name))
-        if record is not None:
-            found.append(record)
-    return tuple(sorted(found, key=lambda record: (record.created, record.lease_id)))
+    """All leases of a directory that can be read, stale ones too, oldest first."""
+    return tuple(found.record for found in find_leases(target) if found.record is not None)
 
 
-def remove(target: str, lease_id: str) -> bool:
-    """Remove a lease; False when it was not there."""
-    return storage.remove_file(_location(storage.locate(target), lease_id))
+def remove(target: str, name: str) -> bool:
+    """Remove a lease by the name of its file; False when it was not there."""
+    return storage.remove_file(storage.locate(target), f"{DIRECTORY}/{name}")
 
 
 class Lease:
@@ -132,7 +108,7 @@ class Lease:
         record = LeaseRecord(
             f"{kind.value}-{secrets.token_hex(6)}", kind, owner, host, pid, now, now, job_id, path
         )
-        other: LeaseRecord | None = None
+        other: FoundLease | None = None
         for attempt in range(_TRIES):
             if attempt:
                 time.sleep(_PAUSE * (1 + secrets.randbelow(100) / 100))
@@ -148,23 +124,14 @@ class Lease:
                 return lease
             remove(target, record.lease_id)
         assert other is not None  # else it was returned above
-        raise Locked(
-            f"{target} is locked: {other.describe()}",
-            hint="wait for it to end; if its process is surely gone: "
-            f"flinkish savepoint unlock {target}",
-            path=target,
-            owner=other.owner,
-            host=other.host,
-            since=other.created,
-            lease_id=other.lease_id,
-        )
+        raise _locked(target, other)
 
     def _refresh(self) -> None:
         while not self._released.wait(REFRESH):
             self.record = replace(self.record, refreshed=time.time())
             try:
                 _write(self._target, self.record)
-            except StorageError:
+            except (StorageError, UnsafePath):
                 continue  # tried again soon; the work itself meets the same trouble and tells it
             if self._released.is_set():
                 remove(self._target, self.record.lease_id)
@@ -175,7 +142,7 @@ class Lease:
         if self._thread.is_alive():
             self._thread.join()
         remove(self._target, self.record.lease_id)
-        storage.remove_empty_directories([storage.join(self._target, DIRECTORY)])
+        storage.remove_empty_directories(self._target, [DIRECTORY])
 
     def __enter__(self) -> Lease:
         return self
@@ -185,21 +152,50 @@ class Lease:
     ) -> None:
         try:
             self.release()
-        except StorageError:
+        except (StorageError, UnsafePath):
             if error is None:
                 raise  # else what went wrong first is what is to be told
 
 
-def _first_conflict(target: str, mine: LeaseRecord) -> LeaseRecord | None:
+def _first_conflict(target: str, mine: LeaseRecord) -> FoundLease | None:
     """The oldest lease that excludes ``mine``; stale ones met on the way are removed."""
-    for other in read_leases(target):
-        if other.lease_id == mine.lease_id:
+    for other in find_leases(target):
+        if other.is_foreign or other.name == mine.lease_id:
             continue
         if other.is_stale(time.time()):
-            remove(target, other.lease_id)
-        elif conflicts(mine, other):
+            with suppress(StorageError):  # another user's, it may be: it counts for nothing
+                remove(target, other.name)
+        elif other.record is None:
+            # Nobody knows whose it is, only by its name what for.
+            if Kind.REWRITE not in (mine.kind, other.kind):
+                return other
+        elif conflicts(mine, other.record):
             return other
     return None
+
+
+def _locked(target: str, other: FoundLease) -> Locked:
+    file = storage.join(target, DIRECTORY, other.name)
+    if other.record is None:
+        return Locked(
+            f"{target} is locked: {file} is damaged ({other.damage})",
+            hint=f"it counts for nothing {STALE:.0f} s after it was last written; if nobody is at "
+            f"work there, remove it: flinkish savepoint unlock --force --yes {target}",
+            path=target,
+            file=file,
+        )
+    record = other.record
+    return Locked(
+        f"{target} is locked: {record.describe()} ({file})",
+        hint="wait for it to end; if its process is surely gone: "
+        f"flinkish savepoint unlock {target}",
+        path=target,
+        file=file,
+        owner=record.owner,
+        host=record.host,
+        since=record.created,
+        lease_id=other.name,
+    )
 
 
 def live_paths(leases: Sequence[LeaseRecord], now: float) -> frozenset[str]:
@@ -209,45 +205,26 @@ def live_paths(leases: Sequence[LeaseRecord], now: float) -> frozenset[str]:
     )
 
 
-def _location(target: str, lease_id: str) -> str:
-    return storage.join(target, DIRECTORY, lease_id)
+def _refuse_link(target: str) -> None:
+    """Leases behind a link are not in this directory: none is written, read or removed there."""
+    directory = storage.join(target, DIRECTORY)
+    if storage.is_local(target) and os.path.islink(directory):
+        raise UnsafePath(
+            f"{directory} is a link, and locks are not followed to another place",
+            hint="remove the link; see who can write in that directory",
+            path=directory,
+        )
 
 
 def _write(target: str, record: LeaseRecord) -> None:
-    data = json.dumps({**asdict(record), "kind": record.kind.value}).encode()
+    _refuse_link(target)
+    data = record.to_bytes()
     for left in reversed(range(_TRIES)):
         storage.make_directory(storage.join(target, DIRECTORY))
         try:
-            storage.write_atomically(_location(target, record.lease_id), data)
+            storage.write_atomically(storage.join(target, DIRECTORY, record.lease_id), data)
             return
         except StorageError as error:
             # Another has removed the directory, which was empty, just now.
             if not left or error.data.get("errno") != errno.ENOENT:
                 raise
-
-
-def _read(location: str) -> LeaseRecord | None:
-    """A lease; None when it is gone by now, or is none."""
-    try:
-        data = json.loads(storage.read_bytes(location))
-        known = {k: v for k, v in data.items() if k in LeaseRecord.__dataclass_fields__}
-        return LeaseRecord(**{**known, "kind": Kind(data["kind"])})
-    except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
-        return None
-
-
-def _runs(pid: int) -> bool:
-    """Whether a process of this host runs; one that ended and nobody has waited for does not."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as stream:
-            # The state stands behind the command in parentheses, which may hold some itself.
-            return stream.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
-    except (OSError, IndexError):
-        pass  # there is no /proc, or it hides the processes of other users, or it is gone
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True  # another user's
-    return True

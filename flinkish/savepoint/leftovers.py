@@ -8,6 +8,7 @@ savepoints around them, which may be for ever.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -49,6 +50,11 @@ def read_lists(directory: str, catalog: Catalog) -> Lists:
         for user in users.keys() - complete:
             by_user.setdefault(user, {})[place] = users[user]
     return Lists(by_user)
+
+
+def is_link(path: str) -> bool:
+    """Whether a directory is but a link: what it leads to is not in the directory of savepoints."""
+    return storage.is_local(path) and os.path.islink(path)
 
 
 def complete_names(catalog: Catalog) -> set[str]:
@@ -95,6 +101,8 @@ def unused_files(holder: Unfinished, catalog: Catalog, dead: Collection[str]) ->
     whom it is not known what he uses. Raises Corrupt for a ``_metadata`` that has changed since,
     StorageError.
     """
+    if is_link(holder.path):
+        return {}
     if catalog.unreadable or {*holder.users} - complete_names(catalog) - {*dead}:
         return {}
     name = storage.base_name(holder.path)

@@ -209,8 +209,7 @@ class MetadataWriter:
         if raw is not None and not raw.closed:
             with suppress(OSError):  # a full disk may refuse the last flush; it goes anyway
                 raw.close()
-        with suppress(FileNotFoundError):
-            os.unlink(self._temporary)
+        storage.remove_file(*storage.split(self._temporary))
 
     def add(self, file: FileRecord) -> None:
         """Add one file record."""

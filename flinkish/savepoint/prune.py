@@ -24,7 +24,7 @@ from flinkish.savepoint.catalog import (
     look_at,
     read_catalog,
 )
-from flinkish.savepoint.dispose import directories_of, dispose
+from flinkish.savepoint.dispose import Tell, directories_of, dispose
 from flinkish.savepoint.metadata import FILE_NAME
 from flinkish.savepoint.retention import Candidate, Policy, plan
 
@@ -40,7 +40,7 @@ class Outcome:
     ``reasons`` say why it is kept; without any it is removed: ``removed`` says whether it really
     was, ``error`` why not. ``bytes`` are those of the files that go (with ``dry_run``: would go;
     other names of hard links keep them on the disk), ``shared`` counts its files that stay because
-    other savepoints use them.
+    other savepoints use them. ``gone``: see :class:`GarbageOutcome`; only where it was asked for.
     """
 
     savepoint: Entry
@@ -49,6 +49,7 @@ class Outcome:
     bytes: int = 0
     shared: int = 0
     error: FlinkishError | None = None
+    gone: tuple[str, ...] = ()
 
     @property
     def keep(self) -> bool:
@@ -62,6 +63,8 @@ class GarbageOutcome:
 
     ``only``: these files of it go, given relative to it, and the rest stays; None: all of it goes.
     ``lists``: directories of other savepoints in which it says that it uses files of them.
+    ``gone``: locations of all that went (with ``dry_run``: will go), directories with a slash at
+    their end.
     """
 
     found: Unfinished
@@ -70,6 +73,7 @@ class GarbageOutcome:
     error: FlinkishError | None = None
     only: tuple[str, ...] | None = None
     lists: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,7 @@ def prune(
     agreed: Collection[str] | None = None,
     owner: str = "prune",
     now: float | None = None,
+    names: bool = False,
 ) -> Pruned:
     """Remove from ``directory`` the savepoints that ``policy`` does not keep.
 
@@ -117,6 +122,7 @@ def prune(
     agreed: remove at most these paths (what the user was shown); None: all the policy says.
     owner: who asks, for the lease (``user@host``).
     now: seconds since the epoch; default: the clock.
+    names: say of each what goes, file by file.
 
     Raises UsageError for an empty policy, Locked while another operation holds the directory,
     StorageError.
@@ -131,11 +137,14 @@ def prune(
         for decision in plan(chosen, policy, time.time() if now is None else now):
             path = decision.candidate.path
             reasons = decision.reasons
+            if not reasons and leftovers.is_link(path):
+                reasons = ("it is a link: what it leads to is not in this directory",)
             if not reasons and agreed is not None and path not in agreed:
                 reasons = ("not agreed to",)
             outcomes.append(Outcome(by_path[path], reasons))
         # The oldest goes first: interrupted anywhere, what is left is a sensible selection.
-        done = [_carry_out(outcome, dry_run) for outcome in reversed(outcomes)]
+        gone: set[str] = set()
+        done = [_carry_out(outcome, dry_run, names, gone) for outcome in reversed(outcomes)]
     return Pruned(location, tuple(reversed(done)), catalog.unreadable)
 
 
@@ -183,14 +192,22 @@ def _same_place(path: str) -> str:
     return os.path.realpath(path) if storage.is_local(path) else path
 
 
-def _carry_out(outcome: Outcome, dry_run: bool) -> Outcome:
+def _carry_out(outcome: Outcome, dry_run: bool, names: bool, before: set[str]) -> Outcome:
+    """The outcome, carried out or planned; ``before`` is what those before it removed, and grows
+    by what this one does."""
     if outcome.keep:
         return outcome
+    gone: list[str] = []
+    tell = gone.append if names else None
+    path, known = outcome.savepoint.path, before if dry_run else ()
     try:
-        done = dispose(outcome.savepoint.path, dry_run=dry_run)
+        done = dispose(path, dry_run=dry_run, follow=False, tell=tell, gone=known)
     except FlinkishError as error:
-        return replace(outcome, error=error)
-    return replace(outcome, removed=not dry_run, bytes=done.bytes, shared=done.kept)
+        return replace(outcome, error=error, gone=tuple(gone))
+    before.update(gone)
+    return replace(
+        outcome, removed=not dry_run, bytes=done.bytes, shared=done.kept, gone=tuple(gone)
+    )
 
 
 def collect_garbage(
@@ -201,6 +218,7 @@ def collect_garbage(
     agreed: Collection[str] | None = None,
     owner: str = "prune",
     now: float | None = None,
+    names: bool = False,
 ) -> tuple[GarbageOutcome, ...]:
     """Remove the directories of unfinished savepoints that nobody writes any more, and the husks.
 
@@ -227,12 +245,11 @@ def collect_garbage(
         lists = leftovers.read_lists(location, catalog)
         found = leftovers.with_lists(location, look_at(catalog.unfinished), lists)
         judged = _extended(judge_garbage(found, catalog, writers, named, clock), catalog, lists)
+        gone: set[str] = set()
         return tuple(
             outcome
-            if outcome.reason
-            or dry_run
-            or (agreed is not None and outcome.found.path not in agreed)
-            else _remove(outcome)
+            if outcome.reason or (agreed is not None and outcome.found.path not in agreed)
+            else _with_names(outcome, dry_run, names, gone)
             for outcome in judged
         )
 
@@ -293,8 +310,11 @@ def _extended(
         # The lists in a directory that goes as a whole need no removal of their own.
         holders = lists.holders(storage.base_name(found.path))
         kept = tuple(holder for holder in holders if holder not in going)
-        if found.path not in there and not kept:
-            continue
+        if found.path not in there:
+            if not kept:
+                continue
+            # Nothing but its lists: what else may have that name is no business of theirs.
+            outcome = replace(outcome, only=())
         if outcome.reason == _USED:
             unused = leftovers.unused_files(found, catalog, dead)
             if unused or kept:
@@ -308,20 +328,64 @@ def _same(target: str, location: str) -> bool:
     return _same_place(storage.locate(target)) == _same_place(location)
 
 
-def _remove(outcome: GarbageOutcome) -> GarbageOutcome:
+def _with_names(
+    outcome: GarbageOutcome, dry_run: bool, names: bool, before: set[str]
+) -> GarbageOutcome:
+    """The outcome, carried out where it is no dry run, with what went or is to go; ``before``: see
+    :func:`_carry_out`."""
+    gone: list[str] = []
+    if not dry_run:
+        return replace(_remove(outcome, gone.append if names else None), gone=tuple(gone))
+    if not names:
+        return outcome
+    try:
+        _plan(outcome, gone.append, before)
+    except FlinkishError as error:
+        return replace(outcome, error=error)
+    before.update(gone)
+    return replace(outcome, gone=tuple(gone))
+
+
+def _remove(outcome: GarbageOutcome, tell: Tell | None) -> GarbageOutcome:
     path = outcome.found.path
+    directory, name = storage.split(path)
+
+    def told(below: str) -> None:
+        if tell is not None:
+            tell(storage.join(directory, below))
+
     try:
         if storage.exists(storage.join(path, FILE_NAME)):
             return replace(outcome, reason="it was finished meanwhile")
         if outcome.only is None:
-            removed = storage.remove_tree(path)
+            removed = storage.remove_tree(directory, name, told)
         else:
-            storage.remove_files(storage.join(path, name) for name in outcome.only)
-            storage.remove_empty_directories(directories_of(path, outcome.only))
+            storage.remove_files(directory, (f"{name}/{each}" for each in outcome.only), told)
+            storage.remove_empty_directories(directory, _directories(name, outcome.only), told)
             removed = True
         # Last, so that an interrupted removal is found again by them.
         for holder in outcome.lists:
-            sharing.forget_references(holder, storage.base_name(path))
+            sharing.forget_references(holder, name, tell)
         return replace(outcome, removed=removed)
     except FlinkishError as error:
         return replace(outcome, error=error)
+
+
+def _plan(outcome: GarbageOutcome, tell: Tell, before: Collection[str]) -> None:
+    """Tell what :func:`_remove` is going to remove, in its order."""
+    directory, name = storage.split(outcome.found.path)
+    if outcome.only is None:
+        planned = list(storage.plan_tree(directory, name))
+    else:
+        planned = [f"{name}/{each}" for each in outcome.only]
+        goes = frozenset(planned).__contains__
+        planned += storage.plan_empty_directories(directory, _directories(name, outcome.only), goes)
+    for each in planned:
+        tell(storage.join(directory, each))
+    for holder in outcome.lists:
+        sharing.plan_forgetting(holder, name, tell, before)
+
+
+def _directories(name: str, files: Collection[str]) -> set[str]:
+    """The directories that may be empty when these files, relative to ``name``, are gone."""
+    return {f"{name}/{each}".rstrip("/") for each in directories_of(files)} if files else set()

@@ -34,4 +34,4 @@ def scratch_directory(target: str, job_id: str, owner: str | None) -> Iterator[s
             storage.make_directory(path)
             yield path
         finally:
-            storage.remove_tree(path)
+            storage.remove_tree(*storage.split(path))

@@ -13,14 +13,21 @@ sees the other.
 
 from __future__ import annotations
 
+import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain, groupby, repeat
 
 from flinkish import storage
+from flinkish.errors import Corrupt, UnsafePath
 from flinkish.savepoint.metadata import FILE_NAME
 
 DIRECTORY = "_refs"
+#: Bytes of a list, compressed: a million files of long names take a tenth of it.
+LIST_BYTES = 256 << 20
+#: A query's directory in a savepoint: its number, and its name made safe.
+_QUERY = re.compile(r"[0-9]+-.+", re.DOTALL)
+_HINT = "nothing was removed; if the savepoint of that name is gone, remove the file by hand"
 #: Seconds after which a list counts whose user never became complete.
 UNFINISHED = 3600.0
 
@@ -44,12 +51,39 @@ def write_references(holder: str, user: str, paths: Iterable[str]) -> None:
 
 
 def read_references(holder: str, user: str) -> tuple[str, ...]:
-    """The files of ``holder`` that ``user`` uses; none when it says nothing (any more)."""
+    """The files of ``holder`` that ``user`` uses; none when it says nothing (any more).
+
+    Raises Corrupt for a list that is damaged, or names anything but a query's file in the holder:
+    who uses what is not known then, so nothing may be removed.
+    """
+    root, prefix = storage.prefixed(holder)
     try:
-        data = storage.read_bytes(storage.join(holder, DIRECTORY, user))
-        return tuple(zlib.decompress(data).decode().split("\n"))
-    except (FileNotFoundError, ValueError, zlib.error):
+        data = storage.read_below(root, f"{prefix}{DIRECTORY}/{user}", LIST_BYTES)
+        paths = zlib.decompress(data).decode().split("\n")
+    except FileNotFoundError:
         return ()
+    except (ValueError, zlib.error) as error:
+        raise _damaged(holder, user, f"it cannot be read ({error})") from error
+    for path in paths:
+        check_reference(holder, user, path)
+    return tuple(paths)
+
+
+def check_reference(holder: str, user: str, path: str) -> None:
+    """Raise UnsafePath or Corrupt unless ``path`` may stand in the list of ``user`` in ``holder``:
+    it is a file of a query, relative to the holder."""
+    try:
+        parts = storage.parts_of(holder, path)
+    except UnsafePath as error:
+        where = storage.join(holder, DIRECTORY, user)
+        raise UnsafePath(f"{where} is damaged: {error.message}", hint=_HINT, path=where) from error
+    if len(parts) < 2 or not _QUERY.fullmatch(parts[0]):
+        raise _damaged(holder, user, f"it names {path[:200]!r}, which is no file of a query")
+
+
+def _damaged(holder: str, user: str, reason: str) -> Corrupt:
+    where = storage.join(holder, DIRECTORY, user)
+    return Corrupt(f"{where} is damaged: {reason}", hint=_HINT, path=where)
 
 
 def users_of(holder: str) -> dict[str, float]:
@@ -58,25 +92,60 @@ def users_of(holder: str) -> dict[str, float]:
     return {name: listing.modified(name) for name in listing.files}
 
 
-def live_users(holder: str, now: float) -> tuple[str, ...]:
-    """Those that are there, or may still be being written."""
+def live_users(holder: str, now: float, gone: Collection[str] = ()) -> tuple[str, ...]:
+    """Those that are there, or may still be being written.
+
+    Lists at the locations ``gone`` do not count (a dry run has not removed them).
+    """
     parent = storage.parent(holder)
     return tuple(
         name
         for name, written in sorted(users_of(holder).items())
-        if storage.exists(storage.join(parent, name, FILE_NAME)) or now - written < UNFINISHED
+        if list_of(holder, name) not in gone
+        and (storage.exists(storage.join(parent, name, FILE_NAME)) or now - written < UNFINISHED)
     )
 
 
-def forget_references(holder: str, user: str) -> None:
-    """``user`` no longer uses anything of ``holder``."""
-    storage.remove_file(storage.join(holder, DIRECTORY, user))
-    storage.remove_empty_directories([storage.join(holder, DIRECTORY)])
+def forget_references(holder: str, user: str, tell: Callable[[str], object] | None = None) -> None:
+    """``user`` no longer uses anything of ``holder``; ``tell`` gets the locations that go."""
+    root, prefix = storage.prefixed(holder)
+
+    def told(name: str) -> None:
+        if tell is not None:
+            tell(storage.join(root, name))
+
+    storage.remove_file(root, f"{prefix}{DIRECTORY}/{user}", told)
+    storage.remove_empty_directories(root, [f"{prefix}{DIRECTORY}"], told)
 
 
-def is_whole(holder: str) -> bool:
-    """Whether a holder is still a savepoint, which nobody has begun to dispose of."""
-    return storage.exists(storage.join(holder, FILE_NAME))
+def plan_forgetting(
+    holder: str, user: str, tell: Callable[[str], object], gone: Collection[str] = ()
+) -> None:
+    """Tell what :func:`forget_references` is going to remove; ``gone``: see :func:`live_users`."""
+    root, prefix = storage.prefixed(holder)
+    own = f"{prefix}{DIRECTORY}/{user}"
+    storage.parts_of(root, own)
+    tell(storage.join(root, own))
+
+    def goes(name: str) -> bool:
+        return name == own or storage.join(root, name) in gone
+
+    for name in storage.plan_empty_directories(root, [f"{prefix}{DIRECTORY}"], goes):
+        tell(storage.join(root, name))
+
+
+def list_of(holder: str, user: str) -> str:
+    """The location of a user's list."""
+    return storage.join(holder, DIRECTORY, user)
+
+
+def is_whole(holder: str, gone: Collection[str] = ()) -> bool:
+    """Whether a holder is still a savepoint, which nobody has begun to dispose of.
+
+    ``gone``: see :func:`live_users`.
+    """
+    metadata = storage.join(holder, FILE_NAME)
+    return metadata not in gone and storage.exists(metadata)
 
 
 def by_holder(held: Iterable[str]) -> Iterator[tuple[str, Iterator[str]]]:

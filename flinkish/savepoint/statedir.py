@@ -79,21 +79,17 @@ class StorageDirectory(SavedDirectory):
             return
         if not storage.is_directory(old):
             place(old, new)
-            storage.remove_file(old)
+            storage.remove_file(self.root, path)
             return
         for name, _ in list(storage.walk_files(old)):
             goal = storage.join(new, name)
             storage.make_directory(storage.parent(goal))
             place(storage.join(old, name), goal)
-        storage.remove_tree(old)
+        storage.remove_tree(self.root, path)
 
     def remove(self, path: str) -> None:
         """See :meth:`flinkish.engine.directories.Target.remove`."""
-        location = storage.join(self.root, path)
-        if storage.is_directory(location):
-            storage.remove_tree(location)
-        else:
-            storage.remove_file(location)
+        storage.remove_tree(self.root, path)
 
 
 def _names(location: str) -> list[str]:
@@ -121,7 +117,7 @@ class _Upload:
             self._file.close()
             place(self._path, self._location)
         finally:
-            os.unlink(self._path)
+            storage.remove_file(*storage.split(self._path))
 
     def __enter__(self) -> _Upload:
         return self
@@ -131,4 +127,4 @@ class _Upload:
             self.close()
         else:
             self._file.close()
-            os.unlink(self._path)
+            storage.remove_file(*storage.split(self._path))

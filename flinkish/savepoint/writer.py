@@ -13,6 +13,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -114,7 +115,7 @@ def write_savepoint(
                 if storage.is_local(parent):
                     storage.sync_directory(parent)
             except BaseException:
-                storage.remove_tree(path)
+                storage.remove_tree(*storage.split(path))
                 taker.take_back_references()
                 raise
         totals = ledger.totals()
@@ -244,15 +245,21 @@ class _Taker:
         return records
 
     def take_back_references(self) -> None:
-        """No file of another savepoint is used."""
+        """No file of another savepoint is used.
+
+        A list that is damaged stays, with the files it might name: that is no reason not to take
+        this savepoint, nor to hide why it was not taken.
+        """
         for holder in self._referred:
-            release_holder(holder, storage.base_name(self._path))
+            with suppress(Corrupt):
+                release_holder(holder, storage.base_name(self._path))
         self._referred.clear()
 
     def _take(self, index: int, query: QuerySource) -> QueryRecord:
         """Bring one query's cut into place, again at a newer batch as often as needed."""
         directory = query_directory(index, query.name)
         target = storage.join(self._path, directory)
+        base = f"{storage.base_name(self._path)}/{directory}"
         trouble: FlinkishError | None = None
         for _ in range(ATTEMPTS):
             try:
@@ -264,7 +271,7 @@ class _Taker:
                 self._tried.add(index)
                 self._place(attempt)
                 others = self._ledger.drop_others(index, number)
-                storage.remove_files(storage.join(target, path) for path in others)
+                storage.remove_files(self._parent, (f"{base}/{path}" for path in others))
                 self._verify(attempt)
             except FilesVanished as error:
                 trouble = error
@@ -338,12 +345,13 @@ class _Taker:
 
     def _remove_unknown(self, attempt: _Attempt) -> None:
         """Remove what an attempt that was given up had under way."""
+        base = attempt.target.removeprefix(self._parent).lstrip("/")
         unknown = [
-            storage.join(attempt.target, path)
+            f"{base}/{path}"
             for path, _ in storage.walk_files(attempt.target)
             if not self._ledger.knows(attempt.index, path)
         ]
-        storage.remove_files(unknown)
+        storage.remove_files(self._parent, unknown)
 
     def _report(self, done: int, placed_bytes: int, cut: Cut) -> None:
         self._reporter.files(done, len(cut.files))

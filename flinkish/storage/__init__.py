@@ -11,10 +11,18 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from flinkish.storage import local
+from flinkish.storage.below import parts_of, read_below
+from flinkish.storage.deletion import (
+    plan_empty_directories,
+    plan_tree,
+    remove_empty_directories,
+    remove_file,
+    remove_files,
+    remove_tree,
+)
 from flinkish.storage.limits import set_connections
 from flinkish.storage.listing import Entry, Listing
 from flinkish.storage.local import publish, sync_directory
@@ -25,7 +33,9 @@ from flinkish.storage.locations import (
     join,
     locate,
     parent,
+    prefixed,
     scheme_of,
+    split,
     to_uri,
 )
 from flinkish.storage.placing import Placed, Placing, batch_size, place, place_all
@@ -56,10 +66,15 @@ __all__ = [
     "make_new_directory",
     "open_file",
     "parent",
+    "parts_of",
     "place",
     "place_all",
+    "plan_empty_directories",
+    "plan_tree",
+    "prefixed",
     "publish",
     "publish_file",
+    "read_below",
     "read_bytes",
     "read_head",
     "remove_empty_directories",
@@ -69,6 +84,7 @@ __all__ = [
     "scheme_of",
     "set_connections",
     "size_of",
+    "split",
     "storage_error",
     "sync_directory",
     "temporary_name",
@@ -111,7 +127,13 @@ def list_names(location: str) -> list[str]:
 
 
 def walk_files(location: str, prefix: str = "") -> Iterator[tuple[str, Entry]]:
-    """Every visible file below a directory with its path relative to it, posix style."""
+    """Every visible file below a directory with its path relative to it, posix style.
+
+    A link to a directory is one of them, and not gone into.
+    """
+    if is_local(location):
+        yield from local.walk_files(location, prefix)
+        return
     listing = list_directory(location)
     for name in sorted(listing.files):
         yield prefix + name, listing.files[name]
@@ -196,8 +218,7 @@ def write_atomically(location: str, data: bytes) -> None:
         local.write_bytes(temporary, data)
         local.publish(temporary, location)
     except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary)
+        remove_file(*split(temporary))
         raise
 
 
@@ -216,51 +237,6 @@ def temporary_name(path: str) -> str:
     """A hidden sibling of ``path`` to build it under."""
     head, tail = os.path.split(path)
     return os.path.join(head, f".{tail}.{secrets.token_hex(6)}.tmp")
-
-
-def remove_tree(location: str) -> bool:
-    """Remove a directory and all below it; True when nothing of it is left."""
-    if is_local(location):
-        return local.remove_tree(location)
-    return _store(location).remove_tree(location)
-
-
-def remove_file(location: str) -> bool:
-    """Remove one file; False when it was not there (S3 does not say)."""
-    if is_local(location):
-        return local.remove_file(location)
-    return _store(location).remove_file(location)
-
-
-def remove_files(locations: Iterable[str]) -> None:
-    """Remove many files of one storage; those that are not there do not matter."""
-    iterator = iter(locations)
-    first = next(iterator, None)
-    if first is None:
-        return
-    if is_local(first):
-        local.remove_file(first)
-        for location in iterator:
-            local.remove_file(location)
-        return
-
-    def everything() -> Iterator[str]:
-        yield first
-        yield from iterator
-
-    _store(first).remove_files(everything())
-
-
-def remove_empty_directories(locations: Iterable[str]) -> None:
-    """Remove those directories of one storage that are empty, deepest first; the others stay."""
-    found = sorted(set(locations), key=lambda path: path.count("/"), reverse=True)
-    if not found:
-        return
-    if is_local(found[0]):
-        local.remove_empty_directories(found)
-        return
-    for location in found:
-        _store(location).remove_directory(location)
 
 
 def in_flight(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -31,17 +32,25 @@ class LocalEntry:
 
     entry: os.DirEntry[str]
 
+    def _stat(self) -> os.stat_result:
+        try:
+            return self.entry.stat()
+        except OSError as error:
+            if error.errno == errno.ELOOP:  # a link in a circle leads nowhere
+                raise FileNotFoundError(errno.ENOENT, "No such file", self.entry.path) from error
+            raise
+
     def size(self) -> int:
         """See :class:`Entry`."""
-        return self.entry.stat().st_size
+        return self._stat().st_size
 
     def modified(self) -> float:
         """See :class:`Entry`."""
-        return self.entry.stat().st_mtime
+        return self._stat().st_mtime
 
     def stamp(self) -> str:
         """See :class:`Entry`."""
-        return local_stamp(self.entry.stat())
+        return local_stamp(self._stat())
 
 
 def local_stamp(stat: os.stat_result) -> str:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import BinaryIO
 
+from flinkish.storage import deletion
 from flinkish.storage.listing import Entry, Listing, LocalEntry, local_stamp
+from flinkish.storage.locations import split
 from flinkish.storage.trouble import Replaced, storage_error
 
 _COPY_BLOCK = 1 << 20
@@ -40,7 +42,7 @@ def list_directory(path: str) -> Listing:
             for entry in entries:
                 if entry.name.startswith("."):
                     continue
-                if entry.is_dir():
+                if _is_directory(entry):
                     directories.append(entry.name)
                 else:
                     files[entry.name] = LocalEntry(entry)
@@ -49,6 +51,40 @@ def list_directory(path: str) -> Listing:
     except OSError as error:
         raise storage_error("read", path, error) from error
     return Listing(path, files, tuple(directories))
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry is a directory, or a link to one; a link in a circle is none."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+def walk_files(path: str, prefix: str = "") -> Iterator[tuple[str, Entry]]:
+    """Every visible file below a directory with its path relative to it.
+
+    A link to a directory is one of them, and not gone into.
+    """
+    files: list[os.DirEntry[str]] = []
+    directories: list[str] = []
+    try:
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if entry.name.startswith("."):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    directories.append(entry.name)
+                else:
+                    files.append(entry)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise storage_error("read", path, error) from error
+    for entry in sorted(files, key=lambda each: each.name):
+        yield prefix + entry.name, LocalEntry(entry)
+    for name in sorted(directories):
+        yield from walk_files(os.path.join(path, name), f"{prefix}{name}/")
 
 
 def list_names(path: str) -> list[str]:
@@ -108,7 +144,7 @@ def place(source: str, target: str, stamp: str | None) -> tuple[int, bool]:
         try:
             os.link(source, target)
         except FileExistsError:
-            os.unlink(target)
+            deletion.remove_file(*split(target))
             os.link(source, target)
         stat = os.stat(target)
         _check_stamp(source, stat, stamp)
@@ -191,30 +227,3 @@ def sync_directory(path: str) -> None:
             raise storage_error("sync", path, error) from error
     finally:
         os.close(descriptor)
-
-
-def remove_tree(path: str) -> bool:
-    """Remove a directory; True when nothing of it is left."""
-    shutil.rmtree(path, ignore_errors=True)
-    return not os.path.lexists(path)
-
-
-def remove_file(path: str) -> bool:
-    """Remove one file; False when it was not there."""
-    try:
-        os.unlink(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError as error:
-        raise storage_error("remove", path, error) from error
-    return True
-
-
-def remove_empty_directories(paths: Iterable[str]) -> None:
-    """Remove those directories that are empty, deepest first; the others stay."""
-    for path in sorted(set(paths), key=lambda p: p.count("/"), reverse=True):
-        try:
-            os.rmdir(path)
-        except OSError as error:
-            if error.errno not in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR}:
-                raise storage_error("remove", path, error) from error

@@ -115,6 +115,26 @@ def base_name(location: str) -> str:
     return ""
 
 
+def split(location: str) -> tuple[str, str]:
+    """The location above and the last part: what functions take that want (root, name)."""
+    return parent(location), base_name(location)
+
+
+def prefixed(location: str) -> tuple[str, str]:
+    """The location above, and what the names of things in ``location`` begin with below that.
+
+    What is given to functions that take (root, name) so follows no link in the place of
+    ``location`` itself. Of a bucket or a root: itself, and nothing.
+    """
+    above, name = split(location)
+    return (above, f"{name}/") if name else (location, "")
+
+
+def has_queries(scheme: str) -> bool:
+    """Whether the libraries of a scheme read ``?`` and ``#`` in names as a browser does."""
+    return scheme in _NO_QUERY
+
+
 def to_uri(location: str) -> str:
     """``file:/abs/path``, the form in which Flink and Hadoop print a local path; URLs as is."""
     return "file:" + os.path.abspath(location) if is_local(location) else location

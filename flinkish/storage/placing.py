@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flinkish.storage import local
-from flinkish.storage.locations import is_local, scheme_of
+from flinkish.storage import deletion, local
+from flinkish.storage.locations import is_local, scheme_of, split
 from flinkish.storage.trouble import Replaced, storage_error
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _download(source: str, target: str, stamp: str | None) -> Placed:
             os.fsync(writer.fileno())
     except OSError as error:
         if isinstance(error, FileNotFoundError | Replaced) and os.path.exists(target):
-            os.unlink(target)
+            deletion.remove_file(*split(target))
             raise
         raise storage_error("write", target, error) from error
     return Placed(size, False, digest)

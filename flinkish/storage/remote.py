@@ -139,6 +139,8 @@ class RemoteStore:
         self._overwrites = scheme in {"hdfs", "viewfs"}
         #: hdfs-native streams by itself; others read ahead by blocks.
         self._streams = scheme in {"hdfs", "memory"}
+        #: Their own request removes a tree; elsewhere fsspec would look for patterns in the name.
+        self._recursive = scheme in {"hdfs", "viewfs", "webhdfs"}
 
     def _open(self, location: str, mode: str, size: int) -> Any:
         """Open a file that is read or written in blocks of ``size`` bytes, where there are any."""
@@ -344,8 +346,8 @@ class RemoteStore:
             self.check_stamp(source, stamp)
         return size, f"sha256:{digest.hexdigest()}"
 
-    def remove_file(self, location: str) -> bool:
-        """Remove one file; False when it was not there (S3 does not say: True)."""
+    def delete_file(self, location: str) -> bool:
+        """Delete one file; False when it was not there (S3 does not say: True)."""
         with refused("remove", location):
             try:
                 if not self.flat and not self._fs.exists(self._path(location)):
@@ -355,15 +357,16 @@ class RemoteStore:
                 return False
         return True
 
-    def remove_files(self, locations: Iterable[str]) -> None:
-        """Remove many files, a thousand a request on S3; those that are not there do not matter."""
+    def delete_files(self, locations: Iterable[str]) -> None:
+        """Delete many files, a thousand a request on S3; those that are not there do not matter."""
         if self._s3 is None:
-            for _ in in_flight(self.remove_file, locations):
+            for _ in in_flight(self.delete_file, locations):
                 pass
             return
         batch: list[str] = []
         for location in locations:
-            batch.append(self._path(location))
+            # By the letter: an object whose name ends with a slash is another one.
+            batch.append(self._path(location) + ("/" if location.endswith("/") else ""))
             if len(batch) == s3.DELETE_BATCH:
                 with refused("remove", location):
                     self._s3.delete(batch)
@@ -372,33 +375,104 @@ class RemoteStore:
             with refused("remove", batch[0]):
                 self._s3.delete(batch)
 
-    def remove_directory(self, location: str) -> None:
-        """Remove a directory that is empty, where there is such a thing; others stay."""
-        if self.flat:
-            # Hadoop leaves empty objects in the place of directories.
-            with refused("remove", location), suppress(FileNotFoundError):
-                self._fs.rm_file(self._path(location) + "/")
-            return
-        listing = self.list_directory(location)
-        if not listing.files and not listing.directories:
-            with refused("remove", location), suppress(FileNotFoundError):
-                if self._fs.exists(self._path(location)) and not self._fs.ls(self._path(location)):
-                    self._fs.rm(self._path(location), recursive=True)
+    def delete_directory(self, location: str) -> bool:
+        """Delete a directory that is empty, where there is such a thing; True when it is gone now.
 
-    def remove_tree(self, location: str) -> bool:
-        """Remove a directory and all below it; True when nothing of it is left."""
+        Others stay.
+        """
+        path = self._path(location)
+        with refused("remove", location), suppress(FileNotFoundError):
+            if self.flat:
+                # Hadoop leaves empty objects in the place of directories.
+                self._fs.rm_file(path + "/")
+            elif self._fs.isdir(path) and not self._fs.ls(path, detail=False):
+                self._remove_directory(path)
+                return True
+        return False
+
+    def _remove_directory(self, path: str) -> None:
+        """Remove one directory that is empty; WebHDFS's own call for that is none."""
+        if self._recursive:
+            self._fs.rm(path, recursive=False)
+        else:
+            self._fs.rmdir(path)
+
+    def delete_tree(self, root: str, name: str, tell: Callable[[str], object] | None) -> bool:
+        """Delete a directory ``name`` below ``root`` and all below it; True when nothing is left.
+
+        Only what lies below it by its name: a library that would take ``*`` or ``[`` in names for
+        patterns is given one name after the other.
+        """
+        location = f"{root}/{name}"
+        path = self._path(location)
+        names = list(self.find_all(root, name)) if tell is not None else ()
         with refused("remove", location):
             if self.flat:
-                self.remove_files(
-                    f"{scheme_of(location)}://{path}"
-                    for path in self._fs.find(self._path(location))
-                )
+                self.delete_files(f"{root}/{each}" for each in self.find_all(root, name))
                 with suppress(FileNotFoundError):
-                    self._fs.rm_file(self._path(location) + "/")
+                    self._fs.rm_file(path + "/")
+            elif self._recursive:
+                with suppress(FileNotFoundError):
+                    self._fs.rm(path, recursive=True)
             else:
-                with suppress(FileNotFoundError):
-                    self._fs.rm(self._path(location), recursive=True)
-            return not self._fs.exists(self._path(location))
+                for each in self.find_all(root, name):
+                    with suppress(FileNotFoundError):
+                        if each.endswith("/"):
+                            self._fs.rmdir(self._path(f"{root}/{each[:-1]}"))
+                        else:
+                            self._fs.rm_file(self._path(f"{root}/{each}"))
+            gone = not self._fs.exists(path)
+        if tell is not None:
+            for each in names:
+                tell(each)
+        return gone
+
+    def find_all(self, root: str, name: str) -> Iterator[str]:
+        """Whatever lies at or below ``name``, hidden things too, as names below ``root``.
+
+        Directories come after what is in them, with a slash at their end; flat stores have none.
+        """
+        location = f"{root}/{name}"
+        path = self._path(location)
+        if self.flat:
+            with refused("list", location):
+                keys = self._fs.find(path)
+            for key in keys:
+                if key == path or key.startswith(f"{path}/"):
+                    yield name + key[len(path) :]
+            return
+        with refused("list", location):
+            try:
+                info = self._fs.info(path)
+            except FileNotFoundError:
+                return
+        yield from self._walk(path, name, info["type"] == "directory")
+
+    def all_names(self, location: str) -> list[str] | None:
+        """All names in a directory, hidden ones too; None where there is no such thing."""
+        if self.flat:
+            return None
+        with refused("list", location):
+            try:
+                found = self._fs.ls(self._path(location), detail=False)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+        return [str(each).rstrip("/").rpartition("/")[2] for each in found]
+
+    def _walk(self, path: str, name: str, is_directory: bool) -> Iterator[str]:
+        if not is_directory:
+            yield name
+            return
+        with refused("list", path):
+            try:
+                infos = self._fs.ls(path, detail=True)
+            except (FileNotFoundError, NotADirectoryError):
+                return
+        for info in infos:
+            below = str(info["name"]).rstrip("/").rpartition("/")[2]
+            # A link (sftp) is neither a file nor a directory: it is not gone into.
+            yield from self._walk(f"{path}/{below}", f"{name}/{below}", info["type"] == "directory")
+        yield f"{name}/"
 
 
 def batch_size(source: str, target: str) -> int:

@@ -129,7 +129,8 @@ class S3Calls:
     def delete(self, paths: list[str]) -> None:
         """Delete up to :data:`DELETE_BATCH` objects of one bucket, given as ``bucket/key``."""
         bucket = self._fs.split_path(paths[0])[0]
-        keys = [{"Key": self._fs.split_path(path)[1]} for path in paths]
+        # By the letter: s3fs would take ``?versionId=`` in a name for the version of another.
+        keys = [{"Key": path[len(bucket) + 1 :]} for path in paths]
         answer = self._fs.call_s3(
             "delete_objects", Bucket=bucket, Delete={"Objects": keys, "Quiet": True}
         )

@@ -184,7 +184,9 @@ def journey(
         metadata = storage.read_bytes(storage.join(storage.locate(path), "_metadata"))
         assert SECRET_KEY.encode() not in metadata
         assert storage.exists(place)
-        assert storage.remove_tree(place), "the savepoint does without the checkpoint"
+        assert storage.remove_tree(*storage.split(place)), (
+            "the savepoint does without the checkpoint"
+        )
         restore = ("-s", path, *again)
     if len(stations) % 2:
         write_input(source, files, files + 1)

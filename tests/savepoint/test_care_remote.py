@@ -77,11 +77,11 @@ def test_damage_and_garbage(place: str, tmp_path: Path) -> None:
     ).path
     savepoint = open_savepoint(path)
     records = list(savepoint.iter_files())
-    storage.remove_file(savepoint.locate_file(records[0]))
+    storage.remove_file(*storage.split(savepoint.locate_file(records[0])))
     storage.write_bytes(savepoint.locate_file(records[1]), b"?" * records[1].size)
     bad = verify(savepoint, "full", SilentReporter()).bad
     assert [each.reason for each in bad] == ["is missing", "does not have its recorded digest"]
-    storage.remove_file(storage.join(path, "_metadata"))
+    storage.remove_file(path, "_metadata")
     (left,) = look_at(read_catalog(place).unfinished)
     assert left.modified is not None
     assert abs(left.modified - time.time()) < 120

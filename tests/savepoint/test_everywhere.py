@@ -67,7 +67,7 @@ def test_from_each_storage_to_each_other(
         content = {path: data for path, data in tree(checkpoint).items() if path in cut.files}
         info = save(checkpoint, f"{other}/savepoints")
         assert info.path.startswith(f"{other}/savepoints/savepoint-012345-")
-        assert storage.remove_tree(checkpoint)
+        assert storage.remove_tree(*storage.split(checkpoint))
         savepoint = open_savepoint(info.path)
         check_files(savepoint, FULL)
         assert savepoint.is_relocatable
@@ -98,12 +98,12 @@ def test_damage_is_found(kind: str, request: pytest.FixtureRequest, tmp_path: Pa
         flipped, swapped = (savepoint.locate_file(record) for record in records)
         data = bytearray(storage.read_bytes(flipped))
         data[len(data) // 2] ^= 1
-        storage.remove_file(flipped)
+        storage.remove_file(*storage.split(flipped))
         storage.write_bytes(flipped, bytes(data))
         check_files(savepoint)  # sizes hold
         with pytest.raises(Corrupt, match="does not have its recorded digest"):
             check_files(savepoint, FULL)
-        storage.remove_file(swapped)
+        storage.remove_file(*storage.split(swapped))
         bad = list(find_bad_files(savepoint, FULL))
         assert [(b.path, b.reason) for b in bad] == [
             (

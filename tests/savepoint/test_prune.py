@@ -4,6 +4,7 @@ import os
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -131,10 +132,10 @@ def test_one_that_cannot_be_removed_does_not_stop_the_rest(
 ) -> None:
     paths = [make_savepoint(place, n) for n in range(3)]
 
-    def refusing(path: str, *, dry_run: bool = False) -> object:
+    def refusing(path: str, **more: Any) -> object:
         if path == paths[0]:
             raise StorageError("refused")
-        return dispose(path, dry_run=dry_run)
+        return dispose(path, **more)
 
     monkeypatch.setattr(prune_module, "dispose", refusing)
     done = prune(place, LAST, {})
@@ -156,17 +157,19 @@ def test_an_interrupted_prune_leaves_no_half_savepoint(
         old, new = make_savepoint(place, 1), make_savepoint(place, 2)
         removals = 0
 
-        def dying(path: str, dies_at: int = dies_at) -> bool:
+        def dying(root: str, name: str, *_: object, dies_at: int = dies_at) -> bool:
             nonlocal removals
-            if "_locks" not in path:
+            if "_locks" not in name:
                 removals += 1
                 if removals > dies_at:
                     raise Killed
-            return real(path)
+            return real(root, name)
 
         with monkeypatch.context() as patch:
             patch.setattr(storage, "remove_file", dying)
-            patch.setattr(storage, "remove_files", lambda paths: [dying(p) for p in paths])
+            patch.setattr(
+                storage, "remove_files", lambda root, names, *_: [dying(root, n) for n in names]
+            )
             with suppress(Killed):
                 prune(place, LAST, {})
         for path in left(place):

@@ -39,8 +39,8 @@ ON_S3_TOO = ["memory", pytest.param("moto_s3", marks=pytest.mark.servers), *EVER
 @pytest.fixture(params=EVERYWHERE)
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "memory":
-        yield f"memory://{tmp_path.name}"
-        storage.remove_tree(f"memory://{tmp_path.name}")
+        yield f"memory://{tmp_path.name}/root"
+        storage.remove_tree(f"memory://{tmp_path.name}", "root")
         return
     with place(request.param, request, tmp_path) as location:
         yield location
@@ -144,7 +144,7 @@ def test_what_has_changed_is_taken(root: str, checkpoint: str) -> None:
     # Same name, same size, other bytes: an executor that repeats a task may write such a file.
     replaced = bytearray(data)
     replaced[10:14] = b"\0\1\2\3"  # the time in the first member's header
-    storage.remove_file(storage.join(checkpoint, path))
+    storage.remove_file(checkpoint, path)
     storage.write_bytes(storage.join(checkpoint, path), bytes(replaced))
     second = save(checkpoint, f"{root}/s")
     assert (second.copied, second.moved_bytes) == (1, len(data))

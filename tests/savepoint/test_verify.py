@@ -171,7 +171,7 @@ def test_shared_files_are_followed(sharing: tuple[SavepointInfo, SavepointInfo])
     (bad,) = verify(second.path).bad
     assert bad.path == location
     assert not verify(first.path).ok
-    storage.remove_file(location)
+    storage.remove_file(*storage.split(location))
     (bad,) = verify(second.path, "quick").bad
     assert bad.reason == "is missing"
 

@@ -29,8 +29,8 @@ class TestLocal(StorageContract):
 class TestMemory(StorageContract):
     @pytest.fixture
     def root(self) -> Iterator[str]:
-        yield (location := f"memory://{uuid.uuid4().hex}")
-        storage.remove_tree(location)
+        yield (location := f"memory://{uuid.uuid4().hex}/root")
+        storage.remove_tree(*storage.split(location))
 
 
 class _S3(StorageContract):

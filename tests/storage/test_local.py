@@ -35,8 +35,7 @@ def test_remove_empty_directories_leaves_the_others(tmp_path: Path) -> None:
     (tmp_path / "x/y/z").mkdir(parents=True)
     (tmp_path / "x/full").mkdir()
     (tmp_path / "x/full/file").write_text("")
-    paths = [tmp_path / "x", tmp_path / "x/y", tmp_path / "x/y/z", tmp_path / "x/full"]
-    storage.remove_empty_directories([*map(str, paths), str(tmp_path / "never")])
+    storage.remove_empty_directories(str(tmp_path), ["x", "x/y", "x/y/z", "x/full", "never"])
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["file", "full", "x"]
 
 

@@ -237,6 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--files-per-trigger", type=int, default=10, help="days per batch")
     options = parser.parse_args(arguments)
     began = time.monotonic()
+    temporary = None
     if options.directory:
         directory = options.directory.absolute()
         try:
@@ -244,7 +245,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except OSError as error:
             parser.error(f"cannot make the directory {directory}: {error.strerror}")
     else:
-        directory = Path(tempfile.mkdtemp(prefix="flinkish-demo-"))
+        temporary = tempfile.TemporaryDirectory("", "flinkish-demo-", ignore_cleanup_errors=True)
+        directory = Path(temporary.name)
     print(f"$ cd {directory}")
     try:
         same = run(directory, options.files_per_trigger)
@@ -252,8 +254,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"\nDemo failed: {error}", file=sys.stderr)
         return 1
     finally:
-        if not options.directory:
-            shutil.rmtree(directory, ignore_errors=True)
+        if temporary is not None:
+            temporary.cleanup()
     seconds = time.monotonic() - began
     if not same:
         print("\nDemo failed: the results differ", file=sys.stderr)

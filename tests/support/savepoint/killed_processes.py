@@ -36,18 +36,18 @@ from tests.support.savepoint.small_savepoints import JOB_ID
 for _library in ("s3fs", "hdfs_native.fsspec"):
     importlib.import_module(_library)
 
-#: Functions of ``flinkish.storage`` that change something, and which argument says where.
+#: Functions of ``flinkish.storage`` that change something, and which argument says where; those
+#: that remove are told where by two.
 _CHANGES = {
     "make_directory": 0,
     "make_new_directory": 0,
     "place": 1,
     "publish_file": 1,
-    "remove_file": 0,
-    "remove_tree": 0,
     "write_atomically": 0,
     "write_bytes": 0,
 }
 #: Those that are told of many places; each place counts as a change.
+_REMOVING = ("remove_file", "remove_tree")
 _MANY = ("remove_files", "remove_empty_directories")
 PATIENCE = 120.0
 _NEVER = 1 << 60
@@ -236,13 +236,20 @@ def _arm(point: Point) -> Callable[[], int]:
         return lambda *args, **named: change(args[index], lambda: function(*args, **named))
 
     def of_many(function: Callable[..., Any]) -> Callable[..., Any]:
-        def one_by_one(locations: Any) -> None:
+        def one_by_one(root: str, names: Any, *more: Any) -> None:
             # Deepest first, as the functions themselves do where it matters.
-            for location in sorted(set(locations), key=lambda each: -each.count("/")):
-                change(location, partial(function, [location]))
+            for name in sorted(set(names), key=lambda each: -each.count("/")):
+                change(storage.join(root, name), partial(function, root, [name], *more))
 
         return one_by_one
 
+    def of_two(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda root, name, *more: change(
+            storage.join(root, name), partial(function, root, name, *more)
+        )
+
+    for name in _REMOVING:
+        setattr(storage, name, of_two(getattr(storage, name)))
     for name, index in _CHANGES.items():
         setattr(storage, name, of_one(getattr(storage, name), index))
     for name in _MANY:

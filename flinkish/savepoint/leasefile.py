@@ -1,0 +1,226 @@
+"""The file of a lease: what stands in it, and what of that is believed.
+
+Anybody who can write into a directory of savepoints can write such a file. So its name alone says
+which file it is, it is read within bounds and only where it is a regular file, every field has its
+type and range, and a time that lies in the future gives way to that of the file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from enum import Enum
+from typing import Any
+
+from flinkish import storage
+from flinkish.errors import Corrupt, StorageError
+
+#: Seconds without a refresh until a lease counts for nothing.
+STALE = 300.0
+#: Bytes of a lease; flinkish writes some 300.
+MAX_BYTES = 64 << 10
+#: What :meth:`Lease.take` names them: what for, and 12 random digits.
+_NAME = re.compile(r"([a-z]{1,20})-[0-9a-f]{12}")
+_LATEST = 1e11
+_LENGTHS = {"lease_id": 100, "owner": 1000, "host": 1000, "job_id": 1000, "path": 10_000}
+_OPTIONAL = ("job_id", "path")
+
+
+class Kind(str, Enum):
+    """What a lease is for."""
+
+    WRITE = "write"
+    PRUNE = "prune"
+    #: State is rewritten in a directory of its own, of which a savepoint will be made.
+    REWRITE = "rewrite"
+
+
+_WORDS = {
+    Kind.WRITE: "a savepoint is being written",
+    Kind.PRUNE: "files are removed",
+    Kind.REWRITE: "state is rewritten",
+}
+
+
+@dataclass(frozen=True)
+class LeaseRecord:
+    """A lease as it stands in storage; times are seconds since the epoch.
+
+    ``lease_id`` is the name of its file. ``path`` is the savepoint that is being written under it,
+    or the directory of a rewrite.
+    """
+
+    lease_id: str
+    kind: Kind
+    owner: str
+    host: str
+    pid: int
+    created: float
+    refreshed: float
+    job_id: str | None = None
+    path: str | None = None
+
+    def is_stale(self, now: float) -> bool:
+        """Whether its owner has surely gone."""
+        if now - self.refreshed > STALE:
+            return True
+        return self.host == os.uname().nodename and not _runs(self.pid)
+
+    def describe(self) -> str:
+        """The lease in messages."""
+        seconds = max(0, round(time.time() - self.created))
+        return (
+            f"{_WORDS[self.kind]} by {self.owner} on {self.host} (pid {self.pid}) since {seconds} s"
+        )
+
+    def to_bytes(self) -> bytes:
+        """The content of its file."""
+        return json.dumps({**asdict(self), "kind": self.kind.value}).encode()
+
+
+@dataclass(frozen=True)
+class FoundLease:
+    """A file among the leases; ``modified`` in seconds since the epoch, 0.0: unknown.
+
+    ``record`` is None where what it says cannot be believed: ``damage`` says why.
+    """
+
+    name: str
+    modified: float
+    record: LeaseRecord | None
+    damage: str | None = None
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it has not the name of a lease: it locks nothing."""
+        return _NAME.fullmatch(self.name) is None
+
+    @property
+    def kind(self) -> Kind | None:
+        """What it is for, by its name."""
+        match = _NAME.fullmatch(self.name)
+        return next((kind for kind in Kind if match and kind.value == match.group(1)), None)
+
+    @property
+    def since(self) -> float:
+        """When it was taken, as far as that is known."""
+        return self.modified if self.record is None else self.record.created
+
+    def is_stale(self, now: float) -> bool:
+        """Whether it counts for nothing; a damaged one by the age of its file."""
+        if self.record is not None:
+            return self.record.is_stale(now)
+        return not -STALE <= now - self.modified <= STALE
+
+
+def look_at_lease(
+    target: str, directory: str, name: str, listing: storage.Listing
+) -> FoundLease | None:
+    """A listed file of the ``directory`` of leases below ``target``; None when it is gone by now.
+
+    It is opened only where it has a lease's name and is a regular file.
+    """
+    try:
+        if storage.is_local(target):
+            modified = os.lstat(storage.join(target, directory, name)).st_mtime
+        else:
+            modified = listing.modified(name)
+        if not 0 <= modified <= _LATEST:
+            modified = 0.0
+        if _NAME.fullmatch(name) is None:
+            return FoundLease(name, modified, None, "it has not the name of a lock")
+        if listing.size(name) > MAX_BYTES:
+            raise ValueError("it is too large")
+        data = storage.read_below(target, f"{directory}/{name}", MAX_BYTES)
+        return FoundLease(name, modified, _believed(parse_lease(data, name), modified, time.time()))
+    except FileNotFoundError:
+        if storage.is_local(target) and os.path.islink(storage.join(target, directory, name)):
+            return FoundLease(name, modified, None, "it is no regular file")
+        return None
+    except Corrupt as error:
+        return FoundLease(name, modified, None, error.message)
+    except StorageError as error:
+        if not storage.is_local(target):
+            raise
+        return FoundLease(name, modified, None, error.message)  # not for us to read
+    except ValueError as error:
+        return FoundLease(name, modified, None, str(error))
+
+
+def parse_lease(data: bytes, name: str) -> LeaseRecord:
+    """The lease in a file's bytes. Pure. Raises ValueError saying why it is none."""
+    try:
+        record = json.loads(data)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except ValueError:
+        raise ValueError("it is no JSON") from None
+    if not isinstance(record, dict):
+        raise ValueError("it is no JSON object")
+    known = {each.name: _field(record, each.name) for each in fields(LeaseRecord)}
+    if known["lease_id"] != name:
+        raise ValueError("its lease_id is not the name of the file")
+    return LeaseRecord(**known)
+
+
+def _field(record: Mapping[str, Any], name: str) -> Any:
+    """A field's value, of the type and in the range that it must have."""
+    value: Any = record.get(name)
+    if name == "kind":
+        if value not in [kind.value for kind in Kind]:
+            raise ValueError("its kind is unknown")
+        return Kind(value)
+    if name == "pid":
+        good = type(value) is int and 0 < value < 1 << 31
+    elif name in ("created", "refreshed"):
+        good = type(value) in (int, float) and 0 <= value <= _LATEST
+    elif value is None:
+        good = name in _OPTIONAL
+    else:
+        good = isinstance(value, str) and len(value) <= _LENGTHS[name] and _is_text(value)
+    if not good:
+        raise ValueError(f"its {name} is missing, or not what it may be")
+    return value
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _believed(record: LeaseRecord, modified: float, now: float) -> LeaseRecord:
+    """The lease with times that can be: what lies in the future is as old as its file. Pure.
+
+    Clocks of hosts differ, though not by more than the time after which a lease is stale.
+    """
+    latest = now + STALE
+    written = modified if modified <= latest else 0.0
+    return replace(
+        record,
+        created=record.created if record.created <= latest else written,
+        refreshed=record.refreshed if record.refreshed <= latest else written,
+    )
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process of this host runs; one that ended and nobody has waited for does not."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stream:
+            # The state stands behind the command in parentheses, which may hold some itself.
+            return stream.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except (OSError, IndexError):
+        pass  # there is no /proc, or it hides the processes of other users, or it is gone
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True  # another user's
+    return True

@@ -1,0 +1,179 @@
+"""Names below a root: which are refused, and how a place is reached without following a link.
+
+Whoever can write one file into a shared directory chooses names: in lists, in leases, of links. A
+root is what the user or Spark named, and is trusted; nothing below it is. Locally every step from
+the root down is a directory descriptor opened with ``O_NOFOLLOW``, so that a directory that is
+exchanged for a link in between leads nowhere. Remotely a name is part of a key below the root's.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Sequence
+
+from flinkish.errors import Corrupt, UnsafePath
+from flinkish.storage.locations import has_queries, is_local, join, scheme_of
+from flinkish.storage.trouble import storage_error
+
+#: Opened for going through only, where the system can: that needs no permission to list.
+_THROUGH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+_LISTED = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+#: What opening something that is no directory, or a link, gives.
+_NO_DIRECTORY = frozenset({errno.ENOTDIR, errno.ELOOP, errno.EMLINK})
+_SHOWN = 200
+
+
+def unsafe(root: str, name: str, reason: str) -> UnsafePath:
+    """The error for a name that is not to be touched."""
+    shown = name if len(name) <= _SHOWN else f"{name[:_SHOWN]}..."
+    return UnsafePath(f"{shown!r} below {root} is refused: {reason}", root=root, name=shown)
+
+
+def parts_of(root: str, name: str) -> tuple[str, ...]:
+    """The parts of a name below ``root``. Pure.
+
+    Raises UnsafePath for what is absolute, empty or has NUL, for parts that are empty or dots (with
+    backslashes as slashes too: some stores take them so), and for what the library of the root's
+    scheme would read as something else than a name.
+    """
+    if "\0" in name:
+        raise unsafe(root, name, "it has a NUL in it")
+    for text in (name, name.replace("\\", "/")):
+        if text.startswith("/"):
+            raise unsafe(root, name, "it is absolute")
+        if not {"", ".", ".."}.isdisjoint(text.split("/")):
+            raise unsafe(root, name, "it may lead outside, it has an empty part or dots")
+    scheme = scheme_of(root)
+    if (has_queries(scheme) and ("?" in name or "#" in name)) or (
+        scheme == "s3" and "?versionId=" in name
+    ):
+        raise unsafe(root, name, f"{scheme} URLs give it another meaning")
+    return tuple(name.split("/"))
+
+
+class LocalRoot:
+    """A local directory, below which places are reached without following a link.
+
+    Descriptors of the directories last gone through stay open: names come directory by directory.
+    A context manager.
+    """
+
+    def __init__(self, root: str) -> None:
+        self.path = root
+        self._open: list[tuple[str, int]] = []
+        try:
+            self._root: int | None = os.open(root, _THROUGH)
+        except (FileNotFoundError, NotADirectoryError):
+            self._root = None
+        except OSError as error:
+            raise storage_error("open", root, error) from error
+
+    def __enter__(self) -> LocalRoot:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all descriptors."""
+        self._leave(0)
+        if self._root is not None:
+            os.close(self._root)
+            self._root = None
+
+    def _leave(self, depth: int) -> None:
+        while len(self._open) > depth:
+            os.close(self._open.pop()[1])
+
+    def directory(self, parts: Sequence[str]) -> int | None:
+        """The descriptor of a directory, valid until the next call; None when it is not there.
+
+        Raises UnsafePath where a link leads there, StorageError.
+        """
+        same = 0
+        while same < min(len(parts), len(self._open)) and self._open[same][0] == parts[same]:
+            same += 1
+        self._leave(same)
+        current = self._open[-1][1] if self._open else self._root
+        for depth in range(same, len(parts)):
+            if current is None:
+                return None
+            try:
+                current = enter(current, parts[depth], listed=False)
+            except OSError as error:
+                where = join(self.path, *parts[: depth + 1])
+                raise storage_error("open", where, error) from error
+            if current is None:
+                if self._is_link(parts[:depth], parts[depth]):
+                    name = "/".join(parts[: depth + 1])
+                    raise unsafe(self.path, name, "it is a link, and links are not followed")
+                return None
+            self._open.append((parts[depth], current))
+        return current
+
+    def _is_link(self, parents: Sequence[str], name: str) -> bool:
+        directory = self.directory(parents)
+        try:
+            found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        except OSError:
+            return False
+        return stat.S_ISLNK(found.st_mode)
+
+
+def enter(directory: int, name: str, *, listed: bool) -> int | None:
+    """A descriptor of a directory in ``directory``; None where it is not there, or no directory.
+
+    ``listed``: it is to be listed, not only gone through. A link is never followed.
+    """
+    try:
+        flags = (_LISTED if listed else _THROUGH) | os.O_NOFOLLOW
+        return os.open(name, flags, dir_fd=directory)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno in _NO_DIRECTORY:
+            return None
+        raise
+
+
+def read_below(root: str, name: str, limit: int) -> bytes:
+    """The whole of a small regular file below ``root``; FileNotFoundError when it is not there.
+
+    Raises UnsafePath for a name that is refused, a link, a pipe or a device (which is not even
+    opened), Corrupt for more than ``limit`` bytes, StorageError.
+    """
+    parts = parts_of(root, name)
+    if is_local(root):
+        data = _read_local(root, parts, limit)
+    else:
+        from flinkish.storage.remote import store_of
+
+        data = store_of(root).read_bytes(join(root, name))
+    if len(data) > limit:
+        raise Corrupt(f"{join(root, name)} is too large: more than {limit:,} bytes", path=name)
+    return data
+
+
+def _read_local(root: str, parts: tuple[str, ...], limit: int) -> bytes:
+    name = "/".join(parts)
+    with LocalRoot(root) as place:
+        directory = place.directory(parts[:-1])
+        if directory is None:
+            raise FileNotFoundError(errno.ENOENT, "No such file", join(root, name))
+        try:
+            found = os.stat(parts[-1], dir_fd=directory, follow_symlinks=False)
+            if not stat.S_ISREG(found.st_mode):
+                raise unsafe(root, name, "it is no regular file")
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            with open(os.open(parts[-1], flags, dir_fd=directory), "rb") as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise unsafe(root, name, "it is no regular file")
+                return file.read(limit + 1)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise unsafe(root, name, "it is a link, and links are not followed") from error
+            raise storage_error("read", join(root, name), error) from error
