@@ -55,7 +55,7 @@ def dispose_savepoint(session: Session, path: str, *, yes: bool, dry_run: bool) 
     elif dry_run:
         out.line(f"Savepoint '{done.path}' would be disposed: {what}.")
         for each in gone:
-            out.line(f"  {each}")
+            out.line(f"  {printable(each)}")
     else:
         out.line(f"Savepoint '{path}' disposed.")
     if done.kept:
@@ -68,6 +68,11 @@ def dispose_savepoint(session: Session, path: str, *, yes: bool, dry_run: bool) 
         some = ", ".join(done.foreign[:3]) + (", ..." if len(done.foreign) > 3 else "")
         out.warning(f"{len(done.foreign)} files that are not the savepoint's own stay: {some}")
     return 0
+
+
+def printable(name: str) -> str:
+    """A name as it can be written to a terminal: others choose those of files."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
 
 
 def _ask(path: str, what: str) -> None:

@@ -11,6 +11,7 @@ import click
 
 from flinkish.cli.arguments import dry_run_option, requester
 from flinkish.cli.base import Call, command
+from flinkish.cli.dispose import printable
 from flinkish.cli.savepoint_keep import keep_options
 from flinkish.cli.session import Session
 from flinkish.cli.text import iso_time, local_time, size_text, table
@@ -204,7 +205,7 @@ def _show(
     if dry_run:
         gone = [each.gone for each in savepoints] + [each.gone for each in left]
         for name in chain.from_iterable(gone):
-            out.line(f"  {name}")
+            out.line(f"  {printable(name)}")
     for path, error in unreadable:
         out.warning(f"{path} is left alone: {error.message}")
 

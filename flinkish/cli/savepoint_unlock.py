@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flinkish.cli.base import Call, command
+from flinkish.cli.dispose import printable
 from flinkish.cli.text import iso_time, local_time, table
 from flinkish.errors import ConsentNeeded, NoSavepointDirectory
 
@@ -59,7 +60,7 @@ def unlock(call: Call, directory: str | None, force: bool, yes: bool, dry_run: b
             out.document({"directory": location, "dry_run": dry_run, "leases": documents})
         elif out.quiet:
             for each in chosen:
-                out.line(each.name)
+                out.line(printable(each.name))
         elif not found:
             out.line(f"Nobody holds {location}.")
         else:
@@ -76,7 +77,7 @@ def _damage(location: str, lease: FoundLease, gone: bool) -> str:
     from flinkish import storage
     from flinkish.savepoint import leases
 
-    file = storage.join(location, leases.DIRECTORY, lease.name)
+    file = printable(storage.join(location, leases.DIRECTORY, lease.name))
     text = f"{file} is damaged: {lease.damage}"
     if gone:
         return text
@@ -115,9 +116,8 @@ def _render(
         ends = removed if each.name in gone else "stays"
         if record is None:
             kind = each.kind.value if each.kind else "-"
-            rows.append(
-                (kind, "-", each.name, "-", "-", local_time(each.modified), "damaged", ends)
-            )
+            written = local_time(each.modified)
+            rows.append((kind, "-", printable(each.name), "-", "-", written, "damaged", ends))
             continue
         rows.append(
             (

@@ -224,6 +224,9 @@ class _Files:
         """These are in the directory; returns those that are not the savepoint's own."""
         foreign = []
         for path in paths:
+            if not _is_text(path):  # no name that flinkish, or Spark, gives
+                foreign.append(path)
+                continue
             cursor = self._db.execute("UPDATE own SET listed = 1 WHERE path = ?", (path,))
             if not cursor.rowcount and path != FILE_NAME and not _is_reference(path):
                 foreign.append(path)
@@ -301,6 +304,14 @@ def _release(
 def _list_names(holder: str) -> tuple[str, ...]:
     """The lists in a directory, relative to it."""
     return tuple(f"{sharing.DIRECTORY}/{user}" for user in sharing.users_of(holder))
+
+
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is_reference(path: str) -> bool:
