@@ -140,7 +140,8 @@ class _Place:
             return
         for name in below:
             storage.parts_of(self.root, name)
-            self._tell(name)
+            if storage.join(self.root, name) not in self.gone:
+                self._tell(name)
 
     def remove_directories(
         self, files: Iterable[str], goes: Callable[[str], bool], *, top: bool = True
@@ -160,7 +161,8 @@ class _Place:
             return goes(inside) or storage.join(self.root, name) in self.gone
 
         for name in storage.plan_empty_directories(self.root, own, is_gone):
-            self._tell(name)
+            if storage.join(self.root, name) not in self.gone:
+                self._tell(name)
 
     def _tell(self, name: str) -> None:
         if self.tell is not None:

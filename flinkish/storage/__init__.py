@@ -129,7 +129,7 @@ def list_names(location: str) -> list[str]:
 def walk_files(location: str, prefix: str = "") -> Iterator[tuple[str, Entry]]:
     """Every visible file below a directory with its path relative to it, posix style.
 
-    A link to a directory is one of them, and not gone into.
+    A link is one of them, with its own size and age; it is not gone into.
     """
     if is_local(location):
         yield from local.walk_files(location, prefix)

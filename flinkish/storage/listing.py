@@ -28,13 +28,14 @@ class Entry(Protocol):
 
 @dataclass(frozen=True)
 class LocalEntry:
-    """A file of the local file system."""
+    """A file of the local file system; ``follow``: where it is a link, what that leads to."""
 
     entry: os.DirEntry[str]
+    follow: bool = True
 
     def _stat(self) -> os.stat_result:
         try:
-            return self.entry.stat()
+            return self.entry.stat(follow_symlinks=self.follow)
         except OSError as error:
             if error.errno == errno.ELOOP:  # a link in a circle leads nowhere
                 raise FileNotFoundError(errno.ENOENT, "No such file", self.entry.path) from error

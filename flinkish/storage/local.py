@@ -64,7 +64,7 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
 def walk_files(path: str, prefix: str = "") -> Iterator[tuple[str, Entry]]:
     """Every visible file below a directory with its path relative to it.
 
-    A link to a directory is one of them, and not gone into.
+    A link is one of them, with its own size and age; it is not gone into.
     """
     files: list[os.DirEntry[str]] = []
     directories: list[str] = []
@@ -82,7 +82,7 @@ def walk_files(path: str, prefix: str = "") -> Iterator[tuple[str, Entry]]:
     except OSError as error:
         raise storage_error("read", path, error) from error
     for entry in sorted(files, key=lambda each: each.name):
-        yield prefix + entry.name, LocalEntry(entry)
+        yield prefix + entry.name, LocalEntry(entry, follow=False)
     for name in sorted(directories):
         yield from walk_files(os.path.join(path, name), f"{prefix}{name}/")
 
