@@ -245,6 +245,25 @@ def test_garbage_exchanged_for_a_link(place: Path, monkeypatch: pytest.MonkeyPat
     assert os.listdir(place) == ["moved"]
 
 
+def test_links_in_a_husk(place: Path) -> None:
+    """What a disposed savepoint holds for others stays; a link beside it goes itself."""
+    outside = put_bait(place.parent)
+    holder, user = share(str(place), 1.0)
+    dispose(holder)
+    os.symlink(outside, f"{holder}/link")
+    os.symlink(outside, f"{holder}/0-counts/link")
+    make_old(place)
+    before = snapshot(place)
+    planned = collect_garbage(str(place), (), dry_run=True, names=True)
+    assert snapshot(place) == before
+    with untouched(outside):
+        done = collect_garbage(str(place), (), names=True)
+    gone = before.keys() - snapshot(place).keys()
+    assert names_of(place, planned) == names_of(place, done) == gone
+    assert {name.rpartition("/")[2] for name in gone} == {"link"}
+    check_files(open_savepoint(user), FULL)
+
+
 def test_a_husk_exchanged_for_a_link(place: Path) -> None:
     outside = put_bait(place.parent)
     holder, user = share(str(place), 1.0)
