@@ -93,8 +93,10 @@ MUTANTS = (
         "hidden-files-listed",
         "Hadoop's hidden checksums (.crc) travel along, and fail the read when they are stale",
         "flinkish/storage/local.py",
-        'if entry.name.startswith("."):',
-        'if entry.name.startswith(".."):',
+        'if entry.name.startswith("."):\n                    continue\n'
+        "                if _is_directory(entry):",
+        'if entry.name.startswith(".."):\n                    continue\n'
+        "                if _is_directory(entry):",
         ("tests/storage/test_local.py", *_CUT),
     ),
     Mutant(
@@ -144,7 +146,8 @@ MUTANTS = (
         "half-savepoint-left",
         "what a savepoint that failed has written so far stays",
         "flinkish/savepoint/writer.py",
-        "                storage.remove_tree(path)\n                taker.take_back_references()\n",
+        "                storage.remove_tree(*storage.split(path))\n"
+        "                taker.take_back_references()\n",
         "                taker.take_back_references()\n",
         ("tests/savepoint/test_writer.py",),
     ),
@@ -200,16 +203,16 @@ MUTANTS = (
         "last-user-miscounted",
         "the first user of a disposed savepoint's files that goes takes all of them along",
         "flinkish/savepoint/dispose.py",
-        "free = sorted(mine - used)",
-        "free = sorted(mine)",
+        "free = mine - used",
+        "free = mine",
         ("tests/savepoint/test_sharing.py",),
     ),
     Mutant(
         "unfinished-user-ignored",
         "files used by a savepoint that is still being written count as unused",
         "flinkish/savepoint/sharing.py",
-        " or now - written < UNFINISHED\n",
-        "\n",
+        " or now - written < UNFINISHED)\n",
+        ")\n",
         ("tests/savepoint/test_unfinished_users.py",),
     ),
     Mutant(
@@ -263,9 +266,33 @@ MUTANTS = (
     Mutant(
         "lease-by-its-age",
         "a lease is stale five minutes after it was taken, refreshed or not",
-        "flinkish/savepoint/leases.py",
+        "flinkish/savepoint/leasefile.py",
         "if now - self.refreshed > STALE:",
         "if now - self.created > STALE:",
         ("tests/savepoint/test_leases.py",),
+    ),
+    Mutant(
+        "deletion-follows-links",
+        "a directory that is a link is walked into, and what is behind it deleted",
+        "flinkish/storage/below.py",
+        "flags = (_LISTED if listed else _THROUGH) | os.O_NOFOLLOW",
+        "flags = _LISTED if listed else _THROUGH",
+        ("tests/storage/test_deletion.py",),
+    ),
+    Mutant(
+        "list-leads-outside",
+        "the list of what a savepoint uses may name any file",
+        "flinkish/savepoint/sharing.py",
+        "    for path in paths:\n        check_reference(holder, user, path)\n",
+        "",
+        ("tests/savepoint/test_hostile_deletes.py",),
+    ),
+    Mutant(
+        "lease-of-the-future",
+        "a lease that says it was refreshed in the year 4821 locks until then",
+        "flinkish/savepoint/leasefile.py",
+        "refreshed=record.refreshed if record.refreshed <= latest else written,",
+        "refreshed=record.refreshed,",
+        ("tests/savepoint/test_hostile_leases.py",),
     ),
 )
