@@ -177,7 +177,7 @@ def _interrupted(stop: Interrupted, out: Output) -> int:
         text = json.dumps({"schema_version": SCHEMA_VERSION, "error": record})
         sys.stderr.write(text + "\n")
     elif stop.message:
-        sys.stderr.write(stop.message + "\n")
+        out.complain(stop.message)
         if stop.follow:
-            sys.stderr.write(f"follow it with: {stop.follow}\n")
+            out.complain(f"follow it with: {stop.follow}")
     return stop.code

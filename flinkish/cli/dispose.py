@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from flinkish.cli.output import Output
 from flinkish.cli.session import Session
 from flinkish.cli.text import size_text
 from flinkish.errors import ConsentNeeded, RegistryError
@@ -24,7 +25,7 @@ def dispose_savepoint(session: Session, path: str, *, yes: bool, dry_run: bool) 
     what = f"{plan.removed} files, {size_text(plan.bytes)}"
     if not dry_run:
         if not yes:
-            _ask(plan.path, what)
+            _ask(out, plan.path, what)
         out.note(f"Disposing savepoint '{plan.path}'.")
         gone.clear()
         done = dispose(path, tell=tell)
@@ -55,7 +56,7 @@ def dispose_savepoint(session: Session, path: str, *, yes: bool, dry_run: bool) 
     elif dry_run:
         out.line(f"Savepoint '{done.path}' would be disposed: {what}.")
         for each in gone:
-            out.line(f"  {printable(each)}")
+            out.line(f"  {each}")
     else:
         out.line(f"Savepoint '{path}' disposed.")
     if done.kept:
@@ -70,19 +71,12 @@ def dispose_savepoint(session: Session, path: str, *, yes: bool, dry_run: bool) 
     return 0
 
 
-def printable(name: str) -> str:
-    """A name as it can be written to a terminal: others choose those of files."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
-
-
-def _ask(path: str, what: str) -> None:
+def _ask(out: Output, path: str, what: str) -> None:
     refused = ConsentNeeded(
         f"disposing of the savepoint {path} ({what}) needs your agreement",
         hint="give --yes to delete it, or --dry-run to see what would go",
     )
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise refused
-    sys.stderr.write(f"Delete the savepoint {path} ({what})? [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    if not out.ask(f"Delete the savepoint {path} ({what})?"):
         raise refused

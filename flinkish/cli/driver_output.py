@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from flinkish.cli.output import Output
+from flinkish.cli.output import Output, copy_log
 from flinkish.errors import FlinkishError
 
 
@@ -17,12 +17,16 @@ def driver_output(out: Output) -> Iterator[Callable[[str], object]]:
     The whole log is shown with ``--debug``; without it, and not for programs, its last lines.
     """
     try:
-        yield sys.stderr.write if out.debug else _nowhere
+        yield _show if out.debug else _nowhere
     except FlinkishError as error:
         if not (out.json or out.debug):
             for line in error.data.get("tail") or ():
-                sys.stderr.write(f"  {line}\n")
+                out.complain(f"  {line}")
         raise
+
+
+def _show(text: str) -> None:
+    copy_log(text, sys.stderr)
 
 
 def _nowhere(_text: str) -> None:

@@ -85,7 +85,7 @@ def list_plainly(arguments: Sequence[str]) -> bool:
     sys.stdout.write(show(rows, json=json, quiet=quiet))
     if not rows and not json and not quiet:
         said = notice(running=running, scheduled=scheduled, everything=everything, name=name)
-        sys.stderr.write(said + "\n")
+        sys.stderr.write("".join(line + "\n" for line in said))
     return True
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from flinkish.cli.arguments import interruptible, requester
-from flinkish.cli.output import Output
+from flinkish.cli.output import Output, copy_log
 from flinkish.cli.session import Interrupted, Session
 from flinkish.errors import FlinkishError, WaitTimeout, WrongState, from_record
 from flinkish.jobs.liveness import reconcile
@@ -137,8 +137,7 @@ def _not_failed(session: Session, job: Job) -> Job:
 
 def _copy(out: Output, text: str) -> None:
     if text and not (out.json or out.quiet):
-        sys.stderr.write(text)
-        sys.stderr.flush()
+        copy_log(text, sys.stderr)
 
 
 def _left(

@@ -90,7 +90,8 @@ def _show(out: Output, queries: list[dict[str, Any]], *, as_dot: bool) -> None:
         out.document({"queries": documents})
     elif as_dot:
         for query in queries:
-            out.line(query["dot"])
+            for line in query["dot"].split("\n"):
+                out.line(line)
     else:
         for number, query in enumerate(queries):
             if number:

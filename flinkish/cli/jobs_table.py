@@ -46,7 +46,8 @@ def list_jobs(
     ]
     sys.stdout.write(show(rows, json=out.json, quiet=out.quiet))
     if not rows:
-        out.note(notice(running=running, scheduled=scheduled, everything=everything, name=name))
+        for line in notice(running=running, scheduled=scheduled, everything=everything, name=name):
+            out.note(line)
     return 0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flinkish.cli.text import iso_time, json_document, local_time, table
+from flinkish.cli.text import iso_time, json_document, local_time, table, visible
 
 TYPE_CHECKING = False  # of this name, so that type checkers know it; typing costs start-up time
 if TYPE_CHECKING:
@@ -24,23 +24,23 @@ def show(rows: Sequence[dict[str, Any]], *, json: bool, quiet: bool) -> str:
     if json:
         return json_document({"jobs": [_document(row) for row in rows]}) + "\n"
     if quiet:
-        lines = [row["job_id"] for row in rows]
+        lines = [visible(row["job_id"]) for row in rows]
     else:
         lines = table(_HEAD, [_cells(row) for row in rows], right=_NUMBERS) if rows else []
     return "".join(line + "\n" for line in lines)
 
 
-def notice(*, running: bool, scheduled: bool, everything: bool, name: str | None) -> str:
-    """Flink's notices for an empty list (``CliFrontend.list``). Pure."""
-    named = f" named {name}" if name else ""
+def notice(*, running: bool, scheduled: bool, everything: bool, name: str | None) -> list[str]:
+    """Flink's notices for an empty list (``CliFrontend.list``), a line each. Pure."""
+    named = visible(f" named {name}") if name else ""
     if everything:
-        return f"No jobs{named}."
+        return [f"No jobs{named}."]
     notices = []
     if running or not scheduled:
         notices.append(f"No running jobs{named}.")
     if scheduled or not running:
         notices.append(f"No scheduled jobs{named}.")
-    return "\n".join(notices)
+    return notices
 
 
 def _last_batch(row: dict[str, Any]) -> int | None:

@@ -13,7 +13,6 @@ from flinkish.cli.output import is_terminal
 from flinkish.errors import UsageError
 
 _REDRAW = 1.0  # seconds
-_CLEAR = "\x1b[H\x1b[J"
 
 
 @command("list", exit_codes=())
@@ -31,7 +30,7 @@ def list_command(
     while True:
         with call.session() as session:
             if watch and is_terminal(sys.stdout):
-                call.out.line(_CLEAR + time.strftime("%H:%M:%S") + "  (Ctrl-C to leave)")
+                call.out.start_screen(time.strftime("%H:%M:%S") + "  (Ctrl-C to leave)")
             status = list_jobs(
                 session, running=running, scheduled=scheduled, everything=everything, name=name
             )

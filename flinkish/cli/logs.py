@@ -9,6 +9,7 @@ import click
 
 from flinkish.cli.arguments import job_argument
 from flinkish.cli.base import Call, command
+from flinkish.cli.output import copy_log
 from flinkish.cli.session import Session
 from flinkish.errors import StorageError
 from flinkish.jobs.model import Job
@@ -27,7 +28,10 @@ _POLL = 0.2
     help="Only the last N lines.",
 )
 def logs(call: Call, job: str, follow: bool, lines: int | None) -> int:
-    """Show the log of a job's driver, ended jobs too."""
+    """Show the log of a job's driver, ended jobs too.
+
+    On a terminal what is not printable is escaped; into a pipe or a file the log goes as it is.
+    """
     with call.session() as session:
         found = session.find_job(job, include_final=True)
         text, offset = _read(found, lines)
@@ -40,7 +44,7 @@ def logs(call: Call, job: str, follow: bool, lines: int | None) -> int:
                 }
             )
             return 0
-        sys.stdout.write(text)
+        copy_log(text, sys.stdout)
         if follow:
             _follow(session, found, offset)
     return 0
@@ -71,8 +75,7 @@ def _follow(session: Session, job: Job, offset: int) -> None:
     log = Follower(job.log_path or "", offset)
     while True:
         current = reconcile(session.registry, [session.registry.job(job.job_id)])[0]
-        sys.stdout.write(log.rest())
-        sys.stdout.flush()
+        copy_log(log.rest(), sys.stdout)
         if current.state.is_final:
             return
         time.sleep(_POLL)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from flinkish.cli.output import is_terminal
+from flinkish.cli.text import visible
 from flinkish.config import mask_secrets
 from flinkish.restore.plantext import HEAD, plan_lines, plan_rows
 
@@ -34,7 +35,7 @@ def show_plan(plan: Mapping[str, Any], stream: TextIO | None = None) -> None:
     if drawn and rows:
         _draw(rows, out)
     for line in plan_lines(plan, table=not drawn):
-        out.write(mask_secrets(line) + "\n")
+        out.write(visible(mask_secrets(line)) + "\n")
     out.flush()
 
 
@@ -48,7 +49,7 @@ def _draw(rows: list[tuple[str, ...]], out: TextIO) -> None:
         drawn.add_column(name, overflow="fold", no_wrap=name in ("VERDICT", "STATE"))
     for query, what, kind, verdict, state, why in rows:
         colour = _COLOURS.get(verdict, "red")
-        drawn.add_row(
-            query, mask_secrets(what), kind, Text(verdict, colour), state, mask_secrets(why)
-        )
+        # As Text: other words are read for rich's own markup.
+        shown = [Text(visible(mask_secrets(word))) for word in (query, what, kind, state, why)]
+        drawn.add_row(*shown[:3], Text(visible(verdict), colour), *shown[3:])
     Console(file=out).print(drawn)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from flinkish.cli.output import Output, is_terminal
-from flinkish.cli.text import size_text
+from flinkish.cli.text import size_text, visible
 from flinkish.jobs.model import Request, RequestState
 
 
@@ -18,9 +18,10 @@ def progress(out: Output) -> Iterator[Callable[[Request], None]]:
         yield lambda _request: None
         return
     from rich.console import Console  # only on a terminal: it costs more than the whole command
+    from rich.text import Text  # what is no Text is read for rich's own markup
 
     with Console(stderr=True).status("Waiting for response...") as status:
-        yield lambda request: status.update(describe(request))
+        yield lambda request: status.update(Text(visible(describe(request))))
 
 
 def describe(request: Request) -> str:

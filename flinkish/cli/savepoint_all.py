@@ -15,7 +15,6 @@ from flinkish.cli.output import Output
 from flinkish.cli.savepoint_keep import Removal, not_pruned, remove_old
 from flinkish.cli.session import Session
 from flinkish.cli.text import local_time
-from flinkish.config import mask_secrets
 from flinkish.errors import FlinkishError, Locked, WrongState, from_record
 from flinkish.jobs.liveness import reconcile
 from flinkish.jobs.model import Job, JobState, Request, RequestKind, RequestState
@@ -195,8 +194,7 @@ def _tell_removal(out: Output, target: str, removal: Removal) -> None:
 def _complain(out: Output, text: str) -> None:
     """One line on stderr, also with ``-q``: it is what a crontab mails. JSON has it all."""
     if not out.json:
-        sys.stderr.write(mask_secrets(" ".join(text.split("\n"))) + "\n")
-        sys.stderr.flush()
+        out.complain(text)
 
 
 def _would(out: Output, jobs: Sequence[Job], target: str) -> int:

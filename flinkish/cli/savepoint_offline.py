@@ -16,6 +16,7 @@ from typing import Any
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.checkpoint.found import find_checkpoints, last_written, query_id_of
 from flinkish.cli.arguments import requester
+from flinkish.cli.output import Output
 from flinkish.cli.progress import progress
 from flinkish.cli.rewriting import rewrite
 from flinkish.cli.session import Session
@@ -146,7 +147,7 @@ def save_checkpoints(
             raise NoCommittedBatch(f"the query at {place} has not committed a batch yet")
         newest = max(newest, last_written(place))
     if may_be_running(newest, time.time()) and not (yes or dry_run):
-        _agree(root, time.time() - newest)
+        _agree(session.out, root, time.time() - newest)
     if None in found:
         session.out.note(
             f"The query is called '{base_name(root)}' in the savepoint, as its directory: a "
@@ -303,7 +304,7 @@ def _remember(session: Session, write: Callable[[], object]) -> None:
         session.out.warning(f"the registry does not know of it: {error.message}")
 
 
-def _agree(root: str, age: float) -> None:
+def _agree(out: Output, root: str, age: float) -> None:
     what = f"the checkpoint {root} was written to {max(age, 0):.0f} s ago"
     refused = ConsentNeeded(
         f"{what}: the query that owns it may be running",
@@ -311,7 +312,5 @@ def _agree(root: str, age: float) -> None:
     )
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise refused
-    sys.stderr.write(f"{what}, and its query may be running. Take a savepoint of it? [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    if not out.ask(f"{what}, and its query may be running. Take a savepoint of it?"):
         raise refused

@@ -11,7 +11,7 @@ import click
 
 from flinkish.cli.arguments import dry_run_option, requester
 from flinkish.cli.base import Call, command
-from flinkish.cli.dispose import printable
+from flinkish.cli.output import Output
 from flinkish.cli.savepoint_keep import keep_options
 from flinkish.cli.session import Session
 from flinkish.cli.text import iso_time, local_time, size_text, table
@@ -64,7 +64,7 @@ def prune(call: Call, directory: str, garbage: bool, dry_run: bool, yes: bool, *
         trash = [each for each in left if each.reason is None]
         if not dry_run and (going or trash):
             if not yes:
-                _ask(location, going, trash)
+                _ask(session.out, location, going, trash)
             agreed = {o.savepoint.path for o in going} | {g.found.path for g in trash}
             savepoints, left = work.carry_out(dry_run=False, agreed=agreed)
             _tell_registry(session, savepoints)
@@ -135,7 +135,7 @@ class _Work:
         return savepoints, left
 
 
-def _ask(location: str, going: list[Outcome], trash: list[GarbageOutcome]) -> None:
+def _ask(out: Output, location: str, going: list[Outcome], trash: list[GarbageOutcome]) -> None:
     what = []
     if going:
         size = size_text(sum(each.bytes for each in going))
@@ -151,12 +151,10 @@ def _ask(location: str, going: list[Outcome], trash: list[GarbageOutcome]) -> No
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise refused
     for each in going:
-        sys.stderr.write(f"  {each.savepoint.path}\n")
+        out.complain(f"  {each.savepoint.path}")
     for other in trash:
-        sys.stderr.write(f"  {other.found.path}\n")
-    sys.stderr.write(f"Remove {text} in {location}? [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        out.complain(f"  {other.found.path}")
+    if not out.ask(f"Remove {text} in {location}?"):
         raise refused
 
 
@@ -205,7 +203,7 @@ def _show(
     if dry_run:
         gone = [each.gone for each in savepoints] + [each.gone for each in left]
         for name in chain.from_iterable(gone):
-            out.line(f"  {printable(name)}")
+            out.line(f"  {name}")
     for path, error in unreadable:
         out.warning(f"{path} is left alone: {error.message}")
 

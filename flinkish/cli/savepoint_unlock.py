@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flinkish.cli.base import Call, command
-from flinkish.cli.dispose import printable
+from flinkish.cli.output import Output
 from flinkish.cli.text import iso_time, local_time, table
 from flinkish.errors import ConsentNeeded, NoSavepointDirectory
 
@@ -48,7 +48,7 @@ def unlock(call: Call, directory: str | None, force: bool, yes: bool, dry_run: b
         chosen = [each for each in found if force or each.name in stale]
         alive = [each for each in chosen if each.name not in stale]
         if alive and not (yes or dry_run):
-            _ask(location, alive)
+            _ask(session.out, location, alive)
         if not dry_run:
             for each in chosen:
                 leases.remove(location, each.name)
@@ -60,7 +60,7 @@ def unlock(call: Call, directory: str | None, force: bool, yes: bool, dry_run: b
             out.document({"directory": location, "dry_run": dry_run, "leases": documents})
         elif out.quiet:
             for each in chosen:
-                out.line(printable(each.name))
+                out.line(each.name)
         elif not found:
             out.line(f"Nobody holds {location}.")
         else:
@@ -77,7 +77,7 @@ def _damage(location: str, lease: FoundLease, gone: bool) -> str:
     from flinkish import storage
     from flinkish.savepoint import leases
 
-    file = printable(storage.join(location, leases.DIRECTORY, lease.name))
+    file = storage.join(location, leases.DIRECTORY, lease.name)
     text = f"{file} is damaged: {lease.damage}"
     if gone:
         return text
@@ -117,7 +117,7 @@ def _render(
         if record is None:
             kind = each.kind.value if each.kind else "-"
             written = local_time(each.modified)
-            rows.append((kind, "-", printable(each.name), "-", "-", written, "damaged", ends))
+            rows.append((kind, "-", each.name, "-", "-", written, "damaged", ends))
             continue
         rows.append(
             (
@@ -135,7 +135,7 @@ def _render(
     return table(head, rows, right="3")
 
 
-def _ask(location: str, alive: list[FoundLease]) -> None:
+def _ask(out: Output, location: str, alive: list[FoundLease]) -> None:
     names = ", ".join(
         f"the damaged {each.name}"
         if each.record is None
@@ -149,7 +149,5 @@ def _ask(location: str, alive: list[FoundLease]) -> None:
     )
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise refused
-    sys.stderr.write(f"Remove the locks of {names}, who may be at work in {location}? [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    if not out.ask(f"Remove the locks of {names}, who may be at work in {location}?"):
         raise refused

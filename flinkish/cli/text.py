@@ -7,6 +7,8 @@ import time
 # The commands take them from here.
 from flinkish.units import size_text as size_text
 from flinkish.units import table as table
+from flinkish.units import visible as visible
+from flinkish.units import visible_lines as visible_lines
 
 TYPE_CHECKING = False  # of this name, so that type checkers know it; typing costs start-up time
 if TYPE_CHECKING:

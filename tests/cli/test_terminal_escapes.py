@@ -1,0 +1,324 @@
+"""Names, paths and messages of others do nothing to a terminal but show themselves.
+
+Every command that shows such a text runs twice: on a registry and a directory of savepoints full of
+escape sequences, line ends and invisible characters, and on the same ones with a harmless word in
+their place. What is printed has nothing but printable characters, and as many lines.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.cli import entry
+from flinkish.cli.app import run as run_click
+from flinkish.cli.output import Output
+from flinkish.cli.progress import describe
+from flinkish.jobs.liveness import process_ref
+from flinkish.jobs.model import (
+    Job,
+    JobState,
+    Launch,
+    OperatorStatus,
+    QueryStatus,
+    Request,
+    RequestKind,
+    RequestState,
+    SavepointRecord,
+)
+from flinkish.jobs.registry import Registry
+from flinkish.units import table, visible
+from tests.cli.conftest import ROOT, Command
+from tests.support.savepoint.small_savepoints import make_savepoint
+
+JOB_ID = "a" * 32
+DEAD_ID = "d" * 32
+#: A title (OSC), colours, a cleared screen, CR, a forged row, a C1 sequence, a right-to-left
+#: override, a zero-width space, a line separator, DEL, backspaces, rich's own markup.
+HOSTILE = (
+    "n\x1b]0;owned\x07\x1b[31m\x1b[2J\rx\nFORGED  row\t\x9b5m\u202egnp\u200b\u2028\x7f\b\b"
+    "\x85\x0b\x0c[red][link=x]é中文🎉"
+)
+HARMLESS = "n"
+#: The same without what no file name or command line can have.
+HOSTILE_NAME = HOSTILE.replace("/", "")
+
+
+def world(place: Path, bad: str) -> Path:
+    """A registry and a directory of savepoints whose every text from elsewhere is ``bad``."""
+    directory = place / f"saved-{bad}"
+    (place / "driver.log").write_text("one\n")
+    now = time.time()
+    with Registry.open(f"sqlite:///{place}/state/flinkish/registry.db") as registry:
+        launch = Launch(application=f"/{bad}.py", arguments=(bad,), options={})
+        for job_id in (JOB_ID, DEAD_ID):
+            job = Job(
+                job_id, bad, JobState.INITIALIZING, now, launch,
+                log_path=str(place / "driver.log"), checkpoint_dir=f"/cp/{bad}",
+            )  # fmt: skip
+            registry.add_job(job)
+            registry.update_job(
+                job_id, driver=process_ref(os.getpid()), spark_version=bad, application_id=bad
+            )
+            registry.transition(job_id, JobState.CREATED, bad)
+            registry.heartbeat(
+                job_id,
+                [
+                    QueryStatus(
+                        bad,
+                        f"id{bad}",
+                        "run",
+                        f"/cp/{bad}",
+                        batch_id=3,
+                        watermark=bad,
+                        operators=(OperatorStatus(0, bad, bad, bad, 5),),
+                        notes=(bad,),
+                    )
+                ],
+            )
+            registry.transition(job_id, JobState.RUNNING, bad)
+            registry.add_savepoint(
+                SavepointRecord(
+                    f"/sp/{bad}",
+                    job_id,
+                    now,
+                    bad,
+                    10,
+                    1,
+                    0.1,
+                    trigger=bad,
+                    queries=({"name": bad, "batch_id": 1, "query_id": bad},),
+                )
+            )
+            request = registry.submit(job_id, RequestKind.SAVEPOINT, {"target": bad}, bad)
+            failure = {"id": bad, "code": 1, "message": bad, "hint": bad, "tail": [bad]}
+            registry.fail(request.request_id, failure)
+        registry.transition(DEAD_ID, JobState.FAILED, bad, failure=failure)
+        (place / "request").write_text(request.request_id)
+    for number in (1, 2):
+        make_savepoint(str(directory), now - 100 * number, name=bad)
+    broken = directory / f"savepoint-{bad}"
+    broken.mkdir()
+    (broken / "_metadata").write_bytes(b"no metadata")
+    locks = directory / "_locks"
+    locks.mkdir()
+    record = {
+        "lease_id": "x", "kind": "savepoint", "job_id": bad, "owner": bad, "host": bad, "pid": 1,
+        "acquired": now, "created": now, "refreshed": now, "ttl": 600.0, "names": [bad],
+        "for": bad, "purpose": bad,
+    }  # fmt: skip
+    (locks / "x").write_text(json.dumps(record))
+    return directory
+
+
+@dataclass(frozen=True)
+class Case:
+    words: str
+
+    def argv(self, place: Path, directory: Path, bad: str) -> list[str]:
+        first = next(iter(sorted(directory.glob("savepoint-012345-*"))))
+        second = sorted(directory.glob("savepoint-012345-*"))[-1]
+        places = {
+            "DIR": str(directory), "JOB": JOB_ID, "DEAD": DEAD_ID, "NAME": bad,
+            "FIRST": str(first), "SECOND": str(second), "BROKEN": f"{directory}/savepoint-{bad}",
+            "REQUEST": (place / "request").read_text(), "NOWHERE": f"/nowhere/{bad}",
+            "CHOSEN": f"{place}/chosen-{bad}",
+        }  # fmt: skip
+        return [places.get(word, word) for word in self.words.split()]
+
+
+CASES = [
+    Case(words)
+    for words in (
+        "list", "list -a", "list -aq", "list --name NAME", "list -r --name nobodyNAME",
+        "status JOB", "status JOB -q", "status DEAD", "status NAME", "status nobodyNAME",
+        "logs nobodyNAME", "request show REQUEST", "request NAME",
+        "savepoint JOB --dry-run DIR", "stop JOB --dry-run -p DIR", "cancel JOB --dry-run",
+        "savepoint DEAD", "savepoint --all --dry-run DIR", "savepoint JOB NAME --dry-run",
+        "savepoint list", "savepoint list DIR", "savepoint list DIR -q", "savepoint list NOWHERE",
+        "savepoint show FIRST", "savepoint show FIRST -q", "savepoint show BROKEN",
+        "savepoint show NOWHERE", "savepoint verify FIRST", "savepoint verify BROKEN",
+        "savepoint verify FIRST -q", "savepoint diff FIRST SECOND", "savepoint diff FIRST NOWHERE",
+        "savepoint prune DIR --keep-last 1 --dry-run", "savepoint prune DIR --keep-last 1",
+        "savepoint prune DIR --garbage --dry-run", "savepoint prune NOWHERE --keep-last 1",
+        "savepoint unlock DIR --dry-run", "savepoint unlock DIR --force --dry-run",
+        "savepoint unlock DIR --force", "savepoint import DIR", "savepoint -d FIRST --dry-run",
+        "savepoint -d FIRST", "savepoint -d BROKEN --yes", "savepoint -d NOWHERE",
+        "savepoint --from-checkpoint NOWHERE DIR", "checkpoint show NOWHERE",
+        "state show FIRST NAME/0", "migrate FIRST DIR --dry-run", "run NAME", "run -s NOWHERE NAME",
+        "run --plan NOWHERE", "check -s NOWHERE NAME", "NAME", "list NAME", "list --NAME",
+        "list -D NAME", "config show -D NAME=NAME", "config show --origin -D xNAME=NAME",
+        "compat NAME NAME",
+    )
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def worlds(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, Path, Path]]:
+    """The hostile and the harmless one: the text, the place of the registry, the savepoints.
+
+    All cases use them, in the same order.
+    """
+    made = []
+    for bad in (HOSTILE_NAME, HARMLESS):
+        place = tmp_path_factory.mktemp("world")
+        made.append((bad, place, world(place, bad)))
+    return made
+
+
+def only_printable(text: str) -> bool:
+    return all(c == "\n" or c.isprintable() for c in text)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.words.replace(" ", "_"))
+def test_nothing_but_printable_characters_and_the_same_lines(
+    cli: Command, worlds: list[tuple[str, Path, Path]], monkeypatch: pytest.MonkeyPatch, case: Case
+) -> None:
+    lines = []
+    for bad, place, directory in worlds:
+        monkeypatch.setenv("XDG_STATE_HOME", str(place / "state"))
+        result = cli(*case.argv(place, directory, bad))
+        assert result.out + result.err
+        assert only_printable(result.out), repr(result.out)
+        assert only_printable(result.err), repr(result.err)
+        lines.append((result.out.count("\n"), result.err.count("\n")))
+    assert lines[0] == lines[1]
+
+
+def test_the_names_are_shown_at_all(cli: Command) -> None:
+    """The cases above would pass on texts that leave the names out."""
+    directory = world(cli.directory, HOSTILE_NAME)
+    escaped = visible(HOSTILE_NAME)
+    for argv in (["list"], ["status", JOB_ID], ["savepoint", "list", str(directory)]):
+        result = cli(*argv)
+        assert escaped in result.out + result.err, argv
+    lease = cli.ok("savepoint", "unlock", str(directory), "--dry-run")
+    assert escaped in lease.out
+
+
+def test_both_ways_of_list_show_the_same(cli: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    world(cli.directory, HOSTILE_NAME)
+    for words in (["list", "-a"], ["list", "-s", "--name", HOSTILE_NAME + "?"], ["list", "-q"]):
+        capsys.readouterr()
+        assert entry.list_plainly(words[1:])
+        fast = capsys.readouterr()
+        assert run_click(words) == 0
+        assert capsys.readouterr() == fast
+        assert only_printable(fast.out + fast.err)
+
+
+def test_json_has_the_names_as_they_are(cli: Command) -> None:
+    world(cli.directory, HOSTILE_NAME)
+    assert cli.ok("list", "--json").json()["jobs"][0]["name"] == HOSTILE_NAME
+    assert cli.status(JOB_ID)["queries"][0]["name"] == HOSTILE_NAME
+    assert only_printable(cli("status", HOSTILE_NAME + "?", "--json").err)
+
+
+@pytest.mark.parametrize("name", ["é", "中文", "🎉", "name with blanks", "Ωμέγα-ж"])
+def test_other_alphabets_stay_readable(name: str) -> None:
+    assert visible(name) == name
+
+
+def test_what_is_escaped() -> None:
+    assert visible("a\x1b[0m\r\n\u202e\x9b\udcff") == r"a\x1b[0m\r\n\u202e\x9b\udcff"
+    assert visible("\U000e0001") == r"\U000e0001"
+    assert table(("A", "B"), [("x\ny", "z")]) == ["A     B", r"x\ny  z"]
+
+
+def test_tracebacks_too(cli: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    result = cli("status", "nobody" + HOSTILE, "--debug")
+    assert "Traceback" in result.err
+    assert only_printable(result.err)
+
+
+def test_progress_says_what_the_driver_said(capsys: pytest.CaptureFixture[str]) -> None:
+    request = Request(
+        "r", JOB_ID, RequestKind.SAVEPOINT, RequestState.IN_PROGRESS, 0.0,
+        progress={"phase": HOSTILE},
+    )  # fmt: skip
+    Output().note(describe(request))
+    said = capsys.readouterr().err
+    assert only_printable(said)
+    assert said.count("\n") == 1
+
+
+ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def on_a_terminal(cli: Command, *argv: str, seconds: float = 20, until: str | None = None) -> str:
+    """What ``flinkish`` writes to a terminal."""
+    import pexpect
+
+    child = pexpect.spawn(
+        sys.executable, ["-m", "flinkish", *argv], encoding="utf-8", timeout=seconds,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "PYTHONUTF8": "1"},
+        dimensions=(50, 400),
+    )  # fmt: skip
+    if until is None:
+        child.expect(pexpect.EOF)
+        text = child.before
+    else:
+        child.expect_exact(until)
+        text = child.before + until
+        child.sendintr()
+        child.expect(pexpect.EOF)
+    child.close()
+    assert isinstance(text, str)
+    return text.replace("\r\n", "\n")
+
+
+def test_watch_clears_the_screen_and_nothing_else_does(cli: Command) -> None:
+    world(cli.directory, HOSTILE_NAME)
+    text = on_a_terminal(cli, "list", "--watch", until=visible(HOSTILE_NAME))
+    first, _, rest = text.partition("\x1b[H\x1b[J")
+    assert (first, only_printable(rest)) == ("", True)
+
+
+def test_logs_are_escaped_on_a_terminal_and_raw_in_a_pipe(cli: Command) -> None:
+    world(cli.directory, HARMLESS)
+    log = "\x1b]0;owned\x07\x1b[31mred\x1b[0m\u202e\n\tat a.b(C)\n"
+    (cli.directory / "driver.log").write_text(log)
+    assert cli.ok("logs", JOB_ID).out == log
+    text = on_a_terminal(cli, "logs", JOB_ID)
+    assert text == r"\x1b]0;owned\x07\x1b[31mred\x1b[0m\u202e" + "\n\tat a.b(C)\n"
+    assert "escaped" in cli.ok("logs", "--help").out
+
+
+def test_a_plan_on_a_terminal_has_no_styling_but_ours(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from flinkish.cli import plan_table
+
+    row = tuple(f"{word} {HOSTILE}" for word in ("q", "what", "kind", "as-is", "state", "why"))
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "1000")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    master, slave = os.openpty()
+    with open(slave, "w", encoding="utf-8") as stream:
+        plan_table._draw([row], stream)
+        stream.flush()
+        text = os.read(master, 100_000).decode().replace("\r\n", "\n")
+    os.close(master)
+    assert only_printable(ANSI.sub("", text)), text
+    assert "link=x" in text.replace("\n", "")  # not read as markup
+
+
+def test_one_place_writes() -> None:
+    """A command that wrote by itself would write what it got."""
+    #: Fixed texts, what :func:`flinkish.cli.jobs_text.show` made, and lines that are escaped there.
+    known = {"output.py", "entry.py", "jobs_table.py", "plan_table.py", "completion.py"}
+    writes = re.compile(r"sys\.std(out|err)\.write|\bprint\(|click\.s?echo|print_exc")
+    found = set()
+    for path in (ROOT / "flinkish/cli").glob("*.py"):
+        text: Any = path.read_text()
+        if writes.search(text.replace('click.echo(f"flinkish {__version__}")', "")):
+            found.add(path.name)
+    assert found - known <= {"app.py", "compat.py"}  # JSON; a table of its own words
