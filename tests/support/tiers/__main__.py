@@ -73,9 +73,10 @@ def run(tier: str, shard: str | None, workers: int, more: Sequence[str]) -> int:
         log = _log(part)
         done = log.with_suffix(".done")
         shutil.copyfile(log, done) if log.exists() else done.write_text("")
-        words = [*part.words, "--tier-log", str(log), "--tier-done", str(done), *more]
+        # With "=": pytest takes a separate value for a file of tests until it has this plugin.
+        words = [*part.words, f"--tier-log={log}", f"--tier-done={done}", *more]
         if shard:
-            words += ["--shard", shard]
+            words.append(f"--shard={shard}")
         if part.has_workers and workers > 1:
             words += ["-n", str(workers)]
         print(f"test-{tier}: {' '.join(words)}", flush=True)
