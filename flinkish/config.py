@@ -23,24 +23,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish.errors import InvalidConfiguration
+from flinkish.masking import MASK as MASK
+from flinkish.masking import is_secret as is_secret
+from flinkish.masking import mask_secrets as mask_secrets
 
-MASK = "******"
-
-#: Parts of key names whose values are secret (Flink: ``GlobalConfiguration.SENSITIVE_KEYS``).
-_SECRET_PARTS = (
-    "password",
-    "secret",
-    "token",
-    "apikey",
-    "access-key",
-    "access.key",
-    "account.key",
-    "service-key",
-    "auth-params",
-    "basic-auth",
-    "jaas.config",
-    "http-headers",
-)
+#: What a registry's URL may begin with, besides the path of a SQLite file.
+_POSTGRES = ("postgresql://", "postgres://")
 
 
 @dataclass(frozen=True)
@@ -75,7 +63,11 @@ class Setting:
         """The value as it may be shown: passwords and tokens hidden."""
         if self.value is None:
             return None
-        return MASK if is_secret(self.key) else mask_secrets(self.value)
+        if is_secret(self.key):
+            return MASK
+        if self.key == "registry.url" and not self.value.startswith(("/", "sqlite:", *_POSTGRES)):
+            return MASK  # nothing that is known: there may be a password anywhere
+        return mask_secrets(self.value)
 
 
 KEYS: tuple[Key, ...] = (
@@ -259,32 +251,14 @@ def parse_boolean(text: str) -> bool:
     raise InvalidConfiguration(f"{text!r} is not a boolean", hint="write true or false")
 
 
-def is_secret(key: str) -> bool:
-    """True when the name of a key says that its value must not be shown."""
-    name = key.lower()
-    return any(part in name for part in _SECRET_PARTS)
-
-
-def mask_secrets(text: str) -> str:
-    """``text`` with the passwords of URLs, query strings and connection strings replaced.
-
-    When in doubt it hides too much: everything from the first colon after a URL's user name to
-    the last ``@`` before the next blank goes.
-    """
-    text = re.sub(r"(://[^\s:/@]*):[^\s]*@", rf"\1:{MASK}@", text)
-    return re.sub(
-        r"(?i)\b([\w.-]*(?:password|passwd|pwd|secret|token)[\w.-]*\s*=\s*)"
-        r"('(?:[^'\\]|\\.)*'|[^\s&;,]+)",
-        rf"\g<1>{MASK}",
-        text,
-    )
-
-
 def sqlite_path(url: str, base: str | None = None) -> str | None:
     """The absolute path of a SQLite registry URL; None when the URL is of another kind.
 
     ``sqlite:///relative``, ``sqlite:////absolute``, ``sqlite:~/x`` and a bare path are accepted;
     relative ones start at ``base`` (default: the working directory).
+
+    Raises :class:`InvalidConfiguration` for what is neither a path nor a URL of a registry; it
+    shows nothing of it, as there may be a password anywhere.
     """
     if url.startswith("sqlite:"):
         path = url[len("sqlite:") :]
@@ -295,15 +269,36 @@ def sqlite_path(url: str, base: str | None = None) -> str | None:
                 f"{url!r} names a host, and a SQLite registry is a file",
                 hint="write sqlite:///relative/path or sqlite:////absolute/path",
             )
-    elif "://" in url:
+    elif url.startswith(_POSTGRES):
         return None
     else:
+        _check_plain_path(url)
         path = url
     if not path:
         raise InvalidConfiguration(
             f"{url!r} names no file", hint="write sqlite:////absolute/path/registry.db"
         )
     return _absolute(path, base or os.getcwd())
+
+
+def _check_plain_path(text: str) -> None:
+    """Refuse what would be the name of a file by mistake only. ``./`` in front makes it one."""
+    if not text or text[0] in "/.~":
+        what = "has a control character in it" if not text.isprintable() else None
+    elif re.match(r"\s*[\w.-]+\s*=", text):
+        what = "is a list of parameters (libpq's KEY=VALUE form), and a URL is needed"
+    elif (scheme := re.match(r"[A-Za-z][\w+.-]*(?=:)", text)) is not None:
+        what = f"begins with {scheme.group()}:, which no registry has"
+    elif "@" in text.partition("/")[0]:
+        what = "names a user or a host, and has no postgresql:// in front"
+    else:
+        what = None if text.isprintable() else "has a control character in it"
+    if what:
+        raise InvalidConfiguration(
+            f"the registry's value {what}",
+            hint="write postgresql://USER@HOST:PORT/DATABASE, sqlite:////absolute/path, or a path "
+            "(./NAME for a file of such a name)",
+        )
 
 
 class Config:

@@ -25,15 +25,17 @@ ALLOWED: dict[str, frozenset[str]] = {
         "": "operators",  # flinkish/__init__.py: uid and uid_hash, when first used
         "__main__": "cli",
         "errors": "",
-        "config": "errors",
+        "config": "errors masking",
+        "masking": "",
         "units": "",
         "cli": "upgrade jobs restore savepoint compat checkpoint operators storage errors config "
-        "units",
+        "units masking",
         "driver": "jobs restore savepoint compat checkpoint operators engine storage errors config",
         "upgrade": "jobs restore savepoint compat checkpoint operators engine storage errors "
         "config",
-        "jobs": "compat checkpoint operators errors config",
-        "restore": "jobs savepoint compat checkpoint operators engine storage errors config units",
+        "jobs": "compat checkpoint operators errors config masking",
+        "restore": "jobs savepoint compat checkpoint operators engine storage errors config units "
+        "masking",
         "savepoint": "checkpoint operators engine storage errors config units",
         "compat": "checkpoint operators errors config",
         "checkpoint": "engine storage errors config",
@@ -50,6 +52,7 @@ STARTUP = (
     "__init__.py",
     "errors.py",
     "config.py",
+    "masking.py",
     "units.py",
     *(f"cli/{name}.py" for name in ("__init__", "entry", "jobs_text", "output", "text")),
     *(f"jobs/{name}.py" for name in ("__init__", "database", "glance", "liveness", "lookup")),

@@ -28,6 +28,7 @@ class ProgramOptions:
     packages: tuple[str, ...]
     spark_home: str | None
     conf: Mapping[str, str]
+    secret_arguments: tuple[str, ...]
 
 
 def pairs(
@@ -41,6 +42,16 @@ def pairs(
             raise UsageError(f"--conf {value!r} is not KEY=VALUE", hint="write --conf key=value")
         found[key.strip()] = text
     return found
+
+
+def _arguments_in(
+    ctx: click.Context, _parameter: click.Parameter, value: str | None
+) -> tuple[str, ...]:
+    if value is None or ctx.resilient_parsing:
+        return ()
+    from flinkish.jobs.secretconf import read_arguments
+
+    return read_arguments(value)
 
 
 #: The program and its arguments, or with ``-py`` and ``-pym`` the arguments only. Needs a command
@@ -134,6 +145,14 @@ _OPTIONS = (
     ),
     spark_home_option,
     conf_option,
+    click.option(
+        "--secret-args",
+        "secret_arguments",
+        metavar="FILE",
+        callback=_arguments_in,
+        shell_complete=complete_file,
+        help="More arguments of the program, one a line, that are shown nowhere (mode 0600).",
+    ),
 )
 
 

@@ -11,6 +11,7 @@ from flinkish.cli.session import Session
 from flinkish.cli.text import iso_time, local_time, size_text, table
 from flinkish.config import mask_secrets
 from flinkish.jobs.model import Job, ProcessRef, QueryStatus, Request, SavepointRecord, StateChange
+from flinkish.jobs.secretconf import shown_arguments
 
 
 @command("status", exit_codes=(10,))
@@ -43,7 +44,7 @@ def describe(session: Session, job: Job) -> dict[str, Any]:
         "spark_version": job.spark_version,
         "application_id": job.application_id,
         "program": job.launch.application or job.launch.module,
-        "arguments": [mask_secrets(word) for word in job.launch.arguments],
+        "arguments": list(shown_arguments(job.launch)),
         "master": job.launch.master,
         "restored_from": job.launch.restore.path if job.launch.restore else None,
         "checkpoint_dir": job.checkpoint_dir,

@@ -16,11 +16,12 @@ from flinkish.cli.plan_table import show_plan
 from flinkish.cli.program_options import ProgramOptions
 from flinkish.cli.restore_options import RestoreOptions, config_flags, restore_spec
 from flinkish.cli.session import Session
-from flinkish.config import Config, mask_secrets
+from flinkish.config import Config
 from flinkish.errors import FlinkishError, UsageError
 from flinkish.jobs import launcher, program
 from flinkish.jobs.model import Job, Launch
 from flinkish.jobs.secretconf import without_secrets
+from flinkish.masking import MASK, mask_words
 
 if TYPE_CHECKING:
     from flinkish.restore.planfile import PlanFile
@@ -126,6 +127,7 @@ def launch_of(options: ProgramOptions, config: Config, cwd: str) -> Launch:
         conf=conf,
         options=config.to_options(),
         working_directory=cwd,
+        secret_arguments=options.secret_arguments,
     )
 
 
@@ -199,6 +201,11 @@ def _of_plan(options: RunOptions, plan: PlanFile) -> RunOptions:
     """The options with what the plan says; the program may be named again."""
     words, program_file, module = options.words, options.program, options.module
     if not (words or program_file or module):
+        if any(MASK in word for word in plan.arguments):
+            raise UsageError(
+                "the plan leaves out a secret argument of its program",
+                hint="name the program again: flinkish run --plan FILE APP.py ARGS...",
+            )
         words = plan.arguments if plan.application is None else (plan.application, *plan.arguments)
         module = plan.module
     partitions = plan.options.get("parallelism")
@@ -228,7 +235,7 @@ def show_submitted(
 def _show_dry_run(
     out: Output, name: str, words: Sequence[str], uid_map: Sequence[tuple[str, str]]
 ) -> int:
-    shown = [mask_secrets(word) for word in words]
+    shown = list(mask_words(words))
     if out.json:
         out.document({"dry_run": True, "name": name, "command": shown, "uid_map": dict(uid_map)})
         return 0

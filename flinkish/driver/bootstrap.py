@@ -46,6 +46,7 @@ def main(argv: Sequence[str]) -> int:
     Returns the driver's exit status: 0 when the job FINISHED or was CANCELED.
     """
     secretconf.remove(os.environ.pop(secretconf.FILE_VARIABLE, None))  # Spark has read it
+    argv = secretconf.with_arguments(argv, os.environ)
     if "FLINKISH_DESCRIBE" in os.environ:
         from flinkish.driver import describe  # imports this module
 

@@ -20,8 +20,8 @@ from _thread import allocate_lock
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, TypeVar
 
-from flinkish.config import mask_secrets, sqlite_path
-from flinkish.errors import InvalidConfiguration, RegistryError
+from flinkish.config import sqlite_path
+from flinkish.errors import RegistryError
 from flinkish.jobs.schema import MIGRATIONS, VERSION, VERSION_TABLE
 
 T = TypeVar("T")
@@ -307,14 +307,9 @@ def open_database(url: str, *, create: bool = True) -> Database:
     path = sqlite_path(url)
     if path is not None:
         return SqliteDatabase(path, create=create)
-    if url.startswith(("postgresql://", "postgres://")):
-        from flinkish.jobs.postgres import PostgresDatabase
+    from flinkish.jobs.postgres import PostgresDatabase
 
-        return PostgresDatabase(url, create=create)
-    raise InvalidConfiguration(
-        f"{mask_secrets(url)!r} is no registry URL",
-        hint="write sqlite:////absolute/path or postgresql://user@host/database",
-    )
+    return PostgresDatabase(url, create=create)
 
 
 def check_version(version: int, where: str) -> None:

@@ -61,6 +61,9 @@ def call_driver(
         properties = stack.enter_context(
             secretconf.secrets_file(secrets, directory, installation.spark_home, environ)
         )
+        arguments = stack.enter_context(
+            secretconf.arguments_file(secretconf.handed_arguments(launch), directory)
+        )
         environment = {
             **program.build_environment(
                 environ,
@@ -70,6 +73,7 @@ def call_driver(
                 flinkish_home=program.flinkish_home(),
                 fallback_path=program.fallback_path(),
                 properties=properties,
+                arguments=arguments,
             ),
             **variables,
             variable: result,
@@ -80,6 +84,7 @@ def call_driver(
             name=name,
             driver_main=program.driver_main(),
             properties=properties,
+            arguments=arguments,
         )
         status = _run(command, environment, launch.working_directory, log, result, while_running)
         error: FlinkishError | None

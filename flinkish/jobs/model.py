@@ -120,6 +120,8 @@ class Launch:
 
     ``application`` is the absolute path of the program, or None with ``module`` set (``-pym``).
     ``options`` is flinkish's effective configuration at submission, ``conf`` Spark's.
+    ``secret_arguments`` follow ``arguments``; only the driver gets them as they are
+    (:mod:`flinkish.jobs.secretconf`).
     """
 
     application: str | None
@@ -137,6 +139,7 @@ class Launch:
     options: Mapping[str, str] = field(default_factory=dict)
     working_directory: str | None = None
     restore: RestoreSpec | None = None
+    secret_arguments: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for the registry."""
@@ -146,7 +149,7 @@ class Launch:
     def from_json(data: Mapping[str, Any]) -> Launch:
         """The inverse of :meth:`to_json`; keys of a newer flinkish are ignored."""
         known = {k: v for k, v in data.items() if k in Launch.__dataclass_fields__}
-        for key in ("arguments", "py_files", "archives", "jars", "packages"):
+        for key in ("arguments", "secret_arguments", "py_files", "archives", "jars", "packages"):
             if key in known:
                 known[key] = tuple(known[key])
         if known.get("restore"):

@@ -28,6 +28,7 @@ from flinkish.jobs.database import (
     storable,
 )
 from flinkish.jobs.schema import VERSION
+from flinkish.masking import passwords_of
 
 try:
     import psycopg
@@ -197,9 +198,11 @@ class PostgresDatabase(Database):
         raise RegistryError(f"the registry {self.url_masked} failed: {text}", hint=hint) from None
 
     def _hide(self, text: str) -> str:
-        match = re.search(r"://[^\s:/@]*:(.*)@", self._url)
-        if match and match.group(1):
-            text = text.replace(match.group(1), MASK)
+        for password in passwords_of(self._url):
+            text = text.replace(password, MASK)
+            # Unless its marks are written as %XX, libpq takes a part of it for a port or a host.
+            for part in filter(None, re.split(r"[/?#@:&=%\s]+", password)):
+                text = re.sub(rf"(?<!\w){re.escape(part)}(?!\w)", MASK, text)
         return mask_secrets(text)
 
 

@@ -20,7 +20,14 @@ from dataclasses import dataclass, replace
 
 from flinkish.errors import LaunchFailed, UsageError
 from flinkish.jobs.model import Launch
-from flinkish.jobs.secretconf import FILE_VARIABLE, secrets_of
+from flinkish.jobs.secretconf import (
+    ARGUMENTS_VARIABLE,
+    FILE_VARIABLE,
+    arguments_of,
+    secrets_of,
+    shown_arguments,
+    with_redaction,
+)
 
 #: Oldest Java by Spark's major version (Spark's "Downloading" page of each release).
 _OLDEST_JAVA = {3: 8, 4: 17}
@@ -68,10 +75,16 @@ def resolve(launch: Launch, environ: Mapping[str, str]) -> Installation:
     return installation
 
 
-def pinned(launch: Launch, installation: Installation) -> Launch:
-    """The launch with the Spark and driver interpreter that were found written into it."""
-    return replace(
+def pinned(
+    launch: Launch, installation: Installation, environ: Mapping[str, str] | None = None
+) -> Launch:
+    """The launch with the Spark and driver interpreter that were found written into it, and what
+    Spark's defaults say is secret. LaunchFailed when those cannot be read."""
+    found = replace(
         launch, spark_home=installation.spark_home, client_python=installation.driver_python
+    )
+    return with_redaction(
+        found, installation.spark_home, os.environ if environ is None else environ
     )
 
 
@@ -82,6 +95,7 @@ def build_command(
     name: str,
     driver_main: str,
     properties: str | None = None,
+    arguments: str | None = None,
 ) -> list[str]:
     """The ``spark-submit`` command line of a job. Pure.
 
@@ -91,6 +105,7 @@ def build_command(
     driver_main: path of flinkish's ``driver/__main__.py``, which runs the program.
     properties: file with the secret settings (:mod:`flinkish.jobs.secretconf`), which are not on
         the command line then: every user of the host can read that.
+    arguments: file with the program's arguments; those on the command line are masked then.
     """
     command = [installation.spark_submit]
     if launch.master:
@@ -116,7 +131,7 @@ def build_command(
         command += ["--module", launch.module]
     elif launch.application:
         command.append(launch.application)
-    return [*command, *launch.arguments]
+    return [*command, *(shown_arguments(launch) if arguments else arguments_of(launch))]
 
 
 def build_environment(
@@ -128,18 +143,22 @@ def build_environment(
     flinkish_home: str,
     fallback_path: str,
     properties: str | None = None,
+    arguments: str | None = None,
 ) -> dict[str, str]:
     """The environment of ``spark-submit``: the client's, and what the driver needs to know. Pure.
 
     The user's ``PYTHONPATH`` stays. ``PYSPARK_DRIVER_PYTHON_OPTS`` goes: it is meant for
-    notebooks and would end up on the driver's command line. ``properties`` is as in
-    :func:`build_command`.
+    notebooks and would end up on the driver's command line. ``properties`` and ``arguments`` are as
+    in :func:`build_command`.
     """
     result = dict(environ)
     result.pop("PYSPARK_DRIVER_PYTHON_OPTS", None)
     result.pop(FILE_VARIABLE, None)
+    result.pop(ARGUMENTS_VARIABLE, None)
     if properties:
         result[FILE_VARIABLE] = properties
+    if arguments:
+        result[ARGUMENTS_VARIABLE] = arguments
     result.update(
         {
             "FLINKISH_JOB_ID": job_id,

@@ -1,9 +1,11 @@
-"""Secret Spark settings: not in the registry, not on a command line, not in Spark's environment.
+"""Secret Spark settings and arguments: not in the registry, on no command line but the user's own.
 
 Whoever submits a job may give keys of storage as Spark settings (``--conf
-spark.hadoop.fs.s3a.secret.key=...``). The launcher hands them to the supervisor in one variable,
-which that takes out of its environment; the supervisor hands them to ``spark-submit`` in a file of
-properties that only its owner can read, and that the driver removes as soon as it runs.
+spark.hadoop.fs.s3a.secret.key=...``) and passwords as arguments of the program. The launcher
+hands them to the supervisor in one variable, which that takes out of its environment; the
+supervisor hands them on in files that only their owner can read, and that the driver removes as
+soon as it runs: the settings to ``spark-submit`` as properties, the arguments to the driver, which
+gives them to the program in place of the masked ones on its command line.
 """
 
 from __future__ import annotations
@@ -11,32 +13,83 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 import tempfile
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from flinkish.config import MASK, is_secret, mask_secrets
-from flinkish.errors import LaunchFailed
+from flinkish.errors import InvalidConfiguration, LaunchFailed, UsageError
 from flinkish.jobs.model import Launch
+from flinkish.masking import SPARK_REDACTION, mask_words
 
-#: From the launcher to the supervisor: the settings, as JSON.
+#: From the launcher to the supervisor: the settings and the arguments, as JSON.
 SETTINGS_VARIABLE = "FLINKISH_SECRET_CONF"
-#: From the supervisor to the driver: the file that it removes.
+#: From the supervisor to the driver: the files that it removes.
 FILE_VARIABLE = "FLINKISH_SECRET_FILE"
+ARGUMENTS_VARIABLE = "FLINKISH_ARGUMENTS_FILE"
+#: Spark's own key: what else is secret. It is none itself.
+REDACTION = "spark.redaction.regex"
 _DEFAULTS = "spark-defaults.conf"
+#: Bytes a file of arguments may have: one variable takes them to the supervisor.
+_MOST_ARGUMENTS = 64 << 10
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """What is handed over: settings, and the program's arguments where one of them is secret."""
+
+    conf: Mapping[str, str] = field(default_factory=dict)
+    arguments: tuple[str, ...] | None = None
+
+
+def redaction_of(launch: Launch) -> re.Pattern[str]:
+    """``spark.redaction.regex`` of the launch, else Spark's default. Pure.
+
+    Raises :class:`InvalidConfiguration` when it cannot be read: nothing is started then, because
+    nobody could say what to hide.
+    """
+    text = launch.conf.get(REDACTION)
+    if text is None:
+        return SPARK_REDACTION
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise InvalidConfiguration(
+            f"{REDACTION} is no regular expression that Python knows: {error}",
+            hint="write it without Java's own syntax, flags such as (?i) at its beginning",
+        ) from error
 
 
 def secrets_of(launch: Launch) -> dict[str, str]:
     """The Spark settings whose name says that they are secret, or whose value has a password in it.
 
-    Pure.
+    Spark's rule (``Utils.redact``: its pattern is found in the key or in the value) and
+    flinkish's own. Pure.
     """
+    pattern = redaction_of(launch)
+
+    def secret(key: str, value: str) -> bool:
+        found = pattern.search(key) or pattern.search(value)
+        return bool(found) or is_secret(key) or mask_secrets(value) != value
+
     return {
         key: value
         for key, value in launch.conf.items()
-        if value != MASK and (is_secret(key) or mask_secrets(value) != value)
+        if value != MASK and key != REDACTION and secret(key, value)
     }
+
+
+def arguments_of(launch: Launch) -> tuple[str, ...]:
+    """What the program gets. Pure."""
+    return (*launch.arguments, *launch.secret_arguments)
+
+
+def shown_arguments(launch: Launch) -> tuple[str, ...]:
+    """The program's arguments as they may be kept and shown. Pure."""
+    plain = mask_words(launch.arguments, redaction_of(launch))
+    return (*plain, *(MASK for _ in launch.secret_arguments))
 
 
 def without_secrets(launch: Launch) -> Launch:
@@ -44,7 +97,15 @@ def without_secrets(launch: Launch) -> Launch:
     out. Pure."""
     hidden = dict.fromkeys(secrets_of(launch), MASK)
     options = {key: value for key, value in launch.options.items() if not is_secret(key)}
-    return replace(launch, conf={**launch.conf, **hidden}, options=options)
+    plain = mask_words(launch.arguments, redaction_of(launch))
+    masked = tuple(MASK for _ in launch.secret_arguments)
+    return replace(
+        launch,
+        conf={**launch.conf, **hidden},
+        options=options,
+        arguments=plain,
+        secret_arguments=masked,
+    )
 
 
 def without_masked(launch: Launch) -> Launch:
@@ -52,17 +113,116 @@ def without_masked(launch: Launch) -> Launch:
     return replace(launch, conf={k: v for k, v in launch.conf.items() if v != MASK})
 
 
+def with_redaction(launch: Launch, spark_home: str, environ: Mapping[str, str]) -> Launch:
+    """The launch with the ``spark.redaction.regex`` of Spark's defaults, unless it has its own.
+
+    Spark would read it there anyway. Raises :class:`LaunchFailed` when they cannot be read.
+    """
+    if REDACTION in launch.conf:
+        return launch
+    found = None
+    for line in _defaults(spark_home, environ).splitlines():
+        match = re.fullmatch(r"\s*spark\.redaction\.regex(?:\s*[=:]\s*|\s+)(.*)", line)
+        if match:
+            found = re.sub(r"\\(.)", r"\1", match.group(1)).strip()
+    return replace(launch, conf={**launch.conf, REDACTION: found}) if found else launch
+
+
 def hand_over(environ: Mapping[str, str], launch: Launch) -> dict[str, str]:
     """The environment of a supervisor that gets the secrets of ``launch``. Pure."""
-    secret = secrets_of(launch)
+    found = {"conf": secrets_of(launch), "arguments": handed_arguments(launch)}
     kept = {key: value for key, value in environ.items() if key != SETTINGS_VARIABLE}
-    return {**kept, SETTINGS_VARIABLE: json.dumps(secret)} if secret else kept
+    some = any(value is not None and value != {} for value in found.values())
+    return {**kept, SETTINGS_VARIABLE: json.dumps(found)} if some else kept
 
 
-def take(environ: MutableMapping[str, str]) -> dict[str, str]:
-    """The settings that were handed over; they are taken out of the environment."""
-    found: dict[str, str] = json.loads(environ.pop(SETTINGS_VARIABLE, "{}"))
-    return found
+def take(environ: MutableMapping[str, str]) -> Secrets:
+    """What was handed over; it is taken out of the environment."""
+    found = json.loads(environ.pop(SETTINGS_VARIABLE, "{}"))
+    arguments = found.get("arguments")
+    return Secrets(found.get("conf", {}), None if arguments is None else tuple(arguments))
+
+
+def handed_arguments(launch: Launch) -> tuple[str, ...] | None:
+    """All arguments where one of them must not be seen, else None."""
+    whole = arguments_of(launch)
+    return None if shown_arguments(launch) == whole and not launch.secret_arguments else whole
+
+
+def read_arguments(path: str) -> tuple[str, ...]:
+    """The arguments in a file, one a line; empty lines are none.
+
+    Raises :class:`UsageError` when it is no file (or pipe) that only this user can read.
+    """
+    chmod = f"chmod 600 {path}"
+    try:
+        with open(path, "rb") as file:
+            facts = os.fstat(file.fileno())
+            if not (stat.S_ISREG(facts.st_mode) or stat.S_ISFIFO(facts.st_mode)):
+                raise UsageError(f"{path} is no file of arguments", hint="one argument a line")
+            if facts.st_uid != os.geteuid() or facts.st_mode & 0o077:
+                raise UsageError(
+                    f"the secret arguments in {path} can be read by others "
+                    f"(mode {stat.S_IMODE(facts.st_mode):04o}, owner {facts.st_uid})",
+                    hint=f"make it your own, for you alone: {chmod}",
+                )
+            data = file.read(_MOST_ARGUMENTS + 1)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="check it") from error
+    if len(data) > _MOST_ARGUMENTS:
+        raise UsageError(f"{path} is too long for arguments", hint="one argument a line")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is no UTF-8 text", hint="one argument a line") from error
+    if "\x00" in text:
+        raise UsageError(f"{path} has a NUL in it", hint="one argument a line")
+    return tuple(line.removesuffix("\r") for line in text.split("\n") if line.strip())
+
+
+@contextmanager
+def arguments_file(arguments: Sequence[str] | None, directory: str | None) -> Iterator[str | None]:
+    """A file with the program's arguments, for the time of the context; None without any.
+
+    Parameters
+    ----------
+    directory: where it stands (None: that of temporary files).
+
+    Raises :class:`LaunchFailed` when it cannot be written.
+    """
+    if arguments is None:
+        yield None
+        return
+    path = None
+    try:
+        try:
+            handle, path = tempfile.mkstemp(prefix=".arguments-", dir=directory)
+            with open(handle, "w", encoding="utf-8", errors="surrogateescape") as writer:
+                json.dump(list(arguments), writer)
+        except OSError as error:
+            raise LaunchFailed(
+                f"the secret arguments could not be handed to the driver: {error}",
+                hint="see that the directory of the job's log can be written",
+            ) from error
+        yield path
+    finally:
+        remove(path)
+
+
+def with_arguments(argv: Sequence[str], environ: MutableMapping[str, str]) -> list[str]:
+    """The driver's arguments with those of the program from their file, which is removed.
+
+    ``argv``: ``APP [ARGS...]`` or ``--module NAME [ARGS...]``.
+    """
+    path = environ.pop(ARGUMENTS_VARIABLE, None)
+    if not path:
+        return list(argv)
+    try:
+        with open(path, encoding="utf-8") as file:
+            words = json.load(file)
+    finally:
+        remove(path)
+    return [*argv[: 2 if argv[0] == "--module" else 1], *words]
 
 
 def properties(settings: Mapping[str, str], defaults: str = "") -> str:
@@ -93,24 +253,18 @@ def secrets_file(
     if not settings:
         yield None
         return
-    home = environ.get("SPARK_CONF_DIR") or os.path.join(spark_home, "conf")
+    defaults = _defaults(spark_home, environ)
     path = None
     try:
-        try:
-            with open(os.path.join(home, _DEFAULTS), encoding="utf-8") as file:
-                defaults = file.read()
-        except FileNotFoundError:
-            defaults = ""
         # Readable by its owner only, from its first moment on.
         handle, path = tempfile.mkstemp(prefix=".conf-", suffix=".properties", dir=directory)
         with open(handle, "w", encoding="utf-8") as writer:
             writer.write(properties(settings, defaults))
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         remove(path)
         raise LaunchFailed(
             f"the secret settings could not be handed to Spark: {error}",
-            hint="see that the directory of the job's log can be written and spark-defaults.conf "
-            "be read",
+            hint="see that the directory of the job's log can be written",
         ) from error
     try:
         yield path
@@ -123,3 +277,18 @@ def remove(path: str | None) -> None:
     if path:
         with suppress(FileNotFoundError):
             os.unlink(path)
+
+
+def _defaults(spark_home: str, environ: Mapping[str, str]) -> str:
+    """The text of Spark's defaults; empty where there are none. LaunchFailed."""
+    home = environ.get("SPARK_CONF_DIR") or os.path.join(spark_home, "conf")
+    try:
+        with open(os.path.join(home, _DEFAULTS), encoding="utf-8") as file:
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise LaunchFailed(
+            f"Spark's defaults say what is secret, and cannot be read: {error}",
+            hint=f"see that {os.path.join(home, _DEFAULTS)} is a readable text",
+        ) from error

@@ -16,7 +16,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from types import FrameType
@@ -84,8 +84,8 @@ class _Driver:
         signal.signal(signal.SIGTERM, self._terminate)
         signal.signal(signal.SIGINT, self._terminate)
 
-    def start(self, job: Job, url: str, secrets: Mapping[str, str]) -> None:
-        """Start it, with Spark settings that only this process knows.
+    def start(self, job: Job, url: str, secrets: secretconf.Secrets) -> None:
+        """Start it, with settings and arguments that only this process knows.
 
         Raises :class:`LaunchFailed` when it cannot be.
         """
@@ -95,15 +95,18 @@ class _Driver:
             self.forget_secrets()
             raise
 
-    def _start(self, job: Job, url: str, secrets: Mapping[str, str]) -> None:
+    def _start(self, job: Job, url: str, secrets: secretconf.Secrets) -> None:
         import subprocess
 
         launch = secretconf.without_masked(job.launch)
-        launch = replace(launch, conf={**launch.conf, **secrets})
+        launch = replace(launch, conf={**launch.conf, **secrets.conf})
         installation = program.resolve(launch, os.environ)
         beside = os.path.dirname(job.log_path or "") or None
         properties = self._cleanup.enter_context(
-            secretconf.secrets_file(secrets, beside, installation.spark_home, os.environ)
+            secretconf.secrets_file(secrets.conf, beside, installation.spark_home, os.environ)
+        )
+        arguments = self._cleanup.enter_context(
+            secretconf.arguments_file(secrets.arguments, beside)
         )
         command = program.build_command(
             launch,
@@ -111,6 +114,7 @@ class _Driver:
             name=job.name,
             driver_main=program.driver_main(),
             properties=properties,
+            arguments=arguments,
         )
         environment = program.build_environment(
             os.environ,
@@ -120,6 +124,7 @@ class _Driver:
             flinkish_home=program.flinkish_home(),
             fallback_path=program.fallback_path(),
             properties=properties,
+            arguments=arguments,
         )
         try:
             child = subprocess.Popen(

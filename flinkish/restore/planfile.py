@@ -18,6 +18,8 @@ from typing import Any
 from flinkish import storage
 from flinkish.errors import Incompatible, StorageError, UsageError
 from flinkish.jobs.model import Launch, RestoreSpec
+from flinkish.jobs.secretconf import redaction_of, shown_arguments
+from flinkish.masking import mask_words
 
 _KIND = "flinkish restore plan"
 _VERSION = 1
@@ -65,7 +67,7 @@ def make_plan_file(
         savepoint_digest(spec.path),
         launch.application,
         launch.module,
-        launch.arguments,
+        mask_words(launch.arguments, redaction_of(launch)),
         program_digest(launch),
         spark_version,
         options,
@@ -170,10 +172,11 @@ def savepoint_digest(path: str) -> str:
 
 
 def program_digest(launch: Launch) -> str:
-    """The SHA-256 of a program: its file, the files that go with it, its name and arguments."""
+    """The SHA-256 of a program: its file, the files that go with it, its name and arguments, of the
+    secret ones only how many."""
     local = [f for f in (launch.application, *launch.py_files, *launch.archives) if f]
     files = [path for path in local if os.path.isfile(path)]
-    words = json.dumps([launch.module, list(launch.arguments), _digest_of_files(files)])
+    words = json.dumps([launch.module, list(shown_arguments(launch)), _digest_of_files(files)])
     return hashlib.sha256(words.encode()).hexdigest()
 
 
