@@ -40,6 +40,8 @@ def show(call: Call, request_id: str) -> int:
             savepoint = (found.result or {}).get("savepoint")
             if savepoint:
                 out.line(f"savepoint  {savepoint['path']}")
+            for each in trigger.left_out(found):
+                out.line(f"left out   query '{each['query']}': {each['reason']}")
             if found.error:
                 out.line(f"error      {found.error.get('message')}")
     return 0

@@ -34,6 +34,7 @@ class Outcome:
     savepoint: Mapping[str, Any] | None = None
     error: FlinkishError | None = None
     skipped: str | None = None
+    left_out: Sequence[Mapping[str, Any]] = ()
 
     @property
     def who(self) -> str:
@@ -120,7 +121,11 @@ def document(outcomes: Sequence[Outcome], removal: Removal, policy: Policy) -> d
         return {"job_id": job.job_id, "name": job.name, "request_id": outcome.request_id}
 
     found: dict[str, Any] = {
-        "savepoints": [{**entry(o), **o.savepoint} for o in outcomes if o.savepoint is not None],
+        "savepoints": [
+            {**entry(o), **o.savepoint, "left_out": list(o.left_out)}
+            for o in outcomes
+            if o.savepoint is not None
+        ],
         "failed": [
             {**entry(o), "error": o.error.to_record()} for o in outcomes if o.error is not None
         ],
@@ -164,7 +169,8 @@ def _await(session: Session, outcome: Outcome, timeout: float) -> Outcome:
     except FlinkishError as error:
         return replace(outcome, error=error)
     if request.state is RequestState.COMPLETED:
-        return replace(outcome, savepoint=(request.result or {}).get("savepoint") or {})
+        savepoint = (request.result or {}).get("savepoint") or {}
+        return replace(outcome, savepoint=savepoint, left_out=trigger.left_out(request))
     failure = from_record(request.error or {})
     if isinstance(failure, Locked):  # the target is in the hands of another host
         return replace(outcome, skipped=failure.message)
@@ -172,6 +178,10 @@ def _await(session: Session, outcome: Outcome, timeout: float) -> Outcome:
 
 
 def _tell(out: Output, outcome: Outcome) -> None:
+    for each in outcome.left_out:
+        out.warning(
+            f"job {outcome.who}: query '{each['query']}' is not in the savepoint: {each['reason']}"
+        )
     if outcome.error is not None:
         _complain(out, f"error: job {outcome.who}: {outcome.error.message}")
     elif outcome.skipped is not None:

@@ -63,7 +63,8 @@ def save_dead_job(
     queries = registry.queries(job.job_id)
     facts = registry.facts(job.job_id)
     committed = {q.name: newest_committed_batch(q.checkpoint_dir) for q in queries}
-    check_savable(job, queries, facts, committed)
+    empty = check_savable(job, queries, facts, committed)
+    queries = [query for query in queries if query.name not in empty]
     for query in queries:
         check_owner(registry, query.query_id, query.checkpoint_dir)
     out = session.out
@@ -71,7 +72,7 @@ def save_dead_job(
         f"job {job.name} ({job.job_id}) is {job.state.value}: the savepoint is taken from its "
         "checkpoint, at the newest committed batch"
     )
-    for name in sorted(committed.keys() - facts.keys()):
+    for name in sorted({query.name for query in queries} - facts.keys()):
         out.warning(
             f"query '{name}' was run by an older flinkish that kept no operator ids: the savepoint "
             "can only be restored by the same program, operator by operator in order"
@@ -79,6 +80,7 @@ def save_dead_job(
     request = _request(registry.now(), job.job_id, target, full=full, format_=format_)
     if dry_run:
         return request
+    left = [{"query": name, "reason": "it had committed no batch"} for name in empty]
     launch = replace(
         job.launch,
         application=None,
@@ -107,6 +109,8 @@ def save_dead_job(
         _remember(session, lambda: registry.record_request(_finished(failed, registry.now())))
         raise
     done = _done(request, shown)
+    if left:
+        done = replace(done, result={**(done.result or {}), "left_out": left})
     record = SavepointRecord(**kept, request_id=done.request_id)
     _remember(session, lambda: registry.add_savepoint(record))
     _remember(session, lambda: registry.record_request(_finished(done, registry.now())))

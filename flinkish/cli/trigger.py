@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from flinkish.cli.arguments import absolute_target, interruptible, requester
+from flinkish.cli.output import Output
 from flinkish.cli.progress import progress
 from flinkish.cli.session import Session
 from flinkish.errors import NoSavepointDirectory, WrongState, from_record
@@ -115,6 +116,7 @@ def detached(session: Session, request: Request) -> int:
 def show_result(session: Session, request: Request, job: Job | None) -> int:
     """Show a completed request; ``job`` as in :func:`result_document`."""
     out = session.out
+    warn_of_left_out(out, request)
     document = result_document(request, job)
     savepoint = document["savepoint"]
     if out.json:
@@ -139,7 +141,19 @@ def result_document(request: Request, job: Job | None) -> dict[str, Any]:
         "job_state": None if job is None else job.state.value,
         "savepoint": result.get("savepoint"),
         "rung": result.get("rung"),
+        "left_out": left_out(request),
     }
+
+
+def left_out(request: Request) -> list[Mapping[str, Any]]:
+    """The queries that are not in the savepoint, ``{"query", "reason"}`` each."""
+    return [dict(each) for each in (request.result or {}).get("left_out") or ()]
+
+
+def warn_of_left_out(out: Output, request: Request) -> None:
+    """Say which queries are not in the savepoint, and why."""
+    for each in left_out(request):
+        out.warning(f"query '{each['query']}' is not in the savepoint: {each['reason']}")
 
 
 def dry_run(session: Session, job: Job, kind: RequestKind, target: str | None) -> int:

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from flinkish import __version__, storage
-from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.driver import jvm as spark_jvm
 from flinkish.driver.canonical import check_engine, save_canonical
 from flinkish.driver.carrier import SparkCarrier
@@ -18,6 +17,7 @@ from flinkish.driver.managed import ManagedQuery, sources_of, status_of
 from flinkish.driver.planned import operator_facts
 from flinkish.driver.quiesce import quiesce, stop_hard
 from flinkish.driver.runtime import Runtime
+from flinkish.driver.unsavable import ended_without_commit, has_committed, left_out
 from flinkish.driver.writerfacts import why_not_savepointable
 from flinkish.errors import FlinkishError, StorageError, WaitTimeout, WrongState, from_record
 from flinkish.jobs.model import JobState, Request, RequestKind, RequestState, SavepointRecord
@@ -89,26 +89,24 @@ class Actions:
                 registry.complete(request.request_id, result)
 
     def _savepoint(self, request: Request) -> Mapping[str, Any]:
-        queries = self._savepointable(request)
-        self._await_first_commits(request, queries)
+        queries, left = self._await_first_commits(request, self._savepointable(request))
         info = self._write(request, queries, "savepoint", _format_of(request))
-        return {"savepoint": info, "rung": None}
+        return {"savepoint": info, "rung": None, **left}
 
     def _stop(self, request: Request) -> Mapping[str, Any]:
-        info = self._quiesce_and_write(request, "stop")
+        result = self._quiesce_and_write(request, "stop")
         self._runtime.end(JobState.FINISHED)
-        return {"savepoint": info, "rung": "quiesce"}
+        return result
 
     def _cancel(self, request: Request) -> Mapping[str, Any]:
         if request.arguments.get("target"):
-            info: Mapping[str, Any] | None = self._quiesce_and_write(request, "cancel")
-            rung = "quiesce"
+            result = self._quiesce_and_write(request, "cancel")
         else:
-            info, rung = None, self._end_all()
+            result = {"savepoint": None, "rung": self._end_all()}
         registry = self._runtime.registry
         registry.transition(self._runtime.job_id, JobState.CANCELLING, "cancel requested")
         self._runtime.end(JobState.CANCELED)
-        return {"savepoint": info, "rung": rung}
+        return result
 
     def _savepointable(self, request: Request) -> list[ManagedQuery]:
         queries = self._runtime.queries()
@@ -127,11 +125,11 @@ class Actions:
         return queries
 
     def _quiesce_and_write(self, request: Request, trigger: str) -> Mapping[str, Any]:
-        """Savepoint and end as one action: when it fails, the queries go on."""
+        """Savepoint and end as one action, its result; when it fails, the queries go on."""
         queries = self._savepointable(request)
         target = str(request.arguments["target"])
         check_writable(target)
-        self._await_first_commits(request, queries)
+        queries, left = self._await_first_commits(request, queries)
         active = [q for q in queries if not spark_jvm.has_ended(q.jsq)]
         for query in active:
             query.quiesced = True
@@ -143,7 +141,8 @@ class Actions:
                     self._quiesce_timeout,
                     lambda: self._check_not_cancelled(request),
                 )
-            return self._write_at_the_end(request, queries, trigger)
+            info = self._write_at_the_end(request, queries, trigger)
+            return {"savepoint": info, "rung": "quiesce", **left}
         except BaseException:
             self._runtime.resume(active)
             raise
@@ -194,20 +193,32 @@ class Actions:
             return "stop"
         return "quiesce"
 
-    def _await_first_commits(self, request: Request, queries: list[ManagedQuery]) -> None:
-        """A query that has committed nothing yet has nothing to save: wait before ending it."""
+    def _await_first_commits(
+        self, request: Request, queries: list[ManagedQuery]
+    ) -> tuple[list[ManagedQuery], Mapping[str, Any]]:
+        """Wait for queries that have committed nothing yet: they have nothing to save.
+
+        Returns those that have, and for the result what is left out because it ended before.
+        """
         deadline = time.monotonic() + self._timeout(request)
+        ended: list[ManagedQuery] = []
         waiting = queries
-        while waiting := [q for q in waiting if newest_committed_batch(q.checkpoint) is None]:
-            ended = [q.name for q in waiting if spark_jvm.has_ended(q.jsq)]
-            if ended:
-                raise WrongState(f"query '{ended[0]}' ended before it committed a batch")
+        while waiting := [q for q in waiting if not has_committed(q)]:
+            ended += [q for q in waiting if ended_without_commit(q)]
+            waiting = [q for q in waiting if q not in ended]
+            if not waiting:
+                break
             if time.monotonic() > deadline:
                 raise WaitTimeout(
                     "no batch was committed yet", hint="is there input? see: flinkish status JOB"
                 )
             self._check_not_cancelled(request)
             time.sleep(0.2)
+        savable = [q for q in queries if q not in ended]
+        left = left_out(queries, savable)
+        for each in left:
+            say(f"query '{each['query']}' is not in the savepoint: {each['reason']}")
+        return savable, {"left_out": left} if left else {}
 
     def _check_not_cancelled(self, request: Request) -> None:
         """A plain cancel does not wait behind a savepoint that itself waits."""

@@ -290,7 +290,8 @@ class Request:
 
     ``arguments`` by kind. SAVEPOINT and STOP: ``target`` (directory URL), ``format`` ("native").
     CANCEL: the same with ``target`` None for a cancel without savepoint.
-    ``result``: ``{"savepoint": {...} | None, "rung": "quiesce"|"stop"|"kill" | None}``.
+    ``result``: ``{"savepoint": {...} | None, "rung": "quiesce"|"stop"|"kill" | None}``, with
+    ``left_out`` where queries are not in the savepoint: ``[{"query", "reason"}]``.
     """
 
     request_id: str

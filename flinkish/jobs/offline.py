@@ -27,16 +27,20 @@ def check_savable(
     queries: Sequence[QueryStatus],
     facts: Mapping[str, QueryFacts],
     committed: Mapping[str, int | None],
-) -> None:
+) -> list[str]:
     """Refuse a dead job that a savepoint cannot be taken of.
+
+    Returns the names of the queries that it is without: they committed nothing, as far as their
+    driver has reported.
 
     Parameters
     ----------
     facts, committed: by query name what its driver left to know, and the newest committed batch of
         its checkpoint as it is now.
 
-    Raises WrongState: it never had a query, or is not dead; NoCommittedBatch: a query has committed
-    nothing, or its checkpoint is gone; NotSavepointable, as the driver would have.
+    Raises WrongState: it never had a query, or is not dead; NoCommittedBatch: no query has
+    committed anything, or the checkpoint of one that had is gone; NotSavepointable, as the driver
+    would have.
     """
     who = f"job {job.name} ({job.job_id})"
     if not job.state.is_final:
@@ -49,7 +53,10 @@ def check_savable(
             job_id=job.job_id,
             state=job.state.value,
         )
+    empty = [q.name for q in queries if committed.get(q.name) is None and q.batch_id is None]
     for query in queries:
+        if query.name in empty and len(empty) < len(queries):
+            continue
         known = facts.get(query.name)
         if known is not None and known.problem is not None:
             reason = from_record(known.problem)
@@ -64,6 +71,7 @@ def check_savable(
                 job_id=job.job_id,
                 state=job.state.value,
             )
+    return empty
 
 
 def check_owner(registry: Registry, query_id: str, checkpoint: str) -> None:
