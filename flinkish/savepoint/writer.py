@@ -21,7 +21,14 @@ from flinkish import storage
 from flinkish.checkpoint.cut import Cut, FilesVanished, newest_committed_batch, read_cut
 from flinkish.checkpoint.fileset import ListedFile
 from flinkish.checkpoint.trouble import missing
-from flinkish.errors import Corrupt, FlinkishError, NoCommittedBatch, WaitTimeout, WrongState
+from flinkish.errors import (
+    Corrupt,
+    FlinkishError,
+    NoCommittedBatch,
+    StorageError,
+    WaitTimeout,
+    WrongState,
+)
 from flinkish.savepoint import sharing
 from flinkish.savepoint.catalog import new_name
 from flinkish.savepoint.dispose import release_holder
@@ -114,9 +121,12 @@ def write_savepoint(
                 size = _seal(path, ledger, _header(job, created, trigger, format_), taken)
                 if storage.is_local(parent):
                     storage.sync_directory(parent)
-            except BaseException:
+            except BaseException as error:
+                removed = isinstance(error, (FlinkishError, OSError)) and not _is_there(path)
                 storage.remove_tree(*storage.split(path))
                 taker.take_back_references()
+                if removed:
+                    raise _target_removed(path) from error
                 raise
         totals = ledger.totals()
     finally:
@@ -380,6 +390,11 @@ class _Taker:
     def _settle(self, attempt: _Attempt, file: ListedFile, outcome: Outcome) -> Placed:
         if outcome.lost == "gone":
             source = storage.join(attempt.cut.root, file.path)
+            # A link does not tell which of its two ends is gone.
+            if not _is_there(storage.parent(storage.join(attempt.target, file.path))):
+                raise _target_removed(self._path)
+            if storage.exists(source):
+                raise _changed(attempt.cut, f"{file.path} was away for a moment")
             raise missing(attempt.cut.root, attempt.cut.batch_id, source, newest_committed_batch)
         if outcome.lost is not None:
             raise _changed(attempt.cut, f"{file.path} was {outcome.lost}")
@@ -393,17 +408,26 @@ class _Taker:
         sizes are compared then, by one listing a directory.
         """
         if storage.is_local(attempt.target) and not self._ledger.totals(attempt.index).shared:
-            _verify_cut(attempt.cut, attempt.target)
+            try:
+                _verify_cut(attempt.cut, attempt.target)
+            except FilesVanished:
+                if (lost := self._first_lost(attempt)) is not None:
+                    raise _target_removed(storage.join(attempt.target, lost)) from None
+                raise
             return
-        wrong = first_wrong_size(
-            attempt.target,
-            ((f.path, f.size) for f in self._ledger.files(attempt.index) if f.held is None),
-        )
+        wrong = self._first_lost(attempt)
         if wrong is not None:
             raise Corrupt(
                 f"{storage.join(attempt.target, wrong)} is not as it was written",
                 hint="the storage has lost or changed it: try again, and look at the storage",
             )
+
+    def _first_lost(self, attempt: _Attempt) -> str | None:
+        """The first file of the savepoint's own that is not in its place as it was put there."""
+        return first_wrong_size(
+            attempt.target,
+            ((f.path, f.size) for f in self._ledger.files(attempt.index) if f.held is None),
+        )
 
 
 def first_wrong_size(root: str, files: Iterator[tuple[str, int]]) -> str | None:
@@ -435,6 +459,19 @@ def _by_directory(
             yield from members.items()
             members, count = {}, 0
     yield from members.items()
+
+
+def _is_there(directory: str) -> bool:
+    """Whether a directory of ours still exists; True where the storage has none to ask for."""
+    return storage.is_flat(directory) or storage.is_directory(directory)
+
+
+def _target_removed(path: str) -> StorageError:
+    return StorageError(
+        f"the savepoint's target was removed while it was written: {path} is gone",
+        hint="find out what deletes there (a cleaning job?), and take the savepoint again",
+        path=path,
+    )
 
 
 def _can_link(checkpoint: str, path: str) -> bool:
