@@ -20,6 +20,7 @@ from flinkish.cli.program_options import (
 from flinkish.cli.submission import default_name, launch_of
 from flinkish.errors import MissingUid, UsageError
 from flinkish.jobs import describer, program
+from flinkish.savepoint.finding import address
 
 #: Fields of a recorded query that are for people, not part of the JSON document.
 _SHOWN = ("tree", "dot", "coverage_message", "missing")
@@ -86,7 +87,10 @@ def _show(out: Output, queries: list[dict[str, Any]], *, as_dot: bool) -> None:
         if query["missing"]:
             out.warning(f"query '{query['name']}': {query['coverage_message']}")
     if out.json:
-        documents = [{k: v for k, v in q.items() if k not in _SHOWN} for q in queries]
+        documents = [
+            {**{k: v for k, v in q.items() if k not in _SHOWN}, "operators": _addressed(q)}
+            for q in queries
+        ]
         out.document({"queries": documents})
     elif as_dot:
         for query in queries:
@@ -98,6 +102,35 @@ def _show(out: Output, queries: list[dict[str, Any]], *, as_dot: bool) -> None:
                 out.line()
             for line in _text(query, quiet=out.quiet):
                 out.line(line)
+        shared = _shared_ids(queries)
+        if shared and not out.quiet:
+            out.line()
+            out.line("Operators of several queries have the same operator id; with their queries:")
+            for line in shared:
+                out.line(f"  {line}")
+
+
+def _addressed(query: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The operators; what has state with the address that is its own in the whole job."""
+    return [{**operator, "address": _address(query, operator)} for operator in query["operators"]]
+
+
+def _address(query: Mapping[str, Any], operator: Mapping[str, Any]) -> str | None:
+    """As :func:`flinkish.savepoint.finding.address`; None for what keeps no state."""
+    if not operator["stateful"]:
+        return None
+    return address(query["name"], operator["uid"], operator["ordinal"])
+
+
+def _shared_ids(queries: list[dict[str, Any]]) -> list[str]:
+    """``ID: QUERY/ORDINAL, QUERY/ORDINAL`` for ids that stateful operators of several have."""
+    owners: dict[str, list[str]] = {}
+    for query in queries:
+        for operator in query["operators"]:
+            name = _address(query, operator)
+            if name is not None:
+                owners.setdefault(operator["operator_id"], []).append(name)
+    return [f"{id_}: {', '.join(names)}" for id_, names in owners.items() if len(set(names)) > 1]
 
 
 def _text(query: Mapping[str, Any], *, quiet: bool) -> Iterator[str]:

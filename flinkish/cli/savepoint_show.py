@@ -40,16 +40,27 @@ def show(call: Call, path: str) -> int:
 
 def describe_in_full(savepoint: Savepoint) -> dict[str, Any]:
     """The savepoint as JSON data, with the bytes it shares."""
+    from flinkish.savepoint.finding import address, shared_ids
     from flinkish.savepoint.reader import describe
     from flinkish.savepoint.space import measure
 
     space = measure(savepoint)
+    described = describe(savepoint)["savepoint"]
+    for query in described["queries"]:
+        for operator in query["operators"]:
+            operator["address"] = address(query["name"], operator["uid"], operator["ordinal"])
     return {
-        **describe(savepoint)["savepoint"],
+        **described,
+        "shared_ids": sorted(shared_ids(savepoint)),
         "own_bytes": space.own_bytes,
         "shared_bytes": space.shared_bytes,
         "users": list(space.users),
     }
+
+
+_SHARED = (
+    "Operators of several queries have the same operator id: name them QUERY/UID or QUERY/ORDINAL."
+)
 
 
 def render(savepoint: Mapping[str, Any]) -> list[str]:
@@ -71,6 +82,8 @@ def render(savepoint: Mapping[str, Any]) -> list[str]:
         lines.append(f"  used by      {', '.join(savepoint['users'])}")
     for query in savepoint["queries"]:
         lines += ["", *_query(query)]
+    if savepoint["shared_ids"]:
+        lines += ["", _SHARED]
     return lines
 
 

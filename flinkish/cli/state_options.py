@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from flinkish.savepoint.staterows import SavedState
 
 savepoint_argument = click.argument("path", metavar="SAVEPOINT", type=click.Path())
-state_argument = click.argument("name", metavar="UID[/STATE]")
+state_argument = click.argument("name", metavar="[QUERY/]UID[/STATE]")
 
 
 def open_named(savepoint: Savepoint, name: str) -> SavedState:
-    """The state that ``UID[/STATE]`` means; the engine's libraries are imported here only.
+    """The state that ``[QUERY/]UID[/STATE]`` means; the engine's libraries are imported here only.
 
     Raises UsageError where there is no such state, or a library is missing.
     """

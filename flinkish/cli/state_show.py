@@ -47,8 +47,9 @@ def show(
 ) -> int:
     """Show rows of a state in a savepoint: partition, key and value.
 
-    UID is the operator's uid or operator id; STATE one of its states where it has several: a state
-    variable of a processor, left or right of a join. With --where it runs a Spark application,
+    UID is the operator's uid, operator id or ordinal, with QUERY/ in front where several queries
+    have one; STATE one of its states where it has several: a state variable of a processor, left
+    or right of a join. With --where it runs a Spark application,
     without it no Spark is needed.
     """
     from flinkish.savepoint.reader import open_savepoint

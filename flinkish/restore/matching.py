@@ -91,26 +91,47 @@ class _Index:
         return next((op for op in (*self._own, *movable) if self._id(op) == operator_id), None)
 
     def by_old_name(self, old: str) -> SavedOperator | None:
-        """By uid, else by any operator id: what ``--uid-map`` names."""
-        everything = (*self._own, *self._others)
-        for op in everything:
-            if op.uid == old:
-                return op
-        wanted = old.lower()
-        return next(
-            (op for op in everything if wanted in (op.operator_id_v2, op.operator_id_v3)), None
-        )
+        """By uid, else by any operator id, else by either behind ``QUERY/``, or an ordinal there:
+        what ``--uid-map`` names.
+
+        Raises UsageError for several operators of other queries: nothing says which is meant.
+        """
+        found = _named(self._own, old) or _named(self._others, old)
+        if len(found) > 1:
+            raise UsageError(
+                f"--uid-map {old}: several operators of the savepoint are {old!r}, of the queries "
+                + ", ".join(str(op.query) for op in found),
+                hint=f"name it with its query: {found[0].query}/{found[0].ordinal}=NEW",
+            )
+        return found[0] if found else None
 
     def _id(self, operator: SavedOperator) -> str | None:
         v2 = self._hasher is HasherVersion.V2
         return operator.operator_id_v2 if v2 else operator.operator_id_v3
 
 
+def _named(operators: Sequence[SavedOperator], old: str) -> list[SavedOperator]:
+    wanted = old.lower()
+    return (
+        [op for op in operators if op.uid == old]
+        or [op for op in operators if wanted in (op.operator_id_v2, op.operator_id_v3)]
+        or [op for op in operators if _is_at(op, old)]
+    )
+
+
+def _is_at(operator: SavedOperator, address: str) -> bool:
+    query = f"{operator.query}/"
+    names = (
+        operator.uid, operator.operator_id_v2, operator.operator_id_v3, str(operator.ordinal)
+    )  # fmt: skip
+    return address.startswith(query) and address[len(query) :] in names
+
+
 def check_uid_map(uid_map: Mapping[str, str], saved: Sequence[SavedQuery]) -> None:
     """Raise UsageError when ``--uid-map`` names something the savepoint does not have."""
-    index = _Index(saved, None, HasherVersion.V3)
+    every = [op for query in saved for op in query.operators]
     for new, old in uid_map.items():
-        if index.by_old_name(old) is None and not any(
+        if not _named(every, old) and not any(
             source.uid == old for query in saved for source in query.sources or ()
         ):
             known = sorted({op.uid for query in saved for op in query.operators if op.uid})

@@ -51,10 +51,10 @@ class ShownRows:
 
 
 def open_state(savepoint: Savepoint, text: str) -> SavedState:
-    """The state that ``UID[/STATE]`` means.
+    """The state that ``[QUERY/]UID[/STATE]`` means.
 
-    UID is an operator's uid or one of its operator ids; of a savepoint with one such operator also
-    its ordinal. Raises UsageError with the names there are, Corrupt, UnsupportedFormat.
+    UID is an operator's uid, one of its operator ids or its ordinal. Raises UsageError with the
+    names there are, Corrupt, UnsupportedFormat.
     """
     query, operator, state = find_operator(savepoint, text)
     source = saved_directory(savepoint, query)
