@@ -155,6 +155,7 @@ COVERED_BY = {
     "jobs/statements": "jobs/test_registry",
     "jobs/supervisor": "jobs/test_launcher",
     "jobs/termination": "jobs/test_launcher",
+    "masking": "jobs/test_secrets",
     "operators/render": "operators/test_identity",
     "operators/tagging": "driver/test_uid",
     "restore/document": "restore/test_planner",

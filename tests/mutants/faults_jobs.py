@@ -104,9 +104,9 @@ MUTANTS = (
     Mutant(
         "passwords-shown",
         "passwords in URLs are shown",
-        "flinkish/config.py",
-        'text = re.sub(r"(://[^\\s:/@]*):[^\\s]*@", rf"\\1:{MASK}@", text)',
-        'text = re.sub(r"(://[^\\s:/@]*):[^\\s]*@", r"\\g<0>", text)',
+        "flinkish/masking.py",
+        'text = _URL_PASSWORD.sub(rf"\\1:{MASK}@", text)',
+        'text = _URL_PASSWORD.sub(r"\\g<0>", text)',
         ("tests/test_config.py",),
     ),
     Mutant(
