@@ -19,6 +19,8 @@ from typing import Any
 
 #: The column family of a store that has only one.
 DEFAULT_FAMILY = "default"
+#: Structs, arrays and maps within each other, at most.
+MAX_DEPTH = 60
 
 
 class SchemaFormatError(ValueError):
@@ -53,12 +55,19 @@ class _Reader:
     def int32(self) -> int:
         return int(struct.unpack(">i", self.take(4))[0])
 
+    def count(self) -> int:
+        """How many of something follow, each of two bytes at least."""
+        count = self.int32()
+        if not 0 <= count <= (len(self._data) - self._at) // 2:
+            raise SchemaFormatError(f"a count of {count}")
+        return count
+
     def utf(self) -> str:
         (size,) = struct.unpack(">H", self.take(2))
         return decode_modified_utf8(self.take(size))
 
     def chunks(self) -> str:
-        return "".join(self.utf() for _ in range(self.int32()))
+        return "".join(self.utf() for _ in range(self.count()))
 
 
 def decode_modified_utf8(data: bytes) -> str:
@@ -78,7 +87,7 @@ def parse_schema_file(data: bytes) -> tuple[FamilySchema, ...]:
             key, value = reader.chunks(), reader.chunks()
             return (FamilySchema(DEFAULT_FAMILY, _struct(key), _struct(value)),)
         if version == "v3":
-            return tuple(_family(reader) for _ in range(reader.int32()))
+            return tuple(_family(reader) for _ in range(reader.count()))
     except ValueError as error:  # JSON and Unicode errors are ValueErrors too
         raise SchemaFormatError(f"not a state schema file: {error}") from error
     raise SchemaFormatError(f"state schema file of unknown version {version[:20]!r}")
@@ -96,7 +105,40 @@ def _family(reader: _Reader) -> FamilySchema:
 
 
 def _struct(text: str) -> dict[str, Any]:
-    parsed = json.loads(text)
-    if not isinstance(parsed, dict):
+    return parse_struct(text)
+
+
+def parse_struct(text: str) -> dict[str, Any]:
+    """A struct's schema in Spark's JSON; ValueError where it is none, or nested beyond reason."""
+    try:
+        parsed = json.loads(text)
+    except RecursionError:
+        raise SchemaFormatError("a schema is nested too deeply") from None
+    if not isinstance(parsed, dict) or not isinstance(parsed.get("fields"), list):
         raise SchemaFormatError("a schema is not a struct")
+    _check_type(parsed, 0)
     return parsed
+
+
+def _check_type(data_type: Any, depth: int) -> None:
+    """What a schema is read by: names and types of fields, types of elements, keys and values."""
+    if depth > MAX_DEPTH:
+        raise SchemaFormatError("a schema is nested too deeply")
+    if isinstance(data_type, str):
+        return
+    if not isinstance(data_type, dict):
+        raise SchemaFormatError("a type is neither a name nor an object")
+    kind = data_type.get("type")
+    if kind == "struct":
+        fields = data_type.get("fields")
+        if not isinstance(fields, list):
+            raise SchemaFormatError("a struct has no fields")
+        for field in fields:
+            if not isinstance(field, dict) or not isinstance(field.get("name"), str):
+                raise SchemaFormatError("a field has no name")
+            _check_type(field.get("type"), depth + 1)
+    elif kind == "array":
+        _check_type(data_type.get("elementType"), depth + 1)
+    elif kind == "map":
+        _check_type(data_type.get("keyType"), depth + 1)
+        _check_type(data_type.get("valueType"), depth + 1)

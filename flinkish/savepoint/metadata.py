@@ -7,6 +7,14 @@ flinkish can refuse a newer savepoint before it decodes a record.
 
 The footer seals the file: counts, and the SHA-256 of every byte before the footer's block. A file
 cut at any length, or changed in any way that means something, does not open.
+
+Whoever can write into the directory can write such a file, so nothing in it is believed: its schema
+must be one that flinkish has written (:mod:`~flinkish.savepoint.metaschema`), its codec null or
+deflate, and it must be a regular file. Bounds (:mod:`~flinkish.savepoint.limits`): 4 GiB in all,
+64 KiB of header, 32 MiB for a block and 128 MiB for all blocks with the header and queries (after
+decompression), 16 MiB for a text, 500,000 operators, stores, offsets and settings together, 100,000
+queries; all blocks together at most 256 MiB and 100 times the file. Values are checked when the
+model is made of them (:mod:`~flinkish.savepoint.metarecords`).
 """
 
 from __future__ import annotations
@@ -21,10 +29,25 @@ from contextlib import suppress
 from typing import IO, Any, BinaryIO
 
 from flinkish import storage
-from flinkish.checkpoint.operators import StoreInfo
-from flinkish.errors import Corrupt, FlinkishError, SavepointNotFound, UnsupportedFormat
-from flinkish.operators.meaning import StateMeaning
-from flinkish.savepoint.model import FileRecord, Header, OperatorRecord, QueryRecord
+from flinkish.errors import Corrupt, SavepointNotFound, UnsupportedFormat
+from flinkish.savepoint import limits
+from flinkish.savepoint.container import Block, Container, Damaged, Decoder, Decoders, decode_all
+from flinkish.savepoint.metarecords import (
+    file_from_avro,
+    header_from_avro,
+    header_to_avro,
+    query_from_avro,
+    query_to_avro,
+)
+from flinkish.savepoint.metaschema import (
+    KINDS,
+    NAMESPACE,
+    SCHEMA,
+    fingerprint,
+    is_newer,
+    known_schemas,
+)
+from flinkish.savepoint.model import FileRecord, Header, QueryRecord
 
 FILE_NAME = "_metadata"
 FORMAT_VERSION = 1
@@ -41,109 +64,14 @@ KEY_FEATURES = "flinkish.required-features"
 #: What :meth:`Metadata.peek` reads at first, bytes.
 _PEEK = 256 << 10
 
-_NAMESPACE = "flinkish.savepoint"
-_NULL_STRING = ["null", "string"]
-_NULL_LONG = ["null", "long"]
-
-
-def _record(record_name: str, /, **fields: Any) -> dict[str, Any]:
-    return {
-        "type": "record",
-        "name": record_name,
-        "fields": [{"name": k, "type": v} for k, v in fields.items()],
-    }
-
-
-_STORE = _record("Store", name="string", key_schema=_NULL_STRING, value_schema=_NULL_STRING)
-_OPERATOR = _record(
-    "Operator",
-    ordinal="int",
-    kind=_NULL_STRING,
-    partitions="int",
-    bytes="long",
-    files="long",
-    stores={"type": "array", "items": _STORE},
-    uid=_NULL_STRING,
-    operator_id=_NULL_STRING,
-    operator_id_v2=_NULL_STRING,
-    operator_id_v3=_NULL_STRING,
-    rows=_NULL_LONG,
-    meaning=_NULL_STRING,  # JSON; younger than version 1: may be absent, as the next
-    state_digest=_NULL_STRING,
-)
-_QUERY = _record(
-    "Query",
-    name="string",
-    directory="string",
-    query_id="string",
-    run_id=_NULL_STRING,
-    batch_id="long",
-    planned_batch=_NULL_LONG,
-    watermark_ms=_NULL_LONG,
-    offsets={"type": "array", "items": "string"},
-    pins={"type": "map", "values": "string"},
-    source="string",  # JSON
-    sink="string",  # JSON
-    backend=_NULL_STRING,
-    checkpoint_format="int",
-    checkpoint=_NULL_STRING,
-    operators={"type": "array", "items": _OPERATOR},
-    files="long",
-    bytes="long",
-)
-_HEADER = _record(
-    "Header",
-    job_id="string",
-    job_name="string",
-    created="double",
-    trigger="string",
-    format="string",
-    spark_version=_NULL_STRING,
-    python_version=_NULL_STRING,
-    flinkish_version=_NULL_STRING,
-    host=_NULL_STRING,
-    program=_NULL_STRING,  # younger than version 1, as the next
-    restored_from=_NULL_STRING,
-)
-_FILE = _record(
-    "File",
-    query="int",
-    path="string",
-    size="long",
-    digest="string",
-    held=_NULL_STRING,  # younger than version 1, as the next
-    stamp=_NULL_STRING,
-)
-_FOOTER = _record("Footer", queries="long", files="long", bytes="long", sha256="string")
-
-#: The Avro schema of the container: a union of the records above.
-SCHEMA: list[dict[str, Any]] = [
-    {**record, "namespace": _NAMESPACE} for record in (_HEADER, _QUERY, _FILE, _FOOTER)
-]
-
 
 class _HashingFile:
-    """A file that hashes what goes through it and never reads beyond its end.
+    """A file that hashes what is written to it."""
 
-    fastavro trusts lengths it finds: a damaged one must not make it ask for terabytes.
-    """
-
-    def __init__(self, file: IO[bytes], size: int = 0) -> None:
+    def __init__(self, file: IO[bytes]) -> None:
         self._file = file
-        self._size = size
         self.position = 0
         self.hash = hashlib.sha256()
-
-    def read(self, count: int = -1) -> bytes:
-        left = self._size - self.position
-        if count < 0 or count > left:
-            if left == 0:
-                return b""
-            raise EOFError("the file ends too early")
-        data = self._file.read(count)
-        self.position += len(data)
-        self.hash.update(data)
-        return data
 
     def write(self, data: bytes) -> int:
         self.position += len(data)
@@ -195,9 +123,9 @@ class MetadataWriter:
                     KEY_FEATURES: json.dumps(sorted(features)),
                 },
             )
-            self._write("Header", _header_to_avro(header))
+            self._write("Header", header_to_avro(header))
             for query in queries:
-                self._write("Query", _query_to_avro(query))
+                self._write("Query", query_to_avro(query))
             self._writer.flush()
         except OSError as error:
             self._discard()
@@ -230,7 +158,7 @@ class MetadataWriter:
 
     def _write(self, kind: str, record: dict[str, Any]) -> None:
         # The pair names the union's branch; fastavro's annotation of write knows no such pairs.
-        self._writer.write((f"{_NAMESPACE}.{kind}", record))  # type: ignore[arg-type]
+        self._writer.write((f"{NAMESPACE}.{kind}", record))  # type: ignore[arg-type]
 
     def commit(self) -> int:
         """Seal the file and bring it into place, complete or not at all; returns its size."""
@@ -289,29 +217,23 @@ class Metadata:
         headers: list[Header] = []
         footer: Mapping[str, Any] | None = None
         records = 0
-        with self._blocks() as blocks:
-            before = blocks.file.hash.hexdigest()
+        with _Blocks(self) as blocks:
+            before = ""
             for block in blocks:
                 if footer is not None:
                     raise self.corrupt("something follows its footer")
-                first, first_record = next(_decode(block))
-                if first == "Footer" and block.num_records == 1:
-                    footer = first_record
+                kind = blocks.kind_of(block)
+                if kind == "Footer":
+                    [(_, footer)] = blocks.decode(block)
                     if footer["sha256"] != before:
                         raise self.corrupt("its checksum does not hold")
-                elif first in {"Header", "Query"}:
-                    for kind, record in _decode(block):
-                        if kind == "Header":
-                            headers.append(_header_from_avro(record))
-                        else:
-                            queries.append(_query_from_avro(record))
+                elif kind == "File":
+                    records += block.count
                 else:
-                    records += block.num_records
-                before = blocks.file.hash.hexdigest()
+                    _collect(blocks.decode(block), headers, queries)
+                before = blocks.digest
             if footer is None:
                 raise self.corrupt("it ends before its footer")
-            if blocks.file.position != blocks.size:
-                raise self.corrupt("something follows its footer")
         totals = (len(queries), records, sum(query.bytes for query in queries))
         if len(headers) != 1 or totals != (footer["queries"], footer["files"], footer["bytes"]):
             raise self.corrupt("its counts do not hold")
@@ -335,14 +257,10 @@ class Metadata:
         with _Blocks(metadata, limit=_PEEK) as blocks:
             try:
                 for block in blocks:
-                    for kind, record in _decode(block):
-                        if kind == "Header":
-                            headers.append(_header_from_avro(record))
-                        elif kind == "Query":
-                            queries.append(_query_from_avro(record))
-                        else:
-                            return _peeked(metadata, headers, queries)
-            except Exception:
+                    if blocks.kind_of(block) not in {"Header", "Query"}:
+                        return _peeked(metadata, headers, queries)
+                    _collect(blocks.decode(block), headers, queries)
+            except Damaged:
                 if blocks.whole:
                     raise
         # A beginning longer than usual (or damage, which this will name).
@@ -351,24 +269,18 @@ class Metadata:
 
     def iter_files(self) -> Iterator[FileRecord]:
         """Every file record, in the order written; Corrupt for a path that escapes."""
-        with self._blocks() as blocks:
+        with _Blocks(self) as blocks:
             for block in blocks:
-                for kind, record in _decode(block):
-                    if kind != "File":
-                        continue
-                    if not 0 <= record["query"] < len(self.queries):
-                        raise self.corrupt(f"it names query number {record['query']}")
-                    self._check_path(record["path"])
-                    if record.get("held") is not None:
-                        self._check_path(record["held"])
-                    yield FileRecord(
-                        record["query"],
-                        record["path"],
-                        record["size"],
-                        record["digest"],
-                        record.get("held"),
-                        record.get("stamp"),
-                    )
+                if blocks.kind_of(block) != "File":
+                    continue
+                for _, record in blocks.decode(block):
+                    file = file_from_avro(record)
+                    if not 0 <= file.query < len(self.queries):
+                        raise self.corrupt(f"it names query number {file.query}")
+                    self._check_path(file.path)
+                    if file.held is not None:
+                        self._check_path(file.held)
+                    yield file
 
     def holders(self) -> tuple[str, ...]:
         """Names of the savepoints that hold files of this one; records are read only if some do."""
@@ -390,9 +302,6 @@ class Metadata:
             path=self.path,
         )
 
-    def _blocks(self) -> _Blocks:
-        return _Blocks(self)
-
 
 def _peeked(
     metadata: Metadata, headers: list[Header], queries: list[QueryRecord]
@@ -400,6 +309,20 @@ def _peeked(
     if len(headers) != 1:
         raise metadata.corrupt("its counts do not hold")
     return headers[0], tuple(queries)
+
+
+def _collect(
+    records: Iterator[tuple[str, Any]], headers: list[Header], queries: list[QueryRecord]
+) -> None:
+    for kind, record in records:
+        if kind == "Header":
+            headers.append(header_from_avro(record))
+        elif kind == "Query":
+            queries.append(query_from_avro(record))
+        else:
+            raise Damaged(f"a {kind} stands among its queries")
+    if len(queries) > limits.MAX_QUERIES:
+        raise Damaged(f"it has {len(queries)} queries or more")
 
 
 class _Blocks:
@@ -421,10 +344,11 @@ class _Blocks:
                 f"no savepoint at {storage.parent(owner.path)}: it has no {FILE_NAME} file",
                 path=storage.parent(owner.path),
             ) from error
-        self.size = self._raw.seek(0, os.SEEK_END)
+        self._size = self._raw.seek(0, os.SEEK_END)
         self._raw.seek(0)
-        self.whole = limit is None or self.size < limit
-        self.file = _HashingFile(self._raw, self.size)
+        self.whole = limit is None or self._size < limit
+        self._query_bytes = 0
+        self._decoder: Decoder
 
     def __enter__(self) -> _Blocks:
         return self
@@ -433,97 +357,87 @@ class _Blocks:
         self._raw.close()
         if isinstance(error, OSError):
             raise storage.storage_error("read", self._owner.path, error) from error
-        if isinstance(error, Exception) and not isinstance(error, FlinkishError):
-            # fastavro raises whatever the damaged bytes make it stumble over.
-            reason = str(error) or type(error).__name__
-            raise self._owner.corrupt(reason) from error
+        if isinstance(error, MemoryError):
+            raise self._owner.corrupt("reading it needs more memory than there is") from error
+        if isinstance(error, (ValueError, RecursionError)):
+            raise self._owner.corrupt(str(error) or type(error).__name__) from error
 
-    def __iter__(self) -> Iterator[Any]:
-        from fastavro import block_reader  # costs 50 ms: only those who read pay
+    def __iter__(self) -> Iterator[Block]:
+        self._file = Container(self._raw, self._size)
+        header, sync = self._file.header()
+        codec = header.get("avro.codec", b"null").decode("utf-8", "replace")
+        self._owner.features = _check_version(self._owner.path, header)
+        if codec not in {"null", "deflate"}:
+            raise Damaged(f"it is compressed by {codec[:20]!r}")
+        schema = _known_schema(self._owner.path, header.get("avro.schema", b""))
+        self._decoder = Decoders().named(schema)
+        for block in self._file.blocks(codec, sync):
+            if self.kind_of(block) in {"Header", "Query"}:
+                self._query_bytes += len(block.data)
+                if self._query_bytes > limits.MAX_QUERY_BYTES:
+                    raise Damaged("its queries are larger than any job's")
+            yield block
 
-        reader = block_reader(self.file, return_record_name=True)  # type: ignore[arg-type]
-        self._owner.features = _check_version(self._owner.path, reader.metadata)
-        yield from reader
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of all that was read so far."""
+        return self._file.hash.hexdigest()
+
+    def kind_of(self, block: Block) -> str:
+        """What the first record of a block is."""
+        branch = block.data[0] >> 1
+        if block.data[0] & 1 or branch >= len(KINDS):
+            raise Damaged("a record of an unknown kind")
+        return str(KINDS[branch])
+
+    def decode(self, block: Block) -> Iterator[tuple[str, Any]]:
+        """A block's records: kind, and fields. Files and the footer have blocks of their own."""
+        of_one = self.kind_of(block)
+        for kind, record in decode_all(block, self._decoder):
+            if of_one in {"File", "Footer"} and kind != of_one:
+                raise Damaged(f"a {kind} stands among others")
+            yield kind, record
 
 
-def _check_version(path: str, metadata: Mapping[str, Any]) -> frozenset[str]:
+def _known_schema(path: str, text: bytes) -> list[dict[str, Any]]:
+    """The writer's schema; Damaged, or UnsupportedFormat where it is none of those we know."""
+    try:
+        schema = json.loads(text)
+        found = known_schemas().get(fingerprint(schema))
+        newer = found is None and is_newer(schema)
+    except (ValueError, RecursionError):
+        raise Damaged("it has no schema") from None
+    if newer:
+        raise UnsupportedFormat(
+            f"{path} has records that this flinkish does not know",
+            hint="use the flinkish that wrote it, or a newer one",
+        )
+    if found is None:
+        raise Damaged("its schema is none of a savepoint's")
+    return found
+
+
+def _check_version(path: str, header: Mapping[str, bytes]) -> frozenset[str]:
     """The features the file requires; UnsupportedFormat where they or its version are unknown."""
-    text = metadata.get(KEY_VERSION)
-    if text is None or not str(text).isdigit():
-        raise ValueError("it is no savepoint metadata (no format version)")
+    text = header.get(KEY_VERSION, b"").decode("utf-8", "replace")
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise Damaged("it is no savepoint metadata (no format version)")
     if int(text) > FORMAT_VERSION:
         raise UnsupportedFormat(
             f"{path} has format version {text}; this flinkish reads up to {FORMAT_VERSION}",
             hint="use the flinkish that wrote it, or a newer one",
         )
-    features = frozenset(str(f) for f in json.loads(metadata.get(KEY_FEATURES, "[]")))
+    try:
+        listed = json.loads(header.get(KEY_FEATURES, b"[]"))
+    except (ValueError, RecursionError):
+        listed = None
+    if not isinstance(listed, list):
+        raise Damaged("its required features are none")
+    features = frozenset(str(f) for f in listed)
     unknown = sorted(features - FEATURES)
     if unknown:
         raise UnsupportedFormat(
-            f"{path} needs a feature this flinkish does not have: {', '.join(unknown)}",
+            f"{path} needs a feature this flinkish does not have: {', '.join(unknown)[:200]}",
             hint="use the flinkish that wrote it, or a newer one",
         )
     return features
-
-
-def _decode(block: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The block's records as (record name without namespace, fields)."""
-    block.bytes_.seek(0)  # a block may be looked at before it is read
-    for name, record in block:
-        yield name.rpartition(".")[2], record
-
-
-def _header_to_avro(header: Header) -> dict[str, Any]:
-    return {f["name"]: getattr(header, f["name"]) for f in _HEADER["fields"]}
-
-
-def _header_from_avro(record: Mapping[str, Any]) -> Header:
-    return Header(**{k: v for k, v in record.items() if k in Header.__dataclass_fields__})
-
-
-def _query_to_avro(query: QueryRecord) -> dict[str, Any]:
-    data = {f["name"]: getattr(query, f["name"]) for f in _QUERY["fields"]}
-    data["offsets"] = list(query.offsets)
-    data["pins"] = dict(query.pins)
-    data["source"] = json.dumps(query.source)
-    data["sink"] = json.dumps(query.sink)
-    data["operators"] = [_operator_to_avro(operator) for operator in query.operators]
-    return data
-
-
-def _operator_to_avro(operator: OperatorRecord) -> dict[str, Any]:
-    data = {f["name"]: getattr(operator, f["name"]) for f in _OPERATOR["fields"]}
-    data["stores"] = [
-        {
-            "name": store.name,
-            "key_schema": None if store.key_schema is None else json.dumps(store.key_schema),
-            "value_schema": None if store.value_schema is None else json.dumps(store.value_schema),
-        }
-        for store in operator.stores
-    ]
-    data["meaning"] = operator.meaning and json.dumps(operator.meaning.to_json())
-    return data
-
-
-def _query_from_avro(record: Mapping[str, Any]) -> QueryRecord:
-    data = {k: v for k, v in record.items() if k in QueryRecord.__dataclass_fields__}
-    data["offsets"] = tuple(data["offsets"])
-    data["source"] = json.loads(data["source"])
-    data["sink"] = json.loads(data["sink"])
-    data["operators"] = tuple(_operator_from_avro(operator) for operator in data["operators"])
-    return QueryRecord(**data)
-
-
-def _operator_from_avro(record: Mapping[str, Any]) -> OperatorRecord:
-    data = {k: v for k, v in record.items() if k in OperatorRecord.__dataclass_fields__}
-    data["stores"] = tuple(
-        StoreInfo(
-            store["name"],
-            None if store["key_schema"] is None else json.loads(store["key_schema"]),
-            None if store["value_schema"] is None else json.loads(store["value_schema"]),
-        )
-        for store in data["stores"]
-    )
-    meaning = data.get("meaning")
-    data["meaning"] = meaning and StateMeaning.from_json(json.loads(meaning))
-    return OperatorRecord(**data)
