@@ -31,6 +31,11 @@ PIN_DEDUP_ORDER = "spark.sql.dropDuplicates.deterministicKeyOrder.enabled"
 SETTING_CHECKPOINT_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 
+_INT64 = 1 << 63
+#: Batches and positions of file sources: one each microsecond for three hundred years.
+MAX_BATCH = 10**16
+
+
 class LogFormatError(ValueError):
     """A log file is not what Spark writes (or of a newer version)."""
 
@@ -77,7 +82,7 @@ def _version_and_lines(data: bytes, newest: int) -> tuple[int, list[str]]:
     except UnicodeDecodeError as error:
         raise LogFormatError("the file is not UTF-8 text") from error
     head = lines[0].strip()
-    if not (head[:1] == "v" and head[1:].isdigit()):
+    if not (head[:1] == "v" and head[1:].isascii() and head[1:].isdigit()):
         raise LogFormatError(f"the first line is {head[:20]!r}, not a version")
     version = int(head[1:])
     if not 1 <= version <= newest:
@@ -88,7 +93,7 @@ def _version_and_lines(data: bytes, newest: int) -> tuple[int, list[str]]:
 def _object(text: str) -> dict[str, Any]:
     try:
         parsed = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise LogFormatError(f"not JSON: {error}") from error
     if not isinstance(parsed, dict):
         raise LogFormatError("not a JSON object")
@@ -97,7 +102,7 @@ def _object(text: str) -> dict[str, Any]:
 
 def _integer(data: Mapping[str, Any], key: str) -> int:
     value = data.get(key, 0)
-    if not isinstance(value, int):
+    if not isinstance(value, int) or not -_INT64 <= value < _INT64:
         raise LogFormatError(f"{key} is not a number")
     return value
 
@@ -118,7 +123,7 @@ def parse_offsets(data: bytes) -> OffsetEntry:
         pairs = [line.partition(":") for line in entries]
         if not all(colon for _, colon, _ in pairs):
             raise LogFormatError("a line lacks its source id")
-        pairs.sort(key=lambda pair: (not pair[0].isdigit(), pair[0].zfill(20)))
+        pairs.sort(key=lambda pair: (not _is_number(pair[0]), pair[0].zfill(20)))
         names = [name for name, _, _ in pairs]
         entries = [offset for _, _, offset in pairs]
     return OffsetEntry(
@@ -141,7 +146,7 @@ def parse_commit(data: bytes) -> CommitEntry:
             int(operator): tuple(tuple(str(i) for i in stores) for stores in partitions)
             for operator, partitions in ids.items()
         }
-    except (AttributeError, TypeError, ValueError) as error:
+    except (AttributeError, OverflowError, TypeError, ValueError) as error:
         raise LogFormatError("stateUniqueIds has an unknown form") from error
     return CommitEntry(version, _integer(head, "nextBatchWatermarkMs"), state_ids)
 
@@ -173,20 +178,21 @@ def parse_operator_metadata(data: bytes) -> OperatorMetadata:
                 for s in stores
             },
         )
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise LogFormatError(f"operator metadata lacks {error}") from error
 
 
 def batch_numbers(names: Iterable[str]) -> list[int]:
     """The batch numbers among the names of a log directory, ascending."""
-    return sorted(int(name) for name in names if name.isascii() and name.isdigit())
+    found = (int(name) for name in names if name.isascii() and name.isdigit())
+    return sorted(number for number in found if number < MAX_BATCH)
 
 
 def log_offset(offset: str) -> int | None:
     """The file source's position in its own log (``{"logOffset": n}``); None for other sources."""
     try:
         parsed = json.loads(offset)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     value = parsed.get("logOffset") if isinstance(parsed, dict) else None
     return value if isinstance(value, int) and not isinstance(value, bool) else None
@@ -208,12 +214,20 @@ def source_log_entries(names: Iterable[str], limit: int) -> tuple[list[str], lis
     compacts = [
         int(name[: -len(COMPACT_SUFFIX)])
         for name in known
-        if name.endswith(COMPACT_SUFFIX) and name[: -len(COMPACT_SUFFIX)].isdigit()
+        if name.endswith(COMPACT_SUFFIX) and _is_number(name[: -len(COMPACT_SUFFIX)])
     ]
     start = max((n for n in compacts if n <= limit), default=-1)
-    wanted = [f"{start}{COMPACT_SUFFIX}"] if start >= 0 else []
-    wanted += [str(n) for n in range(start + 1, limit + 1)]
-    return [n for n in wanted if n in known], [n for n in wanted if n not in known]
+    present = [f"{start}{COMPACT_SUFFIX}"] if start >= 0 else []
+    missing: list[str] = []
+    for n in range(start + 1, limit + 1):
+        (present if str(n) in known else missing).append(str(n))
+        if len(missing) > len(known):  # a position that no log has: the rest is missing too
+            break
+    return present, missing
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdigit()
 
 
 def backend_of(pins: Mapping[str, str]) -> str | None:

@@ -15,6 +15,7 @@ writes the next). Version V, the state after batch V - 1, is:
 from __future__ import annotations
 
 import json
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping
@@ -24,10 +25,19 @@ from typing import IO
 HDFS = "hdfs"
 ROCKSDB = "rocksdb"
 
+#: What Spark's ``ZipOutputStream`` writes.
+_COMPRESSION = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
+#: A version each microsecond for three hundred years.
+MAX_VERSION = 10**16
+#: Bytes of the member ``metadata``; a reference has some 100.
+_MAX_METADATA = 256 << 20
 _KINDS = frozenset({"delta", "snapshot", "zip", "changelog"})
 #: Directories beside a RocksDB store's versioned files.
 SST_DIRECTORY = "SSTs"
 LOG_DIRECTORY = "logs"
+
+
+_BAD_ARCHIVE = (zipfile.BadZipFile, zlib.error, struct.error, OverflowError)
 
 
 class MissingVersion(Exception):
@@ -69,7 +79,8 @@ def parse_name(name: str) -> VersionedFile | None:
     number, underscore, unique_id = stem.partition("_")
     if not (number.isascii() and number.isdigit()) or (underscore and not unique_id):
         return None
-    return VersionedFile(name, int(number), kind, unique_id or None)
+    version = int(number)
+    return VersionedFile(name, version, kind, unique_id or None) if version <= MAX_VERSION else None
 
 
 def versions(names: Iterable[str]) -> list[VersionedFile]:
@@ -162,15 +173,20 @@ def archive_references(file: IO[bytes]) -> tuple[str, ...]:
     """
     try:
         with zipfile.ZipFile(file) as archive:
-            text = archive.read("metadata").decode("utf-8")
-    except (zipfile.BadZipFile, zlib.error, KeyError, EOFError, ValueError, RuntimeError) as error:
+            member = archive.getinfo("metadata")
+            if member.file_size > _MAX_METADATA or member.compress_type not in _COMPRESSION:
+                raise ArchiveError("its metadata is none that Spark writes")
+            text = archive.read(member).decode("utf-8")
+    except ArchiveError:
+        raise
+    except (*_BAD_ARCHIVE, KeyError, EOFError, ValueError, RuntimeError) as error:
         raise ArchiveError(f"not a readable snapshot archive: {error}") from error
     head, _, body = text.partition("\n")
     try:
         parsed = json.loads(body)
         ssts = [str(f["dfsSstFileName"]) for f in parsed.get("sstFiles") or ()]
         logs = [str(f["dfsLogFileName"]) for f in parsed.get("logFiles") or ()]
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise ArchiveError(f"its metadata ({head[:10]!r}) has an unknown form") from error
     references = [f"{SST_DIRECTORY}/{n}" for n in ssts] + [f"{LOG_DIRECTORY}/{n}" for n in logs]
     if any(n.count("/") != 1 or n.endswith(("/", "/..", "/.")) for n in references):

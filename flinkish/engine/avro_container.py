@@ -16,13 +16,17 @@ from typing import BinaryIO, Final
 
 import zstandard
 
+from flinkish.engine.bounds import most_of
 from flinkish.engine.errors import StateFormatError, UnsupportedState
 
 MAGIC: Final = b"Obj\x01"
 SYNC_BYTES: Final = 16
 #: Nothing in a file is larger: a size above it is damage, and is not even tried to be read.
 MAX_BYTES: Final = 1 << 30
+_PIECE: Final = 16 << 20
 _MAX_HEADER: Final = 1 << 26
+#: Compressed bytes that are given to zstd at a time: 4 of them may become 128 KiB.
+_ZSTD_READ: Final = 2 << 10
 
 
 def _deflate(data: bytes) -> bytes:
@@ -33,13 +37,19 @@ def _deflate(data: bytes) -> bytes:
 def _inflate(data: bytes) -> bytes:
     unpacker = zlib.decompressobj(wbits=-zlib.MAX_WBITS)
     try:
-        found = unpacker.decompress(data, MAX_BYTES)
+        found = unpacker.decompress(data, _most(data))
     except zlib.error as error:
         raise ValueError(str(error)) from error
     # What is behind the end is left alone: fastavro leaves most of a zlib checksum there.
     if not unpacker.eof:
+        if unpacker.unconsumed_tail:
+            raise ValueError(f"compressed data of more than {_most(data)} bytes")
         raise ValueError("compressed data ends too early")
     return found
+
+
+def _most(data: bytes) -> int:
+    return min(MAX_BYTES, most_of(len(data)))
 
 
 def _zstandard(data: bytes) -> bytes:
@@ -50,14 +60,18 @@ def _zstandard(data: bytes) -> bytes:
 def _unzstandard(data: bytes) -> bytes:
     unpacker = zstandard.ZstdDecompressor().decompressobj()
     try:
-        if zstandard.frame_content_size(data) > MAX_BYTES:
-            raise ValueError("compressed data of more than 1 GiB")
-        found = unpacker.decompress(data)
+        parts, size, at = [], 0, 0
+        while at < len(data) and not unpacker.eof:  # a frame need not say how large it is
+            parts.append(unpacker.decompress(data[at : at + _ZSTD_READ]))
+            size += len(parts[-1])
+            at += _ZSTD_READ
+            if size > _most(data):
+                raise ValueError(f"compressed data of more than {_most(data)} bytes")
     except zstandard.ZstdError as error:
         raise ValueError(str(error)) from error
-    if not unpacker.eof or unpacker.unused_data:
+    if not unpacker.eof or unpacker.unused_data or at < len(data):
         raise ValueError("compressed data ends too early, or too late")
-    return found
+    return b"".join(parts)
 
 
 #: Avro's names of codecs, and what compresses a block.
@@ -132,6 +146,8 @@ class Source:
                 except UnicodeDecodeError as error:
                     reason = "the metadata is damaged: it is not UTF-8"
                     raise StateFormatError(self.name, 0, reason) from error
+                if self.offset > _MAX_HEADER:
+                    raise StateFormatError(self.name, 0, "the metadata is too long")
         return found, self._take(SYNC_BYTES, 0)
 
     def block(self, sync: bytes) -> tuple[int, int, bytes] | None:
@@ -166,10 +182,13 @@ class Source:
         raise StateFormatError(self.name, start, "a number of more than 64 bits")
 
     def _take(self, size: int, start: int) -> bytes:
-        data = self._file.read(size)
-        while len(data) < size and (more := self._file.read(size - len(data))):
-            data += more
+        parts = []  # never more memory than the file has
+        left = size
+        while left and (part := self._file.read(min(left, _PIECE))):
+            parts.append(part)
+            left -= len(part)
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
         self.offset += len(data)
-        if len(data) < size:
+        if left:
             raise StateFormatError(self.name, start, f"the file ends too early, at {self.offset}")
         return data

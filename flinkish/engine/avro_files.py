@@ -27,6 +27,7 @@ from flinkish.engine.avro_container import COMPRESS, MAGIC, Source, decompress, 
 from flinkish.engine.avro_encode import encode_records
 from flinkish.engine.avro_records import Wire, compile_list, compile_wire
 from flinkish.engine.avro_schemas import avro_schema, spark_struct
+from flinkish.engine.bounds import parse_json
 from flinkish.engine.errors import StateFormatError, UnsupportedState
 from flinkish.engine.row_bytes import CannotEncode
 from flinkish.engine.types import Array, Field, Struct, arrow_type
@@ -41,6 +42,8 @@ LISTS_KEY: Final = "flinkish.lists"
 BLOCK_ROWS: Final = 10_000
 #: Bytes of a block's columns, about: what is in memory as Python objects is some times as much.
 BLOCK_BYTES: Final = 4 << 20
+#: Rows of a block that is read, at most.
+_MAX_ROWS: Final = 1_000_000
 _NAME: Final = "flinkish.row"
 
 
@@ -167,7 +170,7 @@ def read_avro(file: BinaryIO, name: str) -> AvroState:
 
 def _schemas(text: str, name: str, lists: bool) -> tuple[Struct, Struct | None]:
     try:
-        schema = json.loads(text)
+        schema = parse_json(text)
         types = {field["name"]: field["type"] for field in schema["fields"]}
         key = spark_struct(types["key"])
         value = None
@@ -195,7 +198,7 @@ def _blocks(
         try:
             data = unpack(packed)
             # Rows take bytes, but for those without any fields.
-            if count > max(len(data), BLOCK_ROWS):
+            if count > max(len(data), BLOCK_ROWS) or count > _MAX_ROWS:
                 raise ValueError(f"{count} rows in {len(data)} bytes")
             keys, values = form.decode(count, data)
         except (ValueError, TypeError, EOFError, LookupError, ArithmeticError) as error:

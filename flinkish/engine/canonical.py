@@ -21,7 +21,6 @@ UnsafeRows, lists as RocksDB has them (:func:`~flinkish.engine.encodings.join_li
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import re
 import tempfile
@@ -35,6 +34,7 @@ import xxhash
 
 from flinkish.engine.arrow_parts import build, list_parts
 from flinkish.engine.avro_files import LISTS_KEY, AvroState, read_avro, write_avro
+from flinkish.engine.bounds import parse_json
 from flinkish.engine.canonical_counts import FileCounts, Summed, counts_json, read_counts
 from flinkish.engine.checkpoints import OperatorState, StoreState
 from flinkish.engine.encodings import BadEncoding, join_list, split_value
@@ -121,7 +121,7 @@ def list_families(operator: OperatorState, store: StoreState) -> frozenset[str]:
     found = {name for name in names if name.endswith(_JOIN_LISTS)}
     properties = operator.metadata.properties if operator.metadata else None
     try:
-        parsed = json.loads(properties) if properties else {}
+        parsed = parse_json(properties) if properties else {}
         variables = parsed.get("stateVariables", []) if isinstance(parsed, dict) else []
         found |= {v["stateName"] for v in variables if v["stateVariableType"] == "ListState"}
     except (ValueError, TypeError, KeyError) as error:

@@ -13,8 +13,9 @@ from typing import BinaryIO, Final
 
 import crc32c
 
+from flinkish.engine.bounds import parse_json
 from flinkish.engine.errors import StateFormatError, UnsupportedState
-from flinkish.engine.files import COUNTS, StoreFiles, open_state_file
+from flinkish.engine.files import COUNTS, StoreFiles, read_small
 
 #: The version of ``_counts.json``.
 FORMAT: Final = "1"
@@ -62,12 +63,11 @@ def read_counts(files: StoreFiles) -> dict[str, FileCounts]:
             state.
         UnsupportedState: it is of a newer release.
     """
-    with open_state_file(files, COUNTS) as file:
-        text = file.read()
+    text = read_small(files, COUNTS)
     try:
-        parsed = json.loads(text)
+        parsed = parse_json(text)
         found, version = str(parsed["format"]), int(parsed["version"])
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise StateFormatError(COUNTS, None, "damaged counts of rows") from error
     if found != FORMAT:
         reason = f"version {found} of canonical state: only {FORMAT} is read; use a newer release"
@@ -80,7 +80,7 @@ def read_counts(files: StoreFiles) -> dict[str, FileCounts]:
             str(name): FileCounts(int(of["rows"]), int(of["crc32c"]))
             for name, of in parsed["files"].items()
         }
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise StateFormatError(COUNTS, None, "damaged counts of rows") from error
     if any(os.path.basename(name) != name for name in counts):
         raise StateFormatError(COUNTS, None, "a file outside of the store's directory")

@@ -68,11 +68,13 @@ def _plain_chain(present: _Present, version: int, kinds: tuple[str, str]) -> Cha
         (v for kind, v, unique in present if kind == snapshot and v <= version and not unique),
         default=0,
     )
-    wanted = [f"{v}.{change}" for v in range(start + 1, version + 1)]
     names = {f.name for f in present.values()}
-    for name in wanted:
+    wanted = []
+    for v in range(start + 1, version + 1):  # ends at the first that is missing
+        name = f"{v}.{change}"
         if name not in names:
             raise MissingStateFile(name, None, f"version {version} needs it, and it is missing")
+        wanted.append(name)
     return Chain(f"{start}.{snapshot}" if start else None, tuple(wanted))
 
 

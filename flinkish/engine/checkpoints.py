@@ -10,11 +10,11 @@ and codec, and which version, stands in the offset and commit logs (Spark's ``Of
 from __future__ import annotations
 
 import functools
-import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final
 
+from flinkish.engine.bounds import MAX_VERSION, parse_json
 from flinkish.engine.directories import Source, read_bytes
 from flinkish.engine.errors import EngineError, StateFormatError, UnsupportedState
 from flinkish.engine.files import (
@@ -132,7 +132,7 @@ def read_checkpoint(source: Source, batch: int | None = None) -> CheckpointState
         EngineError: there is no committed batch, or not that one.
         StateFormatError: a file is damaged or of an unknown version.
     """
-    committed = [int(name) for name in source.names("commits") if name.isdigit()]
+    committed = _numbers(source.names("commits"))
     chosen = max(committed, default=None) if batch is None else batch
     if chosen is None or chosen not in committed:
         what = "no committed batch" if batch is None else f"no commit of batch {batch}"
@@ -142,15 +142,21 @@ def read_checkpoint(source: Source, batch: int | None = None) -> CheckpointState
     return CheckpointState(chosen, pins, read_operators(source, chosen, pins, ids))
 
 
+def _numbers(names: Iterable[str]) -> list[int]:
+    """The names that are numbers: of batches, operators, partitions."""
+    found = (int(name) for name in names if name.isascii() and name.isdigit())
+    return [number for number in found if number <= MAX_VERSION]
+
+
 def parse_pins(data: bytes, name: str) -> dict[str, str]:
     """The settings pinned in an entry of the offset log; StateFormatError at damage."""
     lines = data.split(b"\n")
     if lines[0] not in {b"v1", b"v2"}:
         raise UnsupportedState(name, 0, f"offset log of version {lines[0][:20]!r}")
     try:
-        conf = json.loads(lines[1]).get("conf") or {}
+        conf = parse_json(lines[1]).get("conf") or {}
         return {str(key): str(value) for key, value in conf.items()}
-    except (ValueError, IndexError, AttributeError) as error:
+    except (ValueError, IndexError, AttributeError, TypeError) as error:
         raise StateFormatError(name, len(lines[0]) + 1, "damaged offset log entry") from error
 
 
@@ -160,12 +166,12 @@ def parse_state_ids(data: bytes, name: str) -> dict[int, tuple[tuple[str, ...], 
     if version not in {b"v1", b"v2"}:
         raise UnsupportedState(name, 0, f"commit log of version {version[:20]!r}")
     try:
-        found: Mapping[str, Any] = (json.loads(body) if body else {}).get("stateUniqueIds") or {}
+        found: Mapping[str, Any] = (parse_json(body) if body else {}).get("stateUniqueIds") or {}
         return {
             int(operator): tuple(tuple(map(str, stores)) for stores in partitions)
             for operator, partitions in found.items()
         }
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, OverflowError) as error:
         raise StateFormatError(name, len(version) + 1, "damaged commit log entry") from error
 
 
@@ -185,7 +191,7 @@ def read_operators(
 
     Raises StateFormatError when a metadata or schema file is damaged or missing.
     """
-    ordinals = sorted(int(name) for name in source.names(STATE) if name.isdigit())
+    ordinals = sorted(_numbers(source.names(STATE)))
     return tuple(_operator(source, o, batch, pins, ids.get(o)) for o in ordinals)
 
 
@@ -207,7 +213,7 @@ def _operator(
     ids: tuple[tuple[str, ...], ...] | None,
 ) -> OperatorState:
     root = f"{STATE}/{ordinal}"
-    partitions = sorted(int(name) for name in source.names(root) if name.isdigit())
+    partitions = sorted(_numbers(source.names(root)))
     if partitions != list(range(len(partitions))) or not partitions:
         missing = next((i for i in range(len(partitions)) if i not in partitions), 0)
         raise StateFormatError(f"{root}/{missing}", None, "the state partition is missing")
@@ -241,7 +247,7 @@ def _backend(source: Source, directory: str, pins: Mapping[str, str]) -> str:
 
 
 def _metadata(source: Source, root: str, batch: int) -> tuple[str | None, OperatorMetadata | None]:
-    versions = [int(name) for name in source.names(f"{root}/{_METADATA}/v2") if name.isdigit()]
+    versions = _numbers(source.names(f"{root}/{_METADATA}/v2"))
     usable = [version for version in versions if version <= batch]
     path = f"{_METADATA}/v2/{max(usable)}" if usable else f"{_METADATA}/metadata"
     try:
@@ -277,9 +283,9 @@ def _schema_path(
         if store.name == name and store.schema_paths:
             return f"{_SCHEMAS}/{name}/{store.schema_paths[-1].rpartition('/')[2]}"
     written = [
-        (int(file.partition("_")[0]), file)
+        (number, file)
         for file in source.names(f"{root}/{_SCHEMAS}/{name}")
-        if file.partition("_")[0].isdigit()
+        for number in _numbers([file.partition("_")[0]])
     ]
     usable = [entry for entry in written if entry[0] <= batch]
     if usable:

@@ -19,11 +19,14 @@ import cramjam
 import xxhash
 import zstandard
 
+from flinkish.engine.bounds import most_of
 from flinkish.engine.errors import StateFormatError, UnsupportedState
 
 #: No block of Spark's is larger; a larger number in a file is damage, not a wish for memory.
 MAX_BLOCK = 1 << 25
 _READ = 1 << 20
+#: Compressed bytes that are given to zstd at a time: 4 of them may become 128 KiB.
+_ZSTD_READ = 2 << 10
 
 LZ4_MAGIC = b"LZ4Block"
 LZ4_HEADER = struct.Struct("<8sBiiI")
@@ -81,7 +84,17 @@ def decompressed(file: BinaryIO, codec: str, name: str) -> Iterator[bytes]:
         StateFormatError: the file is damaged, ends too early or is not of this codec.
         UnsupportedState: Spark has no such codec, or we do not read it.
     """
-    return _READERS[short_name(codec, name)](_Source(file, name))
+    return _bounded(_Source(file, name), _READERS[short_name(codec, name)])
+
+
+def _bounded(source: _Source, reader: Callable[[_Source], Iterator[bytes]]) -> Iterator[bytes]:
+    """The pieces of a content, as long as they are not larger than any file's of such a size."""
+    size = 0
+    for piece in reader(source):
+        size += len(piece)
+        if size > most_of(source.at):
+            raise source.error(source.at, f"its content has more than {size} bytes")
+        yield piece
 
 
 def short_name(codec: str, name: str) -> str:
@@ -136,14 +149,15 @@ def _zstd(source: _Source) -> Iterator[bytes]:
         while not stream.eof:
             if not left:
                 raise source.error(source.at, "the file ends within a zstd frame")
+            some, left = left[:_ZSTD_READ], left[_ZSTD_READ:]
             try:
-                data = stream.decompress(left)
+                data = stream.decompress(some)
             except zstandard.ZstdError as error:
-                place = source.at - len(left)
+                place = source.at - len(left) - len(some)
                 raise source.error(place, f"damaged zstd frame: {error}") from error
             if data:
                 yield data
-            left = stream.unused_data or source.read(_READ)
+            left = stream.unused_data + left or source.read(_READ)
 
 
 def _snappy(source: _Source) -> Iterator[bytes]:

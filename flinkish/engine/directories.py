@@ -10,6 +10,9 @@ import os
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
+from flinkish.engine.bounds import MAX_SMALL
+from flinkish.engine.errors import StateFormatError
+from flinkish.engine.regular import NotRegular, open_regular, read_up_to
 from flinkish.engine.scratch import remove_below
 
 
@@ -63,7 +66,7 @@ class LocalDirectory:
 
     def open(self, path: str) -> BinaryIO:
         """See :meth:`Source.open`."""
-        return open(self._path(path), "rb")
+        return open_regular(self._path(path))
 
     def local_path(self, path: str) -> str | None:
         """See :meth:`Source.local_path`."""
@@ -87,6 +90,15 @@ class LocalDirectory:
 
 
 def read_bytes(source: Source, path: str) -> bytes:
-    """The content of a file; FileNotFoundError when it is not there."""
-    with source.open(path) as file:
-        return file.read()
+    """The content of a small file; FileNotFoundError when it is not there.
+
+    Raises StateFormatError when it is no regular file, or has more than ``MAX_SMALL`` bytes.
+    """
+    try:
+        with source.open(path) as file:
+            data = read_up_to(file, MAX_SMALL)
+    except (NotRegular, IsADirectoryError) as error:
+        raise StateFormatError(path, None, "it is not a regular file") from error
+    if data is None:
+        raise StateFormatError(path, None, f"it has more than {MAX_SMALL} bytes")
+    return data

@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO, Final
 
-from flinkish.engine.errors import MissingStateFile
+from flinkish.engine.bounds import MAX_SMALL, MAX_VERSION
+from flinkish.engine.errors import MissingStateFile, StateFormatError
+from flinkish.engine.regular import NotRegular, open_regular, read_up_to
 
 HDFS: Final = "hdfs"
 ROCKSDB: Final = "rocksdb"
@@ -18,7 +20,7 @@ CANONICAL: Final = "avro"
 COUNTS: Final = "_counts.json"
 UNSAFE_ROW: Final = "unsaferow"
 
-_NAME = re.compile(r"(\d+)(?:_([0-9A-Za-z-]+))?\.(delta|snapshot|zip|changelog)")
+_NAME = re.compile(r"([0-9]+)(?:_([0-9A-Za-z-]+))?\.(delta|snapshot|zip|changelog)")
 
 
 def _no_local_path(_: str) -> str | None:
@@ -71,7 +73,7 @@ def local_store(
     root = os.path.abspath(directory)
 
     def open_local(name: str) -> BinaryIO:
-        return open(os.path.join(root, name), "rb")
+        return open_regular(os.path.join(root, name))
 
     return StoreFiles(
         names=tuple(sorted(os.listdir(root))) if os.path.isdir(root) else (),
@@ -90,6 +92,17 @@ def open_state_file(files: StoreFiles, name: str) -> BinaryIO:
         return files.open(name)
     except FileNotFoundError as error:
         raise MissingStateFile(name, None, "the file is missing") from error
+    except (NotRegular, IsADirectoryError) as error:
+        raise StateFormatError(name, None, "it is not a regular file") from error
+
+
+def read_small(files: StoreFiles, name: str) -> bytes:
+    """The content of a small file of the store; StateFormatError: it is missing, or too large."""
+    with open_state_file(files, name) as file:
+        data = read_up_to(file, MAX_SMALL)
+    if data is None:
+        raise StateFormatError(name, None, f"it has more than {MAX_SMALL} bytes")
+    return data
 
 
 @dataclass(frozen=True)
@@ -105,7 +118,8 @@ class VersionedName:
 def parse_names(names: tuple[str, ...]) -> list[VersionedName]:
     """The state files among ``names``; sidecars and foreign files are left out."""
     matches = (_NAME.fullmatch(name) for name in names)
-    return [VersionedName(m[0], int(m[1]), m[2], m[3]) for m in matches if m]
+    found = [VersionedName(m[0], int(m[1]), m[2], m[3]) for m in matches if m]
+    return [file for file in found if file.version <= MAX_VERSION]
 
 
 def is_canonical(names: Sequence[str]) -> bool:

@@ -6,10 +6,10 @@ v2 has the paths of schema files, which are absolute, and the operator's own pro
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
+from flinkish.engine.bounds import parse_json
 from flinkish.engine.errors import EngineError, StateFormatError, UnsupportedState
 from flinkish.engine.schema_files import spark_json
 
@@ -49,12 +49,12 @@ def parse_operator_metadata(data: bytes, name: str) -> OperatorMetadata:
         raise UnsupportedState(name, 0, f"operator metadata of version {text!r}")
     version = int(first[1:])
     try:
-        parsed = json.loads(body)
+        parsed = parse_json(body)
         info = parsed["operatorInfo"]
         stores = tuple(_store(item, version) for item in parsed["stateStoreInfo"])
         properties = str(parsed["operatorPropertiesJson"]) if version == 2 else None
         number, operator = int(info["operatorId"]), str(info["operatorName"])
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise StateFormatError(name, len(first) + 1, "damaged operator metadata") from error
     return OperatorMetadata(version, number, operator, stores, properties)
 

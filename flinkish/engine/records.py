@@ -13,12 +13,12 @@ and ``writeUTF(lineage)`` first.
 from __future__ import annotations
 
 import itertools
-import json
 import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from flinkish.engine.bounds import MAX_ROW, parse_json
 from flinkish.engine.errors import StateFormatError, UnsupportedState
 
 PUT, REMOVE, MERGE = 0x01, 0x10, 0x11
@@ -42,7 +42,9 @@ class Content:
 
     def more(self, at: int, need: int) -> tuple[bytes, int]:
         """Forget all before ``at`` and have ``need`` bytes; the new buffer and its length."""
-        buffer, size = self._fill(at, max(need, _MIN_BUFFER))
+        buffer, size = self._fill(at, min(max(need, _MIN_BUFFER), MAX_ROW))
+        if size < need and size >= MAX_ROW:
+            raise self.error(0, f"a key or value of {need} bytes")
         if size < need:
             raise self.error(size, "the content ends in the middle of a record")
         return buffer, size
@@ -157,9 +159,9 @@ def read_changelog(content: Content) -> Changelog:
 
 def _lineage(content: Content, start: int, text: bytes) -> tuple[tuple[int, str], ...]:
     try:
-        items = json.loads(text)
+        items = parse_json(text)
         lineage = tuple((int(i["version"]), str(i["checkpointUniqueId"])) for i in items)
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise content.error(start, "damaged lineage of a changelog") from error
     if any(b[0] != a[0] + 1 for a, b in itertools.pairwise(lineage)):
         raise content.error(start, "the lineage of a changelog leaves versions out")

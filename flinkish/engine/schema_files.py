@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from flinkish.engine.bounds import parse_json
 from flinkish.engine.errors import EngineError, StateFormatError, UnsupportedState
 
 #: What Spark writes where a family has no schema of a user's key.
@@ -64,7 +65,7 @@ def parse_schema_file(data: bytes, name: str) -> tuple[FamilySchemas, ...]:
         key, value = reader.chunks(), reader.chunks()
         found = (FamilySchemas("default", reader.parsed(key), reader.parsed(value)),)
     elif version == "v3":
-        found = tuple(_family(reader) for _ in range(reader.number(">i")))
+        found = tuple(_family(reader) for _ in range(reader.count()))
     else:
         raise UnsupportedState(name, 0, f"state schemas of version {version[:20]!r}")
     if reader.at != len(data):
@@ -163,6 +164,13 @@ class _Reader:
             raise StateFormatError(self._name, start, f"a count of {number}")
         return number
 
+    def count(self) -> int:
+        """How many of something follow, each of two bytes at least."""
+        count = self.number(">i")
+        if count > (len(self._data) - self.at) // 2:
+            raise StateFormatError(self._name, self.at - 4, f"a count of {count}")
+        return count
+
     def utf(self) -> str:
         start = self.at
         data = self._take(self.number(">H"))
@@ -174,13 +182,14 @@ class _Reader:
             raise StateFormatError(self._name, start, "a damaged text") from error
 
     def chunks(self) -> str:
-        return "".join(self.utf() for _ in range(self.number(">i")))
+        return "".join(self.utf() for _ in range(self.count()))
 
     def parsed(self, text: str) -> dict[str, Any]:
         try:
-            parsed = json.loads(text)
+            parsed = parse_json(text)
         except ValueError as error:
-            raise StateFormatError(self._name, self.at, "a schema is not JSON") from error
+            reason = f"a schema is not JSON: {error}"
+            raise StateFormatError(self._name, self.at, reason) from error
         if not isinstance(parsed, dict):
             raise StateFormatError(self._name, self.at, "a schema is not a struct")
         return parsed

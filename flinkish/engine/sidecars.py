@@ -6,13 +6,13 @@ and the size of the whole file. A file without one is read unchecked, as Spark d
 
 from __future__ import annotations
 
-import json
 from typing import BinaryIO
 
 import crc32c
 
+from flinkish.engine.bounds import parse_json
 from flinkish.engine.errors import StateFormatError, UnsupportedState
-from flinkish.engine.files import StoreFiles, open_state_file
+from flinkish.engine.files import StoreFiles, open_state_file, read_small
 
 _READ = 1 << 20
 
@@ -49,13 +49,12 @@ def _size_and_checksum(file: BinaryIO) -> tuple[int, int]:
 
 
 def _read_sidecar(files: StoreFiles, name: str) -> tuple[int, int]:
-    with open_state_file(files, name) as file:
-        text = file.read()
+    text = read_small(files, name)
     try:
-        parsed = json.loads(text)
+        parsed = parse_json(text)
         algorithm = str(parsed["algorithm"])
         size, value = int(parsed["mainFileSize"]), int(parsed["value"])
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise StateFormatError(name, None, "damaged checksum file") from error
     if algorithm != "CRC32C":
         raise UnsupportedState(name, None, f"checksum by {algorithm[:20]!r}")

@@ -7,15 +7,15 @@ and ``logs/``, shared by all versions that have them.
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
+import re
 import struct
 import zipfile
 import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
+from flinkish.engine.bounds import MAX_ARCHIVE, MAX_MEMBERS, parse_json
 from flinkish.engine.errors import StateFormatError, UnsupportedState
 from flinkish.engine.files import StoreFiles, open_state_file
 from flinkish.engine.sidecars import open_checked
@@ -24,6 +24,10 @@ _METADATA = "metadata"
 #: Spark 4.0 puts the number of the checkpoint format there (``RocksDBCheckpointMetadata.VERSION``);
 #: what follows is the same.
 _VERSIONS = {b"v1", b"v2"}
+#: Names of RocksDB's files, and of Spark's for them.
+_PLAIN = re.compile(r"[A-Za-z0-9_.-]{1,200}")
+#: What Spark's ``ZipOutputStream`` writes.
+_COMPRESSION = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
 #: What zipfile raises at damage, depending on where it is.
 _BAD_ARCHIVE = (
     *(zipfile.BadZipFile, zlib.error, struct.error, EOFError, LookupError, ValueError),
@@ -61,13 +65,11 @@ def materialise(files: StoreFiles, name: str, directory: str) -> SnapshotMetadat
     """
     try:
         with open_checked(files, name) as file, zipfile.ZipFile(file) as archive:
+            members = _check_members(archive, name)
             metadata = parse_metadata(archive.read(_METADATA), name)
-            for member in archive.namelist():
-                if member == _METADATA or member.endswith("/"):
-                    continue
-                _check_plain(member, name)
+            for member in members:
                 with archive.open(member) as source:
-                    _write(os.path.join(directory, member), source)
+                    _write(os.path.join(directory, member.filename), source, member.file_size)
     except _BAD_ARCHIVE as error:
         raise StateFormatError(name, None, f"not a readable snapshot: {error}") from error
     for local, path, size in metadata.shared:
@@ -79,9 +81,35 @@ def read_metadata(files: StoreFiles, name: str) -> SnapshotMetadata:
     """What the snapshot ``name`` says of itself; errors are those of :func:`materialise`."""
     try:
         with open_checked(files, name) as file, zipfile.ZipFile(file) as archive:
+            _check_members(archive, name)
             return parse_metadata(archive.read(_METADATA), name)
     except _BAD_ARCHIVE as error:
         raise StateFormatError(name, None, f"not a readable snapshot: {error}") from error
+
+
+def _check_members(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInfo]:
+    """The members that are RocksDB's; sizes are what zipfile reads of each, at most.
+
+    Raises StateFormatError for what Spark does not write: names that leave the directory or come
+    twice, other compression, and more than so many bytes or members.
+    """
+    members = archive.infolist()
+    total = sum(member.file_size for member in members)
+    if len(members) > MAX_MEMBERS or total > MAX_ARCHIVE:
+        reason = f"it has {len(members)} members of {total} bytes: more than any snapshot"
+        raise StateFormatError(name, None, reason)
+    if len({member.filename for member in members}) != len(members):
+        raise StateFormatError(name, None, "it has a member twice")
+    found = []
+    for member in members:
+        if member.compress_type not in _COMPRESSION:
+            reason = f"the member {member.filename[:100]!r} has a compression Spark does not use"
+            raise StateFormatError(name, None, reason)
+        if member.filename == _METADATA or member.filename.endswith("/"):
+            continue
+        _check_plain(member.filename, name)
+        found.append(member)
+    return found
 
 
 def parse_metadata(data: bytes, name: str) -> SnapshotMetadata:
@@ -92,7 +120,7 @@ def parse_metadata(data: bytes, name: str) -> SnapshotMetadata:
         reason = f"snapshot metadata of version {text!r}; known are 'v1' and 'v2'"
         raise UnsupportedState(name, None, reason)
     try:
-        parsed: dict[str, Any] = json.loads(body)
+        parsed: dict[str, Any] = parse_json(body)
         ssts, logs = parsed["sstFiles"], parsed.get("logFiles") or ()
         shared = [_shared(f, f"SSTs/{f['dfsSstFileName']}", name) for f in ssts]
         shared += [_shared(f, f"logs/{f['dfsLogFileName']}", name) for f in logs]
@@ -102,7 +130,7 @@ def parse_metadata(data: bytes, name: str) -> SnapshotMetadata:
         families = {int(number): str(family) for family, number in mapping.items()}
         kinds = parsed.get("columnFamilyTypeMap") or {}
         own = frozenset(str(family) for family, internal in kinds.items() if internal)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise StateFormatError(name, None, "its metadata has an unknown form") from error
     return SnapshotMetadata(tuple(shared), rows + internal if rows >= 0 else None, families, own)
 
@@ -111,28 +139,40 @@ def _shared(entry: dict[str, Any], path: str, name: str) -> tuple[str, str, int]
     local = str(entry["localFileName"])
     _check_plain(local, name)
     _check_plain(path.partition("/")[2], name)
-    return local, path, int(entry["sizeBytes"])
+    size = int(entry["sizeBytes"])
+    if size < 0:
+        raise ValueError(f"a file of {size} bytes")
+    return local, path, size
 
 
 def _check_plain(member: str, name: str) -> None:
     """A name that would leave the directory is an attack or damage, never Spark's."""
-    if not member or member in {".", ".."} or "/" in member or "\\" in member:
+    if not _PLAIN.fullmatch(member) or member in {".", ".."}:
         raise StateFormatError(name, None, f"it names a file outside the store: {member!r}")
 
 
 def _bring(files: StoreFiles, path: str, target: str, size: int) -> None:
+    if os.path.lexists(target):
+        raise StateFormatError(path, None, "the snapshot has a file of this name already")
     local = files.local_path(path)
-    if local is not None and os.path.exists(local):
+    # RocksDB never writes into a table; into others, such as logs, it may.
+    if local is not None and target.endswith(".sst") and os.path.exists(local):
+        if not os.path.isfile(local):
+            raise StateFormatError(path, None, "it is not a regular file")
         os.symlink(os.path.abspath(local), target)
+        found = os.stat(target).st_size
     else:
         with open_state_file(files, path) as source:
-            _write(target, source)
-    found = os.stat(target).st_size
+            found = _write(target, source, size)
     if found != size:
         reason = f"it has {found} bytes where the snapshot says {size}"
         raise StateFormatError(path, min(found, size), reason)
 
 
-def _write(target: str, source: Any) -> None:
+def _write(target: str, source: Any, most: int) -> int:
+    """Copy a file of so many bytes at most, and one more where it has more; how many it were."""
+    left = most + 1
     with open(target, "xb") as file:
-        shutil.copyfileobj(source, file, 1 << 20)
+        while left and (data := source.read(min(left, 1 << 20))):
+            left -= file.write(data)
+    return most + 1 - left

@@ -23,6 +23,8 @@ from flinkish.masking import mask_words
 
 _KIND = "flinkish restore plan"
 _VERSION = 1
+#: Bytes of a plan, at most.
+_MOST = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -101,13 +103,16 @@ def save(plan: PlanFile, path: str) -> None:
 def load(path: str) -> PlanFile:
     """Read a plan. Raises UsageError when the file is none."""
     try:
-        with open(path, encoding="utf-8") as file:
-            record = json.load(file)
+        with open(path, "rb") as file:  # of the user's choice: it may be a pipe
+            data = file.read(_MOST + 1)
+        if len(data) > _MOST:
+            raise UsageError(f"{path} has more than {_MOST} bytes: it is no restore plan")
+        record = json.loads(data)
     except FileNotFoundError:
         raise UsageError(
             f"there is no plan {path}", hint="flinkish check -o FILE makes one"
         ) from None
-    except (OSError, ValueError) as error:
+    except (OSError, RecursionError, ValueError) as error:
         raise UsageError(f"{path} cannot be read as a plan: {error}") from error
     if not isinstance(record, dict) or record.get("kind") != _KIND:
         raise UsageError(f"{path} is no restore plan", hint="flinkish check -o FILE makes one")
@@ -121,7 +126,19 @@ def load(path: str) -> PlanFile:
         known = {field.name: record[field.name] for field in fields(PlanFile)}
     except KeyError as error:
         raise UsageError(f"{path} lacks {error}", hint="make it again") from error
+    if not all(_is_valid(name, value) for name, value in known.items()):
+        raise UsageError(f"{path} is damaged", hint="make it again")
     return PlanFile(**{**known, "arguments": tuple(known["arguments"])})
+
+
+def _is_valid(name: str, value: Any) -> bool:
+    """Whether a field is of the type that :class:`PlanFile` has it of."""
+    if name in {"options", "plan"}:
+        return isinstance(value, dict)
+    if name == "arguments":
+        return isinstance(value, list) and all(isinstance(argument, str) for argument in value)
+    optional = name in {"application", "module", "spark_version"}
+    return isinstance(value, str) or (optional and value is None)
 
 
 def check_unchanged(plan: PlanFile, launch: Launch, spark_version: str | None) -> None:

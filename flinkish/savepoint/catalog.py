@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from flinkish import storage
-from flinkish.errors import FlinkishError, SavepointNotFound, UsageError
+from flinkish.errors import Corrupt, FlinkishError, SavepointNotFound, UsageError
 from flinkish.savepoint import sharing
 from flinkish.savepoint.metadata import FILE_NAME, Metadata
 from flinkish.savepoint.model import Header, QueryRecord
@@ -165,18 +165,25 @@ def _by_storage(
 
 
 def _open(path: str) -> Entry | FlinkishError:
-    try:
+    def whole() -> Entry:
         savepoint = open_savepoint(path)
-    except FlinkishError as error:
-        return error
-    return Entry(path, savepoint.header, savepoint.queries, savepoint)
+        return Entry(path, savepoint.header, savepoint.queries, savepoint)
+
+    return _or_error(path, whole)
 
 
 def _peek(path: str) -> Entry | FlinkishError:
+    return _or_error(path, lambda: Entry(path, *Metadata.peek(storage.join(path, FILE_NAME))))
+
+
+def _or_error(path: str, read: Callable[[], Entry]) -> Entry | FlinkishError:
+    """What reading one savepoint comes to: no single one may hide the others."""
     try:
-        return Entry(path, *Metadata.peek(storage.join(path, FILE_NAME)))
+        return read()
     except FlinkishError as error:
         return error
+    except (MemoryError, RecursionError, OSError) as error:
+        return Corrupt(f"{path} cannot be read: {str(error) or type(error).__name__}", path=path)
 
 
 def _look(path: str) -> Unfinished:

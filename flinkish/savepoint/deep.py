@@ -8,6 +8,7 @@ the two stores that hold the buffered rows, ``keyWithIndexToValue``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -22,6 +23,8 @@ from flinkish.engine.errors import EngineError, StateFormatError, UnsupportedSta
 from flinkish.engine.files import UNSAFE_ROW, StoreFiles, parse_names
 from flinkish.engine.rows import DEFAULT_FAMILY, RowCounts, count_rows
 from flinkish.engine.schema_files import parse_schema_file
+from flinkish.errors import Corrupt, UnsupportedFormat
+from flinkish.savepoint.enginewords import DAMAGE, damage
 from flinkish.savepoint.model import FORMAT_CANONICAL, FileRecord, OperatorRecord, QueryRecord
 from flinkish.savepoint.reader import BadFile, Savepoint
 from flinkish.savepoint.reporter import Reporter
@@ -54,55 +57,80 @@ def deep_check(savepoint: Savepoint, reporter: Reporter) -> DeepCheck:
     bad: list[BadFile] = []
     unread: list[str] = []
     for index, query in enumerate(savepoint.queries):
-        if savepoint.header.format == FORMAT_CANONICAL:
-            found_rows, trouble = _check_canonical(savepoint, query)
-            rows += found_rows
-            bad += trouble
-            continue
-        ids = _state_ids(savepoint, query)
-        for operator in query.operators:
-            where = f"{query.directory}/{layout.STATE}/{operator.ordinal}"
-            counts: dict[str, int] = {}
-            whole = True
-            for store in _stores(savepoint, index, query, operator, ids):
+        with _noting(bad, f"{query.directory}/"):
+            if savepoint.header.format == FORMAT_CANONICAL:
+                rows += _check_canonical(savepoint, query, bad)
+                continue
+            ids = _state_ids(savepoint, query)
+            for operator in query.operators:
+                rows += _check_operator(savepoint, index, query, operator, ids, bad, unread)
+    return DeepCheck(rows, tuple(bad), tuple(unread))
+
+
+@contextmanager
+def _noting(bad: list[BadFile], where: str) -> Iterator[None]:
+    """Inside, whatever reading damaged content comes to is a bad file below ``where``.
+
+    Files are whole when this begins, so none is missing or cut short by accident.
+    """
+    try:
+        yield
+    except StateFormatError as error:
+        bad.append(_bad(f"{where}{error.file}", error))
+    except (EngineError, Corrupt, UnsupportedFormat, *DAMAGE) as error:
+        bad.append(_bad(where.rstrip("/"), error))
+
+
+def _bad(path: str, error: BaseException) -> BadFile:
+    return BadFile(path, f"cannot be decoded: {damage(error)}")
+
+
+def _check_operator(
+    savepoint: Savepoint,
+    index: int,
+    query: QueryRecord,
+    operator: OperatorRecord,
+    ids: Mapping[int, tuple[tuple[str, ...], ...]],
+    bad: list[BadFile],
+    unread: list[str],
+) -> int:
+    """Decode the rows of an operator, which are counted and compared; how many there are."""
+    where = f"{query.directory}/{layout.STATE}/{operator.ordinal}"
+    counts: dict[str, int] = {}
+    rows = 0
+    whole = False
+    with _noting(bad, f"{where}/"):
+        before = len(bad)
+        for store in _stores(savepoint, index, query, operator, ids):
+            with _noting(bad, f"{where}/{store.directory}"):
                 try:
                     found = count_rows(store.files, store.shapes)
                 except UnsupportedState as error:
                     unread.append(f"{where}: {error}")
-                    whole = False
-                    break
-                except StateFormatError as error:
-                    path = f"{where}/{store.directory}{error.file}"
-                    bad.append(BadFile(path, f"cannot be decoded: {error.reason}"))
-                    whole = False
-                else:
-                    for name, count in _named(store.name, found).items():
-                        counts[name] = counts.get(name, 0) + count
-                    rows += found.total
-            reason = wrong_count(operator, query, counts) if whole else None
-            if reason is not None:
-                bad.append(BadFile(where, reason))
-    return DeepCheck(rows, tuple(bad), tuple(unread))
+                    return rows
+                for name, count in _named(store.name, found).items():
+                    counts[name] = counts.get(name, 0) + count
+                rows += found.total
+        whole = len(bad) == before
+    reason = wrong_count(operator, query, counts) if whole else None
+    if reason is not None:
+        bad.append(BadFile(where, reason))
+    return rows
 
 
-def _check_canonical(savepoint: Savepoint, query: QueryRecord) -> tuple[int, list[BadFile]]:
-    """Decode the Avro files of a query; how many rows there are, and what is bad."""
+def _check_canonical(savepoint: Savepoint, query: QueryRecord, bad: list[BadFile]) -> int:
+    """Decode the Avro files of a query; how many rows there are."""
     source = saved_directory(savepoint, query)
     rows = 0
-    bad: list[BadFile] = []
     for operator in read_checkpoint(source, query.batch_id).operators:
         for partition in range(operator.partitions):
             for store in operator.stores:
-                try:
-                    for block in read_rows(
-                        store_files(source, operator, partition, store), operator, store
-                    ):
+                directory = f"{operator.directory}/{partition}/{store.directory}"
+                with _noting(bad, f"{query.directory}/{directory}"):
+                    files = store_files(source, operator, partition, store)
+                    for block in read_rows(files, operator, store):
                         rows += len(block.keys)
-                except StateFormatError as error:
-                    directory = f"{operator.directory}/{partition}/{store.directory}"
-                    path = f"{query.directory}/{directory}{error.file}"
-                    bad.append(BadFile(path, f"cannot be decoded: {error.reason}"))
-    return rows, bad
+    return rows
 
 
 def wrong_count(
@@ -160,7 +188,7 @@ def _stores(
         if record.query != index or not record.path.startswith(prefix):
             continue
         parts = record.path[len(prefix) :].split("/")
-        if METADATA_DIRECTORY in parts or not parts[0].isdigit():
+        if METADATA_DIRECTORY in parts or not _is_number(parts[0]):
             if parts[0] == "0" and parts[-1] == "schema":
                 schemas.setdefault(parts[1] if len(parts) > 3 else DEFAULT_STORE, []).append(record)
             elif parts[0] == "_stateSchema" and len(parts) == 3:
@@ -236,7 +264,11 @@ def _state_ids(
     index = savepoint.queries.index(query)
     for record in savepoint.iter_files():
         if record.query == index and record.path == wanted:
-            return layout.parse_commit(storage.read_bytes(savepoint.locate_file(record))).state_ids
+            try:
+                data = storage.read_bytes(savepoint.locate_file(record))
+                return layout.parse_commit(data).state_ids
+            except layout.LogFormatError as error:
+                raise StateFormatError(wanted, None, str(error)) from error
     return {}
 
 
@@ -255,7 +287,7 @@ def _shapes(savepoint: Savepoint, records: list[FileRecord]) -> dict[str, Family
     for family in families:
         try:
             shapes[family.name] = family_shape(family.key, family.value, family.encoder)
-        except (EngineError, ValueError):
+        except (EngineError, *DAMAGE):
             continue
     return shapes
 
@@ -263,4 +295,8 @@ def _shapes(savepoint: Savepoint, records: list[FileRecord]) -> dict[str, Family
 def _batch_of(path: str) -> int:
     """The batch in the name of a schema file of Spark 4.x, ``<batch>_<id>``; -1 in older ones."""
     head = path.rpartition("/")[2].partition("_")[0]
-    return int(head) if head.isdigit() else -1
+    return int(head) if _is_number(head) else -1
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdigit()

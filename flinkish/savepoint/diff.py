@@ -126,7 +126,7 @@ def _offset(query: QueryRecord, entry: int) -> Any:
         return None
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

@@ -32,4 +32,4 @@ MAX_TIME: Final = 253_402_300_799.0
 #: How deep JSON may be nested: schemas of some sixty structs within each other.
 MAX_DEPTH: Final = 200
 #: A list in ``_refs`` after decompression.
-MAX_REFERENCES: Final = 2 << 30
+MAX_REFERENCES: Final = 512 << 20

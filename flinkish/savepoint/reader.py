@@ -158,6 +158,8 @@ def _check_file(
         try:
             if not digest.matches(location, record.digest):
                 return "does not have its recorded digest"
+        except Corrupt:
+            return "is not a regular file"
         except FileNotFoundError:
             return "is missing"
         except digest.UnknownDigest as error:
@@ -204,8 +206,14 @@ def describe(savepoint: Savepoint) -> dict[str, Any]:
 
 
 def iso_time(seconds: float) -> str:
-    """Seconds since the epoch as UTC ISO-8601 with milliseconds."""
-    moment = datetime.fromtimestamp(seconds, tz=timezone.utc)
+    """Seconds since the epoch as UTC ISO-8601 with milliseconds; beyond the year 9999 as a number.
+
+    Watermarks may be anything that the data say.
+    """
+    try:
+        moment = datetime.fromtimestamp(seconds, tz=timezone.utc)
+    except (OverflowError, OSError, ValueError):
+        return f"{seconds:.3f} s"
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -237,7 +245,7 @@ def _offset(text: str) -> Any:
         return None
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

@@ -20,6 +20,7 @@ from itertools import chain, groupby, repeat
 
 from flinkish import storage
 from flinkish.errors import Corrupt, UnsafePath
+from flinkish.savepoint.limits import MAX_REFERENCES
 from flinkish.savepoint.metadata import FILE_NAME
 
 DIRECTORY = "_refs"
@@ -59,10 +60,10 @@ def read_references(holder: str, user: str) -> tuple[str, ...]:
     root, prefix = storage.prefixed(holder)
     try:
         data = storage.read_below(root, f"{prefix}{DIRECTORY}/{user}", LIST_BYTES)
-        paths = zlib.decompress(data).decode().split("\n")
+        paths = _unpacked(data).decode().split("\n")
     except FileNotFoundError:
         return ()
-    except (ValueError, zlib.error) as error:
+    except ValueError as error:
         raise _damaged(holder, user, f"it cannot be read ({error})") from error
     for path in paths:
         check_reference(holder, user, path)
@@ -84,6 +85,18 @@ def check_reference(holder: str, user: str, path: str) -> None:
 def _damaged(holder: str, user: str, reason: str) -> Corrupt:
     where = storage.join(holder, DIRECTORY, user)
     return Corrupt(f"{where} is damaged: {reason}", hint=_HINT, path=where)
+
+
+def _unpacked(data: bytes) -> bytes:
+    """A list's bytes; ValueError where it is damaged, or has more than ``MAX_REFERENCES``."""
+    unpacker = zlib.decompressobj()
+    try:
+        found = unpacker.decompress(data, MAX_REFERENCES)
+    except zlib.error as error:
+        raise ValueError(str(error)) from error
+    if not unpacker.eof or unpacker.unused_data:
+        raise ValueError("the list is too long, or does not end where it should")
+    return found
 
 
 def users_of(holder: str) -> dict[str, float]:

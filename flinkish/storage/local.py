@@ -10,15 +10,19 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from flinkish.errors import Corrupt
 from flinkish.storage import deletion
 from flinkish.storage.listing import Entry, Listing, LocalEntry, local_stamp
 from flinkish.storage.locations import split
 from flinkish.storage.trouble import Replaced, storage_error
 
 _COPY_BLOCK = 1 << 20
+#: What :func:`read_bytes` reads, at most: logs, schemas, metadata.
+MAX_SMALL = 1 << 30
 #: Refusals of os.link after which a copy still works.
 _LINK_REFUSED = frozenset(
     {
@@ -98,24 +102,45 @@ def list_names(path: str) -> list[str]:
 
 
 def open_file(path: str) -> BinaryIO:
-    """Open a file for reading; FileNotFoundError when it is not there."""
+    """Open a regular file for reading; FileNotFoundError when it is not there.
+
+    Raises Corrupt for a device, a pipe or a link to one, which might never end, or never begin.
+    """
     try:
-        return open(path, "rb")
+        _check_regular(path, os.stat(path))  # opening a device may already do something
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            _check_regular(path, os.fstat(descriptor))
+            return os.fdopen(descriptor, "rb")
+        except BaseException:
+            os.close(descriptor)
+            raise
     except FileNotFoundError:
         raise
     except OSError as error:
         raise storage_error("read", path, error) from error
+
+
+def _check_regular(path: str, status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not stat.S_ISREG(status.st_mode):
+        raise Corrupt(f"{path} is not a regular file", hint="remove it", path=path)
 
 
 def read_bytes(path: str) -> bytes:
-    """The whole of a (small) file; FileNotFoundError when it is not there."""
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise storage_error("read", path, error) from error
+    """The whole of a (small) file; FileNotFoundError when it is not there.
+
+    Raises Corrupt for one that is no regular file, or of more than :data:`MAX_SMALL` bytes.
+    """
+    with open_file(path) as file:
+        try:
+            size = os.fstat(file.fileno()).st_size
+            if size > MAX_SMALL:
+                raise Corrupt(f"{path} has {size} bytes, more than such a file has", path=path)
+            return file.read(size)
+        except OSError as error:
+            raise storage_error("read", path, error) from error
 
 
 def make_directory(path: str) -> None:
@@ -146,9 +171,9 @@ def place(source: str, target: str, stamp: str | None) -> tuple[int, bool]:
         except FileExistsError:
             deletion.remove_file(*split(target))
             os.link(source, target)
-        stat = os.stat(target)
-        _check_stamp(source, stat, stamp)
-        return stat.st_size, True
+        status = os.stat(target)
+        _check_stamp(source, status, stamp)
+        return status.st_size, True
     except (FileNotFoundError, Replaced):
         raise
     except OSError as error:
@@ -188,8 +213,8 @@ def check_stamp(path: str, stamp: str | None) -> None:
         _check_stamp(path, os.stat(path), stamp)
 
 
-def _check_stamp(path: str, stat: os.stat_result, stamp: str | None) -> None:
-    if stamp is not None and local_stamp(stat) != stamp:
+def _check_stamp(path: str, status: os.stat_result, stamp: str | None) -> None:
+    if stamp is not None and local_stamp(status) != stamp:
         raise Replaced(f"{path} was replaced")
 
 
