@@ -82,7 +82,7 @@ def _version_and_lines(data: bytes, newest: int) -> tuple[int, list[str]]:
     except UnicodeDecodeError as error:
         raise LogFormatError("the file is not UTF-8 text") from error
     head = lines[0].strip()
-    if not (head[:1] == "v" and head[1:].isascii() and head[1:].isdigit()):
+    if not (head[:1] == "v" and _is_number(head[1:]) and len(head) < 10):
         raise LogFormatError(f"the first line is {head[:20]!r}, not a version")
     version = int(head[1:])
     if not 1 <= version <= newest:

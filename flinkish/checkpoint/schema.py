@@ -17,10 +17,10 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
+from flinkish.engine.spark_schemas import check_struct
+
 #: The column family of a store that has only one.
 DEFAULT_FAMILY = "default"
-#: Structs, arrays and maps within each other, at most.
-MAX_DEPTH = 60
 
 
 class SchemaFormatError(ValueError):
@@ -82,10 +82,14 @@ def parse_schema_file(data: bytes) -> tuple[FamilySchema, ...]:
     try:
         version = reader.utf()
         if version == "v1":
-            return (FamilySchema(DEFAULT_FAMILY, _struct(reader.utf()), _struct(reader.utf())),)
+            return (
+                FamilySchema(
+                    DEFAULT_FAMILY, parse_struct(reader.utf()), parse_struct(reader.utf())
+                ),
+            )
         if version == "v2":
             key, value = reader.chunks(), reader.chunks()
-            return (FamilySchema(DEFAULT_FAMILY, _struct(key), _struct(value)),)
+            return (FamilySchema(DEFAULT_FAMILY, parse_struct(key), parse_struct(value)),)
         if version == "v3":
             return tuple(_family(reader) for _ in range(reader.count()))
     except ValueError as error:  # JSON and Unicode errors are ValueErrors too
@@ -96,49 +100,19 @@ def parse_schema_file(data: bytes) -> tuple[FamilySchema, ...]:
 def _family(reader: _Reader) -> FamilySchema:
     name = reader.utf()
     reader.int16()  # key schema id
-    key = _struct(reader.chunks())
+    key = parse_struct(reader.chunks())
     reader.int16()  # value schema id
-    value = _struct(reader.chunks())
+    value = parse_struct(reader.chunks())
     reader.chunks()  # key state encoder
     reader.chunks()  # schema of the user's key
     return FamilySchema(name, key, value)
 
 
-def _struct(text: str) -> dict[str, Any]:
-    return parse_struct(text)
-
-
 def parse_struct(text: str) -> dict[str, Any]:
-    """A struct's schema in Spark's JSON; ValueError where it is none, or nested beyond reason."""
+    """A struct's schema in Spark's JSON; SchemaFormatError where it is none."""
     try:
-        parsed = json.loads(text)
-    except RecursionError:
-        raise SchemaFormatError("a schema is nested too deeply") from None
-    if not isinstance(parsed, dict) or not isinstance(parsed.get("fields"), list):
-        raise SchemaFormatError("a schema is not a struct")
-    _check_type(parsed, 0)
+        parsed: dict[str, Any] = json.loads(text)
+        check_struct(parsed)
+    except (ValueError, RecursionError) as error:
+        raise SchemaFormatError(str(error)) from error
     return parsed
-
-
-def _check_type(data_type: Any, depth: int) -> None:
-    """What a schema is read by: names and types of fields, types of elements, keys and values."""
-    if depth > MAX_DEPTH:
-        raise SchemaFormatError("a schema is nested too deeply")
-    if isinstance(data_type, str):
-        return
-    if not isinstance(data_type, dict):
-        raise SchemaFormatError("a type is neither a name nor an object")
-    kind = data_type.get("type")
-    if kind == "struct":
-        fields = data_type.get("fields")
-        if not isinstance(fields, list):
-            raise SchemaFormatError("a struct has no fields")
-        for field in fields:
-            if not isinstance(field, dict) or not isinstance(field.get("name"), str):
-                raise SchemaFormatError("a field has no name")
-            _check_type(field.get("type"), depth + 1)
-    elif kind == "array":
-        _check_type(data_type.get("elementType"), depth + 1)
-    elif kind == "map":
-        _check_type(data_type.get("keyType"), depth + 1)
-        _check_type(data_type.get("valueType"), depth + 1)

@@ -14,6 +14,7 @@ writes the next). Version V, the state after batch V - 1, is:
 
 from __future__ import annotations
 
+import errno
 import json
 import struct
 import zipfile
@@ -180,6 +181,10 @@ def archive_references(file: IO[bytes]) -> tuple[str, ...]:
     except ArchiveError:
         raise
     except (*_BAD_ARCHIVE, KeyError, EOFError, ValueError, RuntimeError) as error:
+        raise ArchiveError(f"not a readable snapshot archive: {error}") from error
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # zipfile seeks to places before the file's start
+            raise
         raise ArchiveError(f"not a readable snapshot archive: {error}") from error
     head, _, body = text.partition("\n")
     try:

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from flinkish.engine.bounds import parse_json
 from flinkish.engine.errors import EngineError, StateFormatError, UnsupportedState
+from flinkish.engine.spark_schemas import check_struct
 
 #: What Spark writes where a family has no schema of a user's key.
 NO_USER_KEY: Final = "{    }"
@@ -59,11 +60,11 @@ def parse_schema_file(data: bytes, name: str) -> tuple[FamilySchemas, ...]:
     found: tuple[FamilySchemas, ...]
     if version == "v1":
         found = (
-            FamilySchemas("default", reader.parsed(reader.utf()), reader.parsed(reader.utf())),
+            FamilySchemas("default", reader.struct(reader.utf()), reader.struct(reader.utf())),
         )
     elif version == "v2":
         key, value = reader.chunks(), reader.chunks()
-        found = (FamilySchemas("default", reader.parsed(key), reader.parsed(value)),)
+        found = (FamilySchemas("default", reader.struct(key), reader.struct(value)),)
     elif version == "v3":
         found = tuple(_family(reader) for _ in range(reader.count()))
     else:
@@ -79,7 +80,8 @@ def _family(reader: _Reader) -> FamilySchemas:
     key = reader.chunks()
     value_id = reader.number(">h")
     value, encoder, user_key = reader.chunks(), reader.chunks(), reader.chunks()
-    key_schema, value_schema, spec = (reader.parsed(text) for text in (key, value, encoder))
+    key_schema, value_schema = reader.struct(key), reader.struct(value)
+    spec = reader.parsed(encoder)
     return FamilySchemas(name, key_schema, value_schema, spec, key_id, value_id, user_key)
 
 
@@ -183,6 +185,14 @@ class _Reader:
 
     def chunks(self) -> str:
         return "".join(self.utf() for _ in range(self.count()))
+
+    def struct(self, text: str) -> dict[str, Any]:
+        parsed = self.parsed(text)
+        try:
+            check_struct(parsed)
+        except ValueError as error:
+            raise StateFormatError(self._name, self.at, str(error)) from error
+        return parsed
 
     def parsed(self, text: str) -> dict[str, Any]:
         try:

@@ -7,6 +7,7 @@ and ``logs/``, shared by all versions that have them.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import struct
@@ -72,6 +73,10 @@ def materialise(files: StoreFiles, name: str, directory: str) -> SnapshotMetadat
                     _write(os.path.join(directory, member.filename), source, member.file_size)
     except _BAD_ARCHIVE as error:
         raise StateFormatError(name, None, f"not a readable snapshot: {error}") from error
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # zipfile seeks to places before the file's start
+            raise
+        raise StateFormatError(name, None, f"not a readable snapshot: {error}") from error
     for local, path, size in metadata.shared:
         _bring(files, path, os.path.join(directory, local), size)
     return metadata
@@ -84,6 +89,10 @@ def read_metadata(files: StoreFiles, name: str) -> SnapshotMetadata:
             _check_members(archive, name)
             return parse_metadata(archive.read(_METADATA), name)
     except _BAD_ARCHIVE as error:
+        raise StateFormatError(name, None, f"not a readable snapshot: {error}") from error
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # zipfile seeks to places before the file's start
+            raise
         raise StateFormatError(name, None, f"not a readable snapshot: {error}") from error
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
+from flinkish.errors import RegistryError
 from flinkish.jobs.model import (
     Job,
     JobState,
@@ -51,6 +53,25 @@ SAVEPOINT_COLUMNS = (
 )
 
 
+_Made = TypeVar("_Made")
+
+
+def _checked(what: str) -> Callable[[Callable[[Row], _Made]], Callable[[Row], _Made]]:
+    """Make a row that is not what flinkish writes an error that says so."""
+
+    def decorate(make: Callable[[Row], _Made]) -> Callable[[Row], _Made]:
+        @functools.wraps(make)
+        def made(row: Row) -> _Made:
+            try:
+                return make(row)
+            except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+                raise RegistryError(f"the registry has a damaged row of {what}: {error}") from error
+
+        return made
+
+    return decorate
+
+
 def dump(value: Any) -> str | None:
     """JSON text of plain data; None stays None (SQL NULL)."""
     return None if value is None else json.dumps(value, separators=(",", ":"))
@@ -82,6 +103,7 @@ def job_values(job: Job) -> dict[str, Any]:
     }
 
 
+@_checked("a job")
 def job_of(row: Row) -> Job:
     """A job of a row with :data:`JOB_COLUMNS`."""
     values = dict(row)
@@ -98,16 +120,19 @@ def _process(text: str | None) -> ProcessRef | None:
     return ProcessRef(data["host"], data["pid"], data.get("start_ticks")) if data else None
 
 
+@_checked("a state of a job")
 def change_of(row: Row) -> StateChange:
     """A line of a job's state history."""
     return StateChange(JobState(row["state"]), row["time"], row["reason"])
 
 
+@_checked("a query")
 def query_of(row: Row) -> QueryStatus:
     """A query as its driver last reported it."""
     return QueryStatus.from_json(load(row["status"]))
 
 
+@_checked("a query")
 def facts_of(row: Row) -> QueryFacts | None:
     """What its driver left to know of a query; None from a driver of an older flinkish."""
     data = load(row["facts"])
@@ -137,6 +162,7 @@ def settled_values(request: Request) -> dict[str, Any]:
     }
 
 
+@_checked("a request")
 def request_of(row: Row) -> Request:
     """A request of a row with :data:`REQUEST_COLUMNS`."""
     values = dict(row)
@@ -164,6 +190,7 @@ def savepoint_values(record: SavepointRecord) -> dict[str, Any]:
     }
 
 
+@_checked("a savepoint")
 def savepoint_of(row: Row) -> SavepointRecord:
     """A savepoint of a row with :data:`SAVEPOINT_COLUMNS`."""
     values = dict(row)

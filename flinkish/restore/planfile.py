@@ -128,12 +128,22 @@ def load(path: str) -> PlanFile:
         raise UsageError(f"{path} lacks {error}", hint="make it again") from error
     if not all(_is_valid(name, value) for name, value in known.items()):
         raise UsageError(f"{path} is damaged", hint="make it again")
-    return PlanFile(**{**known, "arguments": tuple(known["arguments"])})
+    plan = PlanFile(**{**known, "arguments": tuple(known["arguments"])})
+    try:
+        plan.restore_spec("NO_CLAIM")
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{path} is damaged: {error}", hint="make it again") from error
+    return plan
 
 
 def _is_valid(name: str, value: Any) -> bool:
     """Whether a field is of the type that :class:`PlanFile` has it of."""
-    if name in {"options", "plan"}:
+    if name == "plan":  # tables of decisions, which are compared row by row
+        if not isinstance(value, dict):
+            return False
+        tables = [table for table in value.values() if isinstance(table, list)]
+        return all(isinstance(row, dict) for table in tables for row in table)
+    if name == "options":
         return isinstance(value, dict)
     if name == "arguments":
         return isinstance(value, list) and all(isinstance(argument, str) for argument in value)

@@ -47,7 +47,7 @@ def _parsed(data: bytes) -> tuple[bytes, list[tuple[str, int, bytes]]]:
             raise layout.LogFormatError(f"the first line is {head[:20]!r}, not a version")
         lines = [(json.loads(line), line) for line in body.split(b"\n") if line]
         return head, [(str(e["path"]), int(e["batchId"]), line) for e, line in lines]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
         raise layout.LogFormatError(f"not an entry of a file source's log: {error}") from error
 
 
@@ -84,7 +84,7 @@ def files_at(names: Sequence[str], offset: str, read: Callable[[str], bytes]) ->
 
 def _compacted(name: str) -> int | None:
     number = name.removesuffix(layout.COMPACT_SUFFIX)
-    return int(number) if number != name and number.isdigit() else None
+    return int(number) if number != name and number.isascii() and number.isdigit() else None
 
 
 def compacted_until(data: bytes, limit: int) -> bytes:
