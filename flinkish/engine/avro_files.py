@@ -25,6 +25,7 @@ from fastavro.schema import SchemaParseException, to_parsing_canonical_form
 from flinkish.engine.arrow_parts import build
 from flinkish.engine.avro_container import COMPRESS, MAGIC, Source, decompress, zigzag
 from flinkish.engine.avro_encode import encode_records
+from flinkish.engine.avro_nulls import count_empty, has_empty_items
 from flinkish.engine.avro_records import Wire, compile_list, compile_wire
 from flinkish.engine.avro_schemas import avro_schema, spark_struct
 from flinkish.engine.bounds import parse_json
@@ -260,7 +261,10 @@ class _Form:
 
     def decode(self, count: int, data: bytes) -> tuple[Any, Any]:
         """The batches of a block. Raises ValueError and its like when it is none of the schema."""
-        framed = io.BytesIO(b"".join((zigzag(count), data, b"\0" if count else b"")))
+        whole = b"".join((zigzag(count), data, b"\0" if count else b""))
+        if has_empty_items(self.schema):
+            count_empty(self.schema, whole)
+        framed = io.BytesIO(whole)
         # fastavro types a schemaless record as any JSON value; ours has one shape.
         block: Any = schemaless_reader(framed, self.schema, None)
         rows = block["rows"]

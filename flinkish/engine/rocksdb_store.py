@@ -118,6 +118,9 @@ def _open(directory: str, chain: Chain) -> Any:
         # Spark's own options, without which RocksDB cannot join what Spark merged.
         options, families = rocksdict.Options.load_latest(directory)
         options.set_disable_auto_compactions(True)
+        # Whoever wrote them may have named directories elsewhere, which RocksDB tidies up.
+        options.set_wal_dir(directory)
+        options.set_db_log_dir(directory)
         return rocksdict.Rdict(directory, options=options, column_families=families)
 
 
