@@ -168,9 +168,11 @@ def _read_local(root: str, parts: tuple[str, ...], limit: int) -> bytes:
                 raise unsafe(root, name, "it is no regular file")
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             with open(os.open(parts[-1], flags, dir_fd=directory), "rb") as file:
-                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                found = os.fstat(file.fileno())
+                if not stat.S_ISREG(found.st_mode):
                     raise unsafe(root, name, "it is no regular file")
-                return file.read(limit + 1)
+                # Python allocates what is asked for before it reads.
+                return file.read(min(limit, found.st_size) + 1)
         except FileNotFoundError:
             raise
         except OSError as error:

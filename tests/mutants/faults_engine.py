@@ -92,8 +92,8 @@ MUTANTS = (
         "chain-one-change-short",
         "the last change before the version is not read",
         "flinkish/engine/chain.py",
-        "for v in range(start + 1, version + 1)]",
-        "for v in range(start + 1, version)]",
+        "for v in range(start + 1, version + 1):",
+        "for v in range(start + 1, version):",
         ("tests/engine/test_chain.py", "tests/engine/test_rows.py"),
     ),
     Mutant(

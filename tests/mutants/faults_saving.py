@@ -61,8 +61,8 @@ MUTANTS = (
         "source-log-too-new",
         "an entry of a file source's log that is newer than the cut stays in it",
         "flinkish/checkpoint/layout.py",
-        "wanted += [str(n) for n in range(start + 1, limit + 1)]",
-        "wanted += [str(n) for n in range(start + 1, limit + 2) if n <= limit or str(n) in known]",
+        "for n in range(start + 1, limit + 1):\n        (present",
+        "for n in range(start + 1, limit + 1 + (str(limit + 1) in known)):\n        (present",
         ("tests/checkpoint/test_layout.py", *_CUT),
     ),
     Mutant(
@@ -103,8 +103,8 @@ MUTANTS = (
         "replaced-file-accepted",
         "a checkpoint file that was replaced while it was taken is accepted",
         "flinkish/storage/local.py",
-        "if stamp is not None and local_stamp(stat) != stamp:",
-        "if stamp is not None and not local_stamp(stat):",
+        "if stamp is not None and local_stamp(status) != stamp:",
+        "if stamp is not None and not local_stamp(status):",
         ("tests/storage/test_placing.py", "tests/storage/test_local.py"),
     ),
     Mutant(
