@@ -38,6 +38,7 @@ from flinkish.jobs.registry import Registry
 from flinkish.units import table, visible
 from tests.cli.conftest import ROOT, Command
 from tests.support.savepoint.small_savepoints import make_savepoint
+from tests.support.terminal import on_terminal
 
 JOB_ID = "a" * 32
 DEAD_ID = "d" * 32
@@ -110,12 +111,13 @@ def world(place: Path, bad: str) -> Path:
     (broken / "_metadata").write_bytes(b"no metadata")
     locks = directory / "_locks"
     locks.mkdir()
+    lease = "write-0123456789ab"
     record = {
-        "lease_id": "x", "kind": "savepoint", "job_id": bad, "owner": bad, "host": bad, "pid": 1,
-        "acquired": now, "created": now, "refreshed": now, "ttl": 600.0, "names": [bad],
-        "for": bad, "purpose": bad,
+        "lease_id": lease, "kind": "write", "job_id": bad, "owner": bad, "host": bad, "pid": 1,
+        "created": now, "refreshed": now, "path": f"{directory}/{bad}",
     }  # fmt: skip
-    (locks / "x").write_text(json.dumps(record))
+    (locks / lease).write_text(json.dumps(record))
+    (locks / f"damaged {bad}").write_text("no lease")
     return directory
 
 
@@ -253,31 +255,27 @@ def test_progress_says_what_the_driver_said(capsys: pytest.CaptureFixture[str]) 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
-def on_a_terminal(cli: Command, *argv: str, seconds: float = 20, until: str | None = None) -> str:
-    """What ``flinkish`` writes to a terminal."""
+def on_a_terminal(*argv: str, until: str | None = None) -> str:
+    """What ``flinkish`` writes to a terminal, to its end or until it has written ``until``."""
     import pexpect
 
-    child = pexpect.spawn(
-        sys.executable, ["-m", "flinkish", *argv], encoding="utf-8", timeout=seconds,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "PYTHONUTF8": "1"},
-        dimensions=(50, 400),
-    )  # fmt: skip
-    if until is None:
-        child.expect(pexpect.EOF)
-        text = child.before
-    else:
-        child.expect_exact(until)
-        text = child.before + until
-        child.sendintr()
-        child.expect(pexpect.EOF)
-    child.close()
-    assert isinstance(text, str)
-    return text.replace("\r\n", "\n")
+    environment = {"PYTHONPATH": str(ROOT), "TERM": "xterm", "PYTHONUTF8": "1"}
+    with on_terminal([sys.executable, "-m", "flinkish", *argv], environment) as (view, _):
+        if until is not None:
+            view.expect_exact(until.encode())
+            text = view.before + view.after
+        else:
+            try:
+                view.expect(pexpect.EOF)
+            except OSError:  # EIO: how Linux tells that the other end is closed
+                view.before = view.buffer
+            text = view.before
+    return str(text.decode()).replace("\r\n", "\n")
 
 
 def test_watch_clears_the_screen_and_nothing_else_does(cli: Command) -> None:
     world(cli.directory, HOSTILE_NAME)
-    text = on_a_terminal(cli, "list", "--watch", until=visible(HOSTILE_NAME))
+    text = on_a_terminal("list", "--watch", until=visible(HOSTILE_NAME))
     first, _, rest = text.partition("\x1b[H\x1b[J")
     assert (first, only_printable(rest)) == ("", True)
 
@@ -287,7 +285,7 @@ def test_logs_are_escaped_on_a_terminal_and_raw_in_a_pipe(cli: Command) -> None:
     log = "\x1b]0;owned\x07\x1b[31mred\x1b[0m\u202e\n\tat a.b(C)\n"
     (cli.directory / "driver.log").write_text(log)
     assert cli.ok("logs", JOB_ID).out == log
-    text = on_a_terminal(cli, "logs", JOB_ID)
+    text = on_a_terminal("logs", JOB_ID)
     assert text == r"\x1b]0;owned\x07\x1b[31mred\x1b[0m\u202e" + "\n\tat a.b(C)\n"
     assert "escaped" in cli.ok("logs", "--help").out
 

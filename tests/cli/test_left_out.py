@@ -1,0 +1,84 @@
+"""Queries that are not in a savepoint because they never committed: said by every command."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from flinkish.cli import trigger
+from flinkish.cli.output import Output
+from flinkish.cli.savepoint_all import Outcome, _tell, document
+from flinkish.cli.savepoint_keep import Removal
+from flinkish.errors import NoCommittedBatch
+from flinkish.jobs.model import (
+    Job,
+    JobState,
+    Launch,
+    QueryStatus,
+    Request,
+    RequestKind,
+    RequestState,
+)
+from flinkish.jobs.offline import check_savable
+from flinkish.savepoint.retention import Policy
+from tests.cli.conftest import Command
+
+JOB = Job("a" * 32, "flights", JobState.FAILED, 1.0, Launch("/app.py"))
+LEFT = [{"query": "c4", "reason": "it ended before it committed a batch"}]
+
+
+def query(name: str, batch_id: int | None) -> QueryStatus:
+    return QueryStatus(name, f"id-{name}", "run", f"/cp/{name}", batch_id=batch_id)
+
+
+def test_a_dead_job_is_saved_without_them() -> None:
+    queries = [query("c1", 3), query("c4", None)]
+    assert check_savable(JOB, queries, {}, {"c1": 4, "c4": None}) == ["c4"]
+    assert check_savable(JOB, queries, {}, {"c1": 4, "c4": 0}) == []
+
+
+@pytest.mark.parametrize(
+    ("queries", "committed", "named"),
+    [
+        # It has reported batch 3: its checkpoint is gone.
+        ([query("c1", 3), query("c4", 2)], {"c1": 4, "c4": None}, "c4"),
+        ([query("c4", None)], {"c4": None}, "c4"),
+        ([query("c3", None), query("c4", None)], {}, "c3"),
+    ],
+)
+def test_but_not_without_one_that_had_state(
+    queries: list[QueryStatus], committed: dict[str, int | None], named: str
+) -> None:
+    with pytest.raises(NoCommittedBatch, match=f"/cp/{named} .*'{named}'"):
+        check_savable(JOB, queries, {}, committed)
+
+
+def test_request_show(cli: Command) -> None:
+    cli.ok("list")
+    with cli.registry() as registry:
+        registry.add_job(Job(JOB.job_id, "flights", JobState.INITIALIZING, time.time(), JOB.launch))
+        registry.transition(JOB.job_id, JobState.CREATED)
+        registry.transition(JOB.job_id, JobState.RUNNING)
+        request = registry.submit(JOB.job_id, RequestKind.SAVEPOINT, {"target": "/t"}, "me")
+        result = {"savepoint": {"path": "/t/savepoint-1"}, "rung": None, "left_out": LEFT}
+        registry.complete(request.request_id, result)
+    shown = cli.ok("request", "show", request.request_id).out
+    assert "left out   query 'c4': it ended before it committed a batch" in shown
+    waited = cli("request", "wait", request.request_id)
+    assert "warning: query 'c4' is not in the savepoint: it ended" in waited.err
+    assert cli("request", "wait", request.request_id, "--json").json()["left_out"] == LEFT
+
+
+def test_savepoint_all(capsys: pytest.CaptureFixture[str]) -> None:
+    outcome = Outcome(JOB, "r", savepoint={"path": "/t/savepoint-1"}, left_out=LEFT)
+    _tell(Output(quiet=True), outcome)
+    assert "query 'c4' is not in the savepoint" in capsys.readouterr().err
+    (entry,) = document([outcome], Removal((), None), Policy())["savepoints"]
+    assert entry["left_out"] == LEFT
+
+
+def test_nothing_left_out_is_an_empty_list() -> None:
+    request = Request("r", JOB.job_id, RequestKind.CANCEL, RequestState.COMPLETED, 1.0)
+    assert json.dumps(trigger.result_document(request, JOB)["left_out"]) == "[]"
