@@ -375,6 +375,7 @@ def hostile_options(path: Path, outside: str) -> None:
     rewritten(path, lambda _: None, **{name: "\n".join(changed).encode()})
 
 
+@pytest.mark.deep  # proven fast by test_streams_end_at_a_limit
 def test_hostile_state_takes_little_memory(tmp_path: Path) -> None:
     """In a process that may take 1 GB more than it has: 4 GB in 400 KB end at a limit."""
     part = zstd_bomb(256 << 20)
