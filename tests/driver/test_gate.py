@@ -272,7 +272,7 @@ def test_a_batch_longer_than_the_quiesce_timeout_fails_the_stop_and_the_job_goes
 def test_a_savepoint_before_the_first_commit_waits_for_it(
     spark: Any, new_job: NewJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from flinkish.driver import actions
+    from flinkish.driver import unsavable
 
     hold = threading.Event()
     looks: list[int | None] = []
@@ -285,7 +285,7 @@ def test_a_savepoint_before_the_first_commit_waits_for_it(
         writer = rate(spark).writeStream.queryName("q")
         writer.foreachBatch(lambda frame, batch: hold.wait(60)).start().awaitTermination()
 
-    monkeypatch.setattr(actions, "newest_committed_batch", look)
+    monkeypatch.setattr(unsavable, "newest_committed_batch", look)
     job = new_job().start(program)
     job.wait_until(lambda: job.runtime.queries() != [])
     submitted = job.registry.submit(
