@@ -17,7 +17,7 @@ MATRIX_VENVS := .venv-matrix
 WORKERS ?= 2
 ARGS ?=
 
-.PHONY: help venv demo test test-deep test-matrix mutants lint fmt bench bench-engine compat-matrix faults completions docs clean java moved
+.PHONY: help venv demo test test-deep test-matrix mutants fuzz lint fmt bench bench-engine compat-matrix faults completions docs clean java moved
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -38,6 +38,10 @@ test-matrix: java $(INSTALLED) $(SPARK35_INSTALLED) ## the same promises on Spar
 
 mutants: java $(INSTALLED) ## break a copy of the code on purpose, one fault at a time: the fast tier must notice each
 	$(PYTHON) -m tests.mutants $(ARGS)
+
+N ?= 100000
+fuzz: $(INSTALLED) ## damage N files that may come from elsewhere, and read them (N=100000, 5 min)
+	$(PYTHON) -m tests.fuzz -n $(N) $(ARGS)
 
 lint: $(INSTALLED) ## ruff, mypy --strict and the import rules between the packages
 	$(PYTHON) -m ruff check .

@@ -14,7 +14,7 @@ import pytest
 from tests.support.tiers import records
 from tests.support.tiers.plugin import in_shard, passed, unit
 from tests.support.tiers.records import Failure, Records, Run
-from tests.support.tiers.repository import ROOT
+from tests.support.tiers.repository import ROOT, commits
 
 RUN = Run(
     commit="c0ffee",
@@ -48,9 +48,19 @@ def test_an_old_record_will_not_do() -> None:
     ]
 
 
-def test_a_tier_that_never_ran_will_not_do() -> None:
-    found = records.complaints(Records().with_run("deep", RUN), 100)
+def test_a_tier_that_never_ran_will_not_do_for_long() -> None:
+    late = records.BEGAN + records.OLDEST
+    kept = Records().with_run("deep", replace(RUN, number=late))
+    assert records.complaints(kept, late) == []
+    found = records.complaints(kept, late + 1)
     assert found == ["test-matrix was never recorded: run `make test-matrix`"]
+
+
+def test_no_slow_tier_is_overdue() -> None:
+    number = commits()
+    if number is None:
+        pytest.skip("only a whole clone knows how many commits ago a tier was run")
+    assert records.complaints(records.load(), number) == []
 
 
 def test_a_failure_wants_an_explanation_and_is_not_green() -> None:
