@@ -103,6 +103,11 @@ def _check_members(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInfo]
     twice, other compression, and more than so many bytes or members.
     """
     members = archive.infolist()
+    for member in members:
+        # zipfile asks for as many bytes at once as the directory says that a member has.
+        if member.header_offset + member.compress_size > archive.start_dir:
+            reason = f"the member {member.filename[:100]!r} is larger than the archive"
+            raise StateFormatError(name, None, reason)
     total = sum(member.file_size for member in members)
     if len(members) > MAX_MEMBERS or total > MAX_ARCHIVE:
         reason = f"it has {len(members)} members of {total} bytes: more than any snapshot"

@@ -41,3 +41,14 @@ def test_remove_empty_directories_leaves_the_others(tmp_path: Path) -> None:
 
 def test_uri(tmp_path: Path) -> None:
     assert storage.to_uri(str(tmp_path)) == f"file:{tmp_path}"
+
+
+def test_hidden_files_are_not_listed(tmp_path: Path) -> None:
+    """Hadoop's checksums (``.x.crc``) and what is being written are not part of a checkpoint."""
+    for name in ("1.delta", ".1.delta.crc", ".1.delta.c0ffee.tmp", "_metadata"):
+        (tmp_path / name).write_bytes(b"x")
+    for name in ("0", ".tmp"):
+        (tmp_path / name).mkdir()
+    listing = storage.list_directory(str(tmp_path))
+    assert set(listing.files) == {"1.delta", "_metadata"}
+    assert listing.directories == ("0",)
