@@ -13,6 +13,8 @@ import re
 import struct
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,19 +66,12 @@ def materialise(files: StoreFiles, name: str, directory: str) -> SnapshotMetadat
         StateFormatError: the archive is damaged, its metadata unknown, a shared file missing or of
             another size.
     """
-    try:
-        with open_checked(files, name) as file, zipfile.ZipFile(file) as archive:
-            members = _check_members(archive, name)
-            metadata = parse_metadata(archive.read(_METADATA), name)
-            for member in members:
-                with archive.open(member) as source:
-                    _write(os.path.join(directory, member.filename), source, member.file_size)
-    except _BAD_ARCHIVE as error:
-        raise StateFormatError(name, None, f"not a readable snapshot: {error}") from error
-    except OSError as error:
-        if error.errno != errno.EINVAL:  # zipfile seeks to places before the file's start
-            raise
-        raise StateFormatError(name, None, f"not a readable snapshot: {error}") from error
+    with _open_archive(files, name) as archive:
+        members = _check_members(archive, name)
+        metadata = parse_metadata(archive.read(_METADATA), name)
+        for member in members:
+            with archive.open(member) as source:
+                _write(os.path.join(directory, member.filename), source, member.file_size)
     for local, path, size in metadata.shared:
         _bring(files, path, os.path.join(directory, local), size)
     return metadata
@@ -84,10 +79,17 @@ def materialise(files: StoreFiles, name: str, directory: str) -> SnapshotMetadat
 
 def read_metadata(files: StoreFiles, name: str) -> SnapshotMetadata:
     """What the snapshot ``name`` says of itself; errors are those of :func:`materialise`."""
+    with _open_archive(files, name) as archive:
+        _check_members(archive, name)
+        return parse_metadata(archive.read(_METADATA), name)
+
+
+@contextmanager
+def _open_archive(files: StoreFiles, name: str) -> Iterator[zipfile.ZipFile]:
+    """Open a snapshot's archive; StateFormatError for damage that is met while it is open."""
     try:
         with open_checked(files, name) as file, zipfile.ZipFile(file) as archive:
-            _check_members(archive, name)
-            return parse_metadata(archive.read(_METADATA), name)
+            yield archive
     except _BAD_ARCHIVE as error:
         raise StateFormatError(name, None, f"not a readable snapshot: {error}") from error
     except OSError as error:
