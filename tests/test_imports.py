@@ -1,15 +1,19 @@
 """The import rules of the package, read from the source by ``ast`` (nothing is imported).
 
-* Dependencies point downwards only: cli -> (upgrade, jobs, restore, savepoint, compat) ->
-  (checkpoint, operators) -> (engine, storage); the driver may use all below the command line.
+* Dependencies point downwards only: cli -> (upgrade, client) -> (jobs, restore, savepoint, compat)
+  -> (checkpoint, operators) -> (engine, storage); the driver may use all below the client.
+* The client is for programs: it imports neither click nor rich, and does not print.
 * pyspark is for the driver, the engine and the examples.
-* The engine imports nothing else of flinkish.
+* The checkpoint's format (``checkpoint/format``) is a room of its own: the standard library alone.
+* The engine imports nothing else of flinkish but that.
 * What ``flinkish list`` imports stays light: no pyspark, click, rich ... at module level.
 """
 
 from __future__ import annotations
 
 import ast
+import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,35 +22,46 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "flinkish"
 
+#: The room below both `checkpoint` and `engine`; who may import `checkpoint` may import it too.
+FORMAT = "checkpoint.format"
 #: room -> the other rooms it may import. "errors" and "config" are the package's own modules.
 ALLOWED: dict[str, frozenset[str]] = {
-    room: frozenset(others.split())
+    room: frozenset(others.split()) | ({FORMAT} if "checkpoint" in others.split() else frozenset())
     for room, others in {
-        "": "operators",  # flinkish/__init__.py: uid and uid_hash, when first used
+        "": "operators client",  # flinkish/__init__.py: its names, when first used
         "__main__": "cli",
         "errors": "",
         "config": "errors masking",
         "masking": "",
         "units": "",
-        "cli": "upgrade jobs restore savepoint compat checkpoint operators storage errors config "
-        "units masking",
-        "driver": "jobs restore savepoint compat checkpoint operators engine storage errors config",
-        "upgrade": "jobs restore savepoint compat checkpoint operators engine storage errors "
-        "config",
-        "jobs": "compat checkpoint operators errors config masking",
-        "restore": "jobs savepoint compat checkpoint operators engine storage errors config units "
-        "masking",
-        "savepoint": "checkpoint operators engine storage errors config units",
+        "spec": "errors",
+        "cli": "upgrade client jobs restore savepoint compat checkpoint operators storage errors "
+        "config units masking spec",
+        "client": "jobs restore savepoint compat checkpoint operators engine storage errors config "
+        "units masking spec",
+        "driver": "jobs restore savepoint compat checkpoint operators engine storage errors config "
+        "spec",
+        "upgrade": "client jobs restore savepoint compat checkpoint operators engine storage "
+        "errors config",
+        "jobs": "compat checkpoint operators errors config masking spec",
+        "restore": "savepoint compat checkpoint operators engine storage errors config units spec",
+        "savepoint": "checkpoint operators engine storage errors config units spec",
         "compat": "checkpoint operators errors config",
-        "checkpoint": "engine storage errors config",
+        "checkpoint": "checkpoint.format storage errors config",
+        FORMAT: "",
         "operators": "engine errors config",
         "storage": "errors config",
-        "engine": "",
-        "examples": "cli upgrade jobs restore savepoint compat checkpoint operators errors config",
+        "engine": FORMAT,
+        "examples": "cli upgrade client jobs restore savepoint compat checkpoint operators errors "
+        "config",
     }.items()
 }
+#: Rooms that import no module of the package itself either.
+CLOSED = frozenset({"engine", FORMAT})
 SPARK_ROOMS = frozenset({"driver", "engine", "examples"})
 SPARK_PACKAGES = frozenset({"pyspark", "py4j"})
+#: What speaks to a terminal; not for programs that call the client.
+TERMINAL_PACKAGES = frozenset({"click", "rich"})
 #: Modules on the way of `flinkish list`; each costs a good part of its start-up budget.
 STARTUP = (
     "__init__.py",
@@ -56,7 +71,11 @@ STARTUP = (
     "units.py",
     *(f"cli/{name}.py" for name in ("__init__", "entry", "jobs_text", "output", "text")),
     *(f"jobs/{name}.py" for name in ("__init__", "database", "glance", "liveness", "lookup")),
-    *(f"jobs/{name}.py" for name in ("mailbox", "model", "registry", "rows", "schema")),
+    *(f"jobs/{name}.py" for name in ("mailbox", "model", "registry", "rows", "schema", "sqlite")),
+    *(
+        f"spec/{name}.py"
+        for name in ("__init__", "codec", "launch", "queries", "requests", "savepoints")
+    ),
 )
 HEAVY = frozenset(
     {
@@ -87,10 +106,7 @@ def _imports(node: ast.AST, module: str, *, at_import: bool) -> Iterator[Import]
         if isinstance(child, ast.Import):
             yield from (Import(name.name, child.lineno, at_import) for name in child.names)
         elif isinstance(child, ast.ImportFrom):
-            base = child.module or ""
-            if child.level:
-                parents = module.split(".")[: -child.level]
-                base = ".".join([*parents, *([base] if base else [])])
+            base = _base(child, module)
             yield Import(base, child.lineno, at_import)
             # `from flinkish import config` names a module, `from flinkish.config import Key` not.
             yield from (Import(f"{base}.{n.name}", child.lineno, at_import) for n in child.names)
@@ -108,6 +124,12 @@ def _imports(node: ast.AST, module: str, *, at_import: bool) -> Iterator[Import]
             yield from _imports(child, module, at_import=runs)
 
 
+def _base(node: ast.ImportFrom, module: str) -> str:
+    """What follows ``from``, absolute."""
+    parents = module.split(".")[: -node.level] if node.level else []
+    return ".".join([*parents, *([node.module] if node.module else [])])
+
+
 def _is_type_checking(test: ast.expr) -> bool:
     return (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING") or (
         isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING"
@@ -117,6 +139,8 @@ def _is_type_checking(test: ast.expr) -> bool:
 def room_of(module: str) -> str:
     """The room of a module of flinkish: ``flinkish.cli.run`` is in ``cli``."""
     parts = module.split(".")
+    if parts[1:3] == FORMAT.split("."):
+        return FORMAT
     return parts[1] if len(parts) > 1 else ""
 
 
@@ -132,12 +156,16 @@ def violations(source: str, path: str) -> list[str]:
         top = item.module.split(".")[0]
         if top == "flinkish":
             other = room_of(item.module)
-            if room == "engine" and other != "engine":
-                found[item.line, top] = f"{path}:{item.line}: engine must not import {item.module}"
+            if room in CLOSED and other not in ALLOWED[room] | {room}:
+                found[item.line, top] = f"{path}:{item.line}: {room} must not import {item.module}"
             elif other in ALLOWED and other not in ALLOWED[room] | {room, ""}:
                 found[item.line, other] = f"{path}:{item.line}: {room} must not import {other}"
+        elif room == FORMAT and top not in sys.stdlib_module_names:
+            found[item.line, top] = f"{path}:{item.line}: {room} must not import {top}"
         elif top in SPARK_PACKAGES and room not in SPARK_ROOMS:
             found[item.line, top] = f"{path}:{item.line}: {room or path} must not import {top}"
+        elif top in TERMINAL_PACKAGES and room == "client":
+            found[item.line, top] = f"{path}:{item.line}: client must not import {top}"
         if path in STARTUP and item.at_import and top in HEAVY:
             found[item.line, top] = f"{path}:{item.line}: {top} at module level costs start-up time"
     return list(found.values())
@@ -154,8 +182,18 @@ def test_the_package_keeps_the_rules() -> None:
     assert broken == []
 
 
+def test_importing_the_format_imports_nothing_else() -> None:
+    assert ast.parse((PACKAGE / "checkpoint" / "__init__.py").read_text()).body[1:] == []
+
+
 def test_the_modules_of_the_start_up_budget_exist() -> None:
     assert [path for path in STARTUP if not (PACKAGE / path).is_file()] == []
+
+
+def test_the_client_does_not_print() -> None:
+    writes = re.compile(r"\bprint\(|sys\.(?:stdin|stdout|stderr)|\binput\(")
+    found = [p.name for p in (PACKAGE / "client").rglob("*.py") if writes.search(p.read_text())]
+    assert found == []
 
 
 def test_no_rooms_import_each_other_in_a_circle() -> None:
@@ -182,6 +220,10 @@ def test_no_rooms_import_each_other_in_a_circle() -> None:
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import flinkish.restore.plan",
             "savepoint must not import restore",
         ),
+        ("jobs/a.py", "import flinkish.client.job", "jobs must not import client"),
+        ("client/a.py", "from flinkish.cli import run", "client must not import cli"),
+        ("client/a.py", "def f():\n    import click", "client must not import click"),
+        ("client/a.py", "from rich.text import Text", "client must not import rich"),
         ("cli/a.py", "from flinkish.driver import hook", "cli must not import driver"),
         ("cli/a.py", "from pyspark.sql import SparkSession", "cli must not import pyspark"),
         (
@@ -189,7 +231,29 @@ def test_no_rooms_import_each_other_in_a_circle() -> None:
             "try:\n    import py4j\nexcept ImportError:\n    pass",
             "must not import py4j",
         ),
+        ("restore/a.py", "from flinkish.jobs.model import Job", "restore must not import jobs"),
         ("checkpoint/a.py", "import flinkish.savepoint", "checkpoint must not import savepoint"),
+        (
+            "checkpoint/a.py",
+            "from flinkish.engine import files",
+            "checkpoint must not import engine",
+        ),
+        ("checkpoint/format/a.py", "import numpy", "checkpoint.format must not import numpy"),
+        (
+            "checkpoint/format/a.py",
+            "from flinkish.errors import Corrupt",
+            "checkpoint.format must not import flinkish.errors",
+        ),
+        (
+            "checkpoint/format/a.py",
+            "from flinkish.checkpoint.cut import read_cut",
+            "checkpoint.format must not import flinkish.checkpoint.cut",
+        ),
+        (
+            "engine/a.py",
+            "from flinkish.checkpoint.cut import read_cut",
+            "engine must not import flinkish.checkpoint.cut",
+        ),
         (
             "engine/a.py",
             "from flinkish.errors import Corrupt",
@@ -218,6 +282,12 @@ def test_a_violation_is_found(path: str, source: str, message: str) -> None:
         ("cli/a.py", "from flinkish.jobs.registry import Registry\nimport click"),
         ("driver/a.py", "from pyspark.sql import SparkSession\nfrom . import agent"),
         ("restore/a.py", "from ..savepoint.reader import open_savepoint"),
+        ("engine/a.py", "from flinkish.checkpoint.format.names import HDFS"),
+        ("restore/a.py", "from flinkish.checkpoint.format.names import HDFS"),
+        (
+            "checkpoint/format/a.py",
+            "import zlib\nfrom flinkish.checkpoint.format.names import HDFS",
+        ),
         ("engine/a.py", "import pyspark\nfrom flinkish.engine.codec import decode"),
         ("cli/entry.py", "def main():\n    import click"),
         (
@@ -229,3 +299,75 @@ def test_a_violation_is_found(path: str, source: str, message: str) -> None:
 )
 def test_what_is_allowed_passes(path: str, source: str) -> None:
     assert violations(source, path) == []
+
+
+def import_graph(package: Path, name: str) -> dict[str, set[str]]:
+    """Every module of a package, with those of its modules that it imports anywhere.
+
+    What only the type checker reads does not count, nor what ``name/__init__`` gives on demand:
+    everybody asks the package itself for its version.
+    """
+    modules = {}
+    for path in sorted(package.rglob("*.py")):
+        parts = [name, *path.relative_to(package).with_suffix("").parts]
+        modules[".".join(parts).removesuffix(".__init__")] = ".".join(parts), path
+    del modules[name]
+    graph = {}
+    for module, (path_name, path) in modules.items():
+        tree = _Executed().visit(ast.parse(path.read_text(encoding="utf-8")))
+        found: set[str] = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                found |= {each.name for each in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                base = _base(node, path_name)
+                names = {f"{base}.{each.name}" for each in node.names}
+                found |= {each if each in modules else base for each in names}
+        graph[module] = (found & modules.keys()) - {module}
+    return graph
+
+
+class _Executed(ast.NodeTransformer):
+    """Removes what stands under ``if TYPE_CHECKING``."""
+
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+        self.generic_visit(node)
+        return node.orelse if _is_type_checking(node.test) else node
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """The modules that import each other, directly or not; each circle once, sorted."""
+    reached: dict[str, set[str]] = {}
+    for module in graph:
+        seen: set[str] = set()
+        left = [module]
+        while left:
+            new = graph[left.pop()] - seen
+            seen |= new
+            left += new
+        reached[module] = seen
+    found = {
+        frozenset(other for other in reached[module] if module in reached[other])
+        for module in graph
+        if module in reached[module]
+    }
+    return sorted(sorted(circle) for circle in found)
+
+
+def test_no_import_circle_also_inside_a_package() -> None:
+    assert circles(import_graph(PACKAGE, "flinkish")) == []
+
+
+def test_a_circle_is_found(tmp_path: Path) -> None:
+    for path, source in {
+        "__init__.py": "from p.a import one",
+        "a.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from p import d",
+        "b.py": "import p.a\nfrom . import c",
+        "c.py": "def f():\n    from p.q import e",
+        "d.py": "from p.a import two\nfrom p import __version__",
+        "q/__init__.py": "",
+        "q/e.py": "from ..b import g",
+    }.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(source)
+    assert circles(import_graph(tmp_path, "p")) == [["p.b", "p.c", "p.q.e"]]

@@ -19,11 +19,33 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish import storage as fs
-from flinkish.checkpoint import layout
 from flinkish.checkpoint.fileset import FileSet, ListedFile
+from flinkish.checkpoint.format.errors import CheckpointFormatError
+from flinkish.checkpoint.format.logs import (
+    NO_OFFSET,
+    CommitEntry,
+    OffsetEntry,
+    parse_commit,
+    parse_offsets,
+    parse_query_id,
+)
+from flinkish.checkpoint.format.names import (
+    COMMITS,
+    METADATA,
+    OFFSETS,
+    SOURCES,
+    STATE,
+    numbers_among,
+)
+from flinkish.checkpoint.format.pins import backend_of
+from flinkish.checkpoint.format.source_logs import (
+    is_file_source_log,
+    log_offset,
+    source_log_entries,
+)
 from flinkish.checkpoint.operators import StoreInfo, read_operator
-from flinkish.checkpoint.trouble import FilesVanished, missing
-from flinkish.errors import Corrupt, NoCommittedBatch, UnsupportedFormat
+from flinkish.checkpoint.trouble import FilesVanished, missing, unreadable
+from flinkish.errors import NoCommittedBatch
 
 __all__ = [
     "Cut",
@@ -76,8 +98,8 @@ class Cut:
 
 def newest_committed_batch(root: str) -> int | None:
     """The newest batch with a commit log entry; None before the first one (or no checkpoint)."""
-    numbers = layout.batch_numbers(fs.list_names(os.path.join(fs.locate(root), layout.COMMITS)))
-    return numbers[-1] if numbers else None
+    found = numbers_among(fs.list_names(os.path.join(fs.locate(root), COMMITS)))
+    return found[-1] if found else None
 
 
 def read_cut(root: str, batch_id: int | None = None) -> Cut:
@@ -88,7 +110,7 @@ def read_cut(root: str, batch_id: int | None = None) -> Cut:
     batch explains it, UnsupportedFormat for logs or state stores of an unknown kind.
     """
     root = fs.locate(root)
-    committed = layout.batch_numbers(fs.list_names(os.path.join(root, layout.COMMITS)))
+    committed = numbers_among(fs.list_names(os.path.join(root, COMMITS)))
     if not committed:
         raise NoCommittedBatch(f"the query at {root} has not committed a batch yet")
     batch = committed[-1] if batch_id is None else batch_id
@@ -123,8 +145,8 @@ class _Reader:
         operators = self._state(offsets, commits)
         self._logs(planned_batch)
         self._sources(offsets, planned)
-        query_id = self._parse(layout.METADATA, layout.parse_query_id)
-        self._add(layout.METADATA, fs.list_directory(self.root))
+        query_id = self._parse(METADATA, parse_query_id)
+        self._add(METADATA, fs.list_directory(self.root))
         commit = commits[self.batch]
         return Cut(
             root=self.root,
@@ -134,7 +156,7 @@ class _Reader:
             watermark_ms=commit.next_watermark_ms or None,
             offsets=offsets.offsets,
             pins=offsets.pins,
-            backend=layout.backend_of(offsets.pins) if operators else None,
+            backend=backend_of(offsets.pins) if operators else None,
             checkpoint_format=commit.version,
             operators=operators,
             files=self.files,
@@ -148,19 +170,16 @@ class _Reader:
         self.files.add(ListedFile(relative, entry.size(), entry.stamp()))
 
     def _parse(self, relative: str, parser: Any) -> Any:
-        data = fs.read_bytes(os.path.join(self.root, relative))
+        path = os.path.join(self.root, relative)
+        data = fs.read_bytes(path)
         try:
-            return parser(data)
-        except layout.LogFormatError as error:
-            path = os.path.join(self.root, relative)
-            kind = UnsupportedFormat if "newer than" in str(error) else Corrupt
-            raise kind(f"{path} is not a log Spark wrote: {error}", path=path) from error
+            return parser(data, relative)
+        except CheckpointFormatError as error:
+            raise unreadable(path, error) from error
 
-    def _commits(self) -> dict[int, layout.CommitEntry]:
+    def _commits(self) -> dict[int, CommitEntry]:
         """The commit of the batch and, where state files have ids, those before it."""
-        newest: layout.CommitEntry = self._parse(
-            f"{layout.COMMITS}/{self.batch}", layout.parse_commit
-        )
+        newest: CommitEntry = self._parse(f"{COMMITS}/{self.batch}", parse_commit)
         commits = {self.batch: newest}
         if not newest.state_ids:
             return commits
@@ -170,16 +189,16 @@ class _Reader:
             if number != min(commits) - 1:
                 break  # a gap: what lies below cannot be trusted to be the lineage
             try:
-                commits[number] = self._parse(f"{layout.COMMITS}/{number}", layout.parse_commit)
+                commits[number] = self._parse(f"{COMMITS}/{number}", parse_commit)
             except FileNotFoundError:
                 break  # trimmed meanwhile; the files of those versions are kept by name
         return commits
 
-    def _offsets(self, batch: int) -> layout.OffsetEntry:
-        entry: layout.OffsetEntry = self._parse(f"{layout.OFFSETS}/{batch}", layout.parse_offsets)
+    def _offsets(self, batch: int) -> OffsetEntry:
+        entry: OffsetEntry = self._parse(f"{OFFSETS}/{batch}", parse_offsets)
         return entry
 
-    def _planned(self) -> tuple[int | None, layout.OffsetEntry | None]:
+    def _planned(self) -> tuple[int | None, OffsetEntry | None]:
         """Batch N + 1 when its offsets are written (whether or not it has committed since)."""
         try:
             return self.batch + 1, self._offsets(self.batch + 1)
@@ -187,25 +206,25 @@ class _Reader:
             return None, None
 
     def _logs(self, planned_batch: int | None) -> None:
-        offsets = fs.list_directory(os.path.join(self.root, layout.OFFSETS))
-        commits = fs.list_directory(os.path.join(self.root, layout.COMMITS))
+        offsets = fs.list_directory(os.path.join(self.root, OFFSETS))
+        commits = fs.list_directory(os.path.join(self.root, COMMITS))
         before = str(self.batch - 1)
         # Spark reads the entry before the newest one; with a planned batch that is N itself.
         if self.batch > 0 and (before in offsets.files or planned_batch is None):
-            self._add(f"{layout.OFFSETS}/{before}", offsets)
-        self._add(f"{layout.OFFSETS}/{self.batch}", offsets)
+            self._add(f"{OFFSETS}/{before}", offsets)
+        self._add(f"{OFFSETS}/{self.batch}", offsets)
         if planned_batch is not None:
-            self._add(f"{layout.OFFSETS}/{planned_batch}", offsets)
+            self._add(f"{OFFSETS}/{planned_batch}", offsets)
         if self.batch - 1 in self.committed and before in commits.files:
-            self._add(f"{layout.COMMITS}/{before}", commits)
-        self._add(f"{layout.COMMITS}/{self.batch}", commits)
+            self._add(f"{COMMITS}/{before}", commits)
+        self._add(f"{COMMITS}/{self.batch}", commits)
 
-    def _sources(self, offsets: layout.OffsetEntry, planned: layout.OffsetEntry | None) -> None:
+    def _sources(self, offsets: OffsetEntry, planned: OffsetEntry | None) -> None:
         ahead = dict(zip(planned.sources, planned.offsets, strict=True)) if planned else {}
         read: set[str] = set()
         for name, offset in zip(offsets.sources, offsets.offsets, strict=True):
             position = ahead.pop(name, offset)
-            position = position if position != layout.NO_OFFSET else offset
+            position = position if position != NO_OFFSET else offset
             # A DataFrame used twice is one source with two equal entries in the offset log
             # (MicroBatchExecution: toExecutionRelationMap) and one log, that of the first.
             if position in read and not self._source_names(name):
@@ -216,20 +235,20 @@ class _Reader:
             self._source(name, offset)
 
     def _source_names(self, name: str) -> list[str]:
-        return fs.list_names(os.path.join(self.root, layout.SOURCES, name))
+        return fs.list_names(os.path.join(self.root, SOURCES, name))
 
     def _source(self, name: str, offset: str) -> None:
-        directory = os.path.join(self.root, layout.SOURCES, name)
-        prefix = f"{layout.SOURCES}/{name}/"
-        limit = layout.log_offset(offset)
-        if limit is None and offset == layout.NO_OFFSET and self._is_file_source(directory):
+        directory = os.path.join(self.root, SOURCES, name)
+        prefix = f"{SOURCES}/{name}/"
+        limit = log_offset(offset)
+        if limit is None and offset == NO_OFFSET and self._is_file_source(directory):
             limit = -1
         if limit is None:  # another source's own notes: all or nothing
             for relative, entry in fs.walk_files(directory):
                 self.files.add(ListedFile(prefix + relative, entry.size(), entry.stamp()))
             return
         listing = fs.list_directory(directory)
-        present, absent = layout.source_log_entries(listing.files, limit)
+        present, absent = source_log_entries(listing.files, limit)
         if absent:
             raise FileNotFoundError(2, "not listed", os.path.join(directory, absent[0]))
         for name in present:
@@ -239,19 +258,17 @@ class _Reader:
         names = sorted(fs.list_names(directory))
         if not names:
             return False
-        return layout.is_file_source_log(fs.read_bytes(os.path.join(directory, names[0])))
+        return is_file_source_log(fs.read_bytes(os.path.join(directory, names[0])))
 
     def _state(
-        self, offsets: layout.OffsetEntry, commits: Mapping[int, layout.CommitEntry]
+        self, offsets: OffsetEntry, commits: Mapping[int, CommitEntry]
     ) -> tuple[OperatorState, ...]:
-        listing = fs.list_directory(os.path.join(self.root, layout.STATE))
+        listing = fs.list_directory(os.path.join(self.root, STATE))
         operators: list[OperatorState] = []
         known = commits[self.batch].state_ids
-        ordinals = layout.batch_numbers(listing.directories)
+        ordinals = numbers_among(listing.directories)
         for lost in sorted(set(known) - set(ordinals)):
-            raise FileNotFoundError(
-                2, "not listed", os.path.join(self.root, layout.STATE, str(lost))
-            )
+            raise FileNotFoundError(2, "not listed", os.path.join(self.root, STATE, str(lost)))
         for ordinal in ordinals:
             ids = {n + 1: entry.state_ids.get(ordinal, ()) for n, entry in commits.items()}
             found = read_operator(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from flinkish import storage
-from flinkish.checkpoint import layout
+from flinkish.checkpoint.format.errors import CheckpointFormatError
+from flinkish.checkpoint.format.logs import parse_query_id
+from flinkish.checkpoint.format.names import COMMITS, METADATA, OFFSETS
+from flinkish.checkpoint.trouble import unreadable
 from flinkish.errors import Corrupt, SavepointNotFound
 
 
@@ -35,7 +38,7 @@ def find_checkpoints(path: str) -> dict[str | None, str]:
 def is_checkpoint(location: str) -> bool:
     """True for a directory that looks like a Spark query's checkpoint."""
     listing = storage.list_directory(location)
-    return layout.METADATA in listing.files and layout.OFFSETS in listing.directories
+    return METADATA in listing.files and OFFSETS in listing.directories
 
 
 def query_id_of(root: str) -> str:
@@ -43,13 +46,13 @@ def query_id_of(root: str) -> str:
 
     Raises Corrupt when the file is gone or is none that Spark wrote.
     """
-    path = storage.join(root, layout.METADATA)
+    path = storage.join(root, METADATA)
     try:
-        return layout.parse_query_id(storage.read_bytes(path))
+        return parse_query_id(storage.read_bytes(path), METADATA)
     except FileNotFoundError as error:
         raise Corrupt(f"{path} is missing", path=path) from error
-    except layout.LogFormatError as error:
-        raise Corrupt(f"{path} is not a log Spark wrote: {error}", path=path) from error
+    except CheckpointFormatError as error:
+        raise unreadable(path, error) from error
 
 
 def last_written(root: str) -> float:
@@ -58,7 +61,7 @@ def last_written(root: str) -> float:
     Every batch writes to both. A file that is trimmed meanwhile does not count.
     """
     newest = 0.0
-    for log in (layout.OFFSETS, layout.COMMITS):
+    for log in (OFFSETS, COMMITS):
         listing = storage.list_directory(storage.join(root, log))
         for name in listing.files:
             try:

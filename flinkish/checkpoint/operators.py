@@ -14,14 +14,31 @@ from functools import partial
 from typing import Any
 
 from flinkish import storage as fs
-from flinkish.checkpoint import layout, schema, state
 from flinkish.checkpoint.fileset import FileSet, ListedFile
-from flinkish.engine.files import COUNTS, is_canonical
-from flinkish.errors import Corrupt, FlinkishError, NotSavepointable
-
-DEFAULT_STORE = "default"
-METADATA_DIRECTORY = "_metadata"
-SCHEMA_DIRECTORY = "_stateSchema"
+from flinkish.checkpoint.format.archives import read_archive_metadata
+from flinkish.checkpoint.format.chains import KnownFiles, find_chain, find_known_files
+from flinkish.checkpoint.format.errors import CheckpointFormatError, MissingStateFile
+from flinkish.checkpoint.format.names import (
+    COUNTS,
+    DEFAULT_STORE,
+    HDFS,
+    METADATA_DIRECTORY,
+    NOT_STORES,
+    ROCKSDB,
+    SCHEMA_DIRECTORY,
+    STATE,
+    VersionedFile,
+    is_canonical,
+    numbers_among,
+    parse_number,
+    schema_batch,
+    state_files_among,
+)
+from flinkish.checkpoint.format.operator_files import OperatorMetadata, parse_operator_metadata
+from flinkish.checkpoint.format.pins import PIN_PROVIDER, backend_of, pinned_partitions
+from flinkish.checkpoint.format.schema_files import DEFAULT_FAMILY, FamilySchemas, parse_schema_file
+from flinkish.checkpoint.trouble import unreadable
+from flinkish.errors import FlinkishError, NotSavepointable
 
 #: State version -> for each partition the ids of its stores' files.
 StateIds = Mapping[int, Sequence[Sequence[str]]]
@@ -57,7 +74,7 @@ class _Store:
     name: str
     prefix: str
     listing: fs.Listing
-    versions: tuple[state.VersionedFile, ...]
+    versions: tuple[VersionedFile, ...]
 
     @property
     def is_canonical(self) -> bool:
@@ -94,10 +111,10 @@ def read_operator(
     with it, or when it was dropped from the program (Spark 3.5 leaves its directory behind).
     Partitions are read one at a time, on remote storage many at once, and only their files' names
     are kept. Raises FileNotFoundError for a missing file, Corrupt for a damaged one,
-    NotSavepointable for an unknown state store provider.
+    UnsupportedFormat for one of a newer Spark, NotSavepointable for an unknown store provider.
     """
-    directory = os.path.join(root, layout.STATE, str(ordinal))
-    prefix = f"{layout.STATE}/{ordinal}/"
+    directory = os.path.join(root, STATE, str(ordinal))
+    prefix = f"{STATE}/{ordinal}/"
     top = fs.list_directory(directory)
     metadata, files = _metadata_files(directory, prefix, top, version - 1)
     choose = _chooser(pins, version, state_ids)
@@ -105,7 +122,7 @@ def read_operator(
     names: dict[int, Mapping[str, tuple[str, str]]] = {}
     newest = total = 0
     trouble: Exception | None = None
-    for partition in fs.in_flight(root, read, layout.batch_numbers(top.directories)):
+    for partition in fs.in_flight(root, read, numbers_among(top.directories)):
         names[partition.number] = partition.stores
         newest = max(newest, partition.newest)
         trouble = trouble or partition.trouble
@@ -137,14 +154,15 @@ def _listed(path: str, entry: fs.Entry) -> ListedFile:
 
 def _metadata_files(
     directory: str, prefix: str, top: fs.Listing, batch: int
-) -> tuple[layout.OperatorMetadata | None, FileSet]:
+) -> tuple[OperatorMetadata | None, FileSet]:
     """Spark 4.x's operator metadata valid at ``batch``, and its files up to that batch."""
     files = FileSet()
     newest: tuple[int, str] | None = None
     if METADATA_DIRECTORY in top.directories:
         for relative, entry in fs.walk_files(os.path.join(directory, METADATA_DIRECTORY)):
             head, _, name = relative.rpartition("/")
-            number = int(name) if head == "v2" and name.isdigit() else -1
+            number = parse_number(name) if head == "v2" else None
+            number = -1 if number is None else number
             if number > batch:
                 continue  # written by a batch that is not ours
             files.add(_listed(f"{prefix}{METADATA_DIRECTORY}/{relative}", entry))
@@ -152,16 +170,15 @@ def _metadata_files(
                 newest = max(newest or (-2, ""), (number, relative))
     if SCHEMA_DIRECTORY in top.directories:
         for relative, entry in fs.walk_files(os.path.join(directory, SCHEMA_DIRECTORY)):
-            number_text = relative.rpartition("/")[2].partition("_")[0]
-            if not (number_text.isdigit() and int(number_text) > batch):
+            if schema_batch(relative) <= batch:
                 files.add(_listed(f"{prefix}{SCHEMA_DIRECTORY}/{relative}", entry))
     if newest is None:
         return None, files
     path = os.path.join(directory, METADATA_DIRECTORY, newest[1])
     try:
-        return layout.parse_operator_metadata(fs.read_bytes(path)), files
-    except layout.LogFormatError as error:
-        raise Corrupt(f"{path} is no operator metadata: {error}", path=path) from error
+        return parse_operator_metadata(fs.read_bytes(path), newest[1]), files
+    except CheckpointFormatError as error:
+        raise unreadable(path, error, "is no operator metadata") from error
 
 
 def _read_partition(
@@ -190,23 +207,22 @@ def _read_partition(
 def _list_stores(directory: str, prefix: str, partition: int) -> tuple[_Store, ...]:
     path = os.path.join(directory, str(partition))
     top = fs.list_directory(path)
-    versions = tuple(state.versions(top.files))
-    own = {state.SST_DIRECTORY, state.LOG_DIRECTORY, METADATA_DIRECTORY}
-    named = sorted(name for name in top.directories if name not in own)
+    versions = tuple(state_files_among(top.files))
+    named = sorted(name for name in top.directories if name not in NOT_STORES)
     stores: list[_Store] = []
     if versions or not named:
         stores.append(_Store(DEFAULT_STORE, f"{prefix}{partition}/", top, versions))
     for name in named:
         listing = fs.list_directory(os.path.join(path, name))
         store_prefix = f"{prefix}{partition}/{name}/"
-        stores.append(_Store(name, store_prefix, listing, tuple(state.versions(listing.files))))
+        stores.append(_Store(name, store_prefix, listing, tuple(state_files_among(listing.files))))
     return tuple(stores)
 
 
 def _takes_part(
     newest: int,
     version: int,
-    metadata: layout.OperatorMetadata | None,
+    metadata: OperatorMetadata | None,
     state_ids: StateIds | None,
 ) -> bool:
     """Whether the operator belongs to the version, or only left or announced a directory."""
@@ -221,7 +237,7 @@ def _takes_part(
 def _check_partitions(directory: str, partitions: Collection[int], pins: Mapping[str, str]) -> int:
     """Partitions must be 0..n-1, and n the pinned number or 1 (global limit, keyless grouping)."""
     count = len(partitions)
-    pinned = layout.pinned_partitions(pins)
+    pinned = pinned_partitions(pins)
     expected = count if count == 1 or pinned is None else pinned
     for partition in range(max(expected, count)):
         if partition not in partitions:
@@ -232,19 +248,19 @@ def _check_partitions(directory: str, partitions: Collection[int], pins: Mapping
 def _check_stores(
     directory: str,
     stores: Mapping[int, Collection[str]],
-    metadata: layout.OperatorMetadata | None,
+    metadata: OperatorMetadata | None,
 ) -> None:
     """Every partition must have every store."""
     names = {name for listed in stores.values() for name in listed}
     if metadata is not None:
-        names |= set(metadata.stores)
+        names |= set(metadata.store_names)
     for partition, listed in stores.items():
         for lost in sorted(names - set(listed)):
             path = os.path.join(directory, str(partition), "" if lost == DEFAULT_STORE else lost)
             raise FileNotFoundError(2, "not listed", path)
 
 
-_Chooser = Callable[[_Store, int], state.StoreChain]
+_Chooser = Callable[[_Store, int], KnownFiles]
 
 
 @dataclass(frozen=True)
@@ -253,13 +269,13 @@ class _UnknownProvider:
 
     error: NotSavepointable
 
-    def __call__(self, store: _Store, partition: int) -> state.StoreChain:
-        return state.StoreChain(())
+    def __call__(self, store: _Store, partition: int) -> KnownFiles:
+        return KnownFiles(())
 
 
 def _chooser(pins: Mapping[str, str], version: int, state_ids: StateIds | None) -> _Chooser:
-    backend = layout.backend_of(pins)
-    provider = pins.get(layout.PIN_PROVIDER)
+    backend = backend_of(pins)
+    provider = pins.get(PIN_PROVIDER)
     if backend is None and provider:
         return _UnknownProvider(
             NotSavepointable(
@@ -268,18 +284,19 @@ def _chooser(pins: Mapping[str, str], version: int, state_ids: StateIds | None) 
             )
         )
 
-    def choose(store: _Store, partition: int) -> state.StoreChain:
+    def choose(store: _Store, partition: int) -> KnownFiles:
         if state_ids is not None:
             ids = {
                 v: frozenset(by_partition[partition] if partition < len(by_partition) else ())
                 for v, by_partition in state_ids.items()
             }
-            return state.rocksdb_chain_by_id(store.versions, version, ids)
+            return find_known_files(store.versions, version, ids)
         kinds = {f.kind for f in store.versions}
-        rocksdb = backend == state.ROCKSDB or (backend is None and bool(kinds & {"zip"}))
-        if rocksdb or kinds == {"changelog"}:
-            return state.rocksdb_chain(store.versions, version)
-        return state.hdfs_chain(store.versions, version)
+        rocksdb = backend == ROCKSDB or (backend is None and bool(kinds & {"zip"}))
+        kind = ROCKSDB if rocksdb or kinds == {"changelog"} else HDFS
+        chain = find_chain(store.versions, version, kind)
+        archives = (chain.snapshot,) if kind == ROCKSDB and chain.snapshot else ()
+        return KnownFiles(chain.files, archives)
 
     return choose
 
@@ -295,8 +312,8 @@ def _store_files(store: _Store, partition: int, choose: _Chooser) -> Iterator[Li
         return
     try:
         chain = choose(store, partition)
-    except state.MissingVersion as lost:
-        raise FileNotFoundError(2, "not listed", os.path.join(path, str(lost.args[0]))) from lost
+    except MissingStateFile as lost:
+        raise FileNotFoundError(2, "not listed", os.path.join(path, lost.name)) from lost
     for name in chain.files:
         yield _listed(store.prefix + name, store.listing.files[name])
         sidecar = f"{name}.crc"
@@ -321,9 +338,10 @@ def _store_files(store: _Store, partition: int, choose: _Chooser) -> Iterator[Li
 def _references(path: str) -> tuple[str, ...]:
     try:
         with fs.open_file(path) as file:
-            return state.archive_references(file)
-    except state.ArchiveError as error:
-        raise Corrupt(f"{path} is damaged: {error}", path=path) from error
+            metadata = read_archive_metadata(file, os.path.basename(path))
+    except CheckpointFormatError as error:
+        raise unreadable(path, error, "is damaged") from error
+    return tuple(shared.path for shared in metadata.shared)
 
 
 def _schema_files(stores: Mapping[str, tuple[str, str]]) -> list[ListedFile]:
@@ -338,34 +356,29 @@ def _schema_files(stores: Mapping[str, tuple[str, str]]) -> list[ListedFile]:
 def _store_infos(
     directory: str,
     stores: Mapping[str, tuple[str, str]],
-    metadata: layout.OperatorMetadata | None,
+    metadata: OperatorMetadata | None,
     schemas: Collection[str],
 ) -> tuple[StoreInfo, ...]:
     infos: list[StoreInfo] = []
     for name, (prefix, location) in stores.items():
         path = os.path.join(location, METADATA_DIRECTORY, "schema")
-        listed = metadata.schema_files.get(name, ()) if metadata else ()
-        if listed:
-            # The path inside is where the checkpoint was first written; only its tail holds.
-            path = os.path.join(directory, SCHEMA_DIRECTORY, name, _last_part(listed[-1]))
+        listed = metadata.schema_file(name) if metadata else None
+        if listed is not None:
+            path = os.path.join(directory, SCHEMA_DIRECTORY, name, listed)
         elif f"{prefix}{METADATA_DIRECTORY}/schema" not in schemas:
             infos.append(StoreInfo(name, None, None))
             continue
         try:
-            families = schema.parse_schema_file(fs.read_bytes(path))
-        except schema.SchemaFormatError as error:
-            raise Corrupt(f"{path} is damaged: {error}", path=path) from error
-        infos.extend(_named(name, family) for family in families)
+            families = parse_schema_file(fs.read_bytes(path), os.path.basename(path))
+        except CheckpointFormatError as error:
+            raise unreadable(path, error, "is damaged") from error
+        infos.extend(store_info(name, family) for family in families)
     return tuple(infos)
 
 
-def _named(store: str, family: schema.FamilySchema) -> StoreInfo:
-    """A family goes by its own name, below its store's where that is not the default one."""
-    name = store if family.name == schema.DEFAULT_FAMILY else family.name
-    if family.name != schema.DEFAULT_FAMILY and store != DEFAULT_STORE:
+def store_info(store: str, family: FamilySchemas) -> StoreInfo:
+    """Name a family's schemas: by its own name, below its store's unless that is the default."""
+    name = store if family.name == DEFAULT_FAMILY else family.name
+    if family.name != DEFAULT_FAMILY and store != DEFAULT_STORE:
         name = f"{store}/{family.name}"
-    return StoreInfo(name, family.key_schema, family.value_schema)
-
-
-def _last_part(location: str) -> str:
-    return location.rstrip("/").rpartition("/")[2]
+    return StoreInfo(name, family.key, family.value)

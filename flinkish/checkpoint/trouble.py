@@ -1,10 +1,11 @@
-"""A file that should be there is not: did Spark trim it meanwhile, or is the checkpoint damaged?"""
+"""A checkpoint's file is missing or damaged: what that means, and the error for it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from flinkish.errors import Corrupt, FlinkishError
+from flinkish.checkpoint.format.errors import CheckpointFormatError, UnsupportedCheckpointFormat
+from flinkish.errors import Corrupt, FlinkishError, UnsupportedFormat
 
 
 class FilesVanished(FlinkishError):
@@ -36,3 +37,17 @@ def missing(root: str, batch: int, path: str, newest: Callable[[str], int | None
         path=path,
         batch=batch,
     )
+
+
+def unreadable(
+    path: str, error: CheckpointFormatError, what: str = "is not a log Spark wrote"
+) -> FlinkishError:
+    """Make the error for the file at ``path``: Corrupt, or UnsupportedFormat if of a newer Spark.
+
+    Parameters
+    ----------
+    what: says what a damaged file is.
+    """
+    if isinstance(error, UnsupportedCheckpointFormat):
+        return UnsupportedFormat(f"{path} cannot be read: {error.detail}", path=path)
+    return Corrupt(f"{path} {what}: {error.detail}", path=path)

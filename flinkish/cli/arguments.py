@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -138,24 +137,3 @@ def interruptible(message: str, follow: str) -> Iterator[None]:
         raise Interrupted(130, message, follow) from None
     except Interrupted as stop:
         raise Interrupted(stop.code, message, follow) from None
-
-
-def absolute_target(location: str) -> str:
-    """The absolute path of a savepoint target, by the client's working directory.
-
-    Raises StorageError for a scheme that is not supported.
-    """
-    from flinkish.storage import locate
-
-    return locate(location)
-
-
-def requester() -> str:
-    """Who asks: ``user@host``."""
-    import getpass
-
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # no such user in the password database, as in some containers
-        user = str(os.getuid())
-    return f"{user}@{os.uname().nodename}"

@@ -16,10 +16,10 @@ from flinkish.cli.arguments import (
     timeout_option,
 )
 from flinkish.cli.base import Call, OptionalValue, command
-from flinkish.cli.progress import progress
 from flinkish.cli.session import Session
-from flinkish.errors import Locked, UsageError, WaitTimeout
-from flinkish.jobs.model import Job, Request, RequestKind
+from flinkish.client import requests
+from flinkish.errors import UsageError
+from flinkish.jobs.model import Request, RequestKind
 
 _DEFAULT_TARGET = ""
 
@@ -58,19 +58,19 @@ def cancel(
     job, with_savepoint, target = resolve_words(job, savepoint)
     with call.session() as session:
         found = session.find_job(job)
-        where = trigger.savepoint_target(session, target, found) if with_savepoint else None
+        where = requests.savepoint_target(session, target, found) if with_savepoint else None
         if dry_run:
             return trigger.dry_run(session, found, RequestKind.CANCEL, where)
-        seconds = session.config.duration("client.timeout") if timeout is None else timeout
+        seconds = session.timeout(timeout)
         deadline = time.monotonic() + seconds
         how = " with a savepoint" if with_savepoint else ""
         session.out.note(f"Cancelling job {found.job_id}{how}.")
         if where is not None:
-            request = trigger.submit(
+            request = requests.submit(
                 session, found, RequestKind.CANCEL, where, seconds, format_=format_
             )
         else:
-            request = _submit_plain(session, found, seconds)
+            request = requests.submit_cancel(session, found, seconds)
         if detached:
             return trigger.detached(session, request)
         if where is not None:
@@ -78,7 +78,8 @@ def cancel(
             request = trigger.wait_for(session, request, seconds)
         else:
             request = _wait_plain(session, request, seconds)
-        ended = _wait_for_end(session, request, deadline - time.monotonic())
+        left = deadline - time.monotonic()
+        ended = trigger.wait_for_end(session, request, left, requests.wait_cancel_end)
         return trigger.show_result(session, session.registry.request(request.request_id), ended)
 
 
@@ -100,43 +101,8 @@ def resolve_words(job: str | None, savepoint: str | None) -> tuple[str, bool, st
     return job, True, savepoint or None
 
 
-def _submit_plain(session: Session, job: Job, seconds: float) -> Request:
-    try:
-        return trigger.submit(session, job, RequestKind.CANCEL, None, seconds)
-    except Locked as locked:
-        from flinkish.jobs.termination import answers_late
-
-        registry = session.registry
-        first = registry.request(str(locked.data.get("request_id")))
-        grace = session.config.duration("execution.cancel.grace")
-        if answers_late(first, registry.requests(job.job_id), grace, registry.now()):
-            return first  # nobody will ever answer it: this call sees to the end of the job
-        raise
-
-
 def _wait_plain(session: Session, request: Request, seconds: float) -> Request:
-    from flinkish.jobs.termination import await_cancel
-
     message = f"stopped waiting; the cancel of job {request.job_id} goes on"
     follow = f"flinkish request wait {request.request_id}"
-    with interruptible(message, follow), progress(session.out) as show:
-        done = await_cancel(
-            session.registry,
-            request,
-            grace=session.config.duration("execution.cancel.grace"),
-            timeout=seconds,
-            on_progress=show,
-        )
-    return trigger.checked(done)
-
-
-def _wait_for_end(session: Session, request: Request, left: float) -> Job:
-    from flinkish.jobs.termination import can_kill, kill_job
-
-    try:
-        return trigger.wait_for_end(session, request, left)
-    except WaitTimeout:
-        job = session.registry.job(request.job_id)
-        if not can_kill(job):
-            raise
-        return kill_job(session.registry, job, request.request_id)
+    with interruptible(message, follow), session.reporter.live():
+        return requests.wait_cancel(session, request, seconds)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,18 +13,16 @@ from flinkish.cli.plan_table import show_plan
 from flinkish.cli.program_options import (
     ProgramOptions,
     parallelism_option,
+    program_of,
     program_options,
     program_words,
 )
 from flinkish.cli.restore_options import (
     RestoreOptions,
-    config_flags,
+    restore_of,
     restore_options,
-    restore_spec,
 )
-from flinkish.cli.submission import asked_partitions, default_name, launch_of
-from flinkish.errors import UsageError
-from flinkish.jobs import program
+from flinkish.client import checking
 from flinkish.restore.plantext import verdict_line
 
 
@@ -61,40 +58,21 @@ def check(call: Call, **options: Any) -> int:
     restored; 4: it cannot; 5: it can with -n or another consent.
     """
     given = CheckOptions(**options)
+    restore = restore_of(given)
     parallelism = given.parallelism
     flags = {
-        **config_flags(given),
+        **restore.settings(),
         "parallelism.default": None if parallelism is None else str(parallelism),
     }
-    with call.session(flags) as session:
-        launch = launch_of(given, session.config, os.getcwd())
-        spec = restore_spec(given, session.config, parallelism=asked_partitions(launch))
-        if spec is None:
-            raise UsageError("which savepoint is not said", hint="flinkish check -s PATH APP.py")
-        program.check_deploy_mode(launch)
-        installation = program.resolve(launch, os.environ)
-        call.out.note("planning the program's queries ...")
-        from flinkish.restore.dryrun import check_restore  # reads Avro: not for --help
-        from flinkish.restore.planfile import make_plan_file, save
-
-        with driver_output(call.out) as show_log:
-            plan = check_restore(
-                program.pinned(launch, installation),
-                installation,
-                spec,
-                name=default_name(launch),
-                environ=os.environ,
-                show_log=show_log,
-                registry=session.registry,
-            )
+    with call.session(flags) as session, driver_output(call.out):
+        plan = checking.check(session, program_of(given), restore)
     if call.out.json:
-        call.out.document(plan)
+        call.out.document(plan.document)
     elif call.out.quiet:
-        call.out.line(plan["verdict"])
+        call.out.line(plan.verdict)
     else:
-        show_plan(plan)
-        call.out.line(verdict_line(plan))
+        show_plan(plan.document)
+        call.out.line(verdict_line(plan.document))
     if given.output is not None:  # last: a plan that cannot be saved has been shown
-        spark = program.spark_version(installation.spark_home)
-        save(make_plan_file(spec, launch, spark, plan), given.output)
-    return int(plan["exit_code"])
+        plan.save(given.output)
+    return plan.exit_code

@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-import sys
-
 from flinkish.cli.output import Output
 from flinkish.cli.session import Session
 from flinkish.cli.text import size_text
-from flinkish.errors import ConsentNeeded, RegistryError
+from flinkish.client.savepoints import dispose_savepoint
+from flinkish.errors import ConsentNeeded
 
 
-def dispose_savepoint(session: Session, path: str, *, yes: bool, dry_run: bool) -> int:
+def dispose(session: Session, path: str, *, yes: bool, dry_run: bool) -> int:
     """Delete the savepoint at ``path``; returns the exit status.
 
     Raises :class:`ConsentNeeded` when nobody said yes, and what
     :func:`flinkish.savepoint.dispose.dispose` raises.
     """
-    from flinkish.savepoint.dispose import dispose
-
     out = session.out
     gone: list[str] = []
     tell = gone.append if dry_run or out.json else None
-    plan = dispose(path, dry_run=True, tell=tell)
+    plan = dispose_savepoint(session, path, dry_run=True, tell=tell)
     what = f"{plan.removed} files, {size_text(plan.bytes)}"
     if not dry_run:
         if not yes:
             _ask(out, plan.path, what)
         out.note(f"Disposing savepoint '{plan.path}'.")
         gone.clear()
-        done = dispose(path, tell=tell)
-        try:
-            session.registry.mark_disposed(plan.path)
-        except RegistryError as error:
-            out.warning(f"the registry does not know yet that it is gone: {error.message}")
+        done = dispose_savepoint(session, path, tell=tell)
     else:
         done = plan
     if out.json:
@@ -76,7 +69,5 @@ def _ask(out: Output, path: str, what: str) -> None:
         f"disposing of the savepoint {path} ({what}) needs your agreement",
         hint="give --yes to delete it, or --dry-run to see what would go",
     )
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise refused
-    if not out.ask(f"Delete the savepoint {path} ({what})?"):
+    if not out.agree(f"Delete the savepoint {path} ({what})?"):
         raise refused

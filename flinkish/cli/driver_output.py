@@ -1,33 +1,25 @@
-"""What ``info`` and ``check`` show of the driver that they run: nothing, unless it failed."""
+"""What commands show of a driver that they run to its end: its last lines, when it failed."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-from flinkish.cli.output import Output, copy_log
+from flinkish.cli.output import Output
 from flinkish.errors import FlinkishError
 
 
 @contextmanager
-def driver_output(out: Output) -> Iterator[Callable[[str], object]]:
-    """Around the driver's run: yields what its log is to be given to when it was no success.
+def driver_output(out: Output) -> Iterator[None]:
+    """Around the driver's run: when it was no success, show the last lines of its log.
 
-    The whole log is shown with ``--debug``; without it, and not for programs, its last lines.
+    With ``--debug`` the whole log has been shown (:class:`flinkish.cli.progress.OutputReporter`);
+    programs that read JSON have the lines in the error.
     """
     try:
-        yield _show if out.debug else _nowhere
+        yield
     except FlinkishError as error:
         if not (out.json or out.debug):
             for line in error.data.get("tail") or ():
                 out.complain(f"  {line}")
         raise
-
-
-def _show(text: str) -> None:
-    copy_log(text, sys.stderr)
-
-
-def _nowhere(_text: str) -> None:
-    """Where the log goes that nobody asked for."""

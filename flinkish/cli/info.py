@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,12 +13,12 @@ from flinkish.cli.output import Output
 from flinkish.cli.program_options import (
     ProgramOptions,
     parallelism_option,
+    program_of,
     program_options,
     program_words,
 )
-from flinkish.cli.submission import default_name, launch_of
+from flinkish.client.describing import describe
 from flinkish.errors import MissingUid, UsageError
-from flinkish.jobs import describer, program
 from flinkish.savepoint.finding import address
 
 #: Fields of a recorded query that are for people, not part of the JSON document.
@@ -52,20 +51,9 @@ def info(call: Call, as_dot: bool, require_uids: bool, **options: Any) -> int:
     given = ProgramOptions(**options)
     parallelism = given.parallelism
     flags = {"parallelism.default": None if parallelism is None else str(parallelism)}
-    with call.session(flags) as session:
-        launch = launch_of(given, session.config, os.getcwd())
-        program.check_deploy_mode(launch)
-        installation = program.resolve(launch, os.environ)
-        call.out.note("planning the program's queries ...")
-        with driver_output(call.out) as show_log:
-            described = describer.describe_program(
-                program.pinned(launch, installation),
-                installation,
-                name=default_name(launch),
-                environ=os.environ,
-                show_log=show_log,
-            )
-    queries = described.queries
+    with call.session(flags) as session, driver_output(call.out):
+        described = describe(session, program_of(given))
+    queries = list(described.queries)
     missing = [fact for query in queries for fact in query["missing"]]
     if require_uids and missing:
         names = ", ".join(_described(fact) for fact in missing)

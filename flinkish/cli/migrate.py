@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from flinkish.cli.arguments import requester, words_of
+from flinkish.cli.arguments import words_of
 from flinkish.cli.base import Call, command
+from flinkish.cli.driver_output import driver_output
 from flinkish.cli.output import Output
-from flinkish.cli.rewriting import rewrite
 from flinkish.cli.spark_options import prepared, spark_options
 from flinkish.cli.text import size_text
 from flinkish.cli.trigger import completed
-from flinkish.errors import RegistryError, UsageError
-from flinkish.jobs import migrator
-from flinkish.jobs.model import SavepointRecord
+from flinkish.client import migration
+from flinkish.errors import UsageError
+from flinkish.spec.codec import encode_fields
+from flinkish.spec.migration import Migration, MigrationResult, NewSchema
 
 if TYPE_CHECKING:
     from flinkish.savepoint.reader import Savepoint
-    from flinkish.savepoint.rewriteplan import PlannedRewrite
 
 _BACKENDS = ("hdfs", "rocksdb")
 _CODECS = ("lz4", "zstd", "snappy", "lzf")
-_JOIN = "spark.sql.streaming.join.stateFormatVersion"
-_AGGREGATION = "spark.sql.streaming.aggregation.stateFormatVersion"
-_GROUP = "spark.sql.streaming.flatMapGroupsWithState.stateFormatVersion"
 
 
 @command("migrate", exit_codes=(4, 11, 12, 15, 16))
@@ -37,6 +32,7 @@ _GROUP = "spark.sql.streaming.flatMapGroupsWithState.stateFormatVersion"
 @click.option(
     "-p",
     "--parallelism",
+    "partitions",
     type=click.IntRange(min=1),
     metavar="N",
     help="State partitions (spark.sql.shuffle.partitions) of the new savepoint.",
@@ -95,7 +91,7 @@ def migrate(
     call: Call,
     path: str,
     target: str,
-    parallelism: int | None,
+    partitions: int | None,
     backend: str | None,
     type_: str | None,
     schemas: tuple[str, ...],
@@ -115,68 +111,50 @@ def migrate(
     """
     from flinkish.savepoint.reader import open_savepoint
 
-    formats = {
-        pin: str(version)
-        for pin, version in (
-            *((_JOIN, join_format), (_AGGREGATION, aggregation_format)),
-            (_GROUP, group_format),
-        )
-        if version is not None
-    }
-    if type_ == "canonical" and (backend or checkpoint_format):
-        raise UsageError(
-            "a canonical savepoint has no backend and no checkpoint format",
-            hint="they are chosen when it is restored, or made native",
-        )
+    changes = migration.Changes(
+        partitions=partitions,
+        backend=backend,
+        type=type_,
+        compression=compression,
+        checkpoint_format=checkpoint_format,
+        join_format=join_format,
+        aggregation_format=aggregation_format,
+        group_format=group_format,
+    )
+    changes.check()
     with call.session({}) as session:
         savepoint = open_savepoint(path)
-        wanted = migrator.Migration(
-            path=savepoint.path,
-            target=target,
-            partitions=parallelism,
-            backend=backend,
-            compression=compression,
-            checkpoint_format=checkpoint_format,
-            formats=formats,
-            schemas=_schemas(schemas, savepoint),
-            owner=requester(),
-            type=type_,
-        )
+        new = [_schema(text, savepoint) for text in schemas]
+        wanted = migration.wanted(savepoint, target, changes, new)
         launch, installation = prepared(session, spark)
         if dry_run:
             return _show_dry_run(call.out, savepoint, wanted)
-        answer = rewrite(call.out, wanted, launch, installation)
-        try:
-            session.registry.add_savepoint(SavepointRecord(**answer["record"]))
-        except RegistryError as error:
-            call.out.warning(f"the registry does not know the new savepoint: {error.message}")
-    _show(call.out, answer)
+        with driver_output(call.out), session.reporter.live():
+            done = migration.migrate(session, wanted, launch, installation)
+    _show(call.out, done)
     return 0
 
 
-def _schemas(given: tuple[str, ...], savepoint: Savepoint) -> tuple[migrator.NewSchema, ...]:
-    """The Avro schemas of ``UID[/STATE]=FILE``; UsageError where a file or a uid is not there."""
-    from flinkish.savepoint.finding import find_operator
+def _schema(text: str, savepoint: Savepoint) -> NewSchema:
+    """The Avro schema of ``UID[/STATE]=FILE``; UsageError where a file or a uid is not there."""
+    name, equals, file = text.partition("=")
+    if not (name and equals and file):
+        raise UsageError(
+            f"--schema {text!r} is not UID[/STATE]=FILE.avsc",
+            hint="name the operator by its uid, as `flinkish savepoint show` does",
+        )
 
-    found = []
-    for text in given:
-        name, equals, file = text.partition("=")
-        if not (name and equals and file):
-            raise UsageError(
-                f"--schema {text!r} is not UID[/STATE]=FILE.avsc",
-                hint="name the operator by its uid, as `flinkish savepoint show` does",
-            )
-        query, operator, state = find_operator(savepoint, name)
+    def read() -> Any:
         try:
             with open(file, encoding="utf-8") as source:
-                schema = json.load(source)
+                return json.load(source)
         except (OSError, ValueError) as error:
             raise UsageError(f"the schema {file} cannot be read: {error}") from error
-        found.append(migrator.NewSchema(query.name, operator.ordinal, state, schema, name))
-    return tuple(found)
+
+    return migration.new_schema(savepoint, name, read)
 
 
-def _show_dry_run(out: Output, savepoint: Savepoint, wanted: migrator.Migration) -> int:
+def _show_dry_run(out: Output, savepoint: Savepoint, wanted: Migration) -> int:
     changes = {
         "state partitions": wanted.partitions,
         "backend": wanted.backend,
@@ -187,7 +165,7 @@ def _show_dry_run(out: Output, savepoint: Savepoint, wanted: migrator.Migration)
         **{f"schema of {schema.name}": "new" for schema in wanted.schemas},
     }
     asked = {key: value for key, value in changes.items() if value is not None}
-    plan = _plan(savepoint, wanted)
+    plan = migration.plan_migration(savepoint, wanted)
     if out.json:
         operators = [each.to_json() for each in plan]
         shown = {"dry_run": True, "path": savepoint.path, "changes": asked, "operators": operators}
@@ -212,26 +190,15 @@ def _change(both: tuple[object, object]) -> str:
     return str(before) if before == after else f"{before} -> {after}"
 
 
-def _plan(savepoint: Savepoint, wanted: migrator.Migration) -> list[PlannedRewrite]:
-    """What would be done; the engine's libraries are imported here only."""
-    try:
-        from flinkish.savepoint.rewriteplan import plan_rewrite
-    except ImportError as error:
-        raise UsageError(
-            f"a rewrite cannot be planned here: {error}",
-            hint="install what it needs: pip install 'flinkish[engine]'",
-        ) from error
-    return plan_rewrite(savepoint, asdict(wanted))
-
-
-def _show(out: Output, answer: Mapping[str, Any]) -> None:
-    saved = answer["savepoint"]
+def _show(out: Output, done: MigrationResult) -> None:
+    answer = encode_fields(done)
+    saved, operators = answer["savepoint"], answer["operators"]
     if out.json:
-        out.document({"savepoint": saved, "operators": answer["operators"]})
+        out.document({"savepoint": saved, "operators": operators})
     elif out.quiet:
         out.line(saved["path"])
     else:
-        for operator in answer["operators"]:
+        for operator in operators:
             name = operator["uid"] or f"operator {operator['ordinal']}"
             out.line(
                 f"{name} of {operator['query']}: {operator['rows']:,} rows, "

@@ -63,6 +63,10 @@ class Output:
         sys.stderr.flush()
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
+    def agree(self, question: str) -> bool:
+        """Ask where both ends are a terminal; nobody agrees where they are not."""
+        return sys.stdin.isatty() and sys.stderr.isatty() and self.ask(question)
+
     def warning(self, text: str) -> None:
         """Something to know although nothing failed (``-q`` does not hide it)."""
         if not self.json:

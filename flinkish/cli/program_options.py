@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import click
 
 from flinkish.cli.arguments import F, complete_file
+from flinkish.client.program import Program
 from flinkish.errors import UsageError
 
 
@@ -29,6 +30,28 @@ class ProgramOptions:
     spark_home: str | None
     conf: Mapping[str, str]
     secret_arguments: tuple[str, ...]
+
+
+def program_of(options: ProgramOptions) -> Program:
+    """The program that the options and words name, and what runs it."""
+    application, arguments = options.program or None, options.words
+    if not (options.program or options.module):
+        application, arguments = (*options.words, None)[0], options.words[1:]
+    return Program(
+        application=application,
+        module=options.module or None,
+        arguments=arguments,
+        secret_arguments=options.secret_arguments,
+        master=options.master,
+        spark_home=options.spark_home,
+        python=options.python,
+        client_python=options.client_python,
+        py_files=options.py_files,
+        archives=options.archives,
+        jars=options.jars,
+        packages=options.packages,
+        conf=options.conf,
+    )
 
 
 def pairs(

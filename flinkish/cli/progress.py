@@ -1,44 +1,92 @@
-"""A savepoint's progress on a terminal; silence anywhere else."""
+"""What happens meanwhile: notices on stderr, progress on a terminal, silence where nobody reads."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from flinkish.cli.output import Output, is_terminal
+from flinkish.cli.output import Output, copy_log, is_terminal
 from flinkish.cli.text import size_text, visible
-from flinkish.jobs.model import Request, RequestState
+from flinkish.client.reporter import REWRITING, Progress
 
 
-@contextmanager
-def progress(out: Output) -> Iterator[Callable[[Request], None]]:
-    """A function that shows a request's progress on stderr while the block runs."""
-    if out.json or out.quiet or not is_terminal(sys.stderr):
-        yield lambda _request: None
-        return
-    from rich.console import Console  # only on a terminal: it costs more than the whole command
-    from rich.text import Text  # what is no Text is read for rich's own markup
+class OutputReporter:
+    """A :class:`~flinkish.client.reporter.Reporter` that writes to one command's output.
 
-    with Console(stderr=True).status("Waiting for response...") as status:
-        yield lambda request: status.update(Text(visible(describe(request))))
+    Progress is drawn inside :meth:`live` only, and only on a terminal.
+    """
+
+    def __init__(self, out: Output) -> None:
+        self._out = out
+        self._is_live = False
+        self._status: Any = None
+
+    @contextmanager
+    def live(self) -> Iterator[None]:
+        """Draw the progress that is reported while the block runs."""
+        out = self._out
+        self._is_live = not (out.json or out.quiet) and is_terminal(sys.stderr)
+        try:
+            yield
+        finally:
+            self._is_live = False
+            self._stop()
+
+    def note(self, text: str) -> None:
+        """See :class:`~flinkish.client.reporter.Reporter`."""
+        self._stop()
+        self._out.note(text)
+
+    def warning(self, text: str) -> None:
+        """See :class:`~flinkish.client.reporter.Reporter`."""
+        self._stop()
+        self._out.warning(text)
+
+    def progress(self, progress: Progress) -> None:
+        """See :class:`~flinkish.client.reporter.Reporter`."""
+        if not self._is_live:
+            return
+        from rich.console import Console  # only on a terminal: it costs more than the whole command
+        from rich.text import Text  # what is no Text is read for rich's own markup
+
+        text = Text(visible(describe(progress)))
+        if self._status is None:
+            self._status = Console(stderr=True).status(text)
+            self._status.start()
+        self._status.update(text)
+
+    def log(self, text: str) -> None:
+        """See :class:`~flinkish.client.reporter.Reporter`; only with ``--debug``."""
+        if self._out.debug:
+            self._stop()
+            copy_log(text, sys.stderr)
+
+    def _stop(self) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
 
 
-def describe(request: Request) -> str:
-    """A request's progress in a few words. Pure."""
-    facts = dict(request.progress or {})
-    words = [str(facts.get("phase") or _WAITING[request.state])]
-    for key, text in (("files", str), ("bytes", size_text)):
-        if facts.get(key) is not None:
-            total = facts.get(f"{key}_total")
+def describe(progress: Progress) -> str:
+    """Progress in a few words. Pure."""
+    if progress.phase == REWRITING:
+        return f"{progress.rows or 0:,} rows, {size_text(progress.bytes or 0)} written"
+    words = [progress.phase]
+    for done, total, text, unit in (
+        (progress.files, progress.files_total, str, " files"),
+        (progress.bytes, progress.bytes_total, size_text, ""),
+    ):
+        if done is not None:
             of = f" of {text(total)}" if total else ""
-            words.append(f"{text(facts[key])}{of}" + (" files" if key == "files" else ""))
-    if facts.get("rows") is not None:
-        words.append(f"{facts['rows']:,} rows")
-    if facts.get("rate"):
-        words.append(f"{size_text(int(facts['rate']))}/s")
-    if facts.get("remaining"):
-        words.append(f"{_span(float(facts['remaining']))} left")
+            words.append(f"{text(done)}{of}{unit}")
+    if progress.rows is not None:
+        words.append(f"{progress.rows:,} rows")
+    if progress.rate:
+        words.append(f"{size_text(int(progress.rate))}/s")
+    if progress.remaining:
+        words.append(f"{_span(float(progress.remaining))} left")
     return ", ".join(words)
 
 
@@ -50,11 +98,3 @@ def _span(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
-_WAITING = {
-    RequestState.PENDING: "Waiting for the driver",
-    RequestState.IN_PROGRESS: "Waiting for response",
-    RequestState.COMPLETED: "Done",
-    RequestState.FAILED: "Failed",
-}

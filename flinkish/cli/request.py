@@ -10,6 +10,7 @@ from flinkish.cli.base import HELP_NAMES, Call, command
 from flinkish.cli.progress import describe
 from flinkish.cli.status import request_document
 from flinkish.cli.text import local_time
+from flinkish.client import requests
 from flinkish.jobs.model import RequestKind
 
 
@@ -34,13 +35,13 @@ def show(call: Call, request_id: str) -> int:
             out.line(f"job        {found.job_id}")
             out.line(f"requested  {local_time(found.created)} by {found.requester or '-'}")
             if not found.state.is_final:
-                out.line(f"progress   {describe(found)}")
+                out.line(f"progress   {describe(requests.progress_of(found))}")
             if found.finished is not None:
                 out.line(f"finished   {local_time(found.finished)}")
-            savepoint = (found.result or {}).get("savepoint")
+            savepoint = requests.shown_result(found).get("savepoint")
             if savepoint:
                 out.line(f"savepoint  {savepoint['path']}")
-            for each in trigger.left_out(found):
+            for each in requests.left_out(found):
                 out.line(f"left out   query '{each['query']}': {each['reason']}")
             if found.error:
                 out.line(f"error      {found.error.get('message')}")
@@ -54,7 +55,7 @@ def wait(call: Call, request_id: str, timeout: float | None) -> int:
     """Wait for a request's result; exits as the command that triggered it would have."""
     with call.session() as session:
         found = session.registry.request(request_id)
-        seconds = session.config.duration("client.timeout") if timeout is None else timeout
+        seconds = session.timeout(timeout)
         done = trigger.wait_for(session, found, seconds)
         if done.kind is RequestKind.SAVEPOINT:
             job = session.registry.job(done.job_id)

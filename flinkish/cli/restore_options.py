@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import click
 
 from flinkish.cli.arguments import F, words_of
-from flinkish.config import Config
-from flinkish.errors import UsageError
-from flinkish.jobs.model import RestoreSpec
-from flinkish.operators.uids import uid_to_operator_id
-
-_OPERATOR_ID = re.compile("[0-9A-Fa-f]{32}")
-_RECOVERY = "execution.state-recovery."
+from flinkish.client.restoring import Restore, check_uid_map, not_a_pair
 
 
 @dataclass(frozen=True)
@@ -29,47 +22,31 @@ class RestoreOptions:
     reset_sources: tuple[str, ...]
     sink_ahead: str | None
 
-    def given(self) -> list[str]:
-        """The flags that say how to restore and make no sense without a savepoint."""
-        flags = (
-            (self.allow_non_restored, "-n (--allowNonRestoredState)"),
-            (self.fork, "--fork"),
-            (self.uid_map, "--uid-map"),
-            (self.reset_sources, "--reset-source"),
-            (self.sink_ahead, "--sink-ahead"),
-        )
-        return [flag for value, flag in flags if value]
+
+def restore_of(options: RestoreOptions, *, claim_mode: str | None = None) -> Restore:
+    """The restore that the options ask for; ``claim_mode`` is the flag, if it was given."""
+    return Restore(
+        savepoint=options.savepoint,
+        allow_non_restored=options.allow_non_restored,
+        claim_mode=claim_mode,
+        fork=options.fork,
+        uid_map=options.uid_map,
+        reset_sources=options.reset_sources,
+        sink_ahead=options.sink_ahead,
+    )
 
 
 def _uid_map(
     _ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]
 ) -> tuple[tuple[str, str], ...]:
-    """``OLD=NEW`` options as pairs; the first ``=`` separates, so that NEW may contain more.
-
-    Raises UsageError unless every pair has both sides and no state and no uid stands twice.
-    """
+    """``OLD=NEW`` options as pairs; the first ``=`` separates, so that NEW may contain more."""
     pairs = []
-    states: dict[str, str] = {}
-    uids: dict[str, str] = {}
     for value in values:
-        old, _, new = value.partition("=")
-        if not (old and new):
-            raise UsageError(
-                f"--uid-map {value!r} is not OLD=NEW",
-                hint="write --uid-map old=new; the first = separates: give the operator id of an "
-                "old uid that contains one",
-            )
-        # A uid and its operator id are two names of one state.
-        state = old.lower() if _OPERATOR_ID.fullmatch(old) else uid_to_operator_id(old)
-        for taken, key, what in ((states, state, "state"), (uids, new, "new uid")):
-            if key in taken:
-                raise UsageError(
-                    f"--uid-map names one {what} twice: {taken[key]!r} and {value!r}",
-                    hint="the state of one operator goes to one operator",
-                )
-            taken[key] = value
+        old, equals, new = value.partition("=")
+        if not equals:
+            raise not_a_pair(value)
         pairs.append((old, new))
-    return tuple(pairs)
+    return check_uid_map(pairs)
 
 
 _OPTIONS: tuple[Callable[[F], F], ...] = (
@@ -120,48 +97,3 @@ def restore_options(function: F) -> F:
     for option in reversed(_OPTIONS):  # decorators apply from the last to the first
         function = option(function)
     return function
-
-
-def config_flags(options: RestoreOptions) -> dict[str, str | None]:
-    """Those of the options that are settings too, by their keys."""
-    return {
-        _RECOVERY + "path": options.savepoint,
-        _RECOVERY + "ignore-unclaimed-state": "true" if options.allow_non_restored else None,
-    }
-
-
-def restore_spec(
-    options: RestoreOptions,
-    config: Config,
-    *,
-    claim_mode: str | None = None,
-    parallelism: int | None = None,
-) -> RestoreSpec | None:
-    """The restore asked for by options and configuration, None without a savepoint.
-
-    Parameters
-    ----------
-    claim_mode: the flag, if it was given.
-    parallelism: state partitions asked for.
-
-    Raises UsageError when something is said of a restore and there is no savepoint.
-    """
-    path = config.get(_RECOVERY + "path")
-    if path is None:
-        for flag in [*options.given(), *(["-cm (--claimMode)"] if claim_mode else [])]:
-            raise UsageError(
-                f"{flag} needs a savepoint to restore from", hint="give it with -s PATH"
-            )
-        return None
-    from flinkish.storage import locate
-
-    return RestoreSpec(
-        path=locate(path),
-        allow_non_restored=config.boolean(_RECOVERY + "ignore-unclaimed-state"),
-        claim_mode=config.get(_RECOVERY + "claim-mode") or "no_claim",
-        fork=options.fork,
-        uid_map=options.uid_map,
-        reset_sources=options.reset_sources,
-        sink_ahead=options.sink_ahead,
-        parallelism=parallelism,
-    )

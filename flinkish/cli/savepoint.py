@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from flinkish.cli import dispose as disposal
 from flinkish.cli import trigger
 from flinkish.cli.arguments import (
     complete_job,
@@ -15,9 +16,12 @@ from flinkish.cli.arguments import (
     timeout_option,
 )
 from flinkish.cli.base import Call, command
-from flinkish.cli.dispose import dispose_savepoint
-from flinkish.cli.savepoint_keep import keep_options, not_pruned, remove_old
+from flinkish.cli.driver_output import driver_output
+from flinkish.cli.savepoint_keep import keep_options
 from flinkish.cli.session import Session
+from flinkish.client import requests
+from flinkish.client.context import accept
+from flinkish.client.retention import not_pruned, remove_old
 from flinkish.errors import UsageError
 from flinkish.jobs.model import Job, Request, RequestKind
 
@@ -94,17 +98,17 @@ def savepoint(
     _check_words(job, target, dispose, every, checkpoint, name, detached, policy)
     with call.session() as session:
         if dispose is not None:
-            return dispose_savepoint(session, dispose, yes=yes, dry_run=dry_run)
+            return disposal.dispose(session, dispose, yes=yes, dry_run=dry_run)
         if every:
             from flinkish.cli.savepoint_all import save_all
 
-            where = trigger.savepoint_target(session, job)
-            seconds = _seconds(session, timeout)
+            where = requests.savepoint_target(session, job)
+            seconds = session.timeout(timeout)
             return save_all(
                 session, where, name, seconds, policy, full=full, format_=format_, dry_run=dry_run
             )
         if checkpoint is not None:
-            where = trigger.savepoint_target(session, job)
+            where = requests.savepoint_target(session, job)
             return _from_checkpoint(
                 session,
                 *(checkpoint, where, name, policy),
@@ -115,7 +119,7 @@ def savepoint(
             )
         assert job is not None
         found = session.find_job(job)
-        where = trigger.savepoint_target(session, target, found)
+        where = requests.savepoint_target(session, target, found)
         if found.state.is_final:
             return _of_dead_job(
                 session,
@@ -127,9 +131,9 @@ def savepoint(
             )
         if dry_run:
             return trigger.dry_run(session, found, RequestKind.SAVEPOINT, where)
-        seconds = _seconds(session, timeout)
+        seconds = session.timeout(timeout)
         session.out.note(f"Triggering savepoint for job {found.job_id}.")
-        request = trigger.submit(
+        request = requests.submit(
             *(session, found, RequestKind.SAVEPOINT, where, seconds), full=full, format_=format_
         )
         if detached:
@@ -191,10 +195,6 @@ def _check_words(
         )
 
 
-def _seconds(session: Session, timeout: float | None) -> float:
-    return session.config.duration("client.timeout") if timeout is None else timeout
-
-
 def _of_dead_job(
     session: Session,
     job: Job,
@@ -206,7 +206,7 @@ def _of_dead_job(
     detached: bool,
     dry_run: bool,
 ) -> int:
-    from flinkish.cli.savepoint_offline import save_dead_job
+    from flinkish.client.offline import save_dead_job
 
     if detached:
         raise UsageError(
@@ -214,7 +214,8 @@ def _of_dead_job(
             "savepoint of its checkpoint, so it cannot be -detached",
             hint="leave -detached out",
         )
-    request = save_dead_job(session, job, target, full=full, format_=format_, dry_run=dry_run)
+    with driver_output(session.out), session.reporter.live():
+        request = save_dead_job(session, job, target, full=full, format_=format_, dry_run=dry_run)
     if dry_run:
         return _would(session, request, f"job {job.name} ({job.job_id}) from its checkpoint")
     return _finish(session, request, job, target, policy)
@@ -232,18 +233,20 @@ def _from_checkpoint(
     yes: bool,
     dry_run: bool,
 ) -> int:
-    from flinkish.cli.savepoint_offline import save_checkpoints
+    from flinkish.client.offline import save_checkpoints
 
-    request = save_checkpoints(
-        *(session, url, target, name), full=full, format_=format_, yes=yes, dry_run=dry_run
-    )
+    agree = accept if yes else session.out.agree
+    with driver_output(session.out), session.reporter.live():
+        request = save_checkpoints(
+            *(session, url, target, name), full=full, format_=format_, agree=agree, dry_run=dry_run
+        )
     if dry_run:
         return _would(session, request, f"the checkpoint {url}")
     return _finish(session, request, None, target, policy)
 
 
 def _would(session: Session, request: Request, of: str) -> int:
-    out, target = session.out, request.arguments["target"]
+    out, target = session.out, request.arguments.target
     if out.json:
         fields = {"job_id": request.job_id, "kind": request.kind.value, "target": target}
         out.document({"dry_run": True, **fields})
@@ -271,7 +274,7 @@ def _finish(
         out.document(document)
     elif removal.removed:
         out.note(f"Removed {len(removal.removed)} older savepoints of the job.")
-    path = ((request.result or {}).get("savepoint") or {}).get("path")
+    path = (requests.shown_result(request).get("savepoint") or {}).get("path")
     out.note(f"You can resume your program from this savepoint with: flinkish run -s {path} APP.py")
     if removal.error is not None:
         raise not_pruned(target, removal.error)

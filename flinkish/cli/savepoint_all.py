@@ -3,43 +3,21 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from flinkish.cli import trigger
 from flinkish.cli.arguments import interruptible
 from flinkish.cli.output import Output
-from flinkish.cli.savepoint_keep import Removal, not_pruned, remove_old
 from flinkish.cli.session import Session
-from flinkish.cli.text import local_time
-from flinkish.errors import FlinkishError, Locked, WrongState, from_record
-from flinkish.jobs.liveness import reconcile
-from flinkish.jobs.model import Job, JobState, Request, RequestKind, RequestState
-from flinkish.jobs.wait import wait_request
+from flinkish.client import all_jobs
+from flinkish.client.all_jobs import Outcome
+from flinkish.client.retention import Removal, not_pruned, remove_old
+from flinkish.errors import FlinkishError, Locked
+from flinkish.jobs.model import Job
 from flinkish.storage import to_uri
 
 if TYPE_CHECKING:
     from flinkish.savepoint.retention import Policy
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of one job: a savepoint, an error, or a reason why nothing was tried."""
-
-    job: Job
-    request_id: str | None = None
-    savepoint: Mapping[str, Any] | None = None
-    error: FlinkishError | None = None
-    skipped: str | None = None
-    left_out: Sequence[Mapping[str, Any]] = ()
-
-    @property
-    def who(self) -> str:
-        """The job for people."""
-        return f"{self.job.name} ({self.job.job_id})"
 
 
 def save_all(
@@ -63,42 +41,27 @@ def save_all(
     full: they share no files with earlier ones.
     format_: ``native`` or ``canonical``.
     """
-    out, registry = session.out, session.registry
-    listed = registry.jobs(states={JobState.RUNNING})
-    jobs = reconcile(
-        registry, [job for job in listed if pattern is None or fnmatchcase(job.name, pattern)]
-    )
+    out = session.out
+    jobs = all_jobs.running_jobs(session, pattern)
     if not jobs:
         like = f" has a name like {pattern!r}" if pattern else ""
         out.note(f"Nothing to do: no running job{like}.")
     if dry_run:
         return _would(out, jobs, target)
-    deadline = time.monotonic() + timeout
-    outcomes = [_begin(session, job, target, timeout, full=full, format_=format_) for job in jobs]
     message = "stopped waiting; the savepoints that were triggered go on"
     with interruptible(message, "flinkish status JOB"):
-        for index, outcome in enumerate(outcomes):
-            if outcome.request_id is not None:
-                outcomes[index] = _await(session, outcome, max(deadline - time.monotonic(), 0.0))
-            _tell(out, outcomes[index])
+        outcomes = all_jobs.save_all(
+            *(session, jobs, target, timeout),
+            full=full,
+            format_=format_,
+            on_outcome=lambda outcome: _tell(out, outcome),
+        )
     saved = [outcome.job.job_id for outcome in outcomes if outcome.savepoint is not None]
     removal = remove_old(session, target, policy, saved)
     if out.json:
         out.document(document(outcomes, removal, policy))
     _tell_removal(out, target, removal)
     return exit_code(outcomes, removal)
-
-
-def why_skip(requests: Sequence[Request]) -> str | None:
-    """Why no savepoint is begun now, or None. Pure; ``requests`` are all of the job."""
-    for request in requests:
-        if request.state.is_final:
-            continue
-        since = f"since {local_time(request.created)}"
-        if request.kind is RequestKind.SAVEPOINT:
-            return f"its savepoint {request.request_id} is still being written, {since}"
-        return f"it is being ended by the {request.kind.value} {request.request_id}, {since}"
-    return None
 
 
 def exit_code(outcomes: Sequence[Outcome], removal: Removal) -> int:
@@ -135,46 +98,6 @@ def document(outcomes: Sequence[Outcome], removal: Removal, policy: Policy) -> d
         found["pruned"] = list(removal.removed)
         found["prune_error"] = None if removal.error is None else removal.error.to_record()
     return found
-
-
-def _begin(
-    session: Session, job: Job, target: str, timeout: float, *, full: bool, format_: str
-) -> Outcome:
-    """Ask the job's driver, unless there is a reason not to."""
-    if job.state.is_final:  # it ran by the registry, and its process is gone
-        return _ended(job)
-    reason = why_skip(session.registry.requests(job.job_id))
-    if reason is not None:
-        return Outcome(job, skipped=reason)
-    try:
-        request = trigger.submit(
-            *(session, job, RequestKind.SAVEPOINT, target, timeout), full=full, format_=format_
-        )
-    except WrongState:  # it ended between our two looks
-        return _ended(session.registry.job(job.job_id))
-    return Outcome(job, request.request_id)
-
-
-def _ended(job: Job) -> Outcome:
-    """A job that was to run and has ended: who waits for its savepoints must hear of a failure."""
-    if job.state is JobState.FAILED:
-        return Outcome(job, error=from_record(job.failure or {"message": "it has failed"}))
-    return Outcome(job, skipped=f"it is {job.state.value}")
-
-
-def _await(session: Session, outcome: Outcome, timeout: float) -> Outcome:
-    assert outcome.request_id is not None
-    try:
-        request = wait_request(session.registry, outcome.request_id, timeout)
-    except FlinkishError as error:
-        return replace(outcome, error=error)
-    if request.state is RequestState.COMPLETED:
-        savepoint = (request.result or {}).get("savepoint") or {}
-        return replace(outcome, savepoint=savepoint, left_out=trigger.left_out(request))
-    failure = from_record(request.error or {})
-    if isinstance(failure, Locked):  # the target is in the hands of another host
-        return replace(outcome, skipped=failure.message)
-    return replace(outcome, error=failure)
 
 
 def _tell(out: Output, outcome: Outcome) -> None:

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
-from flinkish.cli.arguments import requester
-from flinkish.cli.session import Session
-from flinkish.errors import FlinkishError, InvalidConfiguration, PartialFailure, UsageError
-
-if TYPE_CHECKING:
-    from flinkish.savepoint.retention import Policy
+from flinkish.errors import InvalidConfiguration, UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -62,57 +56,3 @@ def keep_options(last: str) -> Callable[[F], F]:
         return function
 
     return add
-
-
-@dataclass(frozen=True)
-class Removal:
-    """What was removed after a savepoint: paths; ``error`` says why not all that was to go."""
-
-    removed: tuple[str, ...] = ()
-    error: FlinkishError | None = None
-
-
-def remove_old(session: Session, target: str, policy: Policy, job_ids: Collection[str]) -> Removal:
-    """Prune ``target`` of the savepoints of some jobs by ``policy``, if it says anything.
-
-    Raises nothing of its own: the savepoint has been taken, whatever becomes of the old ones.
-    """
-    if policy.is_empty or not job_ids:
-        return Removal()
-    from flinkish.restore.inuse import savepoints_in_use
-    from flinkish.savepoint.prune import prune
-
-    registry = session.registry
-    removed: list[str] = []
-    try:
-        needed = savepoints_in_use(registry)
-        done = prune(
-            target,
-            policy,
-            needed.protected,
-            running=needed.running,
-            jobs=job_ids,
-            owner=requester(),
-        )
-        for outcome in done.savepoints:
-            if outcome.removed:
-                removed.append(outcome.savepoint.path)
-                registry.mark_disposed(outcome.savepoint.path)
-    except FlinkishError as refused:
-        return Removal(tuple(removed), refused)
-    if not done.errors:
-        return Removal(tuple(removed))
-    first = done.errors[0]
-    some = PartialFailure(
-        f"{len(done.errors)} of them could not be removed: {first.message}", hint=first.hint
-    )
-    return Removal(tuple(removed), some)
-
-
-def not_pruned(target: str, error: FlinkishError) -> PartialFailure:
-    """The error of a command whose savepoint was taken and whose old ones are still there."""
-    return PartialFailure(
-        f"the savepoint was taken, but old ones in {target} were not removed: {error.message}",
-        hint=error.hint,
-        cause=error.id,
-    )

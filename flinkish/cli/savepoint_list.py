@@ -10,12 +10,12 @@ import click
 from flinkish.cli.base import Call, command
 from flinkish.cli.session import Session
 from flinkish.cli.text import iso_time, local_time, size_text, table
-from flinkish.errors import FlinkishError, SavepointNotFound, UnsupportedFormat, UsageError
+from flinkish.client.catalog import list_directory, list_registry
+from flinkish.client.requests import SAVEPOINT_DIR
+from flinkish.errors import FlinkishError, UnsupportedFormat, UsageError
 
 if TYPE_CHECKING:
     from flinkish.savepoint.catalog import Catalog, Entry
-
-_SAVEPOINT_DIR = "execution.checkpointing.savepoint-dir"
 
 
 @command("savepoint list", exit_codes=(11,))
@@ -33,7 +33,7 @@ def list_savepoints(call: Call, directory: str | None, registry: bool) -> int:
             hint="flinkish savepoint list DIR, or flinkish savepoint list --registry",
         )
     with call.session() as session:
-        where = None if registry else directory or session.config.get(_SAVEPOINT_DIR)
+        where = None if registry else directory or session.config.get(SAVEPOINT_DIR)
         if where is None:
             rows, notice = _of_registry(session)
         else:
@@ -59,15 +59,7 @@ def list_savepoints(call: Call, directory: str | None, registry: bool) -> int:
 
 
 def _of_directory(where: str, *, must_exist: bool) -> tuple[list[dict[str, Any]], str]:
-    from flinkish import storage
-    from flinkish.savepoint.catalog import read_catalog
-
-    location = storage.locate(where)
-    catalog = read_catalog(location)
-    if must_exist and catalog.is_empty and not storage.is_directory(location):
-        raise SavepointNotFound(
-            f"there is no directory {location}", hint="check the path", path=location
-        )
+    location, catalog = list_directory(where, must_exist=must_exist)
     count = len(catalog.unfinished)
     notice = (
         f"{count} unfinished or disposed {'ones are' if count > 1 else 'one is'} not shown; what "
@@ -80,16 +72,12 @@ def _of_directory(where: str, *, must_exist: bool) -> tuple[list[dict[str, Any]]
 
 def _of_registry(session: Session) -> tuple[list[dict[str, Any]], str]:
     """The registry's savepoints as they are now: the directory is the truth about each."""
-    from flinkish.savepoint.catalog import read_paths
-
-    records = {record.path: record for record in session.registry.savepoints()}
-    catalog = read_paths(list(records))
+    catalog, missing = list_registry(session)
     rows = _rows(catalog)
-    for path in catalog.missing:
-        record = records[path]
+    for record in missing:
         rows.append(
             {
-                **_row(path, "missing"),
+                **_row(record.path, "missing"),
                 "job_id": record.job_id,
                 "created": record.created,
                 "trigger": record.trigger,

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from flinkish.cli.arguments import dry_run_option, requester
+from flinkish.cli.arguments import dry_run_option
 from flinkish.cli.base import Call, command
 from flinkish.cli.output import Output
 from flinkish.cli.savepoint_keep import keep_options
-from flinkish.cli.session import Session
 from flinkish.cli.text import iso_time, local_time, size_text, table
-from flinkish.errors import (
-    ConsentNeeded,
-    FlinkishError,
-    PartialFailure,
-    RegistryError,
-    SavepointNotFound,
-)
-from flinkish.jobs.registry import Registry
+from flinkish.client.retention import PruneResult, not_removed, prune_savepoints
+from flinkish.errors import ConsentNeeded
 
 if TYPE_CHECKING:
     from flinkish.savepoint.prune import GarbageOutcome, Outcome
-    from flinkish.savepoint.retention import Policy
 
 
 @command("savepoint prune", exit_codes=(3, 5, 11, 12))
@@ -46,96 +37,41 @@ def prune(call: Call, directory: str, garbage: bool, dry_run: bool, yes: bool, *
     that a running job was restored from and has no commit of its own since, and files that other
     savepoints use. Says for each why it stays.
     """
-    from flinkish import storage
     from flinkish.savepoint.retention import Policy
 
     policy = Policy(**keep)
     if not garbage or not policy.is_empty:
-        policy.check()
-    location = storage.locate(directory)
+        policy.check()  # before the registry is opened
     with call.session() as session:
-        if not storage.is_directory(location):
-            raise SavepointNotFound(
-                f"there is no directory {location}", hint="check the path", path=location
+        names = dry_run or session.out.json
+
+        def carry_out(*, dry_run: bool, agreed: set[str] | None = None) -> PruneResult:
+            """Planned first, and again when it is carried out: time may have passed."""
+            return prune_savepoints(
+                *(session, directory, policy),
+                garbage=garbage,
+                dry_run=dry_run,
+                agreed=agreed,
+                names=names,
             )
-        work = _Work(session, location, policy, garbage, dry_run or session.out.json)
-        savepoints, left = work.carry_out(dry_run=True)
-        going = [each for each in savepoints if not each.keep]
-        trash = [each for each in left if each.reason is None]
-        if not dry_run and (going or trash):
+
+        done = planned = carry_out(dry_run=True)
+        if not dry_run and (planned.going or planned.trash):
             if not yes:
-                _ask(session.out, location, going, trash)
-            agreed = {o.savepoint.path for o in going} | {g.found.path for g in trash}
-            savepoints, left = work.carry_out(dry_run=False, agreed=agreed)
-            _tell_registry(session, savepoints)
-        _show(session, location, savepoints, left, work.unreadable, dry_run)
-        errors = [each.error for each in savepoints if each.error is not None]
-        errors += [each.error for each in left if each.error is not None]
-    if errors:
-        raise PartialFailure(
-            f"{len(errors)} of {len(going) + len(trash)} could not be removed: {errors[0].message}",
-            hint=errors[0].hint,
-        )
+                _ask(session.out, planned)
+            agreed = {each.savepoint.path for each in planned.going}
+            done = carry_out(
+                dry_run=False, agreed=agreed | {each.found.path for each in planned.trash}
+            )
+        _show(session.out, done, dry_run)
+    error = not_removed(done, len(planned.going) + len(planned.trash))
+    if error is not None:
+        raise error
     return 0
 
 
-def protected_savepoints(registry: Registry) -> Mapping[str, str]:
-    """Locations of the savepoints that running jobs still need, and why."""
-    from flinkish.restore.inuse import savepoints_in_use
-
-    return savepoints_in_use(registry).protected
-
-
-class _Work:
-    """What was asked for; planned first, and again when it is carried out (time may have passed
-    while the user was asked)."""
-
-    def __init__(
-        self, session: Session, location: str, policy: Policy, garbage: bool, names: bool
-    ) -> None:
-        self._names = names
-        self._session = session
-        self._location = location
-        self._policy = policy
-        self._garbage = garbage
-        self.unreadable: list[tuple[str, FlinkishError]] = []
-
-    def carry_out(
-        self, *, dry_run: bool, agreed: set[str] | None = None
-    ) -> tuple[tuple[Outcome, ...], tuple[GarbageOutcome, ...]]:
-        """The outcomes of the savepoints, and of the directories without ``_metadata``."""
-        from flinkish.restore.inuse import savepoints_in_use
-        from flinkish.savepoint.prune import collect_garbage, prune
-
-        in_use = savepoints_in_use(self._session.registry)
-        savepoints: tuple[Outcome, ...] = ()
-        left: tuple[GarbageOutcome, ...] = ()
-        if not self._policy.is_empty:
-            done = prune(
-                self._location,
-                self._policy,
-                in_use.protected,
-                dry_run,
-                running=in_use.running,
-                agreed=agreed,
-                owner=requester(),
-                names=self._names,
-            )
-            savepoints = done.savepoints
-            self.unreadable = [(each.path, each.error) for each in done.unreadable]
-        if self._garbage:
-            left = collect_garbage(
-                self._location,
-                in_use.writing,
-                dry_run,
-                agreed=agreed,
-                owner=requester(),
-                names=self._names,
-            )
-        return savepoints, left
-
-
-def _ask(out: Output, location: str, going: list[Outcome], trash: list[GarbageOutcome]) -> None:
+def _ask(out: Output, planned: PruneResult) -> None:
+    location, going, trash = planned.directory, planned.going, planned.trash
     what = []
     if going:
         size = size_text(sum(each.bytes for each in going))
@@ -158,24 +94,8 @@ def _ask(out: Output, location: str, going: list[Outcome], trash: list[GarbageOu
         raise refused
 
 
-def _tell_registry(session: Session, savepoints: tuple[Outcome, ...]) -> None:
-    try:
-        for each in savepoints:
-            if each.removed:
-                session.registry.mark_disposed(each.savepoint.path)
-    except RegistryError as error:
-        session.out.warning(f"the registry does not know yet what is gone: {error.message}")
-
-
-def _show(
-    session: Session,
-    location: str,
-    savepoints: tuple[Outcome, ...],
-    left: tuple[GarbageOutcome, ...],
-    unreadable: list[tuple[str, FlinkishError]],
-    dry_run: bool,
-) -> None:
-    out = session.out
+def _show(out: Output, done: PruneResult, dry_run: bool) -> None:
+    location, savepoints, left = done.directory, done.savepoints, done.garbage
     if out.json:
         out.document(
             {
@@ -183,7 +103,7 @@ def _show(
                 "dry_run": dry_run,
                 "savepoints": [_document(each) for each in savepoints],
                 "garbage": [_garbage_document(each) for each in left],
-                "unreadable": [{"path": p, "error": e.to_record()} for p, e in unreadable],
+                "unreadable": [{"path": p, "error": e.to_record()} for p, e in done.unreadable],
             }
         )
         return
@@ -204,7 +124,7 @@ def _show(
         gone = [each.gone for each in savepoints] + [each.gone for each in left]
         for name in chain.from_iterable(gone):
             out.line(f"  {name}")
-    for path, error in unreadable:
+    for path, error in done.unreadable:
         out.warning(f"{path} is left alone: {error.message}")
 
 

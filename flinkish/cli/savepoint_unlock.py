@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-import time
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,12 +11,11 @@ import click
 from flinkish.cli.base import Call, command
 from flinkish.cli.output import Output
 from flinkish.cli.text import iso_time, local_time, table
-from flinkish.errors import ConsentNeeded, NoSavepointDirectory
+from flinkish.client import locks
+from flinkish.errors import ConsentNeeded
 
 if TYPE_CHECKING:
     from flinkish.savepoint.leases import FoundLease
-
-_SAVEPOINT_DIR = "execution.checkpointing.savepoint-dir"
 
 
 @command("savepoint unlock", exit_codes=(5,))
@@ -32,27 +31,13 @@ def unlock(call: Call, directory: str | None, force: bool, yes: bool, dry_run: b
     of living owners go too: their savepoints may then be damaged. So do files there that are
     damaged or no locks at all.
     """
-    from flinkish import storage
-    from flinkish.savepoint import leases
-
     with call.session() as session:
-        where = directory or session.config.get(_SAVEPOINT_DIR)
-        if where is None:
-            raise NoSavepointDirectory(
-                f"which directory is not said, and {_SAVEPOINT_DIR} is not set",
-                hint="flinkish savepoint unlock DIR",
-            )
-        location = storage.locate(where)
-        found = leases.find_leases(location)
-        stale = {each.name for each in found if not each.is_foreign and each.is_stale(time.time())}
-        chosen = [each for each in found if force or each.name in stale]
-        alive = [each for each in chosen if each.name not in stale]
-        if alive and not (yes or dry_run):
-            _ask(session.out, location, alive)
+        held = locks.find_locks(session, directory, force=force)
+        location, found, stale, chosen = held.directory, held.found, held.stale, held.chosen
+        if held.alive and not (yes or dry_run):
+            _ask(session.out, location, held.alive)
         if not dry_run:
-            for each in chosen:
-                leases.remove(location, each.name)
-            storage.remove_empty_directories(location, [leases.DIRECTORY])
+            locks.remove_locks(held)
         gone = {each.name for each in chosen}
         out = session.out
         if out.json:
@@ -68,26 +53,13 @@ def unlock(call: Call, directory: str | None, force: bool, yes: bool, dry_run: b
                 out.line(line)
             for each in found:
                 if each.damage is not None:
-                    out.warning(_damage(location, each, each.name in gone))
+                    out.warning(locks.damage_text(held, each, gone=each.name in gone))
     return 0
 
 
-def _damage(location: str, lease: FoundLease, gone: bool) -> str:
-    """What is wrong with a file among the locks, and what to do."""
-    from flinkish import storage
-    from flinkish.savepoint import leases
-
-    file = storage.join(location, leases.DIRECTORY, lease.name)
-    text = f"{file} is damaged: {lease.damage}"
-    if gone:
-        return text
-    locks = "it locks nothing"
-    if not lease.is_foreign:
-        locks = f"it counts for nothing {leases.STALE:.0f} s after it was last written"
-    return f"{text}; {locks}; to remove it: flinkish savepoint unlock --force --yes {location}"
-
-
-def _document(lease: FoundLease, stale: set[str], gone: set[str], dry_run: bool) -> dict[str, Any]:
+def _document(
+    lease: FoundLease, stale: Collection[str], gone: Collection[str], dry_run: bool
+) -> dict[str, Any]:
     record = lease.record
     kind = lease.kind if record is None else record.kind
     return {
@@ -107,7 +79,7 @@ def _document(lease: FoundLease, stale: set[str], gone: set[str], dry_run: bool)
 
 
 def _render(
-    found: tuple[FoundLease, ...], stale: set[str], gone: set[str], dry_run: bool
+    found: tuple[FoundLease, ...], stale: Collection[str], gone: Collection[str], dry_run: bool
 ) -> list[str]:
     removed = "would be removed" if dry_run else "removed"
     rows = []
@@ -135,7 +107,7 @@ def _render(
     return table(head, rows, right="3")
 
 
-def _ask(out: Output, location: str, alive: list[FoundLease]) -> None:
+def _ask(out: Output, location: str, alive: Sequence[FoundLease]) -> None:
     names = ", ".join(
         f"the damaged {each.name}"
         if each.record is None

@@ -10,6 +10,7 @@ from flinkish.cli.arguments import words_of
 from flinkish.cli.base import Call, command
 from flinkish.cli.output import Output
 from flinkish.cli.text import size_text
+from flinkish.client.savepoints import Savepoint
 from flinkish.errors import Corrupt, FlinkishError, PartialFailure
 
 if TYPE_CHECKING:
@@ -50,12 +51,8 @@ def verify_savepoints(call: Call, paths: tuple[str, ...], level: str) -> int:
 
 
 def _verify(path: str, level: str) -> tuple[dict[str, Any], FlinkishError | None]:
-    from flinkish.savepoint.reader import open_savepoint
-    from flinkish.savepoint.reporter import SilentReporter
-    from flinkish.savepoint.verify import verify
-
     try:
-        found = verify(open_savepoint(path), level, SilentReporter())
+        found = Savepoint.open(path).verify(level)
     except FlinkishError as error:
         return {"path": path, "level": level, "ok": False, "error": error.to_record()}, error
     damage = None if found.ok else found.error()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +14,7 @@ from flinkish.cli.program_options import (
     spark_home_option,
 )
 from flinkish.cli.session import Session
-from flinkish.jobs import program
+from flinkish.client.program import Program, own_application
 from flinkish.jobs.model import Launch
 from flinkish.jobs.program import Installation
 
@@ -37,17 +36,4 @@ def spark_options(function: F) -> F:
 
 def prepared(session: Session, options: Mapping[str, Any]) -> tuple[Launch, Installation]:
     """The Spark application to start, by the options of :func:`spark_options`. LaunchFailed."""
-    launch = Launch(
-        application=None,
-        options=session.config.to_options(),
-        working_directory=os.getcwd(),
-        **options,
-    )
-    return resolved(launch)
-
-
-def resolved(launch: Launch) -> tuple[Launch, Installation]:
-    """The launch with the Spark and the Python that were found for it. LaunchFailed."""
-    program.check_deploy_mode(launch)
-    installation = program.resolve(launch, os.environ)
-    return program.pinned(launch, installation), installation
+    return own_application(Program(**options), session.config)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import click
@@ -11,8 +10,8 @@ from flinkish.cli.arguments import words_of
 from flinkish.cli.base import Call, command
 from flinkish.cli.driver_output import driver_output
 from flinkish.cli.spark_options import prepared, spark_options
-from flinkish.cli.state_options import open_named, savepoint_argument, state_argument
-from flinkish.errors import UsageError
+from flinkish.cli.state_options import savepoint_argument, state_argument
+from flinkish.client import state
 from flinkish.jobs import stateexporter
 
 
@@ -47,20 +46,11 @@ def export(
     Rows have partition, key and value (avro: key and value, a file for each partition). The file
     _SUCCESS in TARGET says that all of it is there.
     """
-    from flinkish import storage
     from flinkish.savepoint.reader import open_savepoint
 
-    if where is not None and form == "avro":
-        raise UsageError(
-            "--where is not for --format avro, which writes whole partitions",
-            hint="use --format parquet or json",
-        )
-    savepoint = open_savepoint(path)
-    state = open_named(savepoint, name)
-    place = storage.locate(target)
-    if storage.exists(place):
-        raise UsageError(f"the target exists: {target}", hint="name a directory that does not")
-    operator = state.describe()
+    state.check_export_format(form, where)
+    planned = state.plan_export(open_savepoint(path), name, target, form, where)
+    operator, place = planned.operator, planned.place
     out = call.out
     if dry_run:
         if out.json:
@@ -69,23 +59,14 @@ def export(
             out.line(f"Would write the state {operator['state']} of {name} as {form} to {place}")
         return 0
     with call.session({}) as session:
-        launch, installation = prepared(session, spark)
-        out.note(f"writing the state {operator['state']} as {form} to {place} ...")
-        with driver_output(out) as show_log:
-            answer = stateexporter.run_state_task(
-                stateexporter.StateTask(
-                    savepoint.path, name, target=place, format=form, where=where
-                ),
-                launch,
-                installation,
-                environ=os.environ,
-                show_log=show_log,
-            )
+        application = prepared(session, spark)
+        with driver_output(out):
+            rows = state.export(session, planned, *application)
     if out.json:
-        exported = {"path": place, "format": form, "rows": answer["exported"]}
+        exported = {"path": place, "format": form, "rows": rows}
         out.document({"operator": operator, "export": exported})
     elif out.quiet:
         out.line(place)
     else:
-        out.line(f"{answer['exported']:,} rows written. Path: {place}")
+        out.line(f"{rows:,} rows written. Path: {place}")
     return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,9 +12,9 @@ from flinkish.cli.base import Call, command
 from flinkish.cli.driver_output import driver_output
 from flinkish.cli.output import Output
 from flinkish.cli.spark_options import prepared, spark_options
-from flinkish.cli.state_options import open_named, savepoint_argument, state_argument
+from flinkish.cli.state_options import savepoint_argument, state_argument
 from flinkish.cli.text import table
-from flinkish.jobs import stateexporter
+from flinkish.client.state import check_partition, find_rows, first_rows, open_state
 
 #: Longer cells are cut in tables; ``--json`` has all of them.
 _WIDEST = 60
@@ -55,31 +54,20 @@ def show(
     from flinkish.savepoint.reader import open_savepoint
 
     savepoint = open_savepoint(path)
-    state = open_named(savepoint, name)
-    from flinkish.savepoint.staterows import check_partition, show_rows  # open_named could
-
-    if partition is not None:
-        check_partition(state, partition)
+    state = open_state(savepoint, name)
     if where is None:
-        found = show_rows(state, limit, partition)
-        rows: Sequence[Mapping[str, Any]] = found.rows
-        more = found.more
+        found = first_rows(state, limit, partition)
     else:
+        check_partition(state, partition)
         with call.session({}) as session:
-            launch, installation = prepared(session, spark)
-            call.out.note("starting Spark to look for the rows ...")
-            with driver_output(call.out) as show_log:
-                answer = stateexporter.run_state_task(
-                    stateexporter.StateTask(
-                        savepoint.path, name, where=where, limit=limit, partition=partition
-                    ),
-                    launch,
-                    installation,
-                    environ=os.environ,
-                    show_log=show_log,
+            application = prepared(session, spark)
+            with driver_output(call.out):
+                found = find_rows(
+                    *(session, savepoint, name, where, *application),
+                    limit=limit,
+                    partition=partition,
                 )
-        rows, more = answer["rows"], answer["more"]
-    _show(call.out, state.describe(), rows, more)
+    _show(call.out, state.describe(), found.rows, found.more)
     return 0
 
 

@@ -12,6 +12,7 @@ from flinkish.cli.text import iso_time, local_time, size_text, table
 from flinkish.config import mask_secrets
 from flinkish.jobs.model import Job, ProcessRef, QueryStatus, Request, SavepointRecord, StateChange
 from flinkish.jobs.secretconf import shown_arguments
+from flinkish.spec.codec import encode_fields
 
 
 @command("status", exit_codes=(10,))
@@ -62,7 +63,7 @@ def describe(session: Session, job: Job) -> dict[str, Any]:
 
 def query_document(query: QueryStatus) -> dict[str, Any]:
     """A query as JSON: everything its driver last reported."""
-    return query.to_json()
+    return encode_fields(query)
 
 
 def savepoint_document(record: SavepointRecord) -> dict[str, Any]:
@@ -91,9 +92,9 @@ def request_document(request: Request) -> dict[str, Any]:
         "started": iso_time(request.started),
         "finished": iso_time(request.finished),
         "requester": request.requester,
-        "arguments": dict(request.arguments),
+        "arguments": encode_fields(request.arguments),
         "progress": request.progress,
-        "result": request.result,
+        "result": None if request.result is None else encode_fields(request.result),
         "error": request.error,
     }
 

@@ -15,6 +15,7 @@ from flinkish.cli.arguments import (
     timeout_option,
 )
 from flinkish.cli.base import Call, command
+from flinkish.client import requests
 from flinkish.jobs.model import RequestKind
 
 
@@ -47,15 +48,15 @@ def stop(
     """
     with call.session() as session:
         found = session.find_job(job)
-        where = trigger.savepoint_target(session, target, found)
+        where = requests.savepoint_target(session, target, found)
         if dry_run:
             return trigger.dry_run(session, found, RequestKind.STOP, where)
-        seconds = session.config.duration("client.timeout") if timeout is None else timeout
+        seconds = session.timeout(timeout)
         deadline = time.monotonic() + seconds
         out = session.out
         out.note(f'Suspending job "{found.job_id}" with a {format_.upper()} savepoint.')
         out.note(f"Triggering stop-with-savepoint for job {found.job_id}.")
-        request = trigger.submit(session, found, RequestKind.STOP, where, seconds, format_=format_)
+        request = requests.submit(session, found, RequestKind.STOP, where, seconds, format_=format_)
         if detached:
             return trigger.detached(session, request)
         out.note("Waiting for response...")

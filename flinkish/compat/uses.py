@@ -1,37 +1,36 @@
 """Which operators, backends and formats a saved query really uses, in the words of the table. Pure.
 
-Knowledge from Spark's ``OffsetSeqMetadata``: the offset log pins the formats of operators'
-state; what a log lacks had the value of the Spark of then, which is
-``OffsetSeqMetadata.relevantSQLConfDefaultValues``, not today's default.
+The offset log pins the formats of operators' state; what one lacks had the value of the Spark of
+then, not today's default (:func:`~flinkish.checkpoint.format.pins.pinned`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from flinkish.checkpoint.layout import PIN_WATERMARK_POLICY
+from flinkish.checkpoint.format.names import ROCKSDB
+from flinkish.checkpoint.format.pins import (
+    PIN_AGGREGATION_FORMAT,
+    PIN_CHANGELOG,
+    PIN_ENCODING,
+    PIN_GROUP_FORMAT,
+    PIN_JOIN_FORMAT,
+    PIN_ROW_CHECKSUM,
+    pinned,
+)
 from flinkish.compat.lookup import UNKNOWN_OPERATOR, Use
 from flinkish.compat.model import NO_BACKEND, STATELESS
 
-_ROCKSDB = "rocksdb"
 #: Of a state store provider that is not Spark's: no cell is about it.
 OTHER_BACKEND = "other"
 
-_STREAMING = "spark.sql.streaming."
-PIN_ROW_CHECKSUM = _STREAMING + "stateStore.rowChecksum.enabled"
-PIN_ENCODING = _STREAMING + "stateStore.encodingFormat"
-PIN_CHANGELOG = _STREAMING + "stateStore.rocksdb.changelogCheckpointing.enabled"
-#: Operator -> its version's pin and the name of the format; all are 2 by default, and were 1 where
-#: a log has no such pin.
+#: Operator -> its version's pin and the name of the format; all are 2 by default.
 _VERSIONED = {
-    "symmetricHashJoin": (_STREAMING + "join.stateFormatVersion", "join"),
-    "stateStoreSave": (_STREAMING + "aggregation.stateFormatVersion", "aggregation"),
-    "applyInPandasWithState": (
-        _STREAMING + "flatMapGroupsWithState.stateFormatVersion",
-        "pandas-state",
-    ),
+    "symmetricHashJoin": (PIN_JOIN_FORMAT, "join"),
+    "stateStoreSave": (PIN_AGGREGATION_FORMAT, "aggregation"),
+    "applyInPandasWithState": (PIN_GROUP_FORMAT, "pandas-state"),
 }
-_DEFAULT_VERSION, _LEGACY_VERSION = "2", "1"
+_DEFAULT_VERSION = "2"
 _AVRO_OPERATORS = "transformWithState"  # what their names begin with
 
 
@@ -62,9 +61,9 @@ def uses_of(
     if changelog is None:
         changelog = _true(pins, PIN_CHANGELOG)
     common = set(query)
-    if backend == _ROCKSDB and changelog:
+    if backend == ROCKSDB and changelog:
         common.add("changelog")
-    if backend == _ROCKSDB and checkpoint_format >= 2:
+    if backend == ROCKSDB and checkpoint_format >= 2:
         common.add("checkpoint-v2")
     if _true(pins, PIN_ROW_CHECKSUM):
         common.add("row-checksum")
@@ -84,13 +83,11 @@ def _formats_of(kind: str | None, pins: Mapping[str, str]) -> set[str]:
     if kind is None:
         return set()
     if kind.startswith(_AVRO_OPERATORS):
-        return {"avro"} if pins.get(PIN_ENCODING, "").lower() == "avro" else set()
+        return {"avro"} if pinned(pins, PIN_ENCODING).lower() == "avro" else set()
     if kind not in _VERSIONED:
         return set()
     pin, name = _VERSIONED[kind]
-    # Every offset log has the watermark policy; without it, these are just some settings.
-    missing = _LEGACY_VERSION if PIN_WATERMARK_POLICY in pins else _DEFAULT_VERSION
-    version = pins.get(pin, missing)
+    version = pinned(pins, pin)
     return set() if version == _DEFAULT_VERSION else {f"{name}-v{version}"}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import time
 import traceback
-from collections.abc import Mapping
 from typing import Any
 
 from flinkish import __version__, storage
@@ -20,7 +19,7 @@ from flinkish.driver.runtime import Runtime
 from flinkish.driver.unsavable import ended_without_commit, has_committed, left_out
 from flinkish.driver.writerfacts import why_not_savepointable
 from flinkish.errors import FlinkishError, StorageError, WaitTimeout, WrongState, from_record
-from flinkish.jobs.model import JobState, Request, RequestKind, RequestState, SavepointRecord
+from flinkish.jobs.model import JobState, Request, RequestKind, RequestState
 from flinkish.savepoint import digest
 from flinkish.savepoint.model import (
     FORMAT_CANONICAL,
@@ -30,6 +29,8 @@ from flinkish.savepoint.model import (
 )
 from flinkish.savepoint.reporter import Pace
 from flinkish.savepoint.writer import write_savepoint
+from flinkish.spec.requests import LeftOut, RequestResult, SavepointArguments
+from flinkish.spec.savepoints import SavepointResult
 
 #: Seconds a savepoint may take when the request does not say.
 DEFAULT_SAVEPOINT_TIMEOUT = 600.0
@@ -88,21 +89,21 @@ class Actions:
             else:
                 registry.complete(request.request_id, result)
 
-    def _savepoint(self, request: Request) -> Mapping[str, Any]:
+    def _savepoint(self, request: Request) -> RequestResult:
         queries, left = self._await_first_commits(request, self._savepointable(request))
-        info = self._write(request, queries, "savepoint", _format_of(request))
-        return {"savepoint": info, "rung": None, **left}
+        info = self._write(request, queries, "savepoint", _wanted(request).format)
+        return RequestResult(info, left_out=left)
 
-    def _stop(self, request: Request) -> Mapping[str, Any]:
+    def _stop(self, request: Request) -> RequestResult:
         result = self._quiesce_and_write(request, "stop")
         self._runtime.end(JobState.FINISHED)
         return result
 
-    def _cancel(self, request: Request) -> Mapping[str, Any]:
-        if request.arguments.get("target"):
+    def _cancel(self, request: Request) -> RequestResult:
+        if request.savepoint is not None:
             result = self._quiesce_and_write(request, "cancel")
         else:
-            result = {"savepoint": None, "rung": self._end_all()}
+            result = RequestResult(rung=self._end_all())
         registry = self._runtime.registry
         registry.transition(self._runtime.job_id, JobState.CANCELLING, "cancel requested")
         self._runtime.end(JobState.CANCELED)
@@ -120,15 +121,14 @@ class Actions:
             if reason is not None:
                 reason.message = f"query '{query.name}': {reason.message}"
                 raise reason
-        if _format_of(request) == FORMAT_CANONICAL:
+        if _wanted(request).format == FORMAT_CANONICAL:
             check_engine()
         return queries
 
-    def _quiesce_and_write(self, request: Request, trigger: str) -> Mapping[str, Any]:
+    def _quiesce_and_write(self, request: Request, trigger: str) -> RequestResult:
         """Savepoint and end as one action, its result; when it fails, the queries go on."""
         queries = self._savepointable(request)
-        target = str(request.arguments["target"])
-        check_writable(target)
+        check_writable(_wanted(request).target)
         queries, left = self._await_first_commits(request, queries)
         active = [q for q in queries if not spark_jvm.has_ended(q.jsq)]
         for query in active:
@@ -142,17 +142,17 @@ class Actions:
                     lambda: self._check_not_cancelled(request),
                 )
             info = self._write_at_the_end(request, queries, trigger)
-            return {"savepoint": info, "rung": "quiesce", **left}
+            return RequestResult(info, "quiesce", left)
         except BaseException:
             self._runtime.resume(active)
             raise
 
     def _write_at_the_end(
         self, request: Request, queries: list[ManagedQuery], trigger: str
-    ) -> Mapping[str, Any]:
+    ) -> SavepointResult:
         """The savepoint that a job ends with. Where its state cannot be rewritten, the cut that
         was waited for is kept as a native one, and the error says so."""
-        format_ = _format_of(request)
+        format_ = _wanted(request).format
         try:
             return self._write(request, queries, trigger, format_)
         except Exception as error:
@@ -169,7 +169,7 @@ class Actions:
         what = f"no canonical savepoint could be made, and the job goes on: {error.message}"
         facts = {}
         try:
-            path = str(self._write(request, queries, trigger, FORMAT_NATIVE)["path"])
+            path = self._write(request, queries, trigger, FORMAT_NATIVE).path
         except Exception as second:  # noqa: BLE001 - the first error is the one to tell
             kept = f"; nor could a native one be kept: {_ours(second).message}"
             hint = error.hint
@@ -195,7 +195,7 @@ class Actions:
 
     def _await_first_commits(
         self, request: Request, queries: list[ManagedQuery]
-    ) -> tuple[list[ManagedQuery], Mapping[str, Any]]:
+    ) -> tuple[list[ManagedQuery], tuple[LeftOut, ...]]:
         """Wait for queries that have committed nothing yet: they have nothing to save.
 
         Returns those that have, and for the result what is left out because it ended before.
@@ -217,13 +217,13 @@ class Actions:
         savable = [q for q in queries if q not in ended]
         left = left_out(queries, savable)
         for each in left:
-            say(f"query '{each['query']}' is not in the savepoint: {each['reason']}")
-        return savable, {"left_out": left} if left else {}
+            say(f"query '{each.query}' is not in the savepoint: {each.reason}")
+        return savable, left
 
     def _check_not_cancelled(self, request: Request) -> None:
         """A plain cancel does not wait behind a savepoint that itself waits."""
         for other in self._runtime.registry.requests(request.job_id):
-            plain = other.kind is RequestKind.CANCEL and not other.arguments.get("target")
+            plain = other.kind is RequestKind.CANCEL and other.savepoint is None
             if plain and other.state is RequestState.PENDING:
                 raise WrongState(
                     f"given up for the cancel request {other.request_id}",
@@ -231,11 +231,11 @@ class Actions:
                 )
 
     def _timeout(self, request: Request) -> float:
-        return float(request.arguments.get("timeout") or DEFAULT_SAVEPOINT_TIMEOUT)
+        return _wanted(request).timeout or DEFAULT_SAVEPOINT_TIMEOUT
 
     def _write(
         self, request: Request, queries: list[ManagedQuery], trigger: str, format_: str
-    ) -> Mapping[str, Any]:
+    ) -> SavepointResult:
         runtime = self._runtime
         session = queries[0].session
         job = runtime.registry.job(runtime.job_id)
@@ -249,7 +249,7 @@ class Actions:
             restored_from=job.launch.restore.path if job.launch.restore else None,
             owner=request.requester,
         )
-        target = str(request.arguments["target"])
+        target = _wanted(request).target
         sources = [_source_of(query) for query in queries]
         reporter = _RequestReporter(runtime, request)
         deadline = time.monotonic() + self._timeout(request)
@@ -269,18 +269,18 @@ class Actions:
                 trigger=trigger,
                 reporter=reporter,
                 deadline=deadline,
-                full=bool(request.arguments.get("full")),
+                full=_wanted(request).full,
                 carrier=carrier,
             )
-        runtime.registry.add_savepoint(
-            SavepointRecord(**info.to_record(), request_id=request.request_id)
-        )
+        runtime.registry.add_savepoint(info.to_record(request.request_id))
         say(f"savepoint completed: {info.path}")
-        return info.to_json()
+        return info.to_result()
 
 
-def _format_of(request: Request) -> str:
-    return str(request.arguments.get("format") or FORMAT_NATIVE)
+def _wanted(request: Request) -> SavepointArguments:
+    """Return the savepoint that a request asks for; it is not a plain cancel."""
+    assert request.savepoint is not None, request.kind
+    return request.savepoint
 
 
 def _ours(error: Exception) -> FlinkishError:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from flinkish import storage
 from flinkish.config import Config
 from flinkish.errors import FlinkishError
+from flinkish.spec.codec import encode
 
 #: The environment variable with the configuration, a JSON object.
 OPTIONS_VARIABLE = "FLINKISH_OPTIONS"
 _TRANSFERS = "execution.savepoint.transfers"
 
 
-def answer(variable: str, work: Callable[[str], Mapping[str, Any]]) -> int:
-    """Do some work, and write what it returns, or why it was refused.
+def answer(variable: str, work: Callable[[str], object]) -> int:
+    """Do some work, and write what it returns (a dataclass), or why it was refused.
 
     Parameters
     ----------
@@ -27,16 +28,28 @@ def answer(variable: str, work: Callable[[str], Mapping[str, Any]]) -> int:
     Returns the driver's exit status.
     """
     path = os.environ[variable]
-    record: dict[str, Any] = {"error": None}
+    error: FlinkishError | None = None
+    found: object = None
     try:
         options = json.loads(os.environ.get(OPTIONS_VARIABLE) or "{}")
         transfers = options.get(_TRANSFERS) or Config.load(environ={}).get(_TRANSFERS)
         storage.set_connections(int(str(transfers)))
-        record |= work(path)
+        found = work(path)
     except FlinkishError as refused:
-        record["error"] = refused.to_record()
-    replace_file(path, record)
-    return 0 if record["error"] is None else 1
+        error = refused
+    write_answer(path, found, error)
+    return 0 if error is None else 1
+
+
+def write_answer(path: str, found: object, error: FlinkishError | None) -> None:
+    """Write what a driver has found, or its error: a document of ``flinkish.spec``, with ``error``.
+
+    :func:`flinkish.jobs.drivercall.call_driver` reads it.
+    """
+    if error is None:
+        replace_file(path, {**encode(found), "error": None})
+    else:
+        replace_file(path, {"error": error.to_record()})
 
 
 def replace_file(path: str, content: Any) -> None:

@@ -25,6 +25,7 @@ from flinkish.savepoint.reporter import Reporter
 from flinkish.savepoint.scratch import scratch_directory
 from flinkish.savepoint.transfer import Carrier
 from flinkish.savepoint.writer import write_savepoint
+from flinkish.spec.migration import Migration
 
 #: The scheduler pool of the engine's jobs.
 POOL = "flinkish"
@@ -98,8 +99,7 @@ def save_canonical(
                 info, _ = write_rewritten(
                     context,
                     open_savepoint(native.path),
-                    {"type": FORMAT_CANONICAL},
-                    target=target,
+                    Migration(native.path, target, type=FORMAT_CANONICAL),
                     scratch=scratch,
                     job=job,
                     trigger=trigger,

@@ -15,8 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from flinkish.driver.answering import replace_file
-from flinkish.driver.bootstrap import Outcome, print_traceback, program_failed, run_program
+from flinkish.driver.answering import write_answer
 from flinkish.driver.hook import Hook
 from flinkish.driver.planner import PlannedQuery
 from flinkish.driver.planning import Planning
@@ -30,45 +29,47 @@ from flinkish.driver.restorer import (
 )
 from flinkish.driver.restoreworld import DriverWorld
 from flinkish.driver.runtime import Runtime
+from flinkish.driver.script import Outcome, print_traceback, program_failed, run_program
 from flinkish.driver.writerfacts import WriterFacts
 from flinkish.errors import FlinkishError
-from flinkish.jobs.model import JobState, RestoreSpec
+from flinkish.jobs.model import JobState
 from flinkish.operators.coverage import require_uids
 from flinkish.operators.graph import OperatorNode
 from flinkish.operators.render import dot, tree
 from flinkish.restore.model import NewQuery
 from flinkish.restore.planner import RestorePlanner
 from flinkish.restore.queryid import OtherRun
+from flinkish.spec.calls import Described, RestoreQuestion
+from flinkish.spec.codec import decode
+from flinkish.spec.launch import RestoreSpec
 
 #: The environment variable with the path of the result; its presence asks for this mode.
 RESULT_VARIABLE = "FLINKISH_DESCRIBE"
 #: The environment variable with the configuration, a JSON object.
 OPTIONS_VARIABLE = "FLINKISH_DESCRIBE_OPTIONS"
-#: With the restore to plan, a JSON object: ``spec`` (a RestoreSpec) and ``runs`` (by query id).
+#: With the restore to plan, a :class:`~flinkish.spec.calls.RestoreQuestion` as JSON.
 RESTORE_VARIABLE = "FLINKISH_DESCRIBE_RESTORE"
 
 
 def main(argv: Sequence[str]) -> int:
     """The driver's main function in this mode; ``argv`` as in :mod:`.bootstrap`.
 
-    Writes ``{"queries": [...], "error": {...} | null}`` and returns the program's exit status.
+    Writes a :class:`~flinkish.spec.calls.Described` and returns the program's exit status.
     """
     error: FlinkishError | None
     status = 0
     description = Description(json.loads(os.environ.get(OPTIONS_VARIABLE) or "{}"))
     try:
         if os.environ.get(RESTORE_VARIABLE):
-            description.plan_restore(json.loads(os.environ[RESTORE_VARIABLE]))
+            description.plan_restore(
+                decode(RestoreQuestion, json.loads(os.environ[RESTORE_VARIABLE]))
+            )
         outcome = description.run(lambda: run_program(argv))
         error, status = description.failure(outcome), outcome.status
     except FlinkishError as refused:
         error = refused
-    record = {
-        "queries": [query_record(name, planned) for name, planned in description.queries],
-        "error": None if error is None else error.to_record(),
-        "plan": description.plan() if error is None else None,
-    }
-    replace_file(os.environ[RESULT_VARIABLE], record)
+    found = None if error is not None else description.found()
+    write_answer(os.environ[RESULT_VARIABLE], found, error)
     description.stop_session()
     return status or (0 if error is None else 1)
 
@@ -90,29 +91,27 @@ class Description:
         self._spec: RestoreSpec | None = None
         self._starting: list[NewQuery] = []
 
-    def plan_restore(self, asked: Mapping[str, Any]) -> None:
+    def plan_restore(self, question: RestoreQuestion) -> None:
         """Plan the restore of a savepoint too, with the queries that the program starts.
-
-        Parameters
-        ----------
-        asked: ``spec`` and ``runs``, see :data:`RESTORE_VARIABLE`.
 
         Raises SavepointNotFound and what else opening it raises, UsageError.
         """
         runs = {
-            query_id: [OtherRun(job, JobState(state), batch) for job, state, batch in listed]
-            for query_id, listed in asked["runs"].items()
+            query_id: [OtherRun(run.job_id, JobState(run.state), run.last_batch) for run in known]
+            for query_id, known in question.runs.items()
         }
-        self._spec = RestoreSpec.from_json(asked["spec"])
+        self._spec = question.spec
         self._planner = RestorePlanner(
             offers_here(self._spec.path),
             options_of(self._spec, self._planning.hasher),
             DriverWorld(lambda query_id: runs.get(query_id, ())),
         )
 
-    def plan(self) -> dict[str, Any] | None:
-        """The plan of the restore as plain data, None when none was asked for."""
-        return None if self._planner is None else self._planner.document(complete=True)
+    def found(self) -> Described:
+        """Describe the queries, and plan the restore when one was asked for."""
+        queries = tuple(query_record(name, planned) for name, planned in self.queries)
+        plan = None if self._planner is None else self._planner.document(complete=True)
+        return Described(queries, plan)
 
     def run(self, program: Callable[[], Outcome]) -> Outcome:
         """Run ``program`` with PySpark's writers intercepted."""

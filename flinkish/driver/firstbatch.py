@@ -9,6 +9,7 @@ Spark's real plan are compared with those that the state was given to.
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 import traceback
@@ -27,8 +28,27 @@ _IDLE_AFTER = 5.0
 Operators = Sequence[tuple[int, str]]
 
 
+class _Look:
+    """One of the two threads that look at the plan of the first batch.
+
+    Parameters
+    ----------
+    jvm_thread: the JVM's thread that takes the lock for it.
+    """
+
+    def __init__(self, jvm_thread: Any) -> None:
+        self._jvm_thread = jvm_thread
+        #: Set when it takes the lock no more.
+        self.over = threading.Event()
+
+    def wait_until_queued(self, lock: Any) -> None:
+        """Wait until it waits for the lock, or is over."""
+        while not self.over.is_set() and not lock.hasQueuedThread(self._jvm_thread):
+            time.sleep(_POLL / 4)
+
+
 class FirstBatch:
-    """Watches one restored query, in a thread of its own.
+    """Watches one restored query, in threads of its own.
 
     Parameters
     ----------
@@ -53,6 +73,7 @@ class FirstBatch:
         self._locked = threading.Event()
         self._released = threading.Event()
         self._given_up = threading.Event()
+        self._seen = threading.Event()
         # Py4J gives each Python thread a thread of the JVM: the lock belongs to that one.
         self._thread = threading.Thread(target=self._run, name="flinkish-first-batch", daemon=True)
 
@@ -90,8 +111,9 @@ class FirstBatch:
     # --- the thread -------------------------------------------------------------------------
 
     def _run(self) -> None:
+        first = None
         try:
-            self._session._jvm.java.lang.System.nanoTime()  # makes this thread's JVM thread
+            first = _Look(self._current_jvm_thread())
             self._ready.set()
             self._started.wait()
             if self._jsq is None:  # Spark has refused to start it
@@ -101,33 +123,71 @@ class FirstBatch:
             self._locked.set()
             try:
                 self._released.wait()
+                if self._expected is None or self._given_up.is_set():
+                    return
+                expected = list(self._expected)
+                second = self._second_look(lock, first, expected)
+                second.wait_until_queued(lock)
             finally:
                 lock.unlock()
-            if self._expected is not None:
-                self._verify(lock, list(self._expected))
+            self._verify(lock, second, expected)
         except Exception:  # noqa: BLE001 - logged; Spark is being stopped under the watch
             if not self._given_up.is_set():
                 traceback.print_exc()
         finally:
+            if first is not None:
+                first.over.set()  # the second thread may hold the lock and wait for this one
             self._ready.set()
             self._locked.set()
 
-    def _verify(self, lock: Any, expected: list[tuple[int, str]]) -> None:
-        """Look at the plan of the first batch as soon as there is one."""
+    def _current_jvm_thread(self) -> Any:
+        """Return the JVM's thread that serves this Python thread; made when there is none."""
+        return self._session._jvm.java.lang.Thread.currentThread()
+
+    def _second_look(self, lock: Any, first: _Look, expected: list[tuple[int, str]]) -> _Look:
+        """Start the second of two threads that take turns; called while the lock is held."""
+        made: queue.SimpleQueue[_Look] = queue.SimpleQueue()
+
+        def run() -> None:
+            second = _Look(self._current_jvm_thread())
+            made.put(second)
+            try:
+                self._verify(lock, first, expected)
+            except Exception:  # noqa: BLE001 - as in _run
+                if not self._given_up.is_set():
+                    traceback.print_exc()
+            finally:
+                second.over.set()
+
+        threading.Thread(target=run, name="flinkish-first-batch-2", daemon=True).start()
+        return made.get(timeout=10.0)
+
+    def _verify(self, lock: Any, other: _Look, expected: list[tuple[int, str]]) -> None:
+        """Look at the plan of the first batch before it can commit.
+
+        Two threads do this in turns: one lets the lock go when the other one waits for it. The lock
+        is fair, so between the planning of a batch's offsets and its commit one of them has it,
+        however slow the driver is.
+        """
         started = time.monotonic()
-        while not self._given_up.is_set() and not spark_jvm.has_ended(self._jsq):
-            # Held while looking: a batch that has been planned cannot commit meanwhile. The lock
-            # is fair, so this request is served before that of a commit yet to come.
+        while True:
             lock.lock()
             try:
+                if self._seen.is_set() or self._given_up.is_set():
+                    return
                 execution = spark_jvm.stream_execution(self._jsq).lastExecution()
                 if execution is not None:
+                    self._seen.set()
                     self._compare(list(executed_operators(self._session, execution)), expected)
                     return
+                if spark_jvm.has_ended(self._jsq):
+                    self._seen.set()
+                    return
+                waited = time.monotonic() - started
+                time.sleep(_POLL if waited < _IDLE_AFTER else _IDLE_POLL)
+                other.wait_until_queued(lock)
             finally:
                 lock.unlock()
-            waited = time.monotonic() - started
-            time.sleep(_POLL if waited < _IDLE_AFTER else _IDLE_POLL)
 
     def _compare(self, real: list[tuple[int, str]], expected: list[tuple[int, str]]) -> None:
         if real == expected:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from typing import Any
 
 from flinkish.driver.answering import answer, replace_file
@@ -17,11 +16,13 @@ from flinkish.savepoint.model import SavepointJob
 from flinkish.savepoint.reader import Savepoint, check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentReporter
 from flinkish.savepoint.scratch import scratch_directory
+from flinkish.spec.codec import decode
+from flinkish.spec.migration import Migration, MigrationResult
 
 #: The environment variable with the path of the result; its presence asks for this mode.
 RESULT_VARIABLE = "FLINKISH_MIGRATE"
-#: With what is wanted, a JSON object: ``flinkish.jobs.migrator.Migration``.
-WANTED_VARIABLE = "FLINKISH_MIGRATE_WANTED"
+#: With the :class:`~flinkish.spec.migration.Migration` as JSON.
+MIGRATION_VARIABLE = "FLINKISH_MIGRATION"
 #: In the new savepoint's metadata.
 TRIGGER = "migrate"
 
@@ -29,40 +30,41 @@ TRIGGER = "migrate"
 def main() -> int:
     """The driver's main function in this mode.
 
-    Writes ``{"savepoint": {...}, "operators": [...], "error": {...} | null}``.
+    Writes a :class:`~flinkish.spec.migration.MigrationResult`.
     """
     return answer(
         RESULT_VARIABLE,
-        lambda path: migrate(json.loads(os.environ[WANTED_VARIABLE]), f"{path}.progress"),
+        lambda path: migrate(
+            decode(Migration, json.loads(os.environ[MIGRATION_VARIABLE])), f"{path}.progress"
+        ),
     )
 
 
-def migrate(wanted: Mapping[str, Any], progress_path: str) -> dict[str, Any]:
+def migrate(migration: Migration, progress_path: str) -> MigrationResult:
     """Write the new savepoint; what it is, and what each operator's rows came to.
 
     Raises
     ------
     SavepointNotFound, Corrupt: the old savepoint.
-    Incompatible: its state cannot become what is wanted; Corrupt: a state file is damaged.
+    Incompatible: its state cannot become what the migration says; Corrupt: a state file is damaged.
     StorageError: of the target.
     """
-    savepoint = open_savepoint(wanted["path"])
+    savepoint = open_savepoint(migration.path)
     check_files(savepoint)
-    header, owner = savepoint.header, wanted.get("owner")
+    header, owner = savepoint.header, migration.owner
     session = _session()
-    with scratch_directory(wanted["target"], header.job_id, owner) as scratch:
+    with scratch_directory(migration.target, header.job_id, owner) as scratch:
         info, operators = write_rewritten(
             session.sparkContext,
             savepoint,
-            wanted,
-            target=wanted["target"],
+            migration,
             scratch=scratch,
-            job=_job(savepoint, owner, instead=bool(wanted.get("instead"))),
-            trigger=header.trigger if wanted.get("instead") else TRIGGER,
+            job=_job(savepoint, owner, instead=migration.instead),
+            trigger=header.trigger if migration.instead else TRIGGER,
             reporter=SilentReporter(),
             progress=_Progress(progress_path),
         )
-    return {"savepoint": info.to_json(), "record": info.to_record(), "operators": operators}
+    return MigrationResult(info.to_result(), info.to_record(), tuple(operators))
 
 
 def _session() -> Any:

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from flinkish.checkpoint.format.operator_files import parse_operator_metadata
 from flinkish.driver.planjvm import items, walk
 from flinkish.errors import Incompatible
 from flinkish.operators.meaning import (
@@ -235,8 +236,8 @@ def with_properties(meaning: StateMeaning, files: Mapping[str, bytes]) -> StateM
     if newest is None:
         return meaning
     try:
-        head = json.loads(files[newest].decode().partition("\n")[2])
-        properties = json.loads(head.get("operatorPropertiesJson") or "{}")
+        metadata = parse_operator_metadata(files[newest], newest)
+        properties = json.loads(metadata.properties or "{}")
         traits = {
             trait: str(properties[key])
             for key, trait in (("timeMode", TIME_MODE), ("outputMode", OUTPUT_MODE))

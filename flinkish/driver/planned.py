@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from flinkish.driver.planner import PlannedQuery, PlannedSource
@@ -134,10 +133,7 @@ def operator_facts(
         OperatorFacts(
             ordinal=op.ordinal,
             kind=op.kind,
-            uid=op.uid,
-            operator_id=op.operator_id,
-            operator_id_v2=op.operator_id_v2,
-            operator_id_v3=op.operator_id_v3,
+            identity=op.identity,
             rows=rows.get(op.ordinal),
             meaning=op.meaning,
         )
@@ -149,10 +145,7 @@ def lasting_operators(
     planned: PlannedQuery | None, reported: tuple[OperatorStatus, ...]
 ) -> tuple[dict[str, Any], ...]:
     """What of :func:`operator_facts` does not change while the query runs, as plain data."""
-    records = [asdict(facts) for facts in operator_facts(planned, reported)]
-    for record in records:
-        del record["rows"]
-    return tuple(records)
+    return tuple(facts.to_json() for facts in operator_facts(planned, reported))
 
 
 def source_records(planned: PlannedQuery | None, descriptions: list[str]) -> list[dict[str, Any]]:

@@ -33,31 +33,27 @@ from flinkish.errors import Incompatible
 from flinkish.operators.coverage import Coverage, coverage, require_uids
 from flinkish.operators.graph import Edge, OperatorGraph, OperatorNode, connect
 from flinkish.operators.hasher import HasherVersion, collision
-from flinkish.operators.identity import OperatorIdentity, identify
+from flinkish.operators.identity import Identified, NodeIdentity, OperatorIdentity, identify
 from flinkish.operators.meaning import StateMeaning
 from flinkish.operators.tagging import Tag
 from flinkish.operators.uids import distinguish
 
 
 @dataclass(frozen=True)
-class PlannedOperator:
+class PlannedOperator(Identified):
     """A stateful operator of a planned query.
 
     ``kind`` is Spark's name for it (``stateStoreSave`` ...), ``ordinal`` Spark's ``operatorId``,
-    ``key`` its node in the graph, ``operator_id`` the id under the hasher asked for,
-    ``partitions`` the number of its state partitions, ``name`` that of its node. ``files`` are the
-    metadata and schemas that Spark 4.x has written below ``state/<ordinal>`` while it planned, by
-    their paths there; empty on 3.5. Paths inside them are those of the planning. ``meaning`` is
-    what the columns of its state are to the program.
+    ``key`` its node in the graph, ``partitions`` the number of its state partitions, ``name`` that
+    of its node. ``files`` are the metadata and schemas that Spark 4.x has written below
+    ``state/<ordinal>`` while it planned, by their paths there; empty on 3.5. Paths inside them are
+    those of the planning. ``meaning`` is what the columns of its state are to the program.
     """
 
     ordinal: int
     kind: str
     key: int
-    uid: str | None
-    operator_id: str
-    operator_id_v2: str
-    operator_id_v3: str
+    identity: OperatorIdentity
     partitions: int
     stores: tuple[StoreInfo, ...]
     files: Mapping[str, bytes]
@@ -66,7 +62,7 @@ class PlannedOperator:
 
 
 @dataclass(frozen=True)
-class PlannedSource:
+class PlannedSource(Identified):
     """A source of a planned query: one line of Spark's offset log.
 
     A DataFrame that a union has twice is two of them with one directory; what a WITH clause reads
@@ -81,9 +77,7 @@ class PlannedSource:
     entry: int
     directory: str
     key: int
-    uid: str | None
-    operator_id_v2: str
-    operator_id_v3: str
+    identity: OperatorIdentity
     signature: str
     feeds: tuple[int, ...]
 
@@ -100,7 +94,7 @@ class PlannedQuery:
 
     name: str | None
     graph: OperatorGraph
-    identities: Mapping[int, OperatorIdentity]
+    identities: Mapping[int, NodeIdentity]
     operators: tuple[PlannedOperator, ...]
     hasher: HasherVersion
     notes: tuple[str, ...] = ()
@@ -230,16 +224,12 @@ def assemble(
         require_uids(graph)
     planned = []
     for position, operator in stateful.items():
-        identity = identities[keys[position]]
         planned.append(
             PlannedOperator(
                 ordinal=operator.ordinal,
                 kind=operator.kind,
                 key=keys[position],
-                uid=identity.uid,
-                operator_id=identity.operator_id(hasher),
-                operator_id_v2=identity.operator_id_v2,
-                operator_id_v3=identity.operator_id_v3,
+                identity=identities[keys[position]].under(hasher),
                 partitions=operator.partitions,
                 stores=operator.stores,
                 files=operator.files,
@@ -256,7 +246,7 @@ def assemble(
         hasher,
         tuple(notes),
         tokens={keys[position]: tag.token for position, tag in tags.items()},
-        sources=_sources(relations, nodes, stateful, keys, identities),
+        sources=_sources(relations, nodes, stateful, keys, identities, hasher),
     )
 
 
@@ -265,7 +255,8 @@ def _sources(
     nodes: Sequence[LogicalNode],
     stateful: Mapping[int, PhysicalOperator],
     keys: Mapping[int, int],
-    identities: Mapping[int, OperatorIdentity],
+    identities: Mapping[int, NodeIdentity],
+    hasher: HasherVersion,
 ) -> tuple[PlannedSource, ...]:
     """The sources with their nodes, and what stateful operators are downstream of them.
 
@@ -294,15 +285,12 @@ def _sources(
                 "but Spark would keep its position",
                 hint="remove it from the WITH clause",
             )
-        identity = identities[keys[shown]]
         sources.append(
             PlannedSource(
                 entry=relation.entry,
                 directory=relation.directory,
                 key=keys[shown],
-                uid=identity.uid,
-                operator_id_v2=identity.operator_id_v2,
-                operator_id_v3=identity.operator_id_v3,
+                identity=identities[keys[shown]].under(hasher),
                 signature=relation.signature,
                 feeds=tuple(sorted(feeds)),
             )

@@ -17,7 +17,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from flinkish.checkpoint.layout import (
+from flinkish.checkpoint.format.pins import (
     PIN_DEDUP_ORDER,
     PIN_SHUFFLE_PARTITIONS,
     PIN_STATE_PARTITIONS,

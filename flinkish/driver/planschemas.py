@@ -12,8 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 from flinkish import storage as fs
-from flinkish.checkpoint import layout, schema
-from flinkish.checkpoint.operators import DEFAULT_STORE, StoreInfo
+from flinkish.checkpoint.format.errors import CheckpointFormatError
+from flinkish.checkpoint.format.names import DEFAULT_STORE, METADATA_DIRECTORY, SCHEMA_DIRECTORY
+from flinkish.checkpoint.format.operator_files import OperatorMetadata, parse_operator_metadata
+from flinkish.checkpoint.format.schema_files import parse_schema_file
+from flinkish.checkpoint.operators import StoreInfo, store_info
 from flinkish.errors import Incompatible
 
 _STATE = "org.apache.spark.sql.execution.streaming.state"
@@ -25,19 +28,18 @@ def stores_in_files(directory: str) -> tuple[StoreInfo, ...]:
 
     Raises Incompatible when its metadata is of a form we do not know (a newer Spark).
     """
-    metadata_dir = os.path.join(directory, "_metadata")
+    metadata_dir = os.path.join(directory, METADATA_DIRECTORY)
     path = os.path.join(metadata_dir, "metadata")
     if not os.path.isfile(path):
         path = os.path.join(metadata_dir, "v2", "0")
     try:
-        metadata = layout.parse_operator_metadata(fs.read_bytes(path))
+        metadata = parse_operator_metadata(fs.read_bytes(path), path)
         infos: list[StoreInfo] = []
-        for store in metadata.stores:
-            for family in schema.parse_schema_file(
-                fs.read_bytes(_schema_file(directory, store, metadata))
-            ):
-                infos.append(_named(store, family))
-    except (OSError, layout.LogFormatError, schema.SchemaFormatError) as error:
+        for store in metadata.store_names:
+            file = _schema_file(directory, store, metadata)
+            for family in parse_schema_file(fs.read_bytes(file), file):
+                infos.append(store_info(store, family))
+    except (OSError, CheckpointFormatError) as error:
         raise Incompatible(
             f"this Spark writes its state metadata in an unknown form: {error}",
             hint="see which versions of Spark flinkish supports",
@@ -61,21 +63,12 @@ def files_below(directory: str) -> dict[str, bytes]:
     return dict(sorted(found.items()))
 
 
-def _schema_file(directory: str, store: str, metadata: layout.OperatorMetadata) -> str:
-    listed = metadata.schema_files.get(store)
-    if listed:
-        name = listed[-1].rstrip("/").rpartition("/")[2]
-        return os.path.join(directory, "_stateSchema", store, name)
+def _schema_file(directory: str, store: str, metadata: OperatorMetadata) -> str:
+    listed = metadata.schema_file(store)
+    if listed is not None:
+        return os.path.join(directory, SCHEMA_DIRECTORY, store, listed)
     below = "0" if store == DEFAULT_STORE else os.path.join("0", store)
-    return os.path.join(directory, below, "_metadata", "schema")
-
-
-def _named(store: str, family: schema.FamilySchema) -> StoreInfo:
-    # As in savepoints (checkpoint.operators): a family goes by its own name below its store's.
-    name = store if family.name == schema.DEFAULT_FAMILY else family.name
-    if family.name != schema.DEFAULT_FAMILY and store != DEFAULT_STORE:
-        name = f"{store}/{family.name}"
-    return StoreInfo(name, family.key_schema, family.value_schema)
+    return os.path.join(directory, below, METADATA_DIRECTORY, "schema")
 
 
 def stores_of_node(jvm: Any, kind: str, node: Any) -> tuple[StoreInfo, ...]:

@@ -96,10 +96,9 @@ class RestoreGate:
                 self.open()
 
         try:
-            if held:
-                with at_start(session, prepared.name, lambda jsq: watch.start(jsq, held=True)):
-                    yield started
-            else:
+            # The watch begins before Spark plans a batch: after the start of the query has
+            # returned, a slow driver could be too late for the comparison.
+            with at_start(session, prepared.name, lambda jsq: watch.start(jsq, held=held)):
                 yield started
         except BaseException:
             watch.give_up()

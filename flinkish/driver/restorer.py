@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from flinkish.checkpoint.cut import newest_committed_batch
-from flinkish.checkpoint.layout import SETTING_CHECKPOINT_FORMAT
+from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
 from flinkish.driver.log import say
 from flinkish.driver.planned import empty_states, new_query
 from flinkish.driver.planner import PlannedQuery
@@ -16,7 +16,6 @@ from flinkish.driver.restoreworld import DriverWorld
 from flinkish.driver.rewrittencheckpoint import engine_is_here, make_rewritten
 from flinkish.driver.writerfacts import WriterFacts
 from flinkish.errors import FlinkishError, UsageError
-from flinkish.jobs.model import RestoreSpec
 from flinkish.jobs.registry import Registry
 from flinkish.operators.hasher import HasherVersion
 from flinkish.restore.checkpoint import make_checkpoint
@@ -24,14 +23,16 @@ from flinkish.restore.document import compare_with_expected
 from flinkish.restore.gate import fit_offers
 from flinkish.restore.model import NewQuery
 from flinkish.restore.offers import Offers, read_offers
-from flinkish.restore.planner import QueryRestore, RestoreOptions, RestorePlanner
+from flinkish.restore.planner import RestorePlanner
 from flinkish.restore.plantext import plan_lines
 from flinkish.restore.positions import check_reset
 from flinkish.restore.preconditions import SETTING_SCHEMA_CHECK
 from flinkish.restore.queryid import OtherRun, newest_batch
+from flinkish.restore.queryrestore import QueryRestore, RestoreOptions
 from flinkish.restore.untaken import Untaken
 from flinkish.restore.verdicts import FOR_THE_ENGINE
 from flinkish.savepoint.dispose import dispose
+from flinkish.spec.launch import RestoreSpec
 
 if TYPE_CHECKING:
     from flinkish.restore.sinks import SinkMode

@@ -1,4 +1,4 @@
-"""The engine's work on one query, in the words of savepoints: what is wanted, and its errors."""
+"""The engine's work on one query, in the words of savepoints: what it is to do, and its errors."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from flinkish import storage
+from flinkish.checkpoint.format.pins import PIN_PROVIDER, known_backend
 from flinkish.engine.checkpoints import (
     OperatorState,
-    backend_of,
     read_checkpoint,
 )
 from flinkish.engine.directories import Source, Target
@@ -18,8 +18,9 @@ from flinkish.engine.rewrite import rewrite_checkpoint
 from flinkish.restore.migration import StateRewrite
 from flinkish.savepoint.enginewords import in_our_words
 from flinkish.savepoint.model import QueryRecord
-from flinkish.savepoint.rewriteplan import changes_of, native_backend, target_of
+from flinkish.savepoint.rewriteplan import changes_of, target_of
 from flinkish.savepoint.statedir import StorageDirectory
+from flinkish.spec.migration import MigratedOperator, Migration
 
 
 def rewrite_query(
@@ -27,37 +28,38 @@ def rewrite_query(
     source: Source,
     target: Target,
     query: QueryRecord,
-    wanted: Mapping[str, Any],
+    migration: Migration,
     progress: Progress,
-) -> list[dict[str, Any]]:
-    """Make a checkpoint of a saved query whose state is what is wanted.
+) -> list[MigratedOperator]:
+    """Make a checkpoint of a saved query whose state is what a migration makes of it.
 
     Parameters
     ----------
     context: a ``SparkContext``.
     source: the query's files; ``target``: the new checkpoint.
-    wanted: the fields of ``flinkish.jobs.migrator.Migration``.
 
-    Returns facts of each operator: uid, ordinal, partitions, rows, digests. Raises Incompatible,
-    UnsupportedFormat, Corrupt, UsageError (a schema for a state that there is not).
+    Raises Incompatible, UnsupportedFormat, Corrupt, UsageError (a schema for a
+    state that there is not).
     """
     with in_our_words(query.name):
         found = read_checkpoint(source, query.batch_id)
         result = rewrite_checkpoint(
-            *(context, source, target, target_of(wanted, found)),
+            *(context, source, target, target_of(migration, found)),
             batch=query.batch_id,
-            each=changes_of(found, query, wanted.get("schemas") or ()),
+            each=changes_of(found, query, migration.schemas),
             progress=progress,
         )
     uids = {operator.ordinal: operator.uid for operator in query.operators}
     return [
-        {
-            "query": query.name,
-            "uid": uids.get(written.ordinal),
-            "ordinal": written.ordinal,
-            "bytes": written.size,
-            **written.digest.to_json(),
-        }
+        MigratedOperator(
+            query=query.name,
+            uid=uids.get(written.ordinal),
+            ordinal=written.ordinal,
+            bytes=written.size,
+            rows=written.digest.rows,
+            keys=f"{written.digest.keys:016x}",
+            content=f"{written.digest.content:016x}",
+        )
         for written in result.operators
     ]
 
@@ -78,7 +80,8 @@ def rewrite_restored(context: Any, staging: str, final: str, rewrite: StateRewri
         }
         backend = None
         if rewrite.canonical:
-            backend = backend_of(rewrite.provider) if rewrite.provider else native_backend(found)
+            provider = {PIN_PROVIDER: rewrite.provider} if rewrite.provider else found.pins
+            backend = known_backend(provider, "")
         wanted = TargetState(
             partitions=rewrite.partitions,
             backend=backend,

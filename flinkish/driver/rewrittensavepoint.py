@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from flinkish import storage
@@ -31,6 +31,7 @@ from flinkish.savepoint.reporter import Reporter
 from flinkish.savepoint.statedir import StorageDirectory, saved_directory
 from flinkish.savepoint.transfer import Carrier
 from flinkish.savepoint.writer import write_savepoint
+from flinkish.spec.migration import MigratedOperator, Migration
 
 #: The last line of a Python traceback, and the first of a Java one.
 _RAISED = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)\b.*)$", re.MULTILINE)
@@ -44,43 +45,41 @@ Progress = Callable[[int, int], None]
 def write_rewritten(
     context: Any,
     savepoint: Savepoint,
-    wanted: Mapping[str, Any],
+    migration: Migration,
     *,
-    target: str,
     scratch: str,
     job: SavepointJob,
     trigger: str,
     reporter: Reporter,
     progress: Progress,
     carrier: Carrier | None = None,
-) -> tuple[SavepointInfo, list[dict[str, Any]]]:
+) -> tuple[SavepointInfo, list[MigratedOperator]]:
     """Write the new savepoint; what it is, and what each operator's rows came to.
 
     Parameters
     ----------
     context: a ``SparkContext``.
-    wanted: the fields of ``flinkish.jobs.migrator.Migration`` that say what becomes of the state.
-    target: the directory that gets the new savepoint.
+    migration: what becomes of the state, and which directory gets the new savepoint.
     scratch: where the checkpoints are made; the caller removes it.
     job, trigger, carrier: see :func:`~flinkish.savepoint.writer.write_savepoint`.
 
     Raises
     ------
-    Incompatible: the state cannot become what is wanted; Corrupt: a state file is damaged.
+    Incompatible: the state cannot become what the migration says; Corrupt: a state file is damaged.
     LaunchFailed: this interpreter has not what the engine needs.
     StorageError: of the target; FlinkishError: the Spark job failed.
     """
     sources: list[QuerySource] = []
-    written: list[dict[str, Any]] = []
+    written: list[MigratedOperator] = []
     reporter.phase("rewriting")
     for query in savepoint.queries:
         checkpoint = storage.join(scratch, str(len(sources)))
         say(f"rewriting the state of query {query.name}")
-        operators = _rewrite(context, savepoint, query, checkpoint, wanted, progress)
+        operators = _rewrite(context, savepoint, query, checkpoint, migration, progress)
         sources.append(_source(query, checkpoint, operators))
         written += operators
     info = write_savepoint(
-        target,
+        migration.target,
         job,
         sources,
         trigger=trigger,
@@ -88,16 +87,16 @@ def write_rewritten(
         deadline=time.monotonic(),
         full=True,
         carrier=carrier,
-        format_=_format(wanted, savepoint.header),
+        format_=_format(migration, savepoint.header),
     )
     return info, written
 
 
-def _format(wanted: Mapping[str, Any], header: Header) -> str:
+def _format(migration: Migration, header: Header) -> str:
     """What the new savepoint's state is: as the old one's where nothing else is asked for."""
-    if wanted.get("type"):
-        return str(wanted["type"])
-    return FORMAT_NATIVE if wanted.get("backend") else header.format
+    if migration.type is not None:
+        return migration.type
+    return FORMAT_NATIVE if migration.backend else header.format
 
 
 def _rewrite(
@@ -105,10 +104,10 @@ def _rewrite(
     savepoint: Savepoint,
     query: QueryRecord,
     checkpoint: str,
-    wanted: Mapping[str, Any],
+    migration: Migration,
     progress: Progress,
-) -> list[dict[str, Any]]:
-    """Make a checkpoint of a query with the state that is wanted; facts of its operators."""
+) -> list[MigratedOperator]:
+    """Make a checkpoint of a query with the migrated state; facts of its operators."""
     try:
         from flinkish.driver.rewriting import rewrite_query
     except ImportError as error:
@@ -126,7 +125,7 @@ def _rewrite(
             saved_directory(savepoint, query),
             StorageDirectory(checkpoint),
             query,
-            wanted,
+            migration,
             progress,
         )
     except (Py4JError, PySparkException) as error:
@@ -148,8 +147,8 @@ def told_by_spark(query: str, text: str) -> FlinkishError:
     return StorageError(message, hint=hint) if _OS in reason else FlinkishError(message, hint=hint)
 
 
-def _source(query: QueryRecord, checkpoint: str, written: list[dict[str, Any]]) -> QuerySource:
-    digests = {facts["ordinal"]: str(facts["content"]) for facts in written}
+def _source(query: QueryRecord, checkpoint: str, written: list[MigratedOperator]) -> QuerySource:
+    digests = {each.ordinal: each.content for each in written}
     return QuerySource(
         name=query.name,
         checkpoint=checkpoint,
@@ -167,10 +166,7 @@ def _facts(operator: OperatorRecord, digest: str | None) -> OperatorFacts:
     return OperatorFacts(
         ordinal=operator.ordinal,
         kind=operator.kind,
-        uid=operator.uid,
-        operator_id=operator.operator_id,
-        operator_id_v2=operator.operator_id_v2,
-        operator_id_v3=operator.operator_id_v3,
+        identity=operator.identity,
         rows=operator.rows,
         meaning=operator.meaning,
         state_digest=digest,

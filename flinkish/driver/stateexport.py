@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +17,15 @@ from flinkish import storage
 from flinkish.driver.answering import answer
 from flinkish.driver.carrier import ship_package
 from flinkish.errors import LaunchFailed, UsageError
+from flinkish.spec.calls import StateAnswer, StateTask
+from flinkish.spec.codec import decode
 
 if TYPE_CHECKING:
     from flinkish.savepoint.staterows import SavedState
 
 #: The environment variable with the path of the result; its presence asks for this mode.
 RESULT_VARIABLE = "FLINKISH_STATE"
-#: With what is wanted, a JSON object: ``flinkish.jobs.stateexporter.StateTask``.
+#: With the :class:`~flinkish.spec.calls.StateTask` as JSON.
 TASK_VARIABLE = "FLINKISH_STATE_TASK"
 _SUCCESS = "_SUCCESS"
 
@@ -31,9 +33,12 @@ _SUCCESS = "_SUCCESS"
 def main() -> int:
     """The driver's main function in this mode.
 
-    Writes ``{"rows": [...], "more": bool, "error": null}`` or ``{"exported": N, "error": null}``.
+    Writes a :class:`~flinkish.spec.calls.StateAnswer`.
     """
-    return answer(RESULT_VARIABLE, lambda _: run(_session(), json.loads(os.environ[TASK_VARIABLE])))
+    return answer(
+        RESULT_VARIABLE,
+        lambda _: run(_session(), decode(StateTask, json.loads(os.environ[TASK_VARIABLE]))),
+    )
 
 
 def _session() -> Any:
@@ -46,7 +51,7 @@ def _session() -> Any:
     )
 
 
-def run(session: Any, task: Mapping[str, Any]) -> dict[str, Any]:
+def run(session: Any, task: StateTask) -> StateAnswer:
     """Do what a task says; its result.
 
     Raises
@@ -64,22 +69,22 @@ def run(session: Any, task: Mapping[str, Any]) -> dict[str, Any]:
             f"the driver's Python cannot import {error.name}, which reading state needs",
             hint="install flinkish there with its extra: pip install 'flinkish[engine]'",
         ) from error
-    state = open_state(open_savepoint(task["path"]), task["name"])
+    state = open_state(open_savepoint(task.path), task.name)
     ship_package(session.sparkContext)
     with in_our_words(state.query.name):
-        if task.get("target") is None:
+        if task.target is None:
             return _select(session, state, task)
-        return {"exported": _export(session, state, task)}
+        return StateAnswer(exported=_export(session, state, task, task.target))
 
 
-def _frame(session: Any, state: SavedState, task: Mapping[str, Any]) -> Any:
+def _frame(session: Any, state: SavedState, task: StateTask) -> Any:
     from flinkish.engine.spark_frames import read_table_on
 
-    partition = task.get("partition")
+    partition = task.partition
     frame = read_table_on(
         session, state.source, state.table, None if partition is None else (partition,)
     )
-    where = task.get("where")
+    where = task.where
     if where is None:
         return frame
     from pyspark.errors import AnalysisException, ParseException
@@ -96,19 +101,18 @@ def _frame(session: Any, state: SavedState, task: Mapping[str, Any]) -> Any:
         ) from error
 
 
-def _select(session: Any, state: SavedState, task: Mapping[str, Any]) -> dict[str, Any]:
+def _select(session: Any, state: SavedState, task: StateTask) -> StateAnswer:
     from flinkish.engine.spark_frames import json_rows
 
-    limit = int(task["limit"])
+    limit = task.limit
     found = json_rows(_frame(session, state, task).limit(limit + 1))
-    return {"rows": found[:limit], "more": len(found) > limit}
+    return StateAnswer(tuple(found[:limit]), len(found) > limit)
 
 
-def _export(session: Any, state: SavedState, task: Mapping[str, Any]) -> int:
-    target = task["target"]
+def _export(session: Any, state: SavedState, task: StateTask, target: str) -> int:
     if storage.exists(target):
         raise UsageError(f"the target exists: {target}", hint="name a directory that does not")
-    if task["format"] == "avro":
+    if task.format == "avro":
         return _export_avro(session.sparkContext, state, target)
     from pyspark.sql import Observation, functions
 
@@ -119,7 +123,7 @@ def _export(session: Any, state: SavedState, task: Mapping[str, Any]) -> int:
     empty = [f.name for f in frame.schema if not getattr(f.dataType, "fields", True)]
     seen = Observation("exported")
     counted = frame.drop(*empty).observe(seen, functions.count(functions.lit(1)).alias("rows"))
-    writer = counted.write.mode("error").format(task["format"])
+    writer = counted.write.mode("error").format(task.format)
     try:
         computed(lambda: writer.save(storage.for_spark(target)))
     except BaseException:

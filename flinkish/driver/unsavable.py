@@ -8,12 +8,12 @@ lost what a savepoint would have to hold: there is none then, and the error says
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.driver import jvm as spark_jvm
 from flinkish.driver.managed import ManagedQuery
 from flinkish.errors import Corrupt, WrongState
+from flinkish.spec.requests import LeftOut
 
 
 def ended_without_commit(query: ManagedQuery) -> bool:
@@ -54,19 +54,21 @@ def _known_commit(query: ManagedQuery) -> int | None:
     return query.restored_batch
 
 
-def left_out(queries: Sequence[ManagedQuery], savable: Sequence[ManagedQuery]) -> list[Any]:
+def left_out(
+    queries: Sequence[ManagedQuery], savable: Sequence[ManagedQuery]
+) -> tuple[LeftOut, ...]:
     """What is said of the queries that are not in the savepoint: their names, and why.
 
     Raises WrongState when no query is left.
     """
     names = {query.name for query in savable}
-    out = [
-        {"query": query.name, "reason": "it ended before it committed a batch"}
+    out = tuple(
+        LeftOut(query.name, "it ended before it committed a batch")
         for query in queries
         if query.name not in names
-    ]
+    )
     if not names:
-        listed = ", ".join(f"'{each['query']}'" for each in out)
+        listed = ", ".join(f"'{each.query}'" for each in out)
         raise WrongState(
             f"no query of the job has committed a batch, and all have ended: {listed}",
             hint="there is nothing to save; end the job with: flinkish cancel JOB",

@@ -1,12 +1,14 @@
-"""Spark's streaming state, read, written and rewritten: no other package of flinkish is needed.
+"""Spark's streaming state, read, written and rewritten: of flinkish only
+:mod:`flinkish.checkpoint.format` is needed, which parses and writes Spark's logs and schemas.
 
-What most want:
+What most want, as names of this package (imported when they are first used), for local paths and
+for all URLs that fsspec knows:
 
-- :func:`~flinkish.engine.rewrite.rewrite_checkpoint` makes a checkpoint of another one, as a Spark
+- :func:`~flinkish.engine.api.migrate_checkpoint` makes a checkpoint of another one, as a Spark
   job: other state partitions, backend, formats, value schemas
   (:class:`~flinkish.engine.planning.TargetState`).
-- :func:`~flinkish.engine.spark_frames.read_state` gives state as a DataFrame,
-  :func:`~flinkish.engine.bootstrap_state.write_state` makes state of one.
+- :func:`~flinkish.engine.api.read_state` gives state as a DataFrame,
+  :func:`~flinkish.engine.api.write_state` makes state of one.
 - :func:`~flinkish.engine.evolution.resolve` tells whether rows of one schema become another's.
 
 What these are made of needs no Spark:
@@ -25,10 +27,76 @@ What these are made of needs no Spark:
 - :func:`~flinkish.engine.writers.write_records` (deltas and snapshots of HDFS-backed stores),
   :func:`~flinkish.engine.writers.write_changelog` and
   :func:`~flinkish.engine.rocksdb_writer.write_snapshot` write state files,
-  ``write_schema_file`` and ``write_operator_metadata`` what Spark keeps beside them. Lists that
+  and :mod:`flinkish.checkpoint.format` what Spark keeps beside them. Lists that
   were read from RocksDB go through :func:`~flinkish.engine.encodings.normal_value` first.
 - :class:`~flinkish.engine.errors.StateFormatError` names the damaged, missing or foreign file.
 
 Both backends of Spark 3.5 to 4.3 are read: HDFS-backed and RocksDB, with checkpoint format 1 and 2,
 changelogs and column families. Refused with a clear error: row checksums, state encoded as Avro.
 """
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # of this name, so that type checkers know it; typing costs start-up time
+if TYPE_CHECKING:
+    from flinkish.engine import types
+    from flinkish.engine.api import (
+        UrlDirectory,
+        directory,
+        migrate_checkpoint,
+        read_state,
+        write_state,
+    )
+    from flinkish.engine.checkpoints import OperatorState, read_checkpoint
+    from flinkish.engine.directories import LocalDirectory
+    from flinkish.engine.errors import EngineError, StateFormatError
+    from flinkish.engine.evolution import resolve
+    from flinkish.engine.planning import CannotMigrate, TargetState
+    from flinkish.engine.rewrite import Rewritten
+
+__all__ = [
+    "CannotMigrate",
+    "EngineError",
+    "LocalDirectory",
+    "OperatorState",
+    "Rewritten",
+    "StateFormatError",
+    "TargetState",
+    "UrlDirectory",
+    "directory",
+    "migrate_checkpoint",
+    "read_checkpoint",
+    "read_state",
+    "resolve",
+    "types",
+    "write_state",
+]
+
+_HOMES = {
+    "CannotMigrate": "planning",
+    "EngineError": "errors",
+    "LocalDirectory": "directories",
+    "OperatorState": "checkpoints",
+    "Rewritten": "rewrite",
+    "StateFormatError": "errors",
+    "TargetState": "planning",
+    "UrlDirectory": "api",
+    "directory": "api",
+    "migrate_checkpoint": "api",
+    "read_checkpoint": "checkpoints",
+    "read_state": "api",
+    "resolve": "evolution",
+    "write_state": "api",
+}
+
+
+if not TYPE_CHECKING:  # else type checkers would take any name for one of this package
+
+    def __getattr__(name: str) -> object:
+        from importlib import import_module
+
+        if name in _HOMES:
+            return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        if name == "types":
+            return import_module(f"{__name__}.types")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -22,13 +22,13 @@ import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 from fastavro import parse_schema, schemaless_reader
 from fastavro.schema import SchemaParseException, to_parsing_canonical_form
 
+from flinkish.checkpoint.format.text import parse_json
 from flinkish.engine.arrow_parts import build
 from flinkish.engine.avro_container import COMPRESS, MAGIC, Source, decompress, zigzag
 from flinkish.engine.avro_encode import encode_records
 from flinkish.engine.avro_nulls import count_empty, has_empty_items
 from flinkish.engine.avro_records import Wire, compile_list, compile_wire
 from flinkish.engine.avro_schemas import avro_schema, spark_struct
-from flinkish.engine.bounds import parse_json
 from flinkish.engine.errors import StateFormatError, UnsupportedState
 from flinkish.engine.row_bytes import CannotEncode
 from flinkish.engine.types import Array, Field, Struct, arrow_type

@@ -11,13 +11,13 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 
+from flinkish.checkpoint.format.names import CANONICAL
 from flinkish.engine.arrow_parts import list_parts
 from flinkish.engine.blocks import Packer
 from flinkish.engine.digests import RowsDigest, digest_rows, family_salt
 from flinkish.engine.directories import Target
 from flinkish.engine.encodings import join_list
 from flinkish.engine.errors import EngineError
-from flinkish.engine.files import CANONICAL
 from flinkish.engine.frame_types import to_state
 from flinkish.engine.frames import StateTable
 from flinkish.engine.keycodec import compile_key

@@ -17,13 +17,14 @@ from typing import Any, Final
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 import xxhash
 
+from flinkish.checkpoint.format.names import JOIN_STORES, ROCKSDB, STATE
+from flinkish.checkpoint.format.pins import PIN_SHUFFLE_PARTITIONS
 from flinkish.engine.blocks import Rows, in_lists, unpack
 from flinkish.engine.bootstrap_rows import Bootstrap, EncodeRows
-from flinkish.engine.checkpoints import JOIN_STORES, PARTITIONS_PIN, STATE, OperatorState
+from flinkish.engine.checkpoints import OperatorState
 from flinkish.engine.digests import sum_digests
 from flinkish.engine.directories import Source, Target
 from flinkish.engine.errors import EngineError, LostRows
-from flinkish.engine.files import ROCKSDB
 from flinkish.engine.frames import StateTable, find_table, state_tables
 from flinkish.engine.moves import store_directory
 from flinkish.engine.murmur import check_hashable
@@ -85,7 +86,7 @@ def write_state(
     context = encoded[0].context
     written = run_bootstrap(context, job, context.union(encoded))
     partitions = wanted.partitions if wanted and wanted.partitions else None
-    pinned = partitions or int(template.pins.get(PARTITIONS_PIN, job.move.partitions))
+    pinned = partitions or int(template.pins.get(PIN_SHUFFLE_PARTITIONS, job.move.partitions))
     for path, content in operator_files(source, job.move, pinned, root):
         with target.create(path) as file:
             file.write(content)

@@ -32,19 +32,19 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 import xxhash
 
+from flinkish.checkpoint.format.names import CANONICAL, COUNTS
+from flinkish.checkpoint.format.text import parse_json, spark_json
 from flinkish.engine.arrow_parts import build, list_parts
 from flinkish.engine.avro_files import LISTS_KEY, AvroState, read_avro, write_avro
-from flinkish.engine.bounds import parse_json
 from flinkish.engine.canonical_counts import FileCounts, Summed, counts_json, read_counts
 from flinkish.engine.checkpoints import OperatorState, StoreState
 from flinkish.engine.encodings import BadEncoding, join_list, split_value
 from flinkish.engine.errors import StateFormatError
-from flinkish.engine.files import CANONICAL, COUNTS, StoreFiles, open_state_file
+from flinkish.engine.files import StoreFiles, open_state_file
 from flinkish.engine.layout import key_encoder
 from flinkish.engine.row_bytes import CannotEncode
 from flinkish.engine.rowcodec import RowCodec, codec_of
 from flinkish.engine.rows import RowBlock, read_store
-from flinkish.engine.schema_files import spark_json
 from flinkish.engine.types import Array, Struct, arrow_type, parse_struct
 from flinkish.engine.value_formats import value_struct
 

@@ -13,9 +13,10 @@ from typing import BinaryIO, Final
 
 import crc32c
 
-from flinkish.engine.bounds import parse_json
+from flinkish.checkpoint.format.names import COUNTS
+from flinkish.checkpoint.format.text import parse_json
 from flinkish.engine.errors import StateFormatError, UnsupportedState
-from flinkish.engine.files import COUNTS, StoreFiles, read_small
+from flinkish.engine.files import StoreFiles, read_small
 
 #: The version of ``_counts.json``.
 FORMAT: Final = "1"

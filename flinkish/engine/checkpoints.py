@@ -2,50 +2,46 @@
 
 ``state/<operator>/<partition>/[<store>/]`` has a store's files, ``state/<operator>/_metadata`` what
 Spark 4 says of the operator, ``0/[<store>/]_metadata/schema`` or ``_stateSchema/<store>/`` its
-schemas (:mod:`flinkish.engine.operator_files`, :mod:`flinkish.engine.schema_files`). Which backend
-and codec, and which version, stands in the offset and commit logs (Spark's ``OffsetSeqLog`` and
-``CommitLog``).
+schemas. Which backend and codec, and which version, stands in the offset and commit logs. All of
+these are parsed by :mod:`flinkish.checkpoint.format`.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO
 
-from flinkish.engine.bounds import MAX_VERSION, parse_json
-from flinkish.engine.directories import Source, read_bytes
-from flinkish.engine.errors import EngineError, StateFormatError, UnsupportedState
-from flinkish.engine.files import (
+from flinkish.checkpoint.format.logs import StateIds, parse_commit, parse_offsets
+from flinkish.checkpoint.format.names import (
     CANONICAL,
-    HDFS,
+    COMMITS,
+    DEFAULT_STORE,
+    JOIN_STORES,
+    METADATA_DIRECTORY,
+    NOT_STORES,
+    OFFSETS,
     ROCKSDB,
-    UNSAFE_ROW,
-    StoreFiles,
+    SCHEMA_DIRECTORY,
+    STATE,
     is_canonical,
-    parse_names,
+    numbers_among,
+    schema_batch,
+    state_files_among,
 )
-from flinkish.engine.operator_files import OperatorMetadata, parse_operator_metadata
-from flinkish.engine.schema_files import FamilySchemas, parse_schema_file
-
-STATE: Final = "state"
-DEFAULT_STORE: Final = "default"
-STORE_PIN: Final = "spark.sql.streaming.stateStore."
-PROVIDER_PIN: Final = f"{STORE_PIN}providerClass"
-PARTITIONS_PIN: Final = "spark.sql.shuffle.partitions"
-#: 1: records of a list have "," between them, 2: nothing. Without it a log means 1.
-MERGE_PIN: Final = f"{STORE_PIN}rocksdb.mergeOperatorVersion"
-_METADATA: Final = "_metadata"
-_SCHEMAS: Final = "_stateSchema"
-#: Directories below a partition that are no stores.
-_NOT_STORES: Final = frozenset({"SSTs", "logs", _METADATA})
-#: The order in which Spark lists the stores of a join, and so their unique ids.
-JOIN_STORES: Final = tuple(
-    f"{side}-{part}"
-    for side in ("left", "right")
-    for part in ("keyToNumValues", "keyWithIndexToValue")
+from flinkish.checkpoint.format.operator_files import OperatorMetadata, parse_operator_metadata
+from flinkish.checkpoint.format.pins import (
+    PIN_CODEC,
+    PIN_ENCODING,
+    PIN_ROW_CHECKSUM,
+    known_backend,
+    pinned,
 )
+from flinkish.checkpoint.format.schema_files import FamilySchemas, parse_schema_file, schema_version
+from flinkish.engine.directories import Source, read_bytes
+from flinkish.engine.errors import EngineError, StateFormatError, engine_errors
+from flinkish.engine.files import StoreFiles
 
 
 @dataclass(frozen=True)
@@ -95,7 +91,7 @@ class OperatorState:
     prefix_columns: int = 0
     metadata: OperatorMetadata | None = None
     metadata_path: str | None = None
-    unique_ids: tuple[tuple[str, ...], ...] | None = None
+    unique_ids: StateIds | None = None
     pins: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -106,7 +102,7 @@ class OperatorState:
     @property
     def compression(self) -> str:
         """The codec of its files."""
-        return self.pins.get(f"{STORE_PIN}compression.codec", "lz4")
+        return pinned(self.pins, PIN_CODEC)
 
 
 @dataclass(frozen=True)
@@ -121,6 +117,7 @@ class CheckpointState:
     operators: tuple[OperatorState, ...]
 
 
+@engine_errors()
 def read_checkpoint(source: Source, batch: int | None = None) -> CheckpointState:
     """Read what a checkpoint's state is like; no rows are read.
 
@@ -132,77 +129,36 @@ def read_checkpoint(source: Source, batch: int | None = None) -> CheckpointState
         EngineError: there is no committed batch, or not that one.
         StateFormatError: a file is damaged or of an unknown version.
     """
-    committed = _numbers(source.names("commits"))
+    committed = numbers_among(source.names(COMMITS))
     chosen = max(committed, default=None) if batch is None else batch
     if chosen is None or chosen not in committed:
         what = "no committed batch" if batch is None else f"no commit of batch {batch}"
         raise EngineError(f"the checkpoint has {what}: there is no state to read")
-    pins = parse_pins(read_bytes(source, f"offsets/{chosen}"), f"offsets/{chosen}")
-    ids = parse_state_ids(read_bytes(source, f"commits/{chosen}"), f"commits/{chosen}")
+    offsets, commit = f"{OFFSETS}/{chosen}", f"{COMMITS}/{chosen}"
+    pins = parse_offsets(read_bytes(source, offsets), offsets).pins
+    ids = parse_commit(read_bytes(source, commit), commit).state_ids
     return CheckpointState(chosen, pins, read_operators(source, chosen, pins, ids))
 
 
-def _numbers(names: Iterable[str]) -> list[int]:
-    """The names that are numbers: of batches, operators, partitions."""
-    found = (int(name) for name in names if name.isascii() and name.isdigit())
-    return [number for number in found if number <= MAX_VERSION]
-
-
-def parse_pins(data: bytes, name: str) -> dict[str, str]:
-    """The settings pinned in an entry of the offset log; StateFormatError at damage."""
-    lines = data.split(b"\n")
-    if lines[0] not in {b"v1", b"v2"}:
-        raise UnsupportedState(name, 0, f"offset log of version {lines[0][:20]!r}")
-    try:
-        conf = parse_json(lines[1]).get("conf") or {}
-        return {str(key): str(value) for key, value in conf.items()}
-    except (ValueError, IndexError, AttributeError, TypeError) as error:
-        raise StateFormatError(name, len(lines[0]) + 1, "damaged offset log entry") from error
-
-
-def parse_state_ids(data: bytes, name: str) -> dict[int, tuple[tuple[str, ...], ...]]:
-    """By operator the unique ids by partition and store; {} in format 1. StateFormatError."""
-    version, _, body = data.partition(b"\n")
-    if version not in {b"v1", b"v2"}:
-        raise UnsupportedState(name, 0, f"commit log of version {version[:20]!r}")
-    try:
-        found: Mapping[str, Any] = (parse_json(body) if body else {}).get("stateUniqueIds") or {}
-        return {
-            int(operator): tuple(tuple(map(str, stores)) for stores in partitions)
-            for operator, partitions in found.items()
-        }
-    except (ValueError, TypeError, AttributeError, OverflowError) as error:
-        raise StateFormatError(name, len(version) + 1, "damaged commit log entry") from error
-
-
+@engine_errors()
 def read_operators(
     source: Source,
     batch: int,
     pins: Mapping[str, str],
-    ids: Mapping[int, tuple[tuple[str, ...], ...]],
+    ids: Mapping[int, StateIds],
 ) -> tuple[OperatorState, ...]:
     """The operators in a checkpoint's ``state`` directory, by their ordinals.
 
     Args:
         source: the checkpoint's directory.
         batch: the batch after which the state is wanted.
-        pins: the settings pinned in the offset log (:func:`parse_pins`).
-        ids: the unique ids in the commit log (:func:`parse_state_ids`).
+        pins: the settings pinned in the offset log.
+        ids: the unique ids in the commit log.
 
     Raises StateFormatError when a metadata or schema file is damaged or missing.
     """
-    ordinals = sorted(_numbers(source.names(STATE)))
+    ordinals = numbers_among(source.names(STATE))
     return tuple(_operator(source, o, batch, pins, ids.get(o)) for o in ordinals)
-
-
-def backend_of(provider: str) -> str:
-    """The backend by the class of its provider; UnsupportedState for one of somebody else."""
-    name = provider.rpartition(".")[2]
-    if name == "HDFSBackedStateStoreProvider":
-        return HDFS
-    if name == "RocksDBStateStoreProvider":
-        return ROCKSDB
-    raise UnsupportedState("", None, f"state stores by {provider[:200]!r} are not known")
 
 
 def _operator(
@@ -210,16 +166,16 @@ def _operator(
     ordinal: int,
     batch: int,
     pins: Mapping[str, str],
-    ids: tuple[tuple[str, ...], ...] | None,
+    ids: StateIds | None,
 ) -> OperatorState:
     root = f"{STATE}/{ordinal}"
-    partitions = sorted(_numbers(source.names(root)))
+    partitions = numbers_among(source.names(root))
     if partitions != list(range(len(partitions))) or not partitions:
         missing = next((i for i in range(len(partitions)) if i not in partitions), 0)
         raise StateFormatError(f"{root}/{missing}", None, "the state partition is missing")
     metadata_path, metadata = _metadata(source, root, batch)
     inside = source.names(f"{root}/0")
-    stores = [n for n in inside if not n.startswith((".", "_")) and n not in _NOT_STORES]
+    stores = [n for n in inside if not n.startswith((".", "_")) and n not in NOT_STORES]
     named = [name for name in stores if source.names(f"{root}/0/{name}")]
     names = [n for n in JOIN_STORES if n in named] + [n for n in named if n not in JOIN_STORES]
     found = tuple(_store(source, root, batch, name, metadata) for name in names or [DEFAULT_STORE])
@@ -243,13 +199,13 @@ def _operator(
 def _backend(source: Source, directory: str, pins: Mapping[str, str]) -> str:
     if is_canonical(source.names(directory.rstrip("/"))):
         return CANONICAL
-    return backend_of(pins.get(PROVIDER_PIN, "HDFSBackedStateStoreProvider"))
+    return known_backend(pins, "")
 
 
 def _metadata(source: Source, root: str, batch: int) -> tuple[str | None, OperatorMetadata | None]:
-    versions = _numbers(source.names(f"{root}/{_METADATA}/v2"))
+    versions = numbers_among(source.names(f"{root}/{METADATA_DIRECTORY}/v2"))
     usable = [version for version in versions if version <= batch]
-    path = f"{_METADATA}/v2/{max(usable)}" if usable else f"{_METADATA}/metadata"
+    path = f"{METADATA_DIRECTORY}/" + (f"v2/{usable[-1]}" if usable else "metadata")
     try:
         data = read_bytes(source, f"{root}/{path}")
     except FileNotFoundError:
@@ -267,7 +223,7 @@ def _store(
     except FileNotFoundError as error:
         raise StateFormatError(f"{root}/{path}", None, "the state schema is missing") from error
     families = parse_schema_file(data, f"{root}/{path}")
-    return StoreState(name, directory, families, path, int(data[3:4]))
+    return StoreState(name, directory, families, path, schema_version(data, f"{root}/{path}"))
 
 
 def _schema_path(
@@ -279,18 +235,14 @@ def _schema_path(
     metadata: OperatorMetadata | None,
 ) -> str:
     """Where the newest schema is: the operator's metadata names it, by a path that was absolute."""
-    for store in metadata.stores if metadata else ():
-        if store.name == name and store.schema_paths:
-            return f"{_SCHEMAS}/{name}/{store.schema_paths[-1].rpartition('/')[2]}"
-    written = [
-        (number, file)
-        for file in source.names(f"{root}/{_SCHEMAS}/{name}")
-        for number in _numbers([file.partition("_")[0]])
-    ]
-    usable = [entry for entry in written if entry[0] <= batch]
+    listed = metadata.schema_file(name) if metadata else None
+    if listed is not None:
+        return f"{SCHEMA_DIRECTORY}/{name}/{listed}"
+    written = [(schema_batch(n), n) for n in source.names(f"{root}/{SCHEMA_DIRECTORY}/{name}")]
+    usable = [entry for entry in written if 0 <= entry[0] <= batch]
     if usable:
-        return f"{_SCHEMAS}/{name}/{max(usable)[1]}"
-    return f"0/{directory}{_METADATA}/schema"
+        return f"{SCHEMA_DIRECTORY}/{name}/{max(usable)[1]}"
+    return f"0/{directory}{METADATA_DIRECTORY}/schema"
 
 
 def store_files(
@@ -306,8 +258,8 @@ def store_files(
         backend=operator.backend,
         unique_id=_unique_id(operator, partition, names),
         compression=operator.compression,
-        row_checksums=operator.pins.get(f"{STORE_PIN}rowChecksum.enabled") == "true",
-        encoding=operator.pins.get(f"{STORE_PIN}encodingFormat", UNSAFE_ROW),
+        row_checksums=pinned(operator.pins, PIN_ROW_CHECKSUM) == "true",
+        encoding=pinned(operator.pins, PIN_ENCODING),
         local_path=functools.partial(_local_below, source, root),
     )
 
@@ -317,7 +269,7 @@ def _unique_id(operator: OperatorState, partition: int, names: tuple[str, ...]) 
     if not operator.unique_ids or partition >= len(operator.unique_ids):
         return None
     ids = operator.unique_ids[partition]
-    there = [f.unique_id for f in parse_names(names) if f.version == operator.version]
+    there = [f.unique_id for f in state_files_among(names) if f.version == operator.version]
     own = [unique for unique in there if unique in ids]
     if own or operator.backend != ROCKSDB or None in there:
         return own[0] if own else None

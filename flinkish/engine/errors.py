@@ -1,6 +1,11 @@
-"""The engine's errors. It imports nothing else of flinkish, so they are its own small tree."""
+"""The engine's errors: its own small tree, and what errors of the checkpoint's format become."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from flinkish.checkpoint.format import errors as format_errors
 
 
 class EngineError(Exception):
@@ -41,3 +46,25 @@ class UnsupportedState(StateFormatError):
 
 class CannotMigrate(EngineError):
     """The state cannot become what was asked for; the message says why and what to do."""
+
+
+@contextmanager
+def engine_errors() -> Iterator[None]:
+    """Inside (of a function, as its decorator), errors of the checkpoint's format are the engine's.
+
+    Raises
+    ------
+    StateFormatError: a file is damaged; MissingStateFile, UnsupportedState where it is these.
+    EngineError: what was asked to be written has no form in the format.
+    """
+    try:
+        yield
+    except format_errors.CheckpointFormatError as error:
+        kind = StateFormatError
+        if isinstance(error, format_errors.MissingStateFile):
+            kind = MissingStateFile
+        elif isinstance(error, format_errors.UnsupportedCheckpointFormat):
+            kind = UnsupportedState
+        raise kind(error.name, error.offset, error.reason) from error
+    except format_errors.CannotWrite as error:
+        raise EngineError(str(error)) from error

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import BinaryIO, Final
 
-from flinkish.engine.bounds import MAX_SMALL, MAX_VERSION
+from flinkish.engine.bounds import MAX_SMALL
 from flinkish.engine.errors import MissingStateFile, StateFormatError
 from flinkish.engine.regular import NotRegular, open_regular, read_up_to
 
-HDFS: Final = "hdfs"
-ROCKSDB: Final = "rocksdb"
-#: No backend of Spark: state as Avro files (:mod:`flinkish.engine.canonical`).
-CANONICAL: Final = "avro"
-#: In a canonical store: how many rows each of its files has. Written last.
-COUNTS: Final = "_counts.json"
 UNSAFE_ROW: Final = "unsaferow"
-
-_NAME = re.compile(r"([0-9]+)(?:_([0-9A-Za-z-]+))?\.(delta|snapshot|zip|changelog)")
 
 
 def _no_local_path(_: str) -> str | None:
@@ -103,26 +94,3 @@ def read_small(files: StoreFiles, name: str) -> bytes:
     if data is None:
         raise StateFormatError(name, None, f"it has more than {MAX_SMALL} bytes")
     return data
-
-
-@dataclass(frozen=True)
-class VersionedName:
-    """A state file's name taken apart: ``<version>[_<unique id>].<kind>``."""
-
-    name: str
-    version: int
-    unique_id: str | None
-    kind: str
-
-
-def parse_names(names: tuple[str, ...]) -> list[VersionedName]:
-    """The state files among ``names``; sidecars and foreign files are left out."""
-    matches = (_NAME.fullmatch(name) for name in names)
-    found = [VersionedName(m[0], int(m[1]), m[2], m[3]) for m in matches if m]
-    return [file for file in found if file.version <= MAX_VERSION]
-
-
-def is_canonical(names: Sequence[str]) -> bool:
-    """Whether a store's directory has canonical state, by its files' names: no backend's state."""
-    there = any(name.endswith(".avro") or name == COUNTS for name in names)
-    return there and not parse_names(tuple(names))

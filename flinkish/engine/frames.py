@@ -21,20 +21,20 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 
+from flinkish.checkpoint.format.names import DEFAULT_STORE, ROCKSDB
+from flinkish.checkpoint.format.schema_files import FamilySchemas
 from flinkish.engine.arrow_parts import build
 from flinkish.engine.canonical import families_of
 from flinkish.engine.canonical import read_rows as every_row
-from flinkish.engine.checkpoints import DEFAULT_STORE, OperatorState, StoreState, store_files
+from flinkish.engine.checkpoints import OperatorState, StoreState, store_files
 from flinkish.engine.directories import Source
 from flinkish.engine.encodings import BadEncoding, split_value
 from flinkish.engine.errors import EngineError, StateFormatError
-from flinkish.engine.files import ROCKSDB
 from flinkish.engine.frame_types import frame_struct, to_frame
 from flinkish.engine.keycodec import compile_key
 from flinkish.engine.layout import is_internal, key_encoder
 from flinkish.engine.rowcodec import codec_of
 from flinkish.engine.rows import DEFAULT_FAMILY, RowBlock
-from flinkish.engine.schema_files import FamilySchemas
 from flinkish.engine.types import Array, DataType, Struct, arrow_type
 
 _VERSION: Final = b"\x00"

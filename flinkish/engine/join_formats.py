@@ -18,10 +18,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from flinkish.engine.checkpoints import DEFAULT_STORE, JOIN_STORES
+from flinkish.checkpoint.format.names import DEFAULT_STORE, HDFS, JOIN_STORES
 from flinkish.engine.encodings import NO_PREFIX, TIMESTAMP_POSTFIX, TIMESTAMP_PREFIX
 from flinkish.engine.errors import CannotMigrate
-from flinkish.engine.files import HDFS
 from flinkish.engine.moves import EventTime, FamilyMove, Made, Regroup, RowForm, StoreMove
 
 SIDES: Final = ("left", "right")

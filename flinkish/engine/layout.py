@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from flinkish.checkpoint.format.schema_files import FamilySchemas
 from flinkish.engine.checkpoints import OperatorState, StoreState
 from flinkish.engine.encodings import (
     PREFIX_SCAN,
@@ -25,7 +26,6 @@ from flinkish.engine.encodings import (
     TIMESTAMP_PREFIX,
 )
 from flinkish.engine.keycodec import prefix_encoder
-from flinkish.engine.schema_files import FamilySchemas
 
 TTL_PREFIX: Final = "$ttl_"
 #: The last column of session windows' keys (``StreamingSessionWindowStateManagerImplV1``).

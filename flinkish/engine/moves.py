@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from flinkish.engine.checkpoints import DEFAULT_STORE, OperatorState
+from flinkish.checkpoint.format.names import DEFAULT_STORE
+from flinkish.engine.checkpoints import OperatorState
 from flinkish.engine.evolution import Resolution
 from flinkish.engine.layout import Path
 from flinkish.engine.rocksdb_writer import Families

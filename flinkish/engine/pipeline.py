@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from flinkish.engine.checkpoints import STATE
+from flinkish.checkpoint.format.names import STATE
 from flinkish.engine.collecting import seldom_collecting
 from flinkish.engine.digests import RowsDigest, digest_rows, family_salt, sum_digests
 from flinkish.engine.directories import Source, Target

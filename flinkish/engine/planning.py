@@ -11,28 +11,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from flinkish.checkpoint.format.names import CANONICAL, DEFAULT_STORE, HDFS, JOIN_STORES, ROCKSDB
+from flinkish.checkpoint.format.pins import (
+    PIN_AGGREGATION_FORMAT,
+    PIN_GROUP_FORMAT,
+    PIN_JOIN_FORMAT,
+    PIN_MERGE_OPERATOR,
+    pinned,
+)
+from flinkish.checkpoint.format.schema_files import FamilySchemas
 from flinkish.engine.avro_container import COMPRESS
 from flinkish.engine.canonical import DEFAULT_CODEC, internal_families
-from flinkish.engine.checkpoints import (
-    DEFAULT_STORE,
-    JOIN_STORES,
-    MERGE_PIN,
-    OperatorState,
-    StoreState,
-    store_files,
-)
+from flinkish.engine.checkpoints import OperatorState, StoreState, store_files
 from flinkish.engine.directories import Source
 from flinkish.engine.errors import CannotMigrate as CannotMigrate
 from flinkish.engine.errors import StateFormatError
 from flinkish.engine.evolution import Resolution, Verdict, resolve
-from flinkish.engine.files import CANONICAL, HDFS, ROCKSDB
 from flinkish.engine.join_formats import is_join, join_moves
 from flinkish.engine.layout import has_one_partition, is_internal, key_encoder, partition_paths
 from flinkish.engine.moves import FamilyMove, Made, OperatorMove, RowForm, StoreMove
 from flinkish.engine.murmur import check_hashable
 from flinkish.engine.rocksdb_store import snapshot_families
 from flinkish.engine.rocksdb_writer import Families
-from flinkish.engine.schema_files import FamilySchemas
 from flinkish.engine.types import parse_struct
 from flinkish.engine.value_formats import (
     Reshape,
@@ -42,13 +42,8 @@ from flinkish.engine.value_formats import (
     value_struct,
 )
 
-JOIN_FORMAT: Final = "spark.sql.streaming.join.stateFormatVersion"
-AGGREGATION_FORMAT: Final = "spark.sql.streaming.aggregation.stateFormatVersion"
-GROUP_FORMAT: Final = "spark.sql.streaming.flatMapGroupsWithState.stateFormatVersion"
-#: Spark's own number of a format where a query's pins do not have it.
-_DEFAULTS: Final = {JOIN_FORMAT: "2", AGGREGATION_FORMAT: "2", GROUP_FORMAT: "2"}
 _JOIN_ROWS: Final = (Made.INDEXED.value, Made.LISTS.value)
-#: Spark's names of the operators with state of :data:`GROUP_FORMAT`.
+#: Spark's names of the operators with state of :data:`PIN_GROUP_FORMAT`.
 _GROUPED: Final = frozenset({"applyInPandasWithState", "flatMapGroupsWithState"})
 
 
@@ -78,7 +73,7 @@ class TargetState:
         backend: ``HDFS``, ``ROCKSDB`` or ``CANONICAL``.
         compression: the codec: Spark's name of it, of canonical state Avro's.
         unique_ids: names as in checkpoint format 2; canonical state has none.
-        formats: state formats by the settings that pin them (``JOIN_FORMAT`` ...).
+        formats: state formats by the settings that pin them (``PIN_JOIN_FORMAT`` ...).
         changes: by (store, family) how rows change.
         spark: (major, minor) of the Spark that will use the state (see :func:`for_spark`); None is
             the newest.
@@ -118,10 +113,10 @@ def hashes_interval_days(spark: tuple[int, int] | None) -> bool:
 def list_delimiter(spark: tuple[int, int] | None, pins: Mapping[str, str]) -> bytes:
     """What a Spark expects between the records of a list in RocksDB.
 
-    Up to 4.1 it is ",", later what the log pins: a query that was started on 4.1 keeps ","
-    (``OffsetSeqMetadata.relevantSQLConfDefaultValues``). Others are misread, without an error.
+    Up to 4.1 it is ",", later what the log pins: a query that was started on 4.1 keeps ",". Others
+    are misread, without an error.
     """
-    delimited = (spark is not None and spark < (4, 2)) or pins.get(MERGE_PIN, "1") == "1"
+    delimited = (spark is not None and spark < (4, 2)) or pinned(pins, PIN_MERGE_OPERATOR) == "1"
     return b"," if delimited else b""
 
 
@@ -148,7 +143,7 @@ def plan_operator(source: Source, operator: OperatorState, wanted: TargetState) 
     if partitions < 1:
         raise CannotMigrate(f"state cannot have {partitions} partitions")
     stores = tuple(_store(operator, store, backend, wanted) for store in operator.stores)
-    old, new = _format(operator, wanted, JOIN_FORMAT)
+    old, new = _format(operator, wanted, PIN_JOIN_FORMAT)
     if old != new and _is_join(operator):
         stores = join_moves(stores, old, new, backend, f"the join {_name(operator)}")
     regrouped = any(f.regroup is not None for move in stores for f in move.families)
@@ -299,7 +294,7 @@ def _aggregation(
 ) -> tuple[tuple[tuple[str, int], ...] | None, Mapping[str, Any]]:
     """Format 1 of aggregations has the key's columns in the value too, format 2 has not
     (``StreamingAggregationStateManager``)."""
-    old, new = _format(operator, wanted, AGGREGATION_FORMAT)
+    old, new = _format(operator, wanted, PIN_AGGREGATION_FORMAT)
     if old == new or operator.name not in {None, "stateStoreSave"}:
         return None, family.value
     keys, values = family.key["fields"], family.value["fields"]
@@ -327,10 +322,10 @@ def _reshape(
     value: Mapping[str, Any],
 ) -> tuple[Reshape | None, Mapping[str, Any]]:
     """How a value's columns become those of another format of grouped functions or of joins."""
-    old, new = _format(operator, wanted, GROUP_FORMAT)
+    old, new = _format(operator, wanted, PIN_GROUP_FORMAT)
     if old != new and _is_grouped(operator, store, family):
         return group_format(value, old, new, _name(operator))
-    old, new = _format(operator, wanted, JOIN_FORMAT)
+    old, new = _format(operator, wanted, PIN_JOIN_FORMAT)
     rows = (store.name, family.name)
     if old != new and _is_join(operator) and any(name.endswith(_JOIN_ROWS) for name in rows):
         return matched_flag(value, old, new)
@@ -352,7 +347,7 @@ def _is_grouped(operator: OperatorState, store: StoreState, family: FamilySchema
 
 
 def _format(operator: OperatorState, wanted: TargetState, pin: str) -> tuple[str, str]:
-    old = operator.pins.get(pin, _DEFAULTS[pin])
+    old = pinned(operator.pins, pin)
     return old, wanted.formats.get(pin, old)
 
 

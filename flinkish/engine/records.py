@@ -12,13 +12,13 @@ and ``writeUTF(lineage)`` first.
 
 from __future__ import annotations
 
-import itertools
 import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from flinkish.engine.bounds import MAX_ROW, parse_json
+from flinkish.checkpoint.format.chains import Lineage, parse_lineage
+from flinkish.engine.bounds import MAX_ROW
 from flinkish.engine.errors import StateFormatError, UnsupportedState
 
 PUT, REMOVE, MERGE = 0x01, 0x10, 0x11
@@ -121,7 +121,7 @@ class Changelog:
     """
 
     version: int
-    lineage: tuple[tuple[int, str], ...] | None
+    lineage: Lineage | None
     content: Content
     start: int
 
@@ -157,15 +157,11 @@ def read_changelog(content: Content) -> Changelog:
     return Changelog(version, _lineage(content, start, text), content, start + 2 + size)
 
 
-def _lineage(content: Content, start: int, text: bytes) -> tuple[tuple[int, str], ...]:
+def _lineage(content: Content, start: int, text: bytes) -> Lineage:
     try:
-        items = parse_json(text)
-        lineage = tuple((int(i["version"]), str(i["checkpointUniqueId"])) for i in items)
-    except (ValueError, TypeError, KeyError, OverflowError) as error:
-        raise content.error(start, "damaged lineage of a changelog") from error
-    if any(b[0] != a[0] + 1 for a, b in itertools.pairwise(lineage)):
-        raise content.error(start, "the lineage of a changelog leaves versions out")
-    return lineage
+        return parse_lineage(text)
+    except ValueError as error:
+        raise content.error(start, str(error)) from error
 
 
 def _typed_records(content: Content, at: int) -> Iterator[Change]:

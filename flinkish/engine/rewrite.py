@@ -6,10 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flinkish.engine.checkpoints import PARTITIONS_PIN, OperatorState, read_checkpoint
+from flinkish.checkpoint.format.log_rewrites import with_pins, with_state_ids
+from flinkish.checkpoint.format.logs import StateIds
+from flinkish.checkpoint.format.names import COMMITS, METADATA, OFFSETS, SOURCES, numbers_among
+from flinkish.checkpoint.format.pins import PIN_SHUFFLE_PARTITIONS
+from flinkish.engine.checkpoints import OperatorState, read_checkpoint
 from flinkish.engine.directories import Source, Target, read_bytes
-from flinkish.engine.logs import target_pins, with_pins, with_state_ids
+from flinkish.engine.errors import engine_errors
 from flinkish.engine.moves import OperatorMove
+from flinkish.engine.pins import target_pins
 from flinkish.engine.pipeline import Progress, WrittenOperator, run_moves
 from flinkish.engine.planning import CannotMigrate, TargetState, for_spark, plan_operator
 from flinkish.engine.state_files import operator_files
@@ -27,7 +32,7 @@ class Rewritten:
 
     operators: tuple[WrittenOperator, ...]
     pins: Mapping[str, str]
-    state_ids: Mapping[int, tuple[tuple[str, ...], ...]] | None
+    state_ids: Mapping[int, StateIds] | None
 
 
 def rewrite_state(
@@ -64,7 +69,7 @@ def rewrite_state(
     written = run_moves(context, source, target, moves, progress)
     pins = dict(operators[0].pins) if operators else {}
     changed = target_pins(wanted, pins)
-    partitions = int({**pins, **changed}.get(PARTITIONS_PIN, "200"))
+    partitions = int({**pins, **changed}.get(PIN_SHUFFLE_PARTITIONS, "200"))
     for move in moves:
         for path, content in operator_files(source, move, partitions, root):
             with target.create(path) as file:
@@ -98,12 +103,13 @@ def _plan(
 
 def _state_ids(
     moves: Sequence[OperatorMove], written: Sequence[WrittenOperator]
-) -> dict[int, tuple[tuple[str, ...], ...]] | None:
+) -> dict[int, StateIds] | None:
     if not any(move.unique_ids for move in moves):
         return None
     return {w.ordinal: w.unique_ids for w in written if w.unique_ids is not None}
 
 
+@engine_errors()
 def rewrite_checkpoint(
     context: Any,
     source: Source,
@@ -127,19 +133,18 @@ def rewrite_checkpoint(
         root=root,
         progress=progress,
     )
-    planned = [int(entry) for entry in source.names("offsets") if entry.isdigit()]
-    for number in planned:
+    for number in numbers_among(source.names(OFFSETS)):
         if number >= found.batch - 1:  # Spark asks for the one before; later ones are planned
-            name = f"offsets/{number}"
-            _write(target, name, with_pins(read_bytes(source, name), result.pins, name))
-    name = f"commits/{found.batch}"
-    _write(target, name, with_state_ids(read_bytes(source, name), result.state_ids, name))
-    for log in source.names("sources"):
-        for entry in source.names(f"sources/{log}"):
+            name = f"{OFFSETS}/{number}"
+            _write(target, name, with_pins(read_bytes(source, name), name, pins=result.pins))
+    name = f"{COMMITS}/{found.batch}"
+    _write(target, name, with_state_ids(read_bytes(source, name), name, ids=result.state_ids))
+    for log in source.names(SOURCES):
+        for entry in source.names(f"{SOURCES}/{log}"):
             if not entry.startswith("."):
-                path = f"sources/{log}/{entry}"
+                path = f"{SOURCES}/{log}/{entry}"
                 _write(target, path, read_bytes(source, path))
-    _write(target, "metadata", read_bytes(source, "metadata"))
+    _write(target, METADATA, read_bytes(source, METADATA))
     return result
 
 

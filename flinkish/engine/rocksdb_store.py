@@ -17,8 +17,10 @@ from typing import Any
 
 import rocksdict
 
+from flinkish.checkpoint.format.archives import ArchiveMetadata
+from flinkish.checkpoint.format.chains import Chain, Lineage
 from flinkish.engine.binding import pieces_of, rocksdb_errors, without_log
-from flinkish.engine.chain import Chain, Lineage, find_chain
+from flinkish.engine.chain import find_chain
 from flinkish.engine.codecs import decompressed
 from flinkish.engine.errors import StateFormatError
 from flinkish.engine.files import StoreFiles
@@ -26,7 +28,7 @@ from flinkish.engine.records import MERGE, PUT, Change, Changelog, Content, read
 from flinkish.engine.rocksdb_writer import NO_FAMILIES, Families
 from flinkish.engine.scratch import make_scratch, remove_scratch
 from flinkish.engine.sidecars import open_checked
-from flinkish.engine.snapshots import SnapshotMetadata, materialise, read_metadata
+from flinkish.engine.snapshots import materialise, read_metadata
 
 #: Replayed changes are collected up to this size before they go into the database.
 _MAX_PENDING = 32 << 20
@@ -39,7 +41,7 @@ class RocksDBRows:
 
     database: Any
     chain: Chain
-    metadata: SnapshotMetadata
+    metadata: ArchiveMetadata
 
     def rows(self) -> Iterator[tuple[bytes, bytes]]:
         """Key and value of every row; StateFormatError when RocksDB finds damage on the way."""
@@ -62,7 +64,7 @@ def open_rocksdb_store(files: StoreFiles) -> Iterator[RocksDBRows]:
     chain = find_chain(files, functools.partial(_lineage_of, files))
     directory = make_scratch(parent=files.scratch)
     try:
-        metadata = SnapshotMetadata((), 0)
+        metadata = ArchiveMetadata((), 0)
         if chain.snapshot is not None:
             metadata = materialise(files, chain.snapshot, directory)
         database = _open(directory, chain)
@@ -96,7 +98,7 @@ def _lineage_of(files: StoreFiles, name: str) -> Lineage | None:
         return _changelog(file, files, name).lineage
 
 
-def family_of(key: bytes, metadata: SnapshotMetadata, chain: Chain) -> str:
+def family_of(key: bytes, metadata: ArchiveMetadata, chain: Chain) -> str:
     """The name of the column family a key of a store with families belongs to."""
     number = _FAMILY_ID.unpack_from(key)[0] if len(key) >= _FAMILY_ID.size else None
     if number not in metadata.families:

@@ -25,10 +25,11 @@ import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 import pyarrow.compute as pc  # type: ignore[import-untyped,unused-ignore]
 import rocksdict
 
+from flinkish.checkpoint.format.archives import METADATA_MEMBER, SharedFile, write_archive_metadata
+from flinkish.checkpoint.format.names import SST_DIRECTORY
 from flinkish.engine.binding import rocksdb_errors
-from flinkish.engine.errors import EngineError, LostRows
+from flinkish.engine.errors import EngineError, LostRows, engine_errors
 from flinkish.engine.pieces import MAX_ROWS, in_pieces
-from flinkish.engine.schema_files import spark_json
 from flinkish.engine.scratch import make_scratch, remove_scratch
 
 #: (id of the column family, keys, values): lists of bytes, or Arrow's arrays of large binaries.
@@ -57,52 +58,6 @@ class Families:
 NO_FAMILIES: Final = Families()
 
 
-@dataclass(frozen=True)
-class SharedFile:
-    """A file in ``SSTs/``: its name in RocksDB, its unique name in the store, its size."""
-
-    local: str
-    shared: str
-    size: int
-
-
-def snapshot_metadata(
-    files: Iterable[SharedFile],
-    rows: int,
-    internal_rows: int = 0,
-    families: Families = NO_FAMILIES,
-    *,
-    with_families: bool = True,
-    version: int = 1,
-) -> bytes:
-    """The member ``metadata`` of a snapshot (``RocksDBCheckpointMetadata``).
-
-    Args:
-        files: the snapshot's shared files.
-        rows: the rows of families that are not internal; ``internal_rows`` those of the others.
-        families: the store's families.
-        with_families: write what Spark 4 added; Spark 3.5 has none of it, and 4 reads both.
-        version: see :func:`~.planning.archive_version`.
-
-    Raises EngineError where ``with_families`` is off and there are families.
-    """
-    body: dict[str, Any] = {
-        "sstFiles": [
-            {"localFileName": f.local, "dfsSstFileName": f.shared, "sizeBytes": f.size}
-            for f in files
-        ],
-        "numKeys": rows,
-    }
-    if with_families:
-        body["numInternalKeys"] = internal_rows
-        body["columnFamilyMapping"] = dict(families.ids)
-        body["columnFamilyTypeMap"] = {name: name in families.internal for name in families.ids}
-        body["maxColumnFamilyId"] = max(families.ids.values(), default=0)
-    elif families.ids:
-        raise EngineError("snapshots of Spark 3.5 have no column families")
-    return f"v{version}\n{spark_json(body)}".encode()
-
-
 def write_snapshot(
     rows: Iterable[tuple[bytes, bytes]],
     create: Callable[[str], BinaryIO],
@@ -124,7 +79,7 @@ def write_snapshot(
         create: opens a path relative to the store's directory for writing.
         name: the archive's, ``<version>.zip`` or ``<version>_<unique id>.zip``.
         families: the store's families.
-        with_families: see :func:`snapshot_metadata`.
+        with_families: see :func:`~flinkish.checkpoint.format.archives.write_archive_metadata`.
         scratch: directory for local files; the system's temporary directory by default.
 
     Returns:
@@ -167,17 +122,18 @@ def write_pieces(
         internal = sum(counts.get(families.ids[f], 0) for f in families.internal)
         total = sum(counts.values())
         shared = [_share(directory, file, create) for file in _named(directory, (".sst",))]
-        metadata = snapshot_metadata(
-            *(shared, total - internal, internal, families),
-            with_families=with_families,
-            version=version,
-        )
+        with engine_errors():
+            metadata = write_archive_metadata(
+                *(shared, total - internal, internal, families.ids, families.internal),
+                with_families=with_families,
+                version=version,
+            )
         archive = io.BytesIO()
         with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as target:
             for file in sorted(os.listdir(directory)):
                 if file.startswith(_SMALL_FILES):
                     target.write(os.path.join(directory, file), file)
-            target.writestr("metadata", metadata)
+            target.writestr(METADATA_MEMBER, metadata)
         with create(name) as output:
             output.write(archive.getbuffer())
         return total
@@ -191,8 +147,8 @@ def _named(directory: str, endings: tuple[str, ...]) -> list[str]:
 
 def _share(directory: str, file: str, create: Callable[[str], BinaryIO]) -> SharedFile:
     path = os.path.join(directory, file)
-    shared = f"{file.removesuffix('.sst')}-{uuid.uuid4()}.sst"
-    with open(path, "rb") as source, create(f"SSTs/{shared}") as target:
+    shared = f"{SST_DIRECTORY}/{file.removesuffix('.sst')}-{uuid.uuid4()}.sst"
+    with open(path, "rb") as source, create(shared) as target:
         shutil.copyfileobj(source, target, 1 << 20)
     return SharedFile(file, shared, os.path.getsize(path))
 

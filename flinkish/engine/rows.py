@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from flinkish.checkpoint.format.names import HDFS, ROCKSDB
 from flinkish.engine.encodings import FamilyShape, check_block
 from flinkish.engine.errors import StateFormatError, UnsupportedState
-from flinkish.engine.files import HDFS, ROCKSDB, UNSAFE_ROW, StoreFiles
+from flinkish.engine.files import UNSAFE_ROW, StoreFiles
 from flinkish.engine.hdfs_store import read_hdfs_store
 from flinkish.engine.pieces import in_pieces
 from flinkish.engine.rocksdb_store import RocksDBRows, family_of, open_rocksdb_store

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import crc32c
 
-from flinkish.engine.bounds import parse_json
+from flinkish.checkpoint.format.text import parse_json
 from flinkish.engine.errors import StateFormatError, UnsupportedState
 from flinkish.engine.files import StoreFiles, open_state_file, read_small
 

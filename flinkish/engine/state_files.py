@@ -7,16 +7,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from flinkish.engine.checkpoints import DEFAULT_STORE, STATE, StoreState
-from flinkish.engine.directories import Source, read_bytes
-from flinkish.engine.moves import FamilyMove, OperatorMove, store_directory
-from flinkish.engine.operator_files import OperatorMetadata, StoreInfo, write_operator_metadata
-from flinkish.engine.schema_files import (
-    NO_USER_KEY,
-    FamilySchemas,
-    spark_json,
-    write_schema_file,
+from flinkish.checkpoint.format.names import DEFAULT_STORE, STATE
+from flinkish.checkpoint.format.operator_files import (
+    OperatorMetadata,
+    OperatorStore,
+    write_operator_metadata,
 )
+from flinkish.checkpoint.format.schema_files import NO_USER_KEY, FamilySchemas, write_schema_file
+from flinkish.checkpoint.format.text import spark_json
+from flinkish.engine.checkpoints import StoreState
+from flinkish.engine.directories import Source, read_bytes
+from flinkish.engine.errors import engine_errors
+from flinkish.engine.moves import FamilyMove, OperatorMove, store_directory
 from flinkish.engine.store_tasks import store_of
 
 #: What Spark writes of a join with one store (``SymmetricHashJoinStateManager``).
@@ -50,6 +52,7 @@ def operator_files(
     yield from _metadata(move, metadata, paths, shuffle_partitions, root)
 
 
+@engine_errors()
 def _schema(source: Source, move: OperatorMove, name: str) -> tuple[str, bytes]:
     families = _families_of(move, name)
     old = _unmoved(move, name)
@@ -120,7 +123,7 @@ def _metadata(
         if with_paths:
             before = old[name].schema_paths if name in old else None
             given = (f"{root}/{base}/{path}",) if root or not before else before
-        stores.append(StoreInfo(name, prefix, shuffle_partitions, given))
+        stores.append(OperatorStore(name, prefix, shuffle_partitions, given))
     properties = metadata.properties or _JOIN_PROPERTIES if with_paths else None
     written = OperatorMetadata(
         2 if with_paths else 1, move.ordinal, metadata.name, tuple(stores), properties
@@ -128,4 +131,6 @@ def _metadata(
     path = f"_metadata/v2/{move.operator.version - 1}" if with_paths else "_metadata/metadata"
     if with_paths and metadata.version == 2 and move.operator.metadata_path is not None:
         path = move.operator.metadata_path
-    yield f"{base}/{path}", write_operator_metadata(written)
+    with engine_errors():
+        content = write_operator_metadata(written)
+    yield f"{base}/{path}", content

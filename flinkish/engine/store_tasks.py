@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 import pyarrow.compute as pc  # type: ignore[import-untyped,unused-ignore]
 
+from flinkish.checkpoint.format.names import CANONICAL, HDFS
 from flinkish.engine.blocks import Packer, Piece, Rows, in_lists, unpack
 from flinkish.engine.canonical import (
     CanonicalFamily,
@@ -24,7 +25,7 @@ from flinkish.engine.digests import RowsDigest, digest_rows, family_salt
 from flinkish.engine.directories import Source, Target
 from flinkish.engine.encodings import delimited
 from flinkish.engine.errors import EngineError
-from flinkish.engine.files import CANONICAL, HDFS, StoreFiles
+from flinkish.engine.files import StoreFiles
 from flinkish.engine.join_rows import regrouped
 from flinkish.engine.moves import FamilyMove, OperatorMove, StoreMove
 from flinkish.engine.rocksdb_writer import NO_FAMILIES

@@ -7,15 +7,15 @@ them and has their formats.
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO, Final
 
+from flinkish.checkpoint.format.chains import write_lineage
+from flinkish.checkpoint.format.text import write_utf
 from flinkish.engine.compressors import compressor
-from flinkish.engine.errors import EngineError
+from flinkish.engine.errors import EngineError, engine_errors
 from flinkish.engine.records import MERGE, PUT, REMOVE, Change
-from flinkish.engine.schema_files import write_utf
 
 _INT32 = struct.Struct(">i")
 _NONE: Final = _INT32.pack(-1)
@@ -73,8 +73,8 @@ def write_changelog(
         raise EngineError(f"there is no changelog of version {version} {with_it} a lineage")
     head = b"" if version == 1 else write_utf(f"v{version}")
     if lineage is not None:
-        items = [{"version": v, "checkpointUniqueId": unique} for v, unique in lineage]
-        head += write_utf(json.dumps(items, separators=(",", ":")))
+        with engine_errors():
+            head += write_utf(write_lineage(lineage))
     if version in {1, 3}:
         return _write(file, _plain(_without_merges(changes)), codec, head, _NONE)
     return _write(file, _typed(changes), codec, head, b"\x00")

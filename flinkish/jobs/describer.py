@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
 
 from flinkish.jobs.drivercall import call_driver
-from flinkish.jobs.model import Launch
 from flinkish.jobs.program import Installation
-
-
-@dataclass(frozen=True)
-class Described:
-    """What a driver has said of a program: its ``queries``, as ``flinkish.driver.describe`` records
-    them, and the ``plan`` of the restore that was asked about, if one was."""
-
-    queries: list[dict[str, Any]]
-    plan: dict[str, Any] | None = None
+from flinkish.spec.calls import Described, KnownRun, RestoreQuestion
+from flinkish.spec.codec import encode
+from flinkish.spec.launch import Launch
 
 
 def describe_program(
@@ -27,7 +18,7 @@ def describe_program(
     name: str,
     environ: Mapping[str, str],
     show_log: Callable[[str], object],
-    runs: Mapping[str, Sequence[Any]] | None = None,
+    runs: Mapping[str, tuple[KnownRun, ...]] | None = None,
 ) -> Described:
     """The queries of a program, and the plan of the restore that ``launch`` asks for.
 
@@ -36,7 +27,7 @@ def describe_program(
     name: Spark's application name.
     show_log: gets the end of the driver's output when that was no success.
     runs: for a restore: by Spark query id of the savepoint what the registry knows of other jobs
-        that ran it, as triples of job id, state and newest batch.
+        that ran it.
 
     Raises
     ------
@@ -48,15 +39,15 @@ def describe_program(
 
     variables = {"FLINKISH_DESCRIBE_OPTIONS": json.dumps(dict(launch.options))}
     if launch.restore is not None:
-        restore = {"spec": asdict(launch.restore), "runs": dict(runs or {})}
-        variables["FLINKISH_DESCRIBE_RESTORE"] = json.dumps(restore)
-    record = call_driver(
+        question = RestoreQuestion(launch.restore, runs or {})
+        variables["FLINKISH_DESCRIBE_RESTORE"] = json.dumps(encode(question))
+    return call_driver(
         launch,
         installation,
+        answer=Described,
         name=name,
         environ=environ,
         variable="FLINKISH_DESCRIBE",
         variables=variables,
         show_log=show_log,
     )
-    return Described(record["queries"], record.get("plan"))

@@ -9,13 +9,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, TypeVar
 
 from flinkish.errors import DriverLost, FlinkishError, LaunchFailed, ProgramFailed, from_record
 from flinkish.jobs import logs, program, secretconf
-from flinkish.jobs.model import Launch
 from flinkish.jobs.program import Installation
 from flinkish.jobs.supervisor import end_of
+from flinkish.spec.codec import decode
+from flinkish.spec.launch import Launch
+
+_T = TypeVar("_T")
 
 #: Seconds between two looks for the result.
 _POLL = 0.05
@@ -29,17 +32,19 @@ def call_driver(
     launch: Launch,
     installation: Installation,
     *,
+    answer: type[_T],
     name: str,
     environ: Mapping[str, str],
     variable: str,
     variables: Mapping[str, str],
     show_log: Callable[[str], object],
     while_running: Callable[[str], object] | None = None,
-) -> dict[str, Any]:
+) -> _T:
     """Run a driver that answers a question; its answer.
 
     Parameters
     ----------
+    answer: of which class of ``flinkish.spec`` it is.
     name: Spark's application name.
     variable: the environment variable that asks for it, with the path of the result.
     variables: others, with what is asked.
@@ -49,7 +54,7 @@ def call_driver(
     Raises
     ------
     LaunchFailed: the driver cannot be started.
-    FlinkishError: the error in its answer.
+    FlinkishError: the error in its answer. Corrupt, UnsupportedFormat: it is no answer.
     """
     import json
     import tempfile
@@ -92,7 +97,8 @@ def call_driver(
         try:
             with open(result, encoding="utf-8") as file:
                 record = json.load(file)
-            error = from_record(record["error"]) if record["error"] else None
+            failure = record.pop("error")
+            error = from_record(failure) if failure else None
         except FileNotFoundError:
             # It never came to the end: no Spark, killed, a program that calls os._exit.
             tail = logs.error_tail(logs.last_text(log))
@@ -102,7 +108,7 @@ def call_driver(
                 error.hint = "run it again with --debug to see the whole output of the driver"
             show_log(logs.last_text(log))
             raise error
-        return record
+        return decode(answer, record)
 
 
 def _run(

@@ -6,17 +6,25 @@ once; then it never changes again. The rows stay: they are the audit log.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from typing import Any
 
-from flinkish.errors import Locked, RequestNotFound, UsageError, WrongState
+from flinkish.errors import (
+    Locked,
+    RegistryError,
+    RequestNotFound,
+    UnsupportedFormat,
+    UsageError,
+    WrongState,
+)
 from flinkish.jobs import lookup
 from flinkish.jobs.database import Database, Row, Transaction
-from flinkish.jobs.model import Job, Request, RequestKind, RequestState
-from flinkish.jobs.rows import REQUEST_COLUMNS, dump, request_of, request_values
+from flinkish.jobs.model import ARGUMENTS, Job, Request, RequestKind, RequestState
+from flinkish.jobs.rows import REQUEST_COLUMNS, arguments_of, dump, request_of, request_values
 from flinkish.jobs.statements import lock, locked
+from flinkish.spec.codec import encode
+from flinkish.spec.requests import Arguments, CancelArguments, RequestResult
 
 _ENDING = (RequestKind.STOP, RequestKind.CANCEL)
 _UNFINISHED = "('PENDING', 'IN_PROGRESS')"
@@ -36,7 +44,7 @@ class Mailbox:
         self,
         job_id: str,
         kind: RequestKind,
-        arguments: Mapping[str, Any],
+        arguments: Arguments,
         requester: str | None = None,
     ) -> Request:
         """Put a request into a job's mailbox.
@@ -45,6 +53,8 @@ class Mailbox:
         or canceled while it is already being, and :class:`JobNotFound`. A plain cancel is taken
         even then: it overrides a stop that still waits to save.
         """
+        if not isinstance(arguments, ARGUMENTS[kind]):
+            raise TypeError(f"a {kind.value} has no {type(arguments).__name__}")
 
         def work(tx: Transaction) -> Request:
             job = locked(tx, job_id)
@@ -52,12 +62,12 @@ class Mailbox:
                 raise WrongState(
                     f"cannot {kind.value} job {job.name} ({job.job_id}): it has already reached "
                     f"the terminal state {job.state.value}",
-                    hint=_instead(job, plain_cancel=_is_plain_cancel(kind, arguments)),
+                    hint=_instead(job, plain_cancel=_is_plain_cancel(arguments)),
                     job_id=job.job_id,
                     state=job.state.value,
                 )
             if kind in _ENDING:
-                _refuse_second(tx, job, plain_cancel=_is_plain_cancel(kind, arguments))
+                _refuse_second(tx, job, plain_cancel=_is_plain_cancel(arguments))
             number = tx.rows(
                 "SELECT COALESCE(MAX(number), 0) + 1 AS next FROM flinkish_requests "
                 "WHERE job_id = :id",
@@ -69,7 +79,7 @@ class Mailbox:
                 kind=kind,
                 state=RequestState.PENDING,
                 created=self.now(),
-                arguments=dict(arguments),
+                arguments=arguments,
                 requester=requester,
             )
             tx.execute(
@@ -84,7 +94,10 @@ class Mailbox:
         return self._database.write(work)
 
     def claim(self, job_id: str) -> Request | None:
-        """Take the oldest pending request of a job; no two callers ever get the same one."""
+        """Take the oldest pending request of a job; no two callers ever get the same one.
+
+        One that cannot be read, because a newer flinkish has made it, fails on the way.
+        """
         pending = (
             "SELECT request_id FROM flinkish_requests WHERE job_id = :id AND state = 'PENDING' "
             "ORDER BY number LIMIT 1"
@@ -94,16 +107,24 @@ class Mailbox:
 
         def work(tx: Transaction) -> Request | None:
             lock(tx, job_id)
-            rows = tx.rows(pending, id=job_id)
-            if not rows:
-                return None
-            tx.execute(
-                "UPDATE flinkish_requests SET state = 'IN_PROGRESS', started = :now "
-                "WHERE request_id = :id",
-                now=self.now(),
-                id=rows[0]["request_id"],
-            )
-            return _request(tx, rows[0]["request_id"])
+            while rows := tx.rows(pending, id=job_id):
+                tx.execute(
+                    "UPDATE flinkish_requests SET state = 'IN_PROGRESS', started = :now "
+                    "WHERE request_id = :id",
+                    now=self.now(),
+                    id=rows[0]["request_id"],
+                )
+                try:
+                    return _request(tx, rows[0]["request_id"])
+                except (RegistryError, UnsupportedFormat) as error:
+                    tx.execute(
+                        "UPDATE flinkish_requests SET state = 'FAILED', error = :error, "
+                        "finished = :now WHERE request_id = :id",
+                        error=dump(error.to_record()),
+                        now=self.now(),
+                        id=rows[0]["request_id"],
+                    )
+            return None
 
         return self._database.write(work)
 
@@ -111,7 +132,7 @@ class Mailbox:
         """Say how far a claimed request is. False when it was not in progress (any more)."""
         return self._settle(request_id, "state = 'IN_PROGRESS'", {"progress": progress})
 
-    def complete(self, request_id: str, result: Mapping[str, Any]) -> bool:
+    def complete(self, request_id: str, result: RequestResult) -> bool:
         """Give a request its result. False, and nothing changes, when it had one already."""
         values = {"result": result, "state": RequestState.COMPLETED}
         return self._settle(request_id, f"state IN {_UNFINISHED}", values)
@@ -177,7 +198,12 @@ class Mailbox:
         """Set columns of a request if its state allows it, and the end time with a final state."""
         columns: dict[str, Any] = {}
         for name, value in values.items():
-            columns[name] = value.value if isinstance(value, RequestState) else dump(dict(value))
+            if isinstance(value, RequestResult):
+                columns[name] = dump(encode(value))
+            else:
+                columns[name] = (
+                    value.value if isinstance(value, RequestState) else dump(dict(value))
+                )
 
         def work(tx: Transaction) -> bool:
             if "state" in columns:
@@ -200,8 +226,8 @@ def new_request_id() -> str:
     return os.urandom(16).hex()
 
 
-def _is_plain_cancel(kind: RequestKind, arguments: Mapping[str, Any]) -> bool:
-    return kind is RequestKind.CANCEL and not arguments.get("target")
+def _is_plain_cancel(arguments: Arguments) -> bool:
+    return isinstance(arguments, CancelArguments) and arguments.savepoint is None
 
 
 def _instead(job: Job, *, plain_cancel: bool) -> str:
@@ -219,11 +245,7 @@ def _refuse_second(tx: Transaction, job: Job, *, plain_cancel: bool) -> None:
     )
     if plain_cancel:
         # It overrides what still waits to save first; only another plain cancel is the same.
-        rows = [
-            row
-            for row in rows
-            if _is_plain_cancel(RequestKind(row["kind"]), json.loads(row["arguments"] or "{}"))
-        ]
+        rows = [row for row in rows if _is_plain_cancel(arguments_of(row))]
     if rows:
         first = rows[0]
         raise Locked(

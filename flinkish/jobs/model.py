@@ -8,9 +8,17 @@ list`` imports this module, and its start-up is a measured budget.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
+
+from flinkish.spec.launch import Launch as Launch  # one name for all who have a job
+from flinkish.spec.launch import RestoreSpec as RestoreSpec
+from flinkish.spec.queries import OperatorStatus as OperatorStatus
+from flinkish.spec.queries import QueryFacts as QueryFacts
+from flinkish.spec.queries import QueryStatus as QueryStatus
+from flinkish.spec.requests import Arguments, CancelArguments, RequestResult, SavepointArguments
+from flinkish.spec.savepoints import SavepointRecord as SavepointRecord
 
 
 class JobState(str, Enum):
@@ -84,80 +92,6 @@ class ProcessRef:
 
 
 @dataclass(frozen=True)
-class RestoreSpec:
-    """What ``run -s`` asked for.
-
-    ``uid_map`` holds pairs (old, new): the state of ``old``, a uid or an operator id (32 hex digits
-    in any case) in the savepoint, is that of the program's operator with the uid ``new``. No state
-    and no uid stands in it twice. ``reset_sources`` start afresh, ``sink_ahead`` says what to do
-    with a sink that has later batches already, ``parallelism`` is the number of state partitions
-    that was asked for.
-    """
-
-    path: str
-    allow_non_restored: bool = False
-    claim_mode: str = "no_claim"  # or "claim"
-    fork: bool = False
-    uid_map: tuple[tuple[str, str], ...] = ()
-    reset_sources: tuple[str, ...] = ()
-    sink_ahead: str | None = None  # rebase | accept
-    parallelism: int | None = None
-    #: What the plan says that was shown to the user, by query: the restore must come to the same.
-    expected: Mapping[str, Any] | None = None
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> RestoreSpec:
-        """Of plain data, also of an older flinkish; keys of a newer one are ignored."""
-        known = {k: v for k, v in data.items() if k in RestoreSpec.__dataclass_fields__}
-        known["uid_map"] = tuple((old, new) for old, new in known.get("uid_map", ()))
-        known["reset_sources"] = tuple(known.get("reset_sources", ()))
-        return RestoreSpec(**known)
-
-
-@dataclass(frozen=True)
-class Launch:
-    """How a job is launched: all the driver and the launcher need, JSON-serialisable.
-
-    ``application`` is the absolute path of the program, or None with ``module`` set (``-pym``).
-    ``options`` is flinkish's effective configuration at submission, ``conf`` Spark's.
-    ``secret_arguments`` follow ``arguments``; only the driver gets them as they are
-    (:mod:`flinkish.jobs.secretconf`).
-    """
-
-    application: str | None
-    module: str | None = None
-    arguments: tuple[str, ...] = ()
-    master: str | None = None
-    spark_home: str | None = None
-    python: str | None = None  # interpreter of the executors' workers (-pyexec)
-    client_python: str | None = None  # interpreter of the driver (-pyclientexec)
-    py_files: tuple[str, ...] = ()
-    archives: tuple[str, ...] = ()
-    jars: tuple[str, ...] = ()
-    packages: tuple[str, ...] = ()
-    conf: Mapping[str, str] = field(default_factory=dict)
-    options: Mapping[str, str] = field(default_factory=dict)
-    working_directory: str | None = None
-    restore: RestoreSpec | None = None
-    secret_arguments: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data for the registry."""
-        return asdict(self)
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Launch:
-        """The inverse of :meth:`to_json`; keys of a newer flinkish are ignored."""
-        known = {k: v for k, v in data.items() if k in Launch.__dataclass_fields__}
-        for key in ("arguments", "secret_arguments", "py_files", "archives", "jars", "packages"):
-            if key in known:
-                known[key] = tuple(known[key])
-        if known.get("restore"):
-            known["restore"] = RestoreSpec.from_json(known["restore"])
-        return Launch(**known)
-
-
-@dataclass(frozen=True)
 class Job:
     """One row of the registry's jobs."""
 
@@ -187,87 +121,35 @@ class StateChange:
     reason: str | None = None
 
 
-@dataclass(frozen=True)
-class OperatorStatus:
-    """One stateful operator of a query, as the driver sees it."""
-
-    ordinal: int
-    kind: str  # Spark's operator name, e.g. "stateStoreSave"
-    uid: str | None = None
-    operator_id: str | None = None
-    rows: int | None = None
-
-
-@dataclass(frozen=True)
-class QueryStatus:
-    """One streaming query of a job, refreshed with each heartbeat."""
-
-    name: str
-    query_id: str
-    run_id: str
-    checkpoint_dir: str
-    active: bool = True
-    batch_id: int | None = None  # newest committed batch
-    watermark: str | None = None  # ISO-8601, as Spark's progress gives it
-    input_rows_per_second: float | None = None
-    processed_rows_per_second: float | None = None
-    state_rows: int | None = None
-    operators: tuple[OperatorStatus, ...] = ()
-    error: str | None = None
-    #: What the user is to hear of its start: uids that are missing, state that starts empty ...
-    notes: tuple[str, ...] = ()
-    #: How it was restored: its part of the restore plan (``flinkish.restore.document``).
-    plan: Mapping[str, Any] | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data for the registry and for ``--json``."""
-        return asdict(self)
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> QueryStatus:
-        """The inverse of :meth:`to_json`."""
-        known = {k: v for k, v in data.items() if k in QueryStatus.__dataclass_fields__}
-        known["operators"] = tuple(OperatorStatus(**o) for o in known.get("operators", ()))
-        known["notes"] = tuple(known.get("notes", ()))
-        return QueryStatus(**known)
-
-
-@dataclass(frozen=True)
-class QueryFacts:
-    """What only the driver knows of a query and every savepoint of it holds, as plain data.
-
-    It stays in the registry when the driver is gone, so that a savepoint of what it left is as good
-    as one that it would have taken. ``sources`` and ``sink`` are descriptions as in a savepoint,
-    ``operators`` the fields of its ``OperatorFacts`` without rows. ``problem`` is the record of the
-    error (``FlinkishError.to_record()``) that says why there can be no savepoint of the query.
-    """
-
-    run_id: str
-    sources: tuple[Mapping[str, Any], ...] = ()
-    sink: Mapping[str, Any] = field(default_factory=dict)
-    operators: tuple[Mapping[str, Any], ...] = ()
-    python_version: str | None = None
-    problem: Mapping[str, Any] | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data for the registry."""
-        return asdict(self)
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> QueryFacts:
-        """The inverse of :meth:`to_json`; keys of a newer flinkish are ignored."""
-        known = {k: v for k, v in data.items() if k in QueryFacts.__dataclass_fields__}
-        for key in ("sources", "operators"):
-            known[key] = tuple(known.get(key) or ())
-        return QueryFacts(**known)
-
-
 class RequestKind(str, Enum):
     """What a client may ask of a job's driver."""
 
     SAVEPOINT = "savepoint"
     STOP = "stop"
     CANCEL = "cancel"
+
+
+#: Of which class a request's arguments are.
+ARGUMENTS: Mapping[RequestKind, type[Arguments]] = {
+    RequestKind.SAVEPOINT: SavepointArguments,
+    RequestKind.STOP: SavepointArguments,
+    RequestKind.CANCEL: CancelArguments,
+}
+
+
+def arguments_for(
+    kind: RequestKind,
+    target: str | None,
+    *,
+    format: str = "native",
+    timeout: float | None = None,
+    full: bool = False,
+) -> Arguments:
+    """Make the arguments of a request; only a cancel can be without a target."""
+    if kind is RequestKind.CANCEL:
+        return CancelArguments(target, format, timeout, full)
+    assert target is not None, kind
+    return SavepointArguments(target, format, timeout, full=full)
 
 
 class RequestState(str, Enum):
@@ -288,10 +170,7 @@ class RequestState(str, Enum):
 class Request:
     """One request (Flink's trigger) to a job's driver.
 
-    ``arguments`` by kind. SAVEPOINT and STOP: ``target`` (directory URL), ``format`` ("native").
-    CANCEL: the same with ``target`` None for a cancel without savepoint.
-    ``result``: ``{"savepoint": {...} | None, "rung": "quiesce"|"stop"|"kill" | None}``, with
-    ``left_out`` where queries are not in the savepoint: ``[{"query", "reason"}]``.
+    ``arguments`` are of the class that :data:`ARGUMENTS` names for the kind.
     """
 
     request_id: str
@@ -299,27 +178,17 @@ class Request:
     kind: RequestKind
     state: RequestState
     created: float
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Arguments
     requester: str | None = None  # user@host
     started: float | None = None
     finished: float | None = None
     progress: Mapping[str, Any] | None = None  # {"phase", "files", "bytes", ...}
-    result: Mapping[str, Any] | None = None
+    result: RequestResult | None = None
     error: Mapping[str, Any] | None = None  # FlinkishError.to_record()
 
-
-@dataclass(frozen=True)
-class SavepointRecord:
-    """One savepoint the registry knows of; the savepoint's directory is the truth about it."""
-
-    path: str
-    job_id: str
-    created: float
-    format: str  # "native" or "canonical"
-    bytes: int
-    files: int
-    duration: float
-    queries: tuple[Mapping[str, Any], ...] = ()  # {"name", "batch_id", "query_id"}
-    trigger: str = "savepoint"  # savepoint | stop | cancel | offline
-    request_id: str | None = None
-    disposed: float | None = None
+    @property
+    def savepoint(self) -> SavepointArguments | None:
+        """The savepoint that it asks for; None for a plain cancel."""
+        if isinstance(self.arguments, CancelArguments):
+            return self.arguments.savepoint
+        return self.arguments

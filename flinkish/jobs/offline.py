@@ -1,7 +1,7 @@
 """Savepoints without a driver: of what they may be taken, and under whose name.
 
 A job that is dead has left the checkpoints of its queries, and in the registry what only its
-driver knew (:class:`~flinkish.jobs.model.QueryFacts`). A checkpoint that flinkish never saw has
+driver knew (:class:`~flinkish.spec.queries.QueryFacts`). A checkpoint that flinkish never saw has
 itself only.
 """
 

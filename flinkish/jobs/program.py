@@ -19,7 +19,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from flinkish.errors import LaunchFailed, UsageError
-from flinkish.jobs.model import Launch
 from flinkish.jobs.secretconf import (
     ARGUMENTS_VARIABLE,
     FILE_VARIABLE,
@@ -28,6 +27,7 @@ from flinkish.jobs.secretconf import (
     shown_arguments,
     with_redaction,
 )
+from flinkish.spec.launch import Launch
 
 #: Oldest Java by Spark's major version (Spark's "Downloading" page of each release).
 _OLDEST_JAVA = {3: 8, 4: 17}

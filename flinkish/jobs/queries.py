@@ -10,9 +10,11 @@ from collections.abc import Iterable, Sequence
 
 from flinkish.jobs.database import Transaction
 from flinkish.jobs.mailbox import Mailbox
-from flinkish.jobs.model import Job, JobState, QueryFacts, QueryStatus
+from flinkish.jobs.model import Job, JobState
 from flinkish.jobs.rows import JOB_COLUMNS, dump, facts_of, job_of, query_of
 from flinkish.jobs.statements import in_lists, lock
+from flinkish.spec.codec import encode
+from flinkish.spec.queries import QueryFacts, QueryStatus
 
 
 class QueryReports(Mailbox):
@@ -44,7 +46,7 @@ class QueryReports(Mailbox):
                     job_id=job_id,
                     name=query.name,
                     query_id=query.query_id,
-                    status=dump(query.to_json()),
+                    status=dump(encode(query)),
                     seen=row["revision"],
                 )
             return JobState(row["state"])
@@ -57,7 +59,7 @@ class QueryReports(Mailbox):
             lambda tx: tx.execute(
                 "UPDATE flinkish_queries SET facts = :facts "
                 "WHERE job_id = :job_id AND name = :name AND query_id = :query_id",
-                facts=dump(facts.to_json()),
+                facts=dump(encode(facts)),
                 job_id=job_id,
                 name=name,
                 query_id=query_id,

@@ -15,13 +15,14 @@ import os
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from flinkish.config import sqlite_path
 from flinkish.errors import (
     RegistryError,
     UsageError,
     WrongState,
 )
 from flinkish.jobs import lookup
-from flinkish.jobs.database import Row, Transaction, open_database
+from flinkish.jobs.database import Database, Row, Transaction
 from flinkish.jobs.mailbox import new_request_id
 from flinkish.jobs.model import (
     Job,
@@ -43,6 +44,7 @@ from flinkish.jobs.rows import (
     savepoint_values,
     settled_values,
 )
+from flinkish.jobs.sqlite import SqliteDatabase
 from flinkish.jobs.statements import (
     in_lists,
     is_guess,
@@ -73,7 +75,7 @@ class Registry(QueryReports):
 
         ``create``: make the file (or tables) when missing; otherwise :class:`RegistryError`.
         """
-        return cls(open_database(url, create=create))
+        return cls(_open_database(url, create=create))
 
     def close(self) -> None:
         """Close the connection."""
@@ -337,3 +339,18 @@ class Registry(QueryReports):
 def new_job_id() -> str:
     """A new job id: 32 lower-case hex digits, as Flink's."""
     return os.urandom(16).hex()
+
+
+def _open_database(url: str, *, create: bool = True) -> Database:
+    """The database of a registry URL, with a current schema.
+
+    ``sqlite:///relative``, ``sqlite:////absolute`` or a bare path; ``postgresql://...``.
+    Raises :class:`RegistryError` for a database that cannot be used and
+    :class:`InvalidConfiguration` for a URL of another kind.
+    """
+    path = sqlite_path(url)
+    if path is not None:
+        return SqliteDatabase(path, create=create)
+    from flinkish.jobs.postgres import PostgresDatabase
+
+    return PostgresDatabase(url, create=create)

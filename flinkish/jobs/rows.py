@@ -7,20 +7,22 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from flinkish.errors import RegistryError
+from flinkish.errors import Corrupt, RegistryError
 from flinkish.jobs.model import (
+    ARGUMENTS,
     Job,
     JobState,
-    Launch,
     ProcessRef,
-    QueryFacts,
-    QueryStatus,
     Request,
     RequestKind,
     RequestState,
-    SavepointRecord,
     StateChange,
 )
+from flinkish.spec.codec import decode, encode
+from flinkish.spec.launch import Launch
+from flinkish.spec.queries import QueryFacts, QueryStatus
+from flinkish.spec.requests import Arguments, RequestResult
+from flinkish.spec.savepoints import SavepointRecord
 
 Row = Mapping[str, Any]
 
@@ -64,6 +66,10 @@ def _checked(what: str) -> Callable[[Callable[[Row], _Made]], Callable[[Row], _M
         def made(row: Row) -> _Made:
             try:
                 return make(row)
+            except Corrupt as error:
+                raise RegistryError(
+                    f"the registry has a damaged row of {what}: {error.message}"
+                ) from error
             except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
                 raise RegistryError(f"the registry has a damaged row of {what}: {error}") from error
 
@@ -99,7 +105,7 @@ def job_values(job: Job) -> dict[str, Any]:
         "name": job.name,
         "state": job.state.value,
         "start_time": job.start_time,
-        "launch": dump(job.launch.to_json()),
+        "launch": dump(encode(job.launch)),
     }
 
 
@@ -108,7 +114,7 @@ def job_of(row: Row) -> Job:
     """A job of a row with :data:`JOB_COLUMNS`."""
     values = dict(row)
     values["state"] = JobState(row["state"])
-    values["launch"] = Launch.from_json(load(row["launch"]))
+    values["launch"] = decode(Launch, load(row["launch"]))
     values["supervisor"] = _process(row["supervisor"])
     values["driver"] = _process(row["driver"])
     values["failure"] = load(row["failure"])
@@ -129,14 +135,14 @@ def change_of(row: Row) -> StateChange:
 @_checked("a query")
 def query_of(row: Row) -> QueryStatus:
     """A query as its driver last reported it."""
-    return QueryStatus.from_json(load(row["status"]))
+    return decode(QueryStatus, load(row["status"]))
 
 
 @_checked("a query")
 def facts_of(row: Row) -> QueryFacts | None:
     """What its driver left to know of a query; None from a driver of an older flinkish."""
     data = load(row["facts"])
-    return None if data is None else QueryFacts.from_json(data)
+    return None if data is None else decode(QueryFacts, data)
 
 
 def request_values(request: Request) -> dict[str, Any]:
@@ -147,7 +153,7 @@ def request_values(request: Request) -> dict[str, Any]:
         "kind": request.kind.value,
         "state": request.state.value,
         "created": request.created,
-        "arguments": dump(dict(request.arguments)),
+        "arguments": dump(encode(request.arguments)),
         "requester": request.requester,
     }
 
@@ -157,9 +163,15 @@ def settled_values(request: Request) -> dict[str, Any]:
     return request_values(request) | {
         "started": request.started,
         "finished": request.finished,
-        "result": None if request.result is None else dump(dict(request.result)),
+        "result": None if request.result is None else dump(encode(request.result)),
         "error": None if request.error is None else dump(dict(request.error)),
     }
+
+
+@_checked("a request")
+def arguments_of(row: Row) -> Arguments:
+    """What a row with ``kind`` and ``arguments`` asks for."""
+    return decode(ARGUMENTS[RequestKind(row["kind"])], load(row["arguments"]))
 
 
 @_checked("a request")
@@ -168,8 +180,11 @@ def request_of(row: Row) -> Request:
     values = dict(row)
     values["kind"] = RequestKind(row["kind"])
     values["state"] = RequestState(row["state"])
-    for name in ("arguments", "progress", "result", "error"):
+    values["arguments"] = arguments_of(row)
+    for name in ("progress", "error"):
         values[name] = load(row[name])
+    result = load(row["result"])
+    values["result"] = None if result is None else decode(RequestResult, result)
     return Request(**values)
 
 

@@ -17,14 +17,15 @@ import stat
 import tempfile
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from flinkish.config import MASK, is_secret, mask_secrets
 from flinkish.errors import InvalidConfiguration, LaunchFailed, UsageError
-from flinkish.jobs.model import Launch
 from flinkish.masking import SPARK_REDACTION, mask_words
+from flinkish.spec.codec import decode, encode
+from flinkish.spec.launch import Launch, Secrets
 
-#: From the launcher to the supervisor: the settings and the arguments, as JSON.
+#: From the launcher to the supervisor: the :class:`~flinkish.spec.launch.Secrets` as JSON.
 SETTINGS_VARIABLE = "FLINKISH_SECRET_CONF"
 #: From the supervisor to the driver: the files that it removes.
 FILE_VARIABLE = "FLINKISH_SECRET_FILE"
@@ -34,14 +35,6 @@ REDACTION = "spark.redaction.regex"
 _DEFAULTS = "spark-defaults.conf"
 #: Bytes a file of arguments may have: one variable takes them to the supervisor.
 _MOST_ARGUMENTS = 64 << 10
-
-
-@dataclass(frozen=True)
-class Secrets:
-    """What is handed over: settings, and the program's arguments where one of them is secret."""
-
-    conf: Mapping[str, str] = field(default_factory=dict)
-    arguments: tuple[str, ...] | None = None
 
 
 def redaction_of(launch: Launch) -> re.Pattern[str]:
@@ -130,17 +123,16 @@ def with_redaction(launch: Launch, spark_home: str, environ: Mapping[str, str]) 
 
 def hand_over(environ: Mapping[str, str], launch: Launch) -> dict[str, str]:
     """The environment of a supervisor that gets the secrets of ``launch``. Pure."""
-    found = {"conf": secrets_of(launch), "arguments": handed_arguments(launch)}
+    secrets = Secrets(secrets_of(launch), handed_arguments(launch))
     kept = {key: value for key, value in environ.items() if key != SETTINGS_VARIABLE}
-    some = any(value is not None and value != {} for value in found.values())
-    return {**kept, SETTINGS_VARIABLE: json.dumps(found)} if some else kept
+    if secrets == Secrets():
+        return kept
+    return {**kept, SETTINGS_VARIABLE: json.dumps(encode(secrets))}
 
 
 def take(environ: MutableMapping[str, str]) -> Secrets:
     """What was handed over; it is taken out of the environment."""
-    found = json.loads(environ.pop(SETTINGS_VARIABLE, "{}"))
-    arguments = found.get("arguments")
-    return Secrets(found.get("conf", {}), None if arguments is None else tuple(arguments))
+    return decode(Secrets, json.loads(environ.pop(SETTINGS_VARIABLE, "{}")))
 
 
 def handed_arguments(launch: Launch) -> tuple[str, ...] | None:

@@ -26,6 +26,7 @@ from flinkish.jobs import logs, program, secretconf
 from flinkish.jobs.liveness import process_ref
 from flinkish.jobs.model import Job, JobState
 from flinkish.jobs.registry import Registry
+from flinkish.spec.launch import Secrets
 
 #: Seconds what is left of a driver gets between SIGTERM and SIGKILL.
 LEFTOVER_GRACE = 3.0
@@ -84,7 +85,7 @@ class _Driver:
         signal.signal(signal.SIGTERM, self._terminate)
         signal.signal(signal.SIGINT, self._terminate)
 
-    def start(self, job: Job, url: str, secrets: secretconf.Secrets) -> None:
+    def start(self, job: Job, url: str, secrets: Secrets) -> None:
         """Start it, with settings and arguments that only this process knows.
 
         Raises :class:`LaunchFailed` when it cannot be.
@@ -95,7 +96,7 @@ class _Driver:
             self.forget_secrets()
             raise
 
-    def _start(self, job: Job, url: str, secrets: secretconf.Secrets) -> None:
+    def _start(self, job: Job, url: str, secrets: Secrets) -> None:
         import subprocess
 
         launch = secretconf.without_masked(job.launch)

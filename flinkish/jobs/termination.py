@@ -13,6 +13,7 @@ from flinkish.jobs.liveness import is_alive
 from flinkish.jobs.model import Job, JobState, ProcessRef, Request, RequestKind, RequestState
 from flinkish.jobs.registry import Registry
 from flinkish.jobs.wait import wait_request
+from flinkish.spec.requests import RequestResult
 
 #: Seconds a driver that has claimed a plain cancel gets beyond twice its grace.
 _ANSWER_SLACK = 20.0
@@ -39,7 +40,7 @@ def answers_late(request: Request, others: Sequence[Request], grace: float, now:
     if request.state is RequestState.PENDING:
         busy = any(other.state is RequestState.IN_PROGRESS for other in others)
         return not busy and now - request.created > grace
-    if request.kind is not RequestKind.CANCEL or request.arguments.get("target"):
+    if request.kind is not RequestKind.CANCEL or request.savepoint is not None:
         return False
     started = request.started if request.started is not None else request.created
     return now - started > 2 * grace + _ANSWER_SLACK
@@ -107,7 +108,7 @@ def kill_job(
     :func:`can_kill` holds.
     """
     registry.transition(job.job_id, JobState.CANCELLING, "its driver does not answer: ending it")
-    registry.complete(request_id, {"savepoint": None, "rung": "kill"})
+    registry.complete(request_id, RequestResult(rung="kill"))
     group = _group(job.driver)
     if job.supervisor is not None and is_alive(job.supervisor):
         os.kill(job.supervisor.pid, signal.SIGTERM)

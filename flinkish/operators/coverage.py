@@ -44,13 +44,6 @@ def coverage(operators: Iterable[OperatorNode]) -> Coverage:
     return Coverage(len(stateful), len(stateful) - len(missing), missing)
 
 
-def require_stateful_uids(operators: Iterable[OperatorNode]) -> None:
-    """Raise MissingUid unless every stateful operator has a uid (``info --require-uids``)."""
-    found = coverage(operators)
-    if not found.complete:
-        raise MissingUid(found.message(), operators=_facts(found.missing))
-
-
 def require_uids(operators: Iterable[OperatorNode]) -> None:
     """Raise MissingUid unless every operator has one (``pipeline.auto-generate-uids=false``).
 

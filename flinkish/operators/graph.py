@@ -96,14 +96,6 @@ class OperatorGraph:
     def __len__(self) -> int:
         return len(self.nodes)
 
-    def flip(self, key: int, position: int) -> OperatorGraph:
-        """The graph with the ``chainable`` flag of one out-edge of ``key`` turned over."""
-        node = self.by_key[key]
-        edges = list(node.out_edges)
-        edges[position] = replace(edges[position], chainable=not edges[position].chainable)
-        changed = replace(node, out_edges=tuple(edges))
-        return replace(self, nodes=tuple(changed if n.key == key else n for n in self.nodes))
-
 
 def connect(operators: Iterable[OperatorNode], edges: Iterable[Edge]) -> OperatorGraph:
     """A graph of operators (given without edges) and edges.

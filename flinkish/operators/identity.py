@@ -23,7 +23,57 @@ from flinkish.operators.uids import check_uid
 
 @dataclass(frozen=True)
 class OperatorIdentity:
-    """The ids of one operator (32 hex digits each), its node with it.
+    """What an operator is known by in savepoints and restores; None where that is not known.
+
+    Attributes
+    ----------
+    uid
+        The user's name for it.
+    operator_id
+        The id under which its state was written: one of the two others.
+    operator_id_v2, operator_id_v3
+        Its ids under both hashers, 32 hex digits each.
+    """
+
+    uid: str | None = None
+    operator_id: str | None = None
+    operator_id_v2: str | None = None
+    operator_id_v3: str | None = None
+
+
+#: The identity of what nothing is known of.
+UNKNOWN = OperatorIdentity()
+
+
+class Identified:
+    """Something with an ``identity``, whose parts are its attributes, too."""
+
+    identity: OperatorIdentity
+
+    @property
+    def uid(self) -> str | None:
+        """The user's name for it."""
+        return self.identity.uid
+
+    @property
+    def operator_id(self) -> str | None:
+        """The id under which its state was written."""
+        return self.identity.operator_id
+
+    @property
+    def operator_id_v2(self) -> str | None:
+        """Its id under the hasher v2."""
+        return self.identity.operator_id_v2
+
+    @property
+    def operator_id_v3(self) -> str | None:
+        """Its id under the hasher v3."""
+        return self.identity.operator_id_v3
+
+
+@dataclass(frozen=True)
+class NodeIdentity:
+    """The ids of one operator of a program (32 hex digits each), its node with it.
 
     ``generated_v3`` is the v3 id it would have without its uid: where the state of a program that
     had no uids yet is found once it has.
@@ -44,6 +94,12 @@ class OperatorIdentity:
         """The id under which state is written with this hasher."""
         return self.operator_id_v2 if version is HasherVersion.V2 else self.operator_id_v3
 
+    def under(self, version: HasherVersion) -> OperatorIdentity:
+        """Return what a savepoint keeps of it when state is written with this hasher."""
+        return OperatorIdentity(
+            self.uid, self.operator_id(version), self.operator_id_v2, self.operator_id_v3
+        )
+
     def lookup_ids(self, version: HasherVersion) -> tuple[str, ...]:
         """The ids to look for at restore, first match wins: the user hash, then the id.
 
@@ -53,7 +109,7 @@ class OperatorIdentity:
         return (own,) if self.user_hash in (None, own) else (str(self.user_hash), own)
 
 
-def identify(graph: OperatorGraph) -> dict[int, OperatorIdentity]:
+def identify(graph: OperatorGraph) -> dict[int, NodeIdentity]:
     """The identity of every operator, by key, in the order of ``graph.nodes``.
 
     Raises InvalidUid (empty uid, malformed hash), DuplicateUid (two operators, one uid or one uid
@@ -69,7 +125,7 @@ def identify(graph: OperatorGraph) -> dict[int, OperatorIdentity]:
     for ids in (v2, v3):
         _refuse_foreign_hashes(graph, hashes, ids)
     return {
-        node.key: OperatorIdentity(
+        node.key: NodeIdentity(
             node, v2[node.key], v3[node.key], generated[node.key], hashes.get(node.key)
         )
         for node in graph

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 
 from flinkish.operators.graph import OperatorGraph, OperatorNode
 from flinkish.operators.hasher import HasherVersion
-from flinkish.operators.identity import OperatorIdentity
+from flinkish.operators.identity import NodeIdentity
 
 
 def tree(
-    graph: OperatorGraph, identities: Mapping[int, OperatorIdentity], version: HasherVersion
+    graph: OperatorGraph, identities: Mapping[int, NodeIdentity], version: HasherVersion
 ) -> Iterator[str]:
     """The lines of the graph drawn from its sinks down to its sources, as Spark draws plans.
 
@@ -46,7 +46,7 @@ def tree(
 
 
 def dot(
-    graph: OperatorGraph, identities: Mapping[int, OperatorIdentity], version: HasherVersion
+    graph: OperatorGraph, identities: Mapping[int, NodeIdentity], version: HasherVersion
 ) -> str:
     """The graph in Graphviz' language: stateful operators as boxes, exchanges as dashed edges."""
     lines = ["digraph operators {", "  rankdir=LR;"]

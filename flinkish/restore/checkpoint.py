@@ -22,10 +22,21 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from flinkish import storage
-from flinkish.checkpoint import layout
-from flinkish.checkpoint.operators import METADATA_DIRECTORY
+from flinkish.checkpoint.format.log_rewrites import with_commit, with_pins, with_query_id
+from flinkish.checkpoint.format.logs import StateIds
+from flinkish.checkpoint.format.names import (
+    COMMITS,
+    METADATA,
+    METADATA_DIRECTORY,
+    OFFSETS,
+    SOURCES,
+    STATE,
+    parse_number,
+)
+from flinkish.checkpoint.format.operator_files import parse_operator_metadata, with_operator
+from flinkish.checkpoint.format.pins import PIN_CODEC
 from flinkish.errors import StorageError
-from flinkish.restore import emptystate, logs, sourcelogs, statefiles
+from flinkish.restore import emptystate, sourcelogs, statefiles
 from flinkish.restore.donors import (
     DonorLogs,
     check_states_agree,
@@ -120,7 +131,7 @@ def _put_all(recipe: Recipe, final: str, building: str) -> None:
             if storage.parent(path) not in made:
                 storage.make_directory(storage.parent(path))
                 made.add(storage.parent(path))
-            state = file.path.startswith(f"{layout.STATE}/")
+            state = file.path.startswith(f"{STATE}/")
             if file.content is not None and state and storage.is_local(path):
                 # Hundreds of empty snapshots are one: bringing each to the disk takes its time.
                 # The first is written here and now, for the others to be links to it.
@@ -150,9 +161,9 @@ def _put_all(recipe: Recipe, final: str, building: str) -> None:
 
 def _pinned(files: Iterable[_File], pins: Mapping[str, str]) -> Iterator[_File]:
     """The files, with the settings ``pins`` in the offset log."""
-    change = partial(logs.with_pins, pins=pins)
+    change = partial(with_pins, pins=pins)
     for file in files:
-        if pins and file.path.startswith(f"{layout.OFFSETS}/"):
+        if pins and file.path.startswith(f"{OFFSETS}/"):
             content = parsed(file.donor, file.old or file.path, change, file.content)
             yield replace(file, content=content)
         else:
@@ -160,7 +171,7 @@ def _pinned(files: Iterable[_File], pins: Mapping[str, str]) -> Iterator[_File]:
 
 
 def _is_log(path: str) -> bool:
-    return path.split("/")[0] in {layout.METADATA, layout.OFFSETS, layout.COMMITS}
+    return path.split("/")[0] in {METADATA, OFFSETS, COMMITS}
 
 
 def _put(file: _File, path: str) -> None:
@@ -178,14 +189,14 @@ def _files(recipe: Recipe, final: str) -> Iterator[_File]:
     """All files of the new checkpoint."""
     base = recipe.donors[recipe.base]
     if recipe.query_id is not None:
-        change = partial(logs.with_query_id, query_id=recipe.query_id)
-        yield _File(layout.METADATA, base, content=parsed(base, layout.METADATA, change))
+        change = partial(with_query_id, query_id=recipe.query_id)
+        yield _File(METADATA, base, content=parsed(base, METADATA, change))
     else:
-        yield _linked(base, layout.METADATA)
+        yield _linked(base, METADATA)
     same = recipe.states is None and recipe.sources is None
     if same and recipe.batch_id == base.batch_id:
         for path in base.files:
-            if path != layout.METADATA and not path.startswith(f"{layout.STATE}/"):
+            if path != METADATA and not path.startswith(f"{STATE}/"):
                 yield _linked(base, path)
         for ordinal in statefiles.ordinals(base.files):
             yield from _moved_state(base, ordinal, ordinal, 0, final, None)
@@ -208,8 +219,8 @@ def _moved_state(
     """The state of one operator under its new ordinal; ``pins`` are needed for a shift only."""
     moved = statefiles.move_state(statefiles.of_operator(donor.files, old), new, shift)
     if not moved.moves:
-        raise missing(donor.at(f"{layout.STATE}/{old}"))
-    metadata = partial(logs.with_operator, root=_for_spark(final), ordinal=new)
+        raise missing(donor.at(f"{STATE}/{old}"))
+    metadata = partial(with_operator, root=_for_spark(final), ordinal=new)
     rewritten = {
         path: content
         for path, _ in moved.moves
@@ -223,7 +234,7 @@ def _moved_state(
             yield _linked(donor, path, target)
     for target in moved.bases:
         zipped = target.endswith(".zip")
-        codec = (pins or {}).get(emptystate.PIN_CODEC)
+        codec = (pins or {}).get(PIN_CODEC)
         content = emptystate.empty_archive() if zipped else emptystate.empty_snapshot(codec)
         yield _File(target, donor, content=content)
 
@@ -255,7 +266,7 @@ class _Assembly:
 
     def files(self) -> Iterator[_File]:
         """Everything but ``metadata``."""
-        state_ids: dict[int, logs.StateIds] = {}
+        state_ids: dict[int, StateIds] = {}
         for ordinal, state in sorted(self._states.items()):
             if isinstance(state, TakenState):
                 donor = self._recipe.donors[state.donor]
@@ -279,21 +290,22 @@ class _Assembly:
             yield from self._own_sources()
 
     def _empty_state(
-        self, ordinal: int, empty: EmptyState, state_ids: dict[int, logs.StateIds]
+        self, ordinal: int, empty: EmptyState, state_ids: dict[int, StateIds]
     ) -> Iterator[_File]:
         stores = empty.stores
         for path, content in sorted((empty.files or {}).items()):
             data, target = content, path
-            if _is_operator_metadata(f"{layout.STATE}/{ordinal}/{path}"):
-                change = partial(logs.with_operator, root=_for_spark(self._final), ordinal=ordinal)
+            if _is_operator_metadata(f"{STATE}/{ordinal}/{path}"):
+                change = partial(with_operator, root=_for_spark(self._final), ordinal=ordinal)
                 data = parsed(self._base, path, change, content) or content
                 # Spark knows best: a join's four stores may be column families of one.
-                stores = layout.parse_operator_metadata(content).stores
+                stores = parse_operator_metadata(content, path).store_names
                 directory, _, name = path.rpartition("/")
-                if name.isdigit():  # v2: not of a later batch than the one that is gone on from
-                    target = f"{directory}/{min(int(name), self._batch)}"
-            yield _File(f"{layout.STATE}/{ordinal}/{target}", self._base, content=data)
-        ids: logs.StateIds = ()
+                number = parse_number(name)
+                if number is not None:  # v2: not of a later batch than the one that is gone on from
+                    target = f"{directory}/{min(number, self._batch)}"
+            yield _File(f"{STATE}/{ordinal}/{target}", self._base, content=data)
+        ids: StateIds = ()
         if self._logs[self._recipe.base].commit.version >= 2:
             ids = emptystate.new_ids(empty.partitions, stores, lambda: str(uuid.uuid4()))
             state_ids[ordinal] = ids
@@ -304,36 +316,37 @@ class _Assembly:
             name = f"{self._batch + 1}{suffix}.{kind}"
             yield _File(f"{directory}/{name}", self._base, content=snapshot)
 
-    def _old_logs(self, state_ids: Mapping[int, logs.StateIds]) -> Iterator[_File]:
+    def _old_logs(self, state_ids: Mapping[int, StateIds]) -> Iterator[_File]:
         """The base's logs as they are, but for the ids of state files."""
         base = self._logs[self._recipe.base]
         plain = base.commit.version == 1
         for path in self._base.files:
             directory = path.split("/")[0]
-            if directory == layout.OFFSETS or (plain and directory == layout.COMMITS):
+            if directory == OFFSETS or (plain and directory == COMMITS):
                 yield _linked(self._base, path)
         if not plain:
             yield self._commit(base.commit.next_watermark_ms, state_ids)
 
-    def _new_logs(self, fresh: NewLogs, state_ids: Mapping[int, logs.StateIds]) -> Iterator[_File]:
+    def _new_logs(self, fresh: NewLogs, state_ids: Mapping[int, StateIds]) -> Iterator[_File]:
         entries = {self._batch: fresh.offsets}
         if self._batch > 0:
             entries[self._batch - 1] = fresh.offsets
         if fresh.planned is not None:
             entries[self._batch + 1] = fresh.planned
         for number, content in entries.items():
-            yield _File(f"{layout.OFFSETS}/{number}", self._base, content=content)
+            yield _File(f"{OFFSETS}/{number}", self._base, content=content)
         yield self._commit(fresh.watermark_ms, state_ids)
 
-    def _commit(self, watermark_ms: int, state_ids: Mapping[int, logs.StateIds]) -> _File:
+    def _commit(self, watermark_ms: int, state_ids: Mapping[int, StateIds]) -> _File:
         """The newest commit; older ones would name ids under the old ordinals."""
         data = self._logs[self._recipe.base].commit_bytes
-        content = logs.with_commit(data, watermark_ms, state_ids)
-        return _File(f"{layout.COMMITS}/{self._batch}", self._base, content=content)
+        path = f"{COMMITS}/{self._batch}"
+        content = with_commit(data, path, watermark_ms=watermark_ms, state_ids=state_ids)
+        return _File(path, self._base, content=content)
 
     def _own_sources(self) -> Iterator[_File]:
         for path in self._base.files:
-            if path.startswith(f"{layout.SOURCES}/"):
+            if path.startswith(f"{SOURCES}/"):
                 yield _linked(self._base, path)
 
     def _sources(self, fresh: NewLogs) -> Iterator[_File]:
@@ -350,12 +363,12 @@ class _Assembly:
                 donor = self._recipe.donors[source.donor]
                 yield from _source(donor, source, fresh.positions[source.target])
             elif done[source.target] != origin:
-                raise ValueError(f"two sources for {layout.SOURCES}/{source.target}")
+                raise ValueError(f"two sources for {SOURCES}/{source.target}")
 
 
 def _source(donor: Donor, source: TakenSource, position: str) -> Iterator[_File]:
     """The files of one source up to its position."""
-    old, new = f"{layout.SOURCES}/{source.directory}/", f"{layout.SOURCES}/{source.target}/"
+    old, new = f"{SOURCES}/{source.directory}/", f"{SOURCES}/{source.target}/"
     names = [path.removeprefix(old) for path in donor.files if path.startswith(old)]
 
     try:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flinkish.errors import ConsentNeeded, Incompatible
 from flinkish.restore.judging import OperatorPlan, advice_for
 from flinkish.restore.model import SavedOperator
+from flinkish.restore.queryrestore import QueryRestore, RestoreOptions
 from flinkish.restore.sourceplans import SourcePlan
 from flinkish.restore.untaken import Untaken
 from flinkish.restore.verdicts import Check, Outcome, Verdict
-
-if TYPE_CHECKING:
-    from flinkish.restore.planner import QueryRestore, RestoreOptions
 
 OK, CONSENT, INCOMPATIBLE = "ok", "consent-needed", "incompatible"
 #: Exit code of each verdict on a whole restore.

@@ -1,6 +1,6 @@
 """The logs of the queries that a new checkpoint takes its parts from, and whether they agree.
 
-Reading is a thin shell around :mod:`flinkish.checkpoint.layout`; the checks are pure.
+Reading is a thin shell around :mod:`flinkish.checkpoint.format`; the checks are pure.
 """
 
 from __future__ import annotations
@@ -10,31 +10,45 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from flinkish import storage
-from flinkish.checkpoint import layout
+from flinkish.checkpoint.format.errors import CheckpointFormatError
+from flinkish.checkpoint.format.logs import CommitEntry, OffsetEntry, parse_commit, parse_offsets
+from flinkish.checkpoint.format.names import COMMITS, OFFSETS
+from flinkish.checkpoint.format.pins import (
+    PIN_AGGREGATION_FORMAT,
+    PIN_CODEC,
+    PIN_DEDUP_ORDER,
+    PIN_ENCODING,
+    PIN_GROUP_FORMAT,
+    PIN_JOIN_FORMAT,
+    PIN_MERGE_OPERATOR,
+    PIN_PROVIDER,
+    PIN_ROW_CHECKSUM,
+    PIN_SHUFFLE_PARTITIONS,
+    PIN_STRICT_DISTRIBUTION,
+    SETTING_CHECKPOINT_FORMAT,
+    pinned,
+    pinned_partitions,
+)
 from flinkish.errors import Corrupt, Incompatible
 from flinkish.restore import emptystate
 from flinkish.restore.recipe import Donor
 
 _T = TypeVar("_T")
 
-_STREAMING = "spark.sql.streaming."
-
-#: Pins that say how state is laid out and found, and what Spark assumes where one is absent
-#: (``OffsetSeqMetadata.relevantSQLConfDefaultValues`` of 4.3.0).
-_STATE_PINS = {
-    layout.PIN_PROVIDER: "org.apache.spark.sql.execution.streaming.state."
-    "HDFSBackedStateStoreProvider",
-    layout.PIN_SHUFFLE_PARTITIONS: "",
-    emptystate.PIN_CODEC: emptystate.DEFAULT_CODEC,
-    f"{_STREAMING}aggregation.stateFormatVersion": "1",
-    f"{_STREAMING}flatMapGroupsWithState.stateFormatVersion": "1",
-    f"{_STREAMING}join.stateFormatVersion": "1",
-    f"{_STREAMING}stateStore.encodingFormat": "unsaferow",
-    f"{_STREAMING}stateStore.rowChecksum.enabled": "false",
-    f"{_STREAMING}stateStore.rocksdb.mergeOperatorVersion": "1",
-    f"{_STREAMING}statefulOperator.useStrictDistribution": "false",
-    layout.PIN_DEDUP_ORDER: "false",
-}
+#: Pins that say how state is laid out and found.
+_STATE_PINS = (
+    PIN_PROVIDER,
+    PIN_SHUFFLE_PARTITIONS,
+    PIN_CODEC,
+    PIN_AGGREGATION_FORMAT,
+    PIN_GROUP_FORMAT,
+    PIN_JOIN_FORMAT,
+    PIN_ENCODING,
+    PIN_ROW_CHECKSUM,
+    PIN_MERGE_OPERATOR,
+    PIN_STRICT_DISTRIBUTION,
+    PIN_DEDUP_ORDER,
+)
 
 
 @dataclass(frozen=True)
@@ -45,11 +59,11 @@ class DonorLogs:
     """
 
     donor: Donor
-    offsets: layout.OffsetEntry
+    offsets: OffsetEntry
     offsets_bytes: bytes
-    commit: layout.CommitEntry
+    commit: CommitEntry
     commit_bytes: bytes
-    planned: layout.OffsetEntry | None = None
+    planned: OffsetEntry | None = None
     planned_bytes: bytes = b""
 
     def describe(self) -> str:
@@ -75,14 +89,16 @@ def missing(location: str) -> Corrupt:
     )
 
 
-def parsed(donor: Donor, path: str, parser: Callable[[bytes], _T], data: bytes | None = None) -> _T:
+def parsed(
+    donor: Donor, path: str, parser: Callable[[bytes, str], _T], data: bytes | None = None
+) -> _T:
     """What ``parser`` makes of a file of the donor (of ``data``, if given).
 
     Raises Corrupt when the file is missing, or the parser finds fault with it (ValueError).
     """
     content = read_file(donor, path) if data is None else data
     try:
-        return parser(content)
+        return parser(content, path)
     except ValueError as error:
         raise damaged(donor, path, error) from error
 
@@ -90,25 +106,26 @@ def parsed(donor: Donor, path: str, parser: Callable[[bytes], _T], data: bytes |
 def damaged(donor: Donor, path: str, error: ValueError) -> Corrupt:
     """The error for a file of the donor whose content is wrong."""
     location = donor.at(path)
-    return Corrupt(f"{location} is damaged: {error}", path=location)
+    reason = error.detail if isinstance(error, CheckpointFormatError) else error
+    return Corrupt(f"{location} is damaged: {reason}", path=location)
 
 
 def read_logs(donor: Donor) -> DonorLogs:
     """Read the donor's logs; Corrupt when one is missing or damaged."""
-    offsets, commit = (f"{d}/{donor.batch_id}" for d in (layout.OFFSETS, layout.COMMITS))
-    planned = f"{layout.OFFSETS}/{donor.batch_id + 1}"
+    offsets, commit = (f"{d}/{donor.batch_id}" for d in (OFFSETS, COMMITS))
+    planned = f"{OFFSETS}/{donor.batch_id + 1}"
     offsets_bytes, commit_bytes = read_file(donor, offsets), read_file(donor, commit)
     logs = DonorLogs(
         donor=donor,
-        offsets=parsed(donor, offsets, layout.parse_offsets, offsets_bytes),
+        offsets=parsed(donor, offsets, parse_offsets, offsets_bytes),
         offsets_bytes=offsets_bytes,
-        commit=parsed(donor, commit, layout.parse_commit, commit_bytes),
+        commit=parsed(donor, commit, parse_commit, commit_bytes),
         commit_bytes=commit_bytes,
     )
     if planned not in donor.files:
         return logs
     data = read_file(donor, planned)
-    entry = parsed(donor, planned, layout.parse_offsets, data)
+    entry = parsed(donor, planned, parse_offsets, data)
     return replace(logs, planned=entry, planned_bytes=data)
 
 
@@ -118,21 +135,21 @@ def check_states_agree(base: DonorLogs, others: Sequence[DonorLogs]) -> None:
     Its pins are those of the new query, and say for all of its state where and how it is kept.
     """
     for other in others:
-        for setting, assumed in _STATE_PINS.items():
-            ours, theirs = _pin(base, setting, assumed), _pin(other, setting, assumed)
+        for setting in _STATE_PINS:
+            ours, theirs = _pin(base, setting), _pin(other, setting)
             if ours != theirs:
                 raise _disagree(setting, base, ours, other, theirs)
         if base.commit.version != other.commit.version:
             versions = str(base.commit.version), str(other.commit.version)
-            raise _disagree(layout.SETTING_CHECKPOINT_FORMAT, base, versions[0], other, versions[1])
+            raise _disagree(SETTING_CHECKPOINT_FORMAT, base, versions[0], other, versions[1])
 
 
-def _pin(logs: DonorLogs, setting: str, assumed: str) -> str:
+def _pin(logs: DonorLogs, setting: str) -> str:
     pins = logs.offsets.pins
-    if setting == layout.PIN_SHUFFLE_PARTITIONS:
-        return str(layout.pinned_partitions(pins) or assumed)
-    value = pins.get(setting, assumed)
-    return emptystate.short_codec(value) if setting == emptystate.PIN_CODEC else value
+    if setting == PIN_SHUFFLE_PARTITIONS:
+        return str(pinned_partitions(pins) or "")
+    value = pinned(pins, setting)
+    return emptystate.short_codec(value) if setting == PIN_CODEC else value
 
 
 def _disagree(

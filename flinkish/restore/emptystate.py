@@ -17,13 +17,11 @@ import io
 import zipfile
 from collections.abc import Callable, Mapping
 
-from flinkish.checkpoint import layout, state
-from flinkish.checkpoint.operators import DEFAULT_STORE
+from flinkish.checkpoint.format.archives import METADATA_MEMBER, write_archive_metadata
+from flinkish.checkpoint.format.logs import StateIds
+from flinkish.checkpoint.format.names import DEFAULT_STORE, ROCKSDB, STATE
+from flinkish.checkpoint.format.pins import PIN_CODEC, PIN_PROVIDER, backend_of, pinned
 from flinkish.errors import Incompatible
-from flinkish.restore.logs import StateIds
-
-PIN_CODEC = "spark.sql.streaming.stateStore.compression.codec"
-DEFAULT_CODEC = "lz4"
 
 _SNAPSHOTS = {
     "lz4": "4c5a34426c6f636b150400000004000000db804d08ffffffff"
@@ -39,7 +37,6 @@ _CLASSES = {
     "org.apache.spark.io.SnappyCompressionCodec": "snappy",
     "org.apache.spark.io.LZFCompressionCodec": "lzf",
 }
-_ARCHIVE_METADATA = b'v1\n{"sstFiles":[],"numKeys":0}'
 #: What ``zipfile`` takes as the beginning of time: equal inputs give equal bytes.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -47,7 +44,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 def short_codec(codec: str | None) -> str:
     """``lz4`` for Spark's name of a codec in any form; what is unknown stays as it is."""
     if not codec:
-        return DEFAULT_CODEC
+        codec = pinned({}, PIN_CODEC)
     return _CLASSES.get(codec, codec.lower() if codec.lower() in _SNAPSHOTS else codec)
 
 
@@ -70,7 +67,8 @@ def empty_archive() -> bytes:
     """A snapshot archive of a RocksDB store without rows; also one with column families."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(zipfile.ZipInfo("metadata", _EPOCH), _ARCHIVE_METADATA)
+        content = write_archive_metadata((), 0, with_families=False)
+        archive.writestr(zipfile.ZipInfo(METADATA_MEMBER, _EPOCH), content)
     return out.getvalue()
 
 
@@ -80,14 +78,14 @@ def empty_store(pins: Mapping[str, str]) -> tuple[str, bytes]:
     ``pins`` are the query's; without a pinned provider it is Spark's default, the HDFS-backed one.
     Raises Incompatible for another provider or codec than Spark's own.
     """
-    backend, provider = layout.backend_of(pins), pins.get(layout.PIN_PROVIDER)
+    backend, provider = backend_of(pins), pins.get(PIN_PROVIDER)
     if backend is None and provider:
         raise Incompatible(
             f"cannot write an empty state for the state store provider {provider}",
             hint="flinkish knows Spark's HDFS-backed and RocksDB state stores",
-            setting=layout.PIN_PROVIDER,
+            setting=PIN_PROVIDER,
         )
-    if backend == state.ROCKSDB:
+    if backend == ROCKSDB:
         return "zip", empty_archive()
     return "snapshot", empty_snapshot(pins.get(PIN_CODEC))
 
@@ -95,7 +93,7 @@ def empty_store(pins: Mapping[str, str]) -> tuple[str, bytes]:
 def store_directories(ordinal: int, partitions: int, stores: tuple[str, ...]) -> list[str]:
     """The directories of all stores of an operator, relative to the checkpoint."""
     return [
-        f"{layout.STATE}/{ordinal}/{partition}" + ("" if store == DEFAULT_STORE else f"/{store}")
+        f"{STATE}/{ordinal}/{partition}" + ("" if store == DEFAULT_STORE else f"/{store}")
         for partition in range(partitions)
         for store in sorted(stores)
     ]

@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT, pinned
 from flinkish.checkpoint.operators import StoreInfo
 from flinkish.compat.model import Rewrite
 from flinkish.restore.model import SavedOperator, SavedQuery
-from flinkish.restore.pins import JOIN_FORMAT
 
 _JOIN = "symmetricHashJoin"
 _TRANSFORM = "transformWithState"  # what their names begin with
@@ -56,9 +56,9 @@ def fit_query(
     has an operator that it is for: so the format of joins is looked at in the log.
     """
     formats = {}
-    old_join = query.pins.get(JOIN_FORMAT, _NEW_JOIN_FORMAT)
+    old_join = pinned(query.pins, PIN_JOIN_FORMAT)
     if not knows_join_format(spark, old_join):
-        formats[JOIN_FORMAT] = _NEW_JOIN_FORMAT
+        formats[PIN_JOIN_FORMAT] = _NEW_JOIN_FORMAT
     # Spark 3.5 reads no commit log of format 2, whether or not the query has state.
     unread = Rewrite.CHECKPOINT_FORMAT_1 in needed or spark < (4, 0)
     to_format_1 = checkpoint_format > 1 and unread

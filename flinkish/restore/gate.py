@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flinkish.checkpoint import layout
+from flinkish.checkpoint.format.pins import backend_of
 from flinkish.compat.data import load
 from flinkish.compat.gate import Exit, check_versions, rewrites_of
 from flinkish.compat.lookup import Judgement, Use, judge
@@ -137,7 +137,7 @@ def _uses_of(offer: Offer) -> Sequence[Use]:
         log_version = 1  # the restore reads the log too, and says what is wrong with it
     return uses_of(
         offer.pins,
-        backend=layout.backend_of(offer.pins),
+        backend=backend_of(offer.pins),
         kinds=[op.kind for op in offer.query.operators],
         checkpoint_format=offer.checkpoint_format,
         offset_log_version=log_version,

@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT, pinned
 from flinkish.checkpoint.operators import StoreInfo
 from flinkish.errors import Incompatible
 from flinkish.restore.matching import same_kind
 from flinkish.restore.model import NewOperator, SavedOperator, SavedQuery
-from flinkish.restore.pins import JOIN_FORMAT
 from flinkish.restore.states import NULLABILITY_WIDENED, compare_states
 from flinkish.restore.statewords import KEEP_OR_DROP
 from flinkish.restore.verdicts import FOR_THE_ENGINE, StateChange, Verdict
@@ -163,7 +163,7 @@ def _forbids_nulls(schema: Any) -> bool:
 
 def _schema_by_version(kind: str, base: SavedQuery | None) -> bool:
     """Whether Spark keeps the schemas of such a state by version (``StateSchemaV3File``)."""
-    join = base.pins.get(JOIN_FORMAT, "2") if base is not None else "2"
+    join = pinned(base.pins if base is not None else {}, PIN_JOIN_FORMAT)
     return kind.startswith("transformWithState") or (
         kind == "symmetricHashJoin" and join not in ("1", "2")
     )

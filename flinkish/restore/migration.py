@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from flinkish.checkpoint.operators import DEFAULT_STORE, StoreInfo
+from flinkish.checkpoint.format.names import DEFAULT_STORE
+from flinkish.checkpoint.operators import StoreInfo
 from flinkish.restore.fitting import Fit
 from flinkish.restore.judging import FOR_ANOTHER_SPARK, OperatorPlan
 from flinkish.restore.pins import asked_provider, formats_for

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flinkish.checkpoint.operators import StoreInfo
+from flinkish.operators.identity import UNKNOWN, Identified, OperatorIdentity
 from flinkish.operators.meaning import StateMeaning
 from flinkish.units import size_text
 
@@ -19,7 +20,7 @@ QueryKey = str | None
 
 
 @dataclass(frozen=True)
-class SavedOperator:
+class SavedOperator(Identified):
     """One stateful operator of a saved query; ``rows`` and ``kind`` are None where not known.
 
     ``stores`` are its state stores with their schemas, ``meaning`` what their columns are.
@@ -32,9 +33,7 @@ class SavedOperator:
     partitions: int
     bytes: int
     rows: int | None = None
-    uid: str | None = None
-    operator_id_v2: str | None = None
-    operator_id_v3: str | None = None
+    identity: OperatorIdentity = UNKNOWN
     stores: tuple[StoreInfo, ...] = ()
     meaning: StateMeaning | None = None
     rewritten: str = ""
@@ -59,7 +58,7 @@ class SavedOperator:
 
 
 @dataclass(frozen=True)
-class SavedSource:
+class SavedSource(Identified):
     """The position of one source: line ``entry`` of the offset log, directory below ``sources/``.
 
     ``offset`` is the line itself, ``signature`` says what it reads, ``inputs`` through which input
@@ -70,9 +69,7 @@ class SavedSource:
     entry: int
     directory: str
     offset: str
-    uid: str | None = None
-    operator_id_v2: str | None = None
-    operator_id_v3: str | None = None
+    identity: OperatorIdentity = UNKNOWN
     signature: str | None = None
     inputs: tuple[tuple[int, int], ...] = ()
 

@@ -15,10 +15,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from flinkish.checkpoint import layout
+from flinkish.checkpoint.format.log_rewrites import Line, combined_watermark, with_lines
+from flinkish.checkpoint.format.logs import NO_OFFSET, OffsetEntry
+from flinkish.checkpoint.format.names import OFFSETS
+from flinkish.checkpoint.format.pins import PIN_WATERMARK_POLICY
 from flinkish.errors import Corrupt, Incompatible
 from flinkish.restore.donors import DonorLogs
-from flinkish.restore.logs import Line, combined_watermark, with_lines
 from flinkish.restore.recipe import Recipe, TakenSource, TakenState
 
 
@@ -54,7 +56,7 @@ def replays_planned(recipe: Recipe) -> bool:
     already has all of it (:func:`~flinkish.restore.sinks.judge_sink`).
     """
     base = recipe.donors[recipe.base]
-    return f"{layout.OFFSETS}/{base.batch_id + 1}" in base.files and _keeps_planned(recipe)
+    return f"{OFFSETS}/{base.batch_id + 1}" in base.files and _keeps_planned(recipe)
 
 
 def _keeps_planned(recipe: Recipe) -> bool:
@@ -71,7 +73,7 @@ def watermarks(recipe: Recipe, logs: Mapping[int, DonorLogs]) -> tuple[int, int]
     next is 0) has no say. With the policy ``min`` the watermark of the other queries goes back:
     they take rows that they would have dropped as late, and lose none.
     """
-    policy = logs[recipe.base].offsets.pins.get(layout.PIN_WATERMARK_POLICY)
+    policy = logs[recipe.base].offsets.pins.get(PIN_WATERMARK_POLICY)
     known = [logs[i] for i in givers(recipe) if logs[i].commit.next_watermark_ms > 0]
     return (
         combined_watermark([log.offsets.watermark_ms for log in known], policy),
@@ -110,22 +112,27 @@ def new_logs(recipe: Recipe, logs: Mapping[int, DonorLogs]) -> NewLogs:
         positions = _positions(recipe.sources, planned or committed)
         # A source that had nothing new when the batch was planned may have no position there.
         for directory, offset in _positions(recipe.sources, committed).items():
-            if positions[directory] == layout.NO_OFFSET:
+            if positions[directory] == NO_OFFSET:
                 positions[directory] = offset
     planned_bytes = None
     if base.planned is not None and planned is not None:
         alone = givers(recipe) == [recipe.base]
         planned_watermark = base.planned.watermark_ms if alone else following
-        planned_bytes = with_lines(base.planned_bytes, planned_watermark, planned)
+        planned_bytes = _written(base, base.donor.batch_id + 1, planned_watermark, planned)
     return NewLogs(
-        offsets=with_lines(base.offsets_bytes, watermark, committed),
+        offsets=_written(base, base.donor.batch_id, watermark, committed),
         planned=planned_bytes,
         positions=positions,
         watermark_ms=following,
     )
 
 
-def _own_lines(entry: layout.OffsetEntry) -> list[Line]:
+def _written(base: DonorLogs, batch: int, watermark_ms: int, lines: Sequence[Line]) -> bytes:
+    data = base.offsets_bytes if batch == base.donor.batch_id else base.planned_bytes
+    return with_lines(data, f"{OFFSETS}/{batch}", watermark_ms=watermark_ms, lines=lines)
+
+
+def _own_lines(entry: OffsetEntry) -> list[Line]:
     return [Line(n, o) for n, o in zip(entry.sources, entry.offsets, strict=True)]
 
 
@@ -137,7 +144,7 @@ def _lines(
     lines: list[Line] = []
     for place, source in enumerate(sources):
         if not isinstance(source, TakenSource):
-            lines.append(Line(str(place), layout.NO_OFFSET))
+            lines.append(Line(str(place), NO_OFFSET))
             continue
         donor = logs[source.donor]
         entry = base.planned if planned and source.donor == recipe.base else donor.offsets
@@ -154,7 +161,7 @@ def _lines(
     return lines
 
 
-def _offset_at(entry: layout.OffsetEntry, source: TakenSource, donor: DonorLogs) -> str:
+def _offset_at(entry: OffsetEntry, source: TakenSource, donor: DonorLogs) -> str:
     if not 0 <= source.entry < len(entry.offsets):
         raise Corrupt(
             f"the offset log of {donor.describe()} has {len(entry.offsets)} sources, "
@@ -164,7 +171,7 @@ def _offset_at(entry: layout.OffsetEntry, source: TakenSource, donor: DonorLogs)
     return entry.offsets[source.entry]
 
 
-def _named_line(entry: layout.OffsetEntry, source: TakenSource, place: int) -> Line:
+def _named_line(entry: OffsetEntry, source: TakenSource, place: int) -> Line:
     """Version 2 (Spark 4.2 on): sources have names, else their number among the sources.
 
     A DataFrame used twice has several numbers, of which Spark writes only the last.
@@ -176,7 +183,7 @@ def _named_line(entry: layout.OffsetEntry, source: TakenSource, place: int) -> L
         new = source.target if named else str(place)
         raise _refusal(f"source '{name}' of an offset log of version 2 would become '{new}'")
     offsets = dict(zip(entry.sources, entry.offsets, strict=True))
-    return Line(name, offsets.get(name, layout.NO_OFFSET))
+    return Line(name, offsets.get(name, NO_OFFSET))
 
 
 def _refusal(why: str) -> Incompatible:
@@ -192,6 +199,6 @@ def _positions(sources: Sequence[object], lines: Sequence[Line]) -> dict[str, st
     found: dict[str, str] = {}
     for source, line in zip(sources, lines, strict=True):
         if isinstance(source, TakenSource):
-            known = found.get(source.target, layout.NO_OFFSET)
-            found[source.target] = line.offset if known == layout.NO_OFFSET else known
+            known = found.get(source.target, NO_OFFSET)
+            found[source.target] = line.offset if known == NO_OFFSET else known
     return found

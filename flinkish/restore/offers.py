@@ -12,7 +12,7 @@ from flinkish.restore.adopt import adopt_cuts
 from flinkish.restore.fitting import Fit
 from flinkish.restore.model import QueryKey, SavedOperator, SavedQuery, SavedSource
 from flinkish.restore.recipe import Donor
-from flinkish.savepoint.model import FORMAT_CANONICAL, QueryRecord
+from flinkish.savepoint.model import FORMAT_CANONICAL, QueryRecord, identity_of
 from flinkish.savepoint.reader import check_files, open_savepoint
 
 
@@ -110,9 +110,7 @@ def _of_record(record: QueryRecord, donor: Donor, *, canonical: bool) -> Offer:
             partitions=op.partitions,
             bytes=op.bytes,
             rows=op.rows,
-            uid=op.uid,
-            operator_id_v2=op.operator_id_v2,
-            operator_id_v3=op.operator_id_v3,
+            identity=op.identity,
             stores=op.stores,
             meaning=op.meaning,
         )
@@ -151,9 +149,7 @@ def saved_sources(record: QueryRecord) -> tuple[SavedSource, ...] | None:
             entry=number,
             directory=str(entry["directory"]),
             offset=offset,
-            uid=entry.get("uid"),
-            operator_id_v2=entry.get("operator_id_v2"),
-            operator_id_v3=entry.get("operator_id_v3"),
+            identity=identity_of(entry),
             signature=entry.get("signature"),
             inputs=tuple((int(o), int(i)) for o, i in entry.get("inputs") or ()),
         )

@@ -10,28 +10,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from flinkish.checkpoint.layout import (
+from flinkish.checkpoint.format.pins import (
+    PIN_AGGREGATION_FORMAT,
+    PIN_CODEC,
+    PIN_ENCODING,
+    PIN_GROUP_FORMAT,
+    PIN_JOIN_FORMAT,
     PIN_PROVIDER,
     PIN_SHUFFLE_PARTITIONS,
     PIN_STATE_PARTITIONS,
     PIN_WATERMARK_POLICY,
+    PROVIDERS,
     backend_of,
 )
 
 _STREAMING: Final = "spark.sql.streaming."
-JOIN_FORMAT: Final = _STREAMING + "join.stateFormatVersion"
-_PROVIDERS = frozenset({"HDFSBackedStateStoreProvider", "RocksDBStateStoreProvider"})
 #: Names for people of those settings that they set.
 _NAMES = {
     PIN_SHUFFLE_PARTITIONS: "shuffle partitions",
     PIN_PROVIDER: "state backend",
     PIN_WATERMARK_POLICY: "watermark policy",
-    _STREAMING + "stateStore.compression.codec": "compression of state",
-    _STREAMING + "stateStore.encodingFormat": "encoding of state",
+    PIN_CODEC: "compression of state",
+    PIN_ENCODING: "encoding of state",
     _STREAMING + "stateStore.rocksdb.formatVersion": "RocksDB format version",
-    JOIN_FORMAT: "state format of joins",
-    _STREAMING + "aggregation.stateFormatVersion": "state format of aggregations",
-    _STREAMING + "flatMapGroupsWithState.stateFormatVersion": "state format of grouped functions",
+    PIN_JOIN_FORMAT: "state format of joins",
+    PIN_AGGREGATION_FORMAT: "state format of aggregations",
+    PIN_GROUP_FORMAT: "state format of grouped functions",
 }
 
 
@@ -66,14 +70,14 @@ def asked_provider(pins: Mapping[str, str], settings: Mapping[str, str]) -> str 
     asked = settings.get(PIN_PROVIDER)
     if asked is None or _short(asked) == _short(pins.get(PIN_PROVIDER, "")):
         return None
-    return asked if _short(asked) in _PROVIDERS else None
+    return asked if _short(asked) in PROVIDERS.values() else None
 
 
 def formats_for(provider: str | None, pins: Mapping[str, str]) -> dict[str, str]:
     """State formats that have to change, by the settings that pin them, where canonical state is
     written for ``provider``: joins of format 3 and 4 need RocksDB."""
     hdfs = backend_of({PIN_PROVIDER: provider or ""}) == "hdfs"
-    return {JOIN_FORMAT: "2"} if hdfs and pins.get(JOIN_FORMAT) in ("3", "4") else {}
+    return {PIN_JOIN_FORMAT: "2"} if hdfs and pins.get(PIN_JOIN_FORMAT) in ("3", "4") else {}
 
 
 def pin_plans(

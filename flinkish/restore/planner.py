@@ -8,45 +8,27 @@ input files that are gone, other runs of a query) is asked of the :class:`World`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible
-from flinkish.operators.hasher import HasherVersion
 from flinkish.restore import document
 from flinkish.restore.judging import WITHOUT_ENGINE, refuse
 from flinkish.restore.matching import check_uid_map
 from flinkish.restore.migration import StateRewrite, rewrite_of
 from flinkish.restore.model import NewQuery, QueryKey
 from flinkish.restore.offers import Offer, Offers
-from flinkish.restore.pins import PinPlan, pin_plans
+from flinkish.restore.pins import pin_plans
 from flinkish.restore.plan import QueryPlan, plan_query
 from flinkish.restore.preconditions import preconditions
 from flinkish.restore.queryid import OtherRun, QueryIdentity, decide_query_id
+from flinkish.restore.queryrestore import QueryRestore, RestoreOptions
 from flinkish.restore.recipe import EmptyState, Recipe
 from flinkish.restore.recipes import recipe_for
 from flinkish.restore.sinks import SinkMode, SinkPlan
 from flinkish.restore.sourceplans import SourcePlan, source_plans
 from flinkish.restore.untaken import Untaken, untaken
-from flinkish.restore.verdicts import Check, Outcome, Verdict
-
-
-@dataclass(frozen=True)
-class RestoreOptions:
-    """What the user has asked for.
-
-    ``uid_map`` is new uid -> old; ``parallelism`` the number of state partitions, None for the
-    savepoint's; ``executors`` are the verdicts that the state-migration engine can carry out.
-    """
-
-    allow_non_restored: bool = False
-    fork: bool = False
-    uid_map: Mapping[str, str] = field(default_factory=dict)
-    reset_sources: tuple[str, ...] = ()
-    sink_ahead: SinkMode | None = None
-    parallelism: int | None = None
-    hasher: HasherVersion = HasherVersion.V3
-    executors: frozenset[Verdict] = frozenset()
+from flinkish.restore.verdicts import Check, Outcome
 
 
 class World(Protocol):
@@ -62,38 +44,6 @@ class World(Protocol):
 
     def input_files(self, new: NewQuery, offer: Offer, plan: QueryPlan) -> Sequence[Check]:
         """Input files of the restored batch that are gone."""
-
-
-@dataclass(frozen=True)
-class QueryRestore:
-    """The plan for one starting query; ``recipe`` is None where nothing is to be made of it: it
-    starts empty, or ``refusal`` says why it is not restored. ``rewrite`` is what the engine does
-    with the checkpoint that the recipe makes."""
-
-    name: str
-    plan: QueryPlan | None = None
-    identity: QueryIdentity | None = None
-    recipe: Recipe | None = None
-    rewrite: StateRewrite | None = None
-    sources: tuple[SourcePlan, ...] = ()
-    sink: SinkPlan | None = None
-    pins: tuple[PinPlan, ...] = ()
-    checks: tuple[Check, ...] = ()
-    refusal: FlinkishError | None = None
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Sentences for the user: what happens, and what deserves a look."""
-        found = list(self.plan.notes) if self.plan is not None else []
-        for row in self.sources:
-            if row.verdict == "changed":
-                found.append(f"query '{self.name}': {row.text}")
-        if self.sink is not None and self.sink.verdict in ("rebase", "accept", "unreadable"):
-            found.append(f"query '{self.name}': {self.sink.text}")
-        found += [f"query '{self.name}': {pin.text}" for pin in self.pins]
-        grave = (Outcome.WARNING, Outcome.NOTE)
-        found += [check.text for check in self.checks if check.outcome in grave]
-        return tuple(found)
 
 
 class RestorePlanner:

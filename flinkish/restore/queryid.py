@@ -4,10 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.errors import StorageError
-from flinkish.jobs.model import JobState, QueryStatus
+
+
+class RunState(Protocol):
+    """The state of a job (``flinkish.jobs.model.JobState``)."""
+
+    @property
+    def value(self) -> str:
+        """Its name."""
+
+    @property
+    def is_final(self) -> bool:
+        """True when the job can never run again."""
+
+
+class CommittingQuery(Protocol):
+    """What the registry knows of a job's query (``flinkish.jobs.model.QueryStatus``)."""
+
+    @property
+    def checkpoint_dir(self) -> str:
+        """Where its Spark checkpoint is."""
+
+    @property
+    def batch_id(self) -> int | None:
+        """The newest batch it has told of."""
 
 
 @dataclass(frozen=True)
@@ -15,7 +39,7 @@ class OtherRun:
     """A job that ran the same Spark query id, as the registry knows it."""
 
     job_id: str
-    state: JobState
+    state: RunState
     last_batch: int | None
 
 
@@ -55,7 +79,7 @@ def decide_query_id(batch_id: int, runs: Sequence[OtherRun], *, fork: bool) -> Q
     return QueryIdentity(True, "the job it comes from ended with this batch")
 
 
-def newest_batch(query: QueryStatus) -> int | None:
+def newest_batch(query: CommittingQuery) -> int | None:
     """The newest batch another job committed: from its commit log where that is still there, as
     the registry's number is as old as the last heartbeat."""
     try:

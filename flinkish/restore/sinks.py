@@ -43,7 +43,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from flinkish.checkpoint.layout import COMPACT_SUFFIX
+from flinkish.checkpoint.format.source_logs import COMPACT_SUFFIX
 from flinkish.errors import StorageError
 from flinkish.storage import locate
 

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from flinkish import storage
-from flinkish.checkpoint import layout
+from flinkish.checkpoint.format.logs import NO_OFFSET
+from flinkish.checkpoint.format.names import SOURCES
+from flinkish.checkpoint.format.source_logs import log_offset
 from flinkish.errors import StorageError
 from flinkish.restore import sourcelogs
 from flinkish.restore.donors import damaged, missing, read_file, read_logs
@@ -38,11 +40,6 @@ class SourceFileCheck:
     read: int = 0
     read_gone: int = 0
     elsewhere: int = 0
-
-    @property
-    def severe(self) -> bool:
-        """Whether rows would be missing after the restore."""
-        return bool(self.planned_gone)
 
     def warnings(self) -> list[str]:
         """What would be lost."""
@@ -95,16 +92,16 @@ def missing_files(
     found: dict[str, SourceFileCheck] = {}
     present: dict[str, frozenset[str]] = {}
     for entry, name in enumerate(dict.fromkeys([*names, *after])):
-        committed = names.get(name, layout.NO_OFFSET)
-        planned = after.get(name, layout.NO_OFFSET)
+        committed = names.get(name, NO_OFFSET)
+        planned = after.get(name, NO_OFFSET)
         directory = name
         if sources is not None and logs.offsets.version == 1 and entry < len(sources):
             directory = sources[entry].directory
-        position = committed if planned == layout.NO_OFFSET else planned
+        position = committed if planned == NO_OFFSET else planned
         # A DataFrame that is used twice has two lines, and one log.
-        if layout.log_offset(position) is None or directory in found:
+        if log_offset(position) is None or directory in found:
             continue
-        limit = layout.log_offset(committed)
+        limit = log_offset(committed)
         files = list(_named_files(donor, directory, position))
         check = _check(entry, directory, files, -1 if limit is None else limit, present)
         found[directory] = check
@@ -112,16 +109,16 @@ def missing_files(
 
 
 def _named_files(donor: Donor, directory: str, position: str) -> Iterator[sourcelogs.ReadFile]:
-    prefix = f"{layout.SOURCES}/{directory}/"
+    prefix = f"{SOURCES}/{directory}/"
     names = [path.removeprefix(prefix) for path in donor.files if path.startswith(prefix)]
     if not names:  # the second line of a DataFrame that is used twice, in a plain checkpoint
         return
     try:
         chosen = sourcelogs.files_at(names, position, lambda name: read_file(donor, prefix + name))
         for name in chosen.kept:
-            yield from sourcelogs.read_files(read_file(donor, prefix + name))
+            yield from sourcelogs.read_files(read_file(donor, prefix + name), name)
         for content in chosen.written.values():
-            yield from sourcelogs.read_files(content)
+            yield from sourcelogs.read_files(content, name)
     except FileNotFoundError as error:
         raise missing(donor.at(f"{prefix}{error.filename}")) from error
     except ValueError as error:

@@ -11,7 +11,15 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from flinkish.checkpoint import layout
+from flinkish.checkpoint.format.errors import CheckpointFormatError
+from flinkish.checkpoint.format.logs import NO_OFFSET
+from flinkish.checkpoint.format.source_logs import (
+    COMPACT_SUFFIX,
+    compacted,
+    is_file_source_log,
+    log_offset,
+    source_log_entries,
+)
 
 
 @dataclass(frozen=True)
@@ -34,21 +42,25 @@ class ReadFile:
     batch: int
 
 
-def read_files(data: bytes) -> list[ReadFile]:
-    """The files of one log entry, compacted or not; LogFormatError if it is none."""
-    return [ReadFile(path, batch) for path, batch, _ in _parsed(data)[1]]
+def read_files(data: bytes, name: str) -> list[ReadFile]:
+    """The files of one log entry, compacted or not; CheckpointFormatError if it is none."""
+    return [ReadFile(path, batch) for path, batch, _ in _parsed(data, name)[1]]
 
 
-def _parsed(data: bytes) -> tuple[bytes, list[tuple[str, int, bytes]]]:
+def _parsed(data: bytes, name: str) -> tuple[bytes, list[tuple[str, int, bytes]]]:
     """The first line, and of every other one its path, batch and the line itself."""
     head, _, body = data.partition(b"\n")
     try:
         if not head.startswith(b"v"):
-            raise layout.LogFormatError(f"the first line is {head[:20]!r}, not a version")
+            reason = f"the first line is {head[:20]!r}, not a version"
+            raise CheckpointFormatError(name, 0, reason)
         lines = [(json.loads(line), line) for line in body.split(b"\n") if line]
         return head, [(str(e["path"]), int(e["batchId"]), line) for e, line in lines]
+    except CheckpointFormatError:
+        raise
     except (KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
-        raise layout.LogFormatError(f"not an entry of a file source's log: {error}") from error
+        reason = f"not an entry of a file source's log: {error}"
+        raise CheckpointFormatError(name, None, reason) from error
 
 
 def files_at(names: Sequence[str], offset: str, read: Callable[[str], bytes]) -> SourceFiles:
@@ -63,35 +75,31 @@ def files_at(names: Sequence[str], offset: str, read: Callable[[str], bytes]) ->
     Raises
     ------
     FileNotFoundError: an entry of a file source's log that the position needs is not there.
-    LogFormatError: a compacted log is none.
+    CheckpointFormatError: a compacted log is none.
     """
-    limit = layout.log_offset(offset)
-    if limit is None and offset == layout.NO_OFFSET and names:
-        limit = -1 if layout.is_file_source_log(read(min(names))) else None
+    limit = log_offset(offset)
+    if limit is None and offset == NO_OFFSET and names:
+        limit = -1 if is_file_source_log(read(min(names))) else None
     if limit is None:
         return SourceFiles(tuple(names))  # another source's own notes: all or nothing
-    present, absent = layout.source_log_entries(names, limit)
+    present, absent = source_log_entries(names, limit)
     if not absent:
         return SourceFiles(tuple(present))
-    later = [number for name in names if (number := _compacted(name)) is not None]
+    later = [number for name in names if (number := compacted(name)) is not None]
     after = min((number for number in later if number > limit), default=None)
     if after is None:
         raise FileNotFoundError(2, "not listed", absent[0])
     # The planned batch's entry was a compaction, and the cut holds nothing older.
-    shortened = compacted_until(read(f"{after}{layout.COMPACT_SUFFIX}"), limit)
-    return SourceFiles((), {f"{limit}{layout.COMPACT_SUFFIX}": shortened})
+    name = f"{after}{COMPACT_SUFFIX}"
+    shortened = compacted_until(read(name), name, limit)
+    return SourceFiles((), {f"{limit}{COMPACT_SUFFIX}": shortened})
 
 
-def _compacted(name: str) -> int | None:
-    number = name.removesuffix(layout.COMPACT_SUFFIX)
-    return int(number) if number != name and number.isascii() and number.isdigit() else None
-
-
-def compacted_until(data: bytes, limit: int) -> bytes:
+def compacted_until(data: bytes, name: str, limit: int) -> bytes:
     """A compacted file source log without the entries of log batches after ``limit``.
 
     It can stand as ``<limit>.compact`` alone: Spark's ``CompactibleFileStreamLog`` derives its
     interval from the only compacted file (some divisor of ``limit`` + 1), whatever the setting.
     """
-    head, entries = _parsed(data)
+    head, entries = _parsed(data, name)
     return b"\n".join([head, *(line for _, batch, line in entries if batch <= limit)])

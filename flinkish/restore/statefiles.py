@@ -10,11 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from flinkish.checkpoint import layout, state
+from flinkish.checkpoint.format.names import (
+    NOT_STORES,
+    SCHEMA_DIRECTORY,
+    STATE,
+    VersionedFile,
+    numbers_among,
+    parse_name,
+)
 from flinkish.errors import Incompatible
 
 _SIDECAR = ".crc"
-_NOT_VERSIONED = frozenset({"_metadata", "_stateSchema", state.SST_DIRECTORY, state.LOG_DIRECTORY})
+_NOT_VERSIONED = NOT_STORES | {SCHEMA_DIRECTORY}
 _BASES = frozenset({"snapshot", "zip"})
 
 
@@ -32,15 +39,15 @@ class StateFiles:
 
 def of_operator(files: Iterable[str], ordinal: int) -> tuple[str, ...]:
     """Those of a checkpoint's files that are the operator's."""
-    prefix = f"{layout.STATE}/{ordinal}/"
+    prefix = f"{STATE}/{ordinal}/"
     return tuple(path for path in files if path.startswith(prefix))
 
 
 def ordinals(files: Iterable[str]) -> tuple[int, ...]:
     """The ordinals of all operators that have files, ascending."""
     parts = (path.split("/", 2) for path in files)
-    found = {part[1] for part in parts if part[0] == layout.STATE and len(part) == 3}
-    return tuple(sorted(int(name) for name in found if name.isdigit()))
+    found = {part[1] for part in parts if part[0] == STATE and len(part) == 3}
+    return tuple(numbers_among(found))
 
 
 def is_schema(path: str) -> bool:
@@ -48,7 +55,7 @@ def is_schema(path: str) -> bool:
 
     Spark writes it where there is none (``StateSchemaCompatibilityChecker``).
     """
-    return path.startswith(f"{layout.STATE}/") and path.endswith("/_metadata/schema")
+    return path.startswith(f"{STATE}/") and path.endswith("/_metadata/schema")
 
 
 def move_state(files: Iterable[str], ordinal: int, shift: int) -> StateFiles:
@@ -57,13 +64,13 @@ def move_state(files: Iterable[str], ordinal: int, shift: int) -> StateFiles:
     Raises Incompatible when a file says itself which version it is.
     """
     moves: list[tuple[str, str]] = []
-    chains: dict[str, list[state.VersionedFile]] = {}
+    chains: dict[str, list[VersionedFile]] = {}
     for path in files:
         directory, _, name = path.rpartition("/")
         parts = directory.split("/")
         parts[1] = str(ordinal)
         directory = "/".join(parts)
-        file = None if _NOT_VERSIONED & set(parts) else state.parse_name(_main(name))
+        file = None if _NOT_VERSIONED & set(parts) else parse_name(_main(name))
         if file is not None and shift:
             _check_movable(file, path)
             if name == file.name:
@@ -83,7 +90,7 @@ def _main(name: str) -> str:
     return name.removesuffix(_SIDECAR)
 
 
-def _check_movable(file: state.VersionedFile, path: str) -> None:
+def _check_movable(file: VersionedFile, path: str) -> None:
     if file.kind == "changelog" and file.unique_id is not None:
         raise Incompatible(
             "state cannot be brought to another batch (of another query, or of a sink that is "

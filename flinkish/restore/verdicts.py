@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -48,9 +47,6 @@ class Outcome(str, Enum):
     REFUSED = "incompatible"
 
 
-_GRAVITY = list(Outcome)
-
-
 @dataclass(frozen=True)
 class Check:
     """One precondition: a stable ``id``, what it came to, and what to do about it."""
@@ -68,8 +64,3 @@ class Check:
             "text": self.text,
             "advice": self.advice,
         }
-
-
-def gravest(outcomes: Iterable[Outcome]) -> Outcome:
-    """The one that decides."""
-    return max(outcomes, key=_GRAVITY.index, default=Outcome.OK)

@@ -13,16 +13,27 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from flinkish import storage
-from flinkish.checkpoint import layout
-from flinkish.checkpoint.operators import DEFAULT_STORE, METADATA_DIRECTORY
-from flinkish.checkpoint.state import LOG_DIRECTORY, SST_DIRECTORY
+from flinkish.checkpoint.format.errors import CheckpointFormatError
+from flinkish.checkpoint.format.logs import parse_commit
+from flinkish.checkpoint.format.names import (
+    COMMITS,
+    DEFAULT_STORE,
+    METADATA_DIRECTORY,
+    NOT_STORES,
+    SCHEMA_DIRECTORY,
+    STATE,
+    parse_number,
+    schema_batch,
+    state_files_among,
+)
+from flinkish.checkpoint.format.pins import PIN_CODEC, PIN_ENCODING, PIN_ROW_CHECKSUM, pinned
+from flinkish.checkpoint.format.schema_files import parse_schema_file
 from flinkish.engine.canonical import read_rows
 from flinkish.engine.checkpoints import read_checkpoint, store_files
 from flinkish.engine.encodings import FamilyShape, family_shape
-from flinkish.engine.errors import EngineError, StateFormatError, UnsupportedState
-from flinkish.engine.files import UNSAFE_ROW, StoreFiles, parse_names
+from flinkish.engine.errors import EngineError, StateFormatError, UnsupportedState, engine_errors
+from flinkish.engine.files import StoreFiles
 from flinkish.engine.rows import DEFAULT_FAMILY, RowCounts, count_rows
-from flinkish.engine.schema_files import parse_schema_file
 from flinkish.errors import Corrupt, UnsupportedFormat
 from flinkish.savepoint.enginewords import DAMAGE, damage
 from flinkish.savepoint.model import FORMAT_CANONICAL, FileRecord, OperatorRecord, QueryRecord
@@ -30,9 +41,6 @@ from flinkish.savepoint.reader import BadFile, Savepoint
 from flinkish.savepoint.reporter import Reporter
 from flinkish.savepoint.statedir import saved_directory
 
-_PIN = "spark.sql.streaming.stateStore."
-#: Directories below a partition that are no stores.
-_NOT_STORES = frozenset({SST_DIRECTORY, LOG_DIRECTORY, METADATA_DIRECTORY})
 _JOIN_ROWS = "keyWithIndexToValue"
 
 
@@ -74,7 +82,8 @@ def _noting(bad: list[BadFile], where: str) -> Iterator[None]:
     Files are whole when this begins, so none is missing or cut short by accident.
     """
     try:
-        yield
+        with engine_errors():
+            yield
     except StateFormatError as error:
         bad.append(_bad(f"{where}{error.file}", error))
     except (EngineError, Corrupt, UnsupportedFormat, *DAMAGE) as error:
@@ -95,7 +104,7 @@ def _check_operator(
     unread: list[str],
 ) -> int:
     """Decode the rows of an operator, which are counted and compared; how many there are."""
-    where = f"{query.directory}/{layout.STATE}/{operator.ordinal}"
+    where = f"{query.directory}/{STATE}/{operator.ordinal}"
     counts: dict[str, int] = {}
     rows = 0
     whole = False
@@ -181,20 +190,20 @@ def _stores(
     ids: Mapping[int, tuple[tuple[str, ...], ...]],
 ) -> Iterator[_Store]:
     """Every store of every partition of an operator."""
-    prefix = f"{layout.STATE}/{operator.ordinal}/"
+    prefix = f"{STATE}/{operator.ordinal}/"
     stores: dict[tuple[int, str], dict[str, FileRecord]] = {}
     schemas: dict[str, list[FileRecord]] = {}
     for record in savepoint.iter_files():
         if record.query != index or not record.path.startswith(prefix):
             continue
         parts = record.path[len(prefix) :].split("/")
-        if METADATA_DIRECTORY in parts or not _is_number(parts[0]):
+        if METADATA_DIRECTORY in parts or parse_number(parts[0]) is None:
             if parts[0] == "0" and parts[-1] == "schema":
                 schemas.setdefault(parts[1] if len(parts) > 3 else DEFAULT_STORE, []).append(record)
-            elif parts[0] == "_stateSchema" and len(parts) == 3:
+            elif parts[0] == SCHEMA_DIRECTORY and len(parts) == 3:
                 schemas.setdefault(parts[1], []).append(record)
             continue
-        named = len(parts) > 2 and parts[1] not in _NOT_STORES
+        named = len(parts) > 2 and parts[1] not in NOT_STORES
         name = parts[1] if named else DEFAULT_STORE
         inside = "/".join(parts[2 if named else 1 :])
         stores.setdefault((int(parts[0]), name), {})[inside] = record
@@ -233,7 +242,7 @@ def _store_files(
     # The commit log has the ids of all of a partition's stores: this one's is in its files' names.
     own = [
         file.unique_id
-        for file in parse_names(names)
+        for file in state_files_among(names)
         if file.version == version and file.unique_id in ids
     ]
     return StoreFiles(
@@ -242,9 +251,9 @@ def _store_files(
         open=open_file,
         backend=query.backend or "unknown",
         unique_id=own[0] if own else None,
-        compression=query.pins.get(f"{_PIN}compression.codec", "lz4"),
-        row_checksums=query.pins.get(f"{_PIN}rowChecksum.enabled", "false") == "true",
-        encoding=query.pins.get(f"{_PIN}encodingFormat", UNSAFE_ROW),
+        compression=pinned(query.pins, PIN_CODEC),
+        row_checksums=pinned(query.pins, PIN_ROW_CHECKSUM) == "true",
+        encoding=pinned(query.pins, PIN_ENCODING),
         local_path=local_path,
     )
 
@@ -260,15 +269,12 @@ def _state_ids(
     savepoint: Savepoint, query: QueryRecord
 ) -> Mapping[int, tuple[tuple[str, ...], ...]]:
     """The unique ids of the saved version's files by operator, in checkpoint format 2."""
-    wanted = f"{layout.COMMITS}/{query.batch_id}"
+    wanted = f"{COMMITS}/{query.batch_id}"
     index = savepoint.queries.index(query)
     for record in savepoint.iter_files():
         if record.query == index and record.path == wanted:
-            try:
-                data = storage.read_bytes(savepoint.locate_file(record))
-                return layout.parse_commit(data).state_ids
-            except layout.LogFormatError as error:
-                raise StateFormatError(wanted, None, str(error)) from error
+            data = storage.read_bytes(savepoint.locate_file(record))
+            return parse_commit(data, wanted).state_ids
     return {}
 
 
@@ -278,11 +284,11 @@ def _shapes(savepoint: Savepoint, records: list[FileRecord]) -> dict[str, Family
     Families with a schema that the engine does not read are left out: their rows are counted, and
     their structure is not compared. (Who took the savepoint has read it: it is not damaged.)
     """
-    newest = max(records, key=lambda record: _batch_of(record.path))
+    newest = max(records, key=lambda record: schema_batch(record.path))
     shapes: dict[str, FamilyShape] = {}
     try:
         families = parse_schema_file(storage.read_bytes(savepoint.locate_file(newest)), newest.path)
-    except EngineError:
+    except CheckpointFormatError:
         return {}
     for family in families:
         try:
@@ -290,13 +296,3 @@ def _shapes(savepoint: Savepoint, records: list[FileRecord]) -> dict[str, Family
         except (EngineError, *DAMAGE):
             continue
     return shapes
-
-
-def _batch_of(path: str) -> int:
-    """The batch in the name of a schema file of Spark 4.x, ``<batch>_<id>``; -1 in older ones."""
-    head = path.rpartition("/")[2].partition("_")[0]
-    return int(head) if _is_number(head) else -1
-
-
-def _is_number(name: str) -> bool:
-    return name.isascii() and name.isdigit()

@@ -160,7 +160,7 @@ def _compare_operators(a: Sequence[OperatorRecord], b: Sequence[OperatorRecord])
             assert there is not None
             yield _lonely(there, ADDED if left is None else REMOVED)
             continue
-        facts = _facts(_OPERATOR_FACTS, vars(left), vars(right))
+        facts = _facts(_OPERATOR_FACTS, _parts(left), _parts(right))
         stores = list(_compare_stores(left, right))
         same = not facts and all(store["change"] == SAME for store in stores)
         yield {
@@ -189,6 +189,10 @@ def _identity(operator: OperatorRecord) -> Facts:
         "kind": operator.kind,
         "ordinal": operator.ordinal,
     }
+
+
+def _parts(operator: OperatorRecord) -> Facts:
+    return {name: getattr(operator, name) for name in _OPERATOR_FACTS}
 
 
 def _compare_stores(a: OperatorRecord, b: OperatorRecord) -> Iterator[Facts]:

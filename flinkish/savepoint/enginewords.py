@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from flinkish.checkpoint.layout import LogFormatError
-from flinkish.engine.errors import EngineError, StateFormatError, UnsupportedState
+from flinkish.engine.errors import EngineError, StateFormatError, UnsupportedState, engine_errors
 from flinkish.engine.unsafe_rows import UnknownType
 from flinkish.errors import Corrupt, FlinkishError, Incompatible, UnsupportedFormat
 
@@ -30,7 +29,8 @@ def in_our_words(query: str | None = None) -> Iterator[None]:
     """
     who = f"query {query}: " if query is not None else ""
     try:
-        yield
+        with engine_errors():
+            yield
     except UnsupportedState as error:
         hint = "see the README for what the engine reads"
         raise UnsupportedFormat(f"{who}{error}", hint=hint) from error
@@ -52,6 +52,6 @@ def damage(error: BaseException) -> str:
         return "it is nested too deeply"
     if isinstance(error, StateFormatError):
         return error.reason
-    if isinstance(error, (FlinkishError, EngineError, LogFormatError)):
+    if isinstance(error, (FlinkishError, EngineError)):
         return str(error)
     return f"{type(error).__name__}: {error}"

@@ -21,7 +21,6 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
@@ -40,7 +39,6 @@ __all__ = [
     "LeaseRecord",
     "conflicts",
     "find_leases",
-    "live_paths",
     "read_leases",
     "remove",
 ]
@@ -195,13 +193,6 @@ def _locked(target: str, other: FoundLease) -> Locked:
         host=record.host,
         since=record.created,
         lease_id=other.name,
-    )
-
-
-def live_paths(leases: Sequence[LeaseRecord], now: float) -> frozenset[str]:
-    """Savepoints that somebody is writing. Pure but for the look at processes of this host."""
-    return frozenset(
-        lease.path for lease in leases if lease.path is not None and not lease.is_stale(now)
     )
 
 

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
+from flinkish.checkpoint.format.schema_files import parse_struct
 from flinkish.checkpoint.operators import StoreInfo
-from flinkish.checkpoint.schema import parse_struct
+from flinkish.operators.identity import OperatorIdentity
 from flinkish.operators.meaning import Column, StateMeaning
 from flinkish.savepoint import limits
 from flinkish.savepoint.container import Damaged
 from flinkish.savepoint.metaschema import HEADER, OPERATOR, QUERY
-from flinkish.savepoint.model import FileRecord, Header, OperatorRecord, QueryRecord
+from flinkish.savepoint.model import FileRecord, Header, OperatorRecord, QueryRecord, identity_of
 
 _INT64 = 1 << 63
 
@@ -87,7 +89,9 @@ def _operator_from_avro(record: Mapping[str, Any]) -> OperatorRecord:
     )
     meaning = data.get("meaning")
     data["meaning"] = None if meaning is None else _meaning(_json(meaning))
-    return OperatorRecord(**data)
+    for part in fields(OperatorIdentity):
+        data.pop(part.name, None)
+    return OperatorRecord(**data, identity=identity_of(record))
 
 
 def file_from_avro(record: Mapping[str, Any]) -> FileRecord:

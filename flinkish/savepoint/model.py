@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from flinkish.checkpoint.operators import StoreInfo
+from flinkish.operators.identity import UNKNOWN, Identified, OperatorIdentity
 from flinkish.operators.meaning import StateMeaning
+from flinkish.spec.savepoints import SavedQuery, SavepointRecord, SavepointResult
 
 FORMAT_NATIVE = "native"
 #: State as Avro files (:mod:`flinkish.engine.canonical`).
@@ -34,7 +36,7 @@ class Header:
 
 
 @dataclass(frozen=True)
-class OperatorRecord:
+class OperatorRecord(Identified):
     """One stateful operator: its identity (as far as it has one) and its state's shape."""
 
     ordinal: int
@@ -43,10 +45,7 @@ class OperatorRecord:
     bytes: int
     files: int
     stores: tuple[StoreInfo, ...] = ()
-    uid: str | None = None
-    operator_id: str | None = None
-    operator_id_v2: str | None = None
-    operator_id_v3: str | None = None
+    identity: OperatorIdentity = UNKNOWN
     rows: int | None = None
     meaning: StateMeaning | None = None
     #: Digest of all rows as the engine last wrote them, whatever their partitions.
@@ -111,18 +110,39 @@ class SavepointJob:
 
 
 @dataclass(frozen=True)
-class OperatorFacts:
+class OperatorFacts(Identified):
     """What the driver knows of an operator and its checkpoint does not tell."""
 
     ordinal: int
     kind: str | None = None
-    uid: str | None = None
-    operator_id: str | None = None
-    operator_id_v2: str | None = None
-    operator_id_v3: str | None = None
+    identity: OperatorIdentity = UNKNOWN
     rows: int | None = None
     meaning: StateMeaning | None = None
     state_digest: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what does not change while the query runs (all but the rows), as plain data."""
+        meaning = None if self.meaning is None else self.meaning.to_json()
+        return {
+            "ordinal": self.ordinal,
+            "kind": self.kind,
+            **asdict(self.identity),
+            "meaning": meaning,
+            "state_digest": self.state_digest,
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> OperatorFacts:
+        """Return the inverse of :meth:`to_json`; keys of a newer flinkish are ignored."""
+        known = {k: v for k, v in data.items() if k in OperatorFacts.__dataclass_fields__}
+        if known.get("meaning") is not None:
+            known["meaning"] = StateMeaning.from_json(known["meaning"])
+        return OperatorFacts(**known, identity=identity_of(data))
+
+
+def identity_of(data: Mapping[str, Any]) -> OperatorIdentity:
+    """Return the identity of an operator or a source that is written down with it."""
+    return OperatorIdentity(**{each.name: data.get(each.name) for each in fields(OperatorIdentity)})
 
 
 @dataclass(frozen=True)
@@ -143,15 +163,6 @@ class QuerySource:
     rows_batch: int | None = None
     #: The checkpoint that ``checkpoint`` was made of, where it is only on the way.
     origin: str | None = None
-
-
-@dataclass(frozen=True)
-class SavedQuery:
-    """One query of a finished savepoint."""
-
-    name: str
-    batch_id: int
-    query_id: str
 
 
 @dataclass(frozen=True)
@@ -176,29 +187,30 @@ class SavepointInfo:
     shared: int = 0
     moved_bytes: int = 0
 
-    def to_record(self) -> dict[str, Any]:
-        """What a registry keeps: fields of ``flinkish.jobs.model.SavepointRecord``."""
-        return {
-            "path": self.path,
-            "job_id": self.job_id,
-            "created": self.created,
-            "format": self.format,
-            "bytes": self.bytes,
-            "files": self.files,
-            "duration": self.duration,
-            "queries": tuple(asdict(query) for query in self.queries),
-            "trigger": self.trigger,
-        }
+    def to_record(self, request_id: str | None = None) -> SavepointRecord:
+        """Return what a registry keeps; ``request_id`` of the request that asked for it."""
+        return SavepointRecord(
+            path=self.path,
+            job_id=self.job_id,
+            created=self.created,
+            format=self.format,
+            bytes=self.bytes,
+            files=self.files,
+            duration=self.duration,
+            queries=tuple(asdict(query) for query in self.queries),
+            trigger=self.trigger,
+            request_id=request_id,
+        )
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain data, with the fields the command line's contract names."""
-        return {
-            "path": self.path,
-            "format": self.format,
-            "bytes": self.bytes,
-            "files": self.files,
-            "shared_files": self.shared,
-            "moved_bytes": self.moved_bytes,
-            "duration": round(self.duration, 3),
-            "queries": [asdict(query) for query in self.queries],
-        }
+    def to_result(self) -> SavepointResult:
+        """Return what is shown of it."""
+        return SavepointResult(
+            path=self.path,
+            format=self.format,
+            bytes=self.bytes,
+            files=self.files,
+            shared_files=self.shared,
+            moved_bytes=self.moved_bytes,
+            duration=round(self.duration, 3),
+            queries=self.queries,
+        )

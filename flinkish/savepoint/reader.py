@@ -54,10 +54,6 @@ class Savepoint:
         """The location of a query, laid out like a Spark checkpoint."""
         return storage.join(self.path, query.directory)
 
-    def query_files(self, index: int) -> list[str]:
-        """Relative paths of query number ``index``, for materialising it."""
-        return [record.path for record in self.iter_files() if record.query == index]
-
 
 def savepoint_directory(path: str) -> str:
     """The location of the directory meant by ``path``: a savepoint's, or that of its metadata."""

@@ -5,20 +5,15 @@ A dry run and the driver that carries it out have the same plan from here. No Sp
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from flinkish.checkpoint.format.names import CANONICAL
+from flinkish.checkpoint.format.pins import known_backend
 from flinkish.engine.avro_schemas import spark_struct
-from flinkish.engine.checkpoints import (
-    PROVIDER_PIN,
-    CheckpointState,
-    OperatorState,
-    backend_of,
-    read_checkpoint,
-)
+from flinkish.engine.checkpoints import CheckpointState, OperatorState, read_checkpoint
 from flinkish.engine.errors import EngineError
-from flinkish.engine.files import CANONICAL
 from flinkish.engine.moves import OperatorMove
 from flinkish.engine.planning import FamilyChange, TargetState
 from flinkish.engine.rewrite import plan_operators
@@ -28,6 +23,7 @@ from flinkish.savepoint.enginewords import in_our_words
 from flinkish.savepoint.model import QueryRecord
 from flinkish.savepoint.reader import Savepoint
 from flinkish.savepoint.statedir import saved_directory
+from flinkish.spec.migration import Migration, NewSchema
 
 
 @dataclass(frozen=True)
@@ -65,19 +61,18 @@ class PlannedRewrite:
         }
 
 
-def plan_rewrite(savepoint: Savepoint, wanted: Mapping[str, Any]) -> list[PlannedRewrite]:
-    """What a migration would do, operator by operator; nothing is read but schemas and metadata.
+def plan_rewrite(savepoint: Savepoint, migration: Migration) -> list[PlannedRewrite]:
+    """Plan what a migration does, operator by operator; only schemas and metadata are read.
 
-    ``wanted`` are the fields of ``flinkish.jobs.migrator.Migration``. Raises what carrying it out
-    would: Incompatible, UnsupportedFormat, Corrupt, UsageError.
+    Raises what carrying it out would: Incompatible, UnsupportedFormat, Corrupt, UsageError.
     """
     found = []
     for query in savepoint.queries:
         source = saved_directory(savepoint, query)
         with in_our_words(query.name):
             state = read_checkpoint(source, query.batch_id)
-            each = changes_of(state, query, wanted.get("schemas") or ())
-            moves = plan_operators(source, state.operators, target_of(wanted, state), each)
+            each = changes_of(state, query, migration.schemas)
+            moves = plan_operators(source, state.operators, target_of(migration, state), each)
         found += [_planned(query, move) for move in moves]
     return found
 
@@ -107,51 +102,47 @@ def _planned(query: QueryRecord, move: OperatorMove) -> PlannedRewrite:
 
 def native_backend(found: CheckpointState) -> str:
     """The backend that the state came from, whatever it is in now."""
-    return backend_of(found.pins.get(PROVIDER_PIN, "HDFSBackedStateStoreProvider"))
+    return known_backend(found.pins, "")
 
 
-def target_of(wanted: Mapping[str, Any], found: CheckpointState) -> TargetState:
-    """What the state of all operators shall be.
-
-    ``wanted`` are the fields of ``flinkish.jobs.migrator.Migration``.
-    """
-    version = wanted.get("checkpoint_format")
-    backend = wanted.get("backend")
-    if wanted.get("type") == "canonical":
+def target_of(migration: Migration, found: CheckpointState) -> TargetState:
+    """Return what a migration makes of the state of all operators, as the engine takes it."""
+    version = migration.checkpoint_format
+    backend = migration.backend
+    if migration.type == "canonical":
         backend, version = CANONICAL, 1
-    elif backend is None and wanted.get("type") == "native":
+    elif backend is None and migration.type == "native":
         backend = native_backend(found)
     if version is None and backend == "hdfs":
         version = 1  # HDFS-backed stores have no unique ids
     return TargetState(
-        partitions=wanted.get("partitions"),
+        partitions=migration.partitions,
         backend=backend,
-        compression=wanted.get("compression"),
+        compression=migration.compression,
         unique_ids=None if version is None else version == 2,
-        formats=dict(wanted.get("formats") or {}),
+        formats=dict(migration.formats),
     )
 
 
 def changes_of(
-    found: CheckpointState, query: QueryRecord, schemas: Sequence[Mapping[str, Any]]
+    found: CheckpointState, query: QueryRecord, schemas: Sequence[NewSchema]
 ) -> dict[int, TargetState]:
     """By ordinal what Spark calls an operator, and the changes of values that the Avro schemas for
     this query ask for.
 
-    ``schemas`` are the fields of ``flinkish.jobs.migrator.NewSchema``. Raises UsageError: a schema
-    that is none of a state, or for a state that there is not.
+    Raises UsageError: a schema that is none of a state, or for a state that there is not.
     """
     result: dict[int, dict[tuple[str, str], FamilyChange]] = {}
     for asked in schemas:
-        if asked["query"] != query.name:
+        if asked.query != query.name:
             continue
-        operator = next(o for o in found.operators if o.ordinal == asked["ordinal"])
-        place = _family(operator, asked["name"], asked["state"])
+        operator = next(o for o in found.operators if o.ordinal == asked.ordinal)
+        place = _family(operator, asked.name, asked.state)
         try:
-            value = struct_json(spark_struct(asked["schema"]))
+            value = struct_json(spark_struct(asked.schema))
         except (EngineError, ValueError, KeyError) as error:
             raise UsageError(
-                f"the schema for {asked['name']} is no Avro schema of a state: {error}",
+                f"the schema for {asked.name} is no Avro schema of a state: {error}",
                 hint="a record, as in the files of a canonical savepoint, or as `savepoint show` "
                 "writes it",
             ) from error

@@ -45,12 +45,12 @@ from flinkish.savepoint.model import (
     OperatorRecord,
     QueryRecord,
     QuerySource,
-    SavedQuery,
     SavepointInfo,
     SavepointJob,
 )
 from flinkish.savepoint.reporter import Reporter
 from flinkish.savepoint.transfer import Carrier, Outcome, Threads, Transfer
+from flinkish.spec.savepoints import SavedQuery
 
 #: How often a query is taken again when Spark trims its files meanwhile.
 ATTEMPTS = 20
@@ -535,10 +535,7 @@ def _query_record(
                 bytes=operator.bytes,
                 files=operator.files,
                 stores=operator.stores,
-                uid=fact.uid,
-                operator_id=fact.operator_id,
-                operator_id_v2=fact.operator_id_v2,
-                operator_id_v3=fact.operator_id_v3,
+                identity=fact.identity,
                 rows=fact.rows if counted else None,
                 meaning=fact.meaning,
                 state_digest=fact.state_digest,

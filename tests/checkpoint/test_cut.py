@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
-from dataclasses import replace
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from flinkish.checkpoint.cut import Cut, FilesVanished, newest_committed_batch, read_cut
+from flinkish.checkpoint.cut import FilesVanished, newest_committed_batch, read_cut
 from flinkish.errors import (
     Corrupt,
     NoCommittedBatch,
@@ -19,7 +20,6 @@ from flinkish.errors import (
 )
 from tests.support.checkpoints.handwritten import QUERY_ID, CheckpointLikeness
 from tests.support.checkpoints.recorded import unpack
-from tests.support.examples import attempt
 
 
 def copy_cut(root: Path, target: Path, batch: int | None = None) -> tuple[str, ...]:
@@ -299,13 +299,36 @@ def test_newer_log_versions_are_unsupported(tmp_path: Path) -> None:
         read_cut(str(likeness.root))
 
 
-def test_unknown_state_store_providers_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("relative", "newer"),
+    [
+        ("state/0/0/_metadata/schema", b"\x00\x02v4"),
+        ("state/0/_metadata/metadata", b"v3\n{}"),
+        ("state/0/0/6.zip", b"v3\n{}"),
+    ],
+)
+def test_newer_state_files_are_unsupported(tmp_path: Path, relative: str, newer: bytes) -> None:
+    """The cut took them for damage, the engine for what they are."""
+    likeness = CheckpointLikeness(tmp_path / "c", backend="rocksdb").run_to(5)
+    data = newer
+    if relative.endswith(".zip"):
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w") as archive:
+            archive.writestr("metadata", newer)
+        data = buffer.getvalue()
+    likeness.write(relative, data)
+    with pytest.raises(UnsupportedFormat, match=f"{relative} cannot be read: at byte 0: .*'?v[34]"):
+        read_cut(str(likeness.root))
+
+
+@pytest.mark.parametrize("provider", ["AcmeProvider", "TunedRocksDBStateStoreProviderV2"])
+def test_unknown_state_store_providers_are_refused(tmp_path: Path, provider: str) -> None:
     likeness = CheckpointLikeness(tmp_path / "c").run_to(1)
     for batch in (0, 1):
         text = (likeness.root / f"offsets/{batch}").read_text()
-        changed = text.replace("HDFSBackedStateStoreProvider", "AcmeProvider")
+        changed = text.replace("HDFSBackedStateStoreProvider", provider)
         likeness.write(f"offsets/{batch}", changed.encode())
-    with pytest.raises(NotSavepointable, match="AcmeProvider"):
+    with pytest.raises(NotSavepointable, match=f"{provider} is unknown"):
         read_cut(str(likeness.root))
 
 
@@ -319,37 +342,15 @@ def test_ids_with_trimmed_commits(tmp_path: Path) -> None:
     assert exact - {"commits/5"} <= wider
 
 
-def _unnoticed(likeness: CheckpointLikeness, relative: str) -> dict[bytes, Cut]:
-    """What is left of a file -> the cut, wherever that is cut short without an error."""
-    path = likeness.root / relative
-    whole = path.read_bytes()
-    found = {}
-    for length in range(len(whole)):
-        path.write_bytes(whole[:length])
-        cut = attempt(lambda: read_cut(str(likeness.root)), Corrupt)
-        if isinstance(cut, Corrupt):
-            assert f"{path} is not a log Spark wrote: " in cut.message
-        else:
-            found[whole[:length]] = cut
-    path.write_bytes(whole)
-    return found
-
-
-def test_truncated_logs_are_noticed_but_between_lines(tmp_path: Path) -> None:
-    """Lines are of JSON; what sources say of their offsets is theirs, and passed on as it is."""
+def test_truncated_logs_are_noticed(tmp_path: Path) -> None:
     likeness = CheckpointLikeness(tmp_path / "c").run_to(2)
-    truth = read_cut(str(likeness.root))
-    assert _unnoticed(likeness, "metadata") == {}
-    commits = _unnoticed(likeness, "commits/2")
-    assert set(commits) == {b"v1", b"v1\n"}
-    for cut in commits.values():
-        assert cut == replace(truth, watermark_ms=cut.watermark_ms)
-        assert cut.watermark_ms is None
-    for left, cut in _unnoticed(likeness, "offsets/2").items():
-        version, *lines = left.decode().split("\n")
-        assert (version, len(lines) > 0) == ("v1", True)
-        assert cut.offsets == tuple(line for line in lines[1:] if line)
-        assert (cut.batch_id, cut.query_id) == (truth.batch_id, truth.query_id)
-        assert set(cut.files) <= set(truth.files)
-        if lines[0]:
-            assert json.loads(lines[0])["conf"] == cut.pins == truth.pins
+    for relative in ("metadata", "commits/2", "offsets/2"):
+        path = likeness.root / relative
+        whole = path.read_bytes()
+        for length in range(len(whole)):
+            path.write_bytes(whole[:length])
+            with pytest.raises(Corrupt, match=r"is not a log Spark wrote: at byte \d+: ") as caught:
+                read_cut(str(likeness.root))
+            assert str(path) in caught.value.message
+        path.write_bytes(whole)
+    assert read_cut(str(likeness.root)).batch_id == 2

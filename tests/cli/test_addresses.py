@@ -10,6 +10,7 @@ import pytest
 
 from flinkish.cli.info import _show
 from flinkish.cli.output import Output
+from flinkish.operators.identity import OperatorIdentity
 from flinkish.savepoint.model import OperatorFacts, QuerySource, SavepointJob
 from flinkish.savepoint.reporter import SilentReporter
 from flinkish.savepoint.writer import write_savepoint
@@ -25,7 +26,7 @@ def saved(tmp_path: Path) -> str:
     sources = []
     for query, name in (("agg", "hdfs-agg"), ("dd/x", "rocksdb-tws")):
         checkpoint = unpack(f"spark43-{name}", tmp_path / "recorded")
-        operator = OperatorFacts(0, operator_id=SAME, operator_id_v2=SAME, operator_id_v3=SAME)
+        operator = OperatorFacts(0, identity=OperatorIdentity(None, SAME, SAME, SAME))
         sources.append(QuerySource(query, str(checkpoint), operators=(operator,)))
     info = write_savepoint(
         str(tmp_path / "savepoints"),

@@ -9,8 +9,9 @@ import pytest
 
 from flinkish.cli import trigger
 from flinkish.cli.output import Output
-from flinkish.cli.savepoint_all import Outcome, _tell, document
-from flinkish.cli.savepoint_keep import Removal
+from flinkish.cli.savepoint_all import _tell, document
+from flinkish.client.all_jobs import Outcome
+from flinkish.client.retention import Removal
 from flinkish.errors import NoCommittedBatch
 from flinkish.jobs.model import (
     Job,
@@ -23,6 +24,8 @@ from flinkish.jobs.model import (
 )
 from flinkish.jobs.offline import check_savable
 from flinkish.savepoint.retention import Policy
+from flinkish.spec.requests import CancelArguments, LeftOut, RequestResult, SavepointArguments
+from flinkish.spec.savepoints import SavepointResult
 from tests.cli.conftest import Command
 
 JOB = Job("a" * 32, "flights", JobState.FAILED, 1.0, Launch("/app.py"))
@@ -61,8 +64,11 @@ def test_request_show(cli: Command) -> None:
         registry.add_job(Job(JOB.job_id, "flights", JobState.INITIALIZING, time.time(), JOB.launch))
         registry.transition(JOB.job_id, JobState.CREATED)
         registry.transition(JOB.job_id, JobState.RUNNING)
-        request = registry.submit(JOB.job_id, RequestKind.SAVEPOINT, {"target": "/t"}, "me")
-        result = {"savepoint": {"path": "/t/savepoint-1"}, "rung": None, "left_out": LEFT}
+        request = registry.submit(JOB.job_id, RequestKind.SAVEPOINT, SavepointArguments("/t"), "me")
+        taken = SavepointResult(
+            path="/t/savepoint-1", format="native", bytes=1, files=1, duration=0.1, queries=()
+        )
+        result = RequestResult(taken, left_out=(LeftOut(**LEFT[0]),))
         registry.complete(request.request_id, result)
     shown = cli.ok("request", "show", request.request_id).out
     assert "left out   query 'c4': it ended before it committed a batch" in shown
@@ -80,5 +86,7 @@ def test_savepoint_all(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_nothing_left_out_is_an_empty_list() -> None:
-    request = Request("r", JOB.job_id, RequestKind.CANCEL, RequestState.COMPLETED, 1.0)
+    request = Request(
+        "r", JOB.job_id, RequestKind.CANCEL, RequestState.COMPLETED, 1.0, CancelArguments()
+    )
     assert json.dumps(trigger.result_document(request, JOB)["left_out"]) == "[]"

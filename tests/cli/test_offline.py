@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -13,16 +14,18 @@ from pathlib import Path
 import pytest
 
 from flinkish.checkpoint.cut import newest_committed_batch, read_cut
-from flinkish.cli.savepoint_offline import query_source
+from flinkish.client.offline import query_source
 from flinkish.errors import NotSavepointable
 from flinkish.jobs.liveness import process_ref
 from flinkish.jobs.model import Job, JobState, Launch, QueryFacts, QueryStatus, RestoreSpec
 from flinkish.jobs.offline import job_id_of, may_be_running
+from flinkish.operators.identity import OperatorIdentity
 from flinkish.operators.meaning import Column, StateMeaning
 from flinkish.savepoint.model import OperatorFacts, QueryRecord, QuerySource, SavepointJob
 from flinkish.savepoint.reader import FULL, check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentReporter
 from flinkish.savepoint.writer import write_savepoint
+from flinkish.spec.codec import decode, encode
 from tests.cli.conftest import Command
 from tests.support.checkpoints.recorded import NAMES, unpack
 
@@ -35,21 +38,18 @@ MEANING = StateMeaning(
 def facts_for(root: Path) -> QueryFacts:
     """Facts as a driver records them, for the operators that the checkpoint has."""
     operators = [
-        asdict(
-            OperatorFacts(
-                ordinal=operator.ordinal,
-                kind=operator.kind,
-                uid=f"uid-{operator.ordinal}",
-                operator_id="a" * 32,
-                operator_id_v2="a" * 32,
-                operator_id_v3=f"{operator.ordinal}" * 32,
-                meaning=MEANING,
-            )
-        )
+        {
+            "ordinal": operator.ordinal,
+            "kind": operator.kind,
+            "uid": f"uid-{operator.ordinal}",
+            "operator_id": "a" * 32,
+            "operator_id_v2": "a" * 32,
+            "operator_id_v3": f"{operator.ordinal}" * 32,
+            "meaning": asdict(MEANING),
+            "state_digest": None,
+        }
         for operator in read_cut(str(root)).operators
     ]
-    for record in operators:
-        del record["rows"]
     return QueryFacts(
         run_id="run-1",
         sources=({"description": "FileStreamSource", "uid": "lines", "signature": "json k:int"},),
@@ -138,7 +138,15 @@ def test_as_good_as_one_that_the_driver_takes(cli: Command, tmp_path: Path, name
                 source=[dict(source) for source in facts.sources],
                 sink=facts.sink,
                 operators=tuple(
-                    OperatorFacts(**{**record, "meaning": MEANING}) for record in facts.operators
+                    OperatorFacts(
+                        record["ordinal"],
+                        record["kind"],
+                        OperatorIdentity(
+                            record["uid"], "a" * 32, "a" * 32, record["operator_id_v3"]
+                        ),
+                        meaning=MEANING,
+                    )
+                    for record in facts.operators
                 ),
             )
         ],
@@ -153,8 +161,8 @@ def test_as_good_as_one_that_the_driver_takes(cli: Command, tmp_path: Path, name
 
 def test_facts_survive_the_registry(tmp_path: Path) -> None:
     facts = facts_for(unpack("spark43-changelog-agg", tmp_path))
-    assert QueryFacts.from_json({**facts.to_json(), "of a newer one": 1}) == facts
-    source = query_source(QueryStatus("q", "id", "r", "/c"), QueryFacts.from_json(facts.to_json()))
+    stored = json.loads(json.dumps(encode(facts)))
+    source = query_source(QueryStatus("q", "id", "r", "/c"), decode(QueryFacts, stored))
     assert source.operators[0].meaning == MEANING
     assert (source.checkpoint, source.operators[0].rows) == ("/c", None)
 

@@ -15,6 +15,7 @@ from flinkish.jobs.model import Job, JobState, Launch, RequestKind, RequestState
 from flinkish.savepoint.model import QuerySource, SavepointInfo, SavepointJob
 from flinkish.savepoint.reporter import SilentReporter
 from flinkish.savepoint.writer import write_savepoint
+from flinkish.spec.requests import SavepointArguments
 from tests.cli.conftest import Command
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 
@@ -119,7 +120,7 @@ def test_the_timeout_is_for_all_together(cli: Command) -> None:
 def test_a_job_that_is_being_ended_is_skipped(cli: Command) -> None:
     job = cli.start("deaf")
     with cli.registry() as registry:
-        stop = registry.submit(job, RequestKind.STOP, {"target": "/sp"})
+        stop = registry.submit(job, RequestKind.STOP, SavepointArguments("/sp"))
     (skipped,) = cli.ok("savepoint", "--all", "sp", "--json").json()["skipped"]
     assert f"being ended by the stop {stop.request_id}" in skipped["reason"]
 

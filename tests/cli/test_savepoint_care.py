@@ -24,6 +24,7 @@ from flinkish.jobs.model import (
     SavepointRecord,
 )
 from flinkish.savepoint.leases import Kind, Lease
+from flinkish.spec.requests import RequestResult, SavepointArguments
 from tests.cli.conftest import ROOT, Command
 from tests.support.savepoint.small_savepoints import JOB_ID, make_savepoint
 from tests.support.terminal import answer
@@ -336,12 +337,12 @@ def test_prune_garbage(cli: Command, place: str) -> None:
     left = unfinished(place)
     add_job(cli)
     with cli.registry() as registry:
-        request = registry.submit(JOB_ID, RequestKind.SAVEPOINT, {"target": place})
+        request = registry.submit(JOB_ID, RequestKind.SAVEPOINT, SavepointArguments(place))
     planned = cli.ok("savepoint", "prune", "--garbage", place, "--yes", "--json").json()
     assert planned["savepoints"] == []
     assert [(g["path"], g["reason"]) for g in planned["garbage"]] == [(left, "it is being written")]
     with cli.registry() as registry:
-        registry.complete(request.request_id, {"savepoint": None})
+        registry.complete(request.request_id, RequestResult())
     assert cli("savepoint", "prune", "--garbage", place).code == 5
     assert os.path.exists(left)
     assert cli.ok("savepoint", "prune", "--garbage", place, "--yes", "-q").out == left + "\n"

@@ -7,6 +7,7 @@ import os
 import shutil
 from pathlib import Path
 
+from flinkish.operators.identity import OperatorIdentity
 from flinkish.savepoint.model import OperatorFacts, QuerySource, SavepointJob
 from flinkish.savepoint.reporter import SilentReporter
 from flinkish.savepoint.writer import write_savepoint
@@ -21,7 +22,9 @@ def save(tmp_path: Path, *names: str) -> str:
     sources = []
     for name in names:
         checkpoint = unpack(f"spark43-{name}", tmp_path / "recorded")
-        operator = OperatorFacts(0, uid=name, operator_id_v3=V3 if name == names[0] else None)
+        operator = OperatorFacts(
+            0, identity=OperatorIdentity(name, operator_id_v3=V3 if name == names[0] else None)
+        )
         sources.append(QuerySource(f"query {name}", str(checkpoint), operators=(operator,)))
     info = write_savepoint(
         str(tmp_path / "savepoints"),

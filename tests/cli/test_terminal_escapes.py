@@ -22,6 +22,7 @@ from flinkish.cli import entry
 from flinkish.cli.app import run as run_click
 from flinkish.cli.output import Output
 from flinkish.cli.progress import describe
+from flinkish.client.requests import progress_of
 from flinkish.jobs.liveness import process_ref
 from flinkish.jobs.model import (
     Job,
@@ -35,6 +36,7 @@ from flinkish.jobs.model import (
     SavepointRecord,
 )
 from flinkish.jobs.registry import Registry
+from flinkish.spec.requests import SavepointArguments
 from flinkish.units import table, visible
 from tests.cli.conftest import ROOT, Command
 from tests.support.savepoint.small_savepoints import make_savepoint
@@ -99,7 +101,7 @@ def world(place: Path, bad: str) -> Path:
                     queries=({"name": bad, "batch_id": 1, "query_id": bad},),
                 )
             )
-            request = registry.submit(job_id, RequestKind.SAVEPOINT, {"target": bad}, bad)
+            request = registry.submit(job_id, RequestKind.SAVEPOINT, SavepointArguments(bad), bad)
             failure = {"id": bad, "code": 1, "message": bad, "hint": bad, "tail": [bad]}
             registry.fail(request.request_id, failure)
         registry.transition(DEAD_ID, JobState.FAILED, bad, failure=failure)
@@ -244,9 +246,10 @@ def test_tracebacks_too(cli: Command, capsys: pytest.CaptureFixture[str]) -> Non
 def test_progress_says_what_the_driver_said(capsys: pytest.CaptureFixture[str]) -> None:
     request = Request(
         "r", JOB_ID, RequestKind.SAVEPOINT, RequestState.IN_PROGRESS, 0.0,
+        SavepointArguments("/sp"),
         progress={"phase": HOSTILE},
     )  # fmt: skip
-    Output().note(describe(request))
+    Output().note(describe(progress_of(request)))
     said = capsys.readouterr().err
     assert only_printable(said)
     assert said.count("\n") == 1

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
 
 import pytest
 
-from flinkish.jobs.model import Launch, RestoreSpec
+from flinkish.jobs.model import RestoreSpec
 from flinkish.operators.uids import uid_to_operator_id
 from tests.cli.conftest import Command
 from tests.support.checkpoints.handwritten import CheckpointLikeness
@@ -84,13 +83,3 @@ def test_the_help_says_which_side_is_which(cli: Command) -> None:
     text = " ".join(cli.ok("run", "--help").out.split())
     assert "--uid-map OLD=NEW With -s: the state of OLD (a uid of the savepoint, or" in text
     assert "the first = separates (repeatable)" in text
-
-
-def test_records_of_other_versions() -> None:
-    spec = RestoreSpec("/sp", fork=True, uid_map=(("a", "b"), ("c", "d")))
-    stored = json.loads(json.dumps(Launch("/a.py", restore=spec).to_json()))
-    assert Launch.from_json(stored).restore == spec
-    stored["restore"]["of_a_newer_flinkish"] = 1
-    assert Launch.from_json(stored).restore == spec
-    del stored["restore"]["uid_map"]
-    assert Launch.from_json(stored).restore == RestoreSpec("/sp", fork=True)

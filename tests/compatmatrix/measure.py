@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flinkish.checkpoint.layout import SETTING_CHECKPOINT_FORMAT
+from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
 from flinkish.errors import FlinkishError
 from flinkish.restore.checkpoint import make_checkpoint
 from flinkish.restore.offers import Offer, read_offers

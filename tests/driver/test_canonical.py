@@ -20,6 +20,8 @@ from flinkish.driver.settings import configured
 from flinkish.errors import StorageError, UnsupportedFormat, WrongState, from_record
 from flinkish.jobs.model import JobState, Request, RequestKind, RequestState, RestoreSpec
 from flinkish.savepoint.reader import FULL, Savepoint, check_files, open_savepoint
+from flinkish.spec.migration import Migration
+from flinkish.spec.requests import CancelArguments, SavepointArguments
 from tests.driver.test_gate import start_counting
 from tests.support.driver.in_process_job import InProcessJob
 from tests.support.driver.operator_programs import BACKENDS, PROGRAMS, write_input
@@ -158,9 +160,9 @@ def test_it_is_resumed_with_the_other_backend(
     spark: Any, new_job: NewJob, tmp_path: Path, expected: tuple[dict[str, str], Counter[str]]
 ) -> None:
     saved = Saved(spark, new_job, tmp_path)
-    wanted = {"path": saved.last["path"], "target": str(saved.target), "backend": "rocksdb"}
-    swapped = migrate({**wanted, "partitions": 5}, str(tmp_path / "progress"))
-    path = swapped["savepoint"]["path"]
+    wanted = Migration(saved.last["path"], str(saved.target), partitions=5, backend="rocksdb")
+    swapped = migrate(wanted, str(tmp_path / "progress"))
+    path = swapped.savepoint.path
     assert [query.backend for query in open_savepoint(path).queries] == ["rocksdb"] * 2
     assert output(spark, resumed(spark, new_job, saved, path, 5)) == expected
 
@@ -345,10 +347,10 @@ def test_a_plain_cancel_does_not_wait_for_the_rewrite(
     job = counting(spark, new_job, cancel_grace=1.0)
     let_go = tmp_path / "let-go"
     with busy(spark, let_go):
-        asked = {"target": str(tmp_path / "sp"), "format": "canonical"}
+        asked = SavepointArguments(str(tmp_path / "sp"), "canonical")
         request = job.registry.submit(job.job_id, RequestKind.SAVEPOINT, asked)
         job.wait_until(lambda: _phase(job, request.request_id) == "rewriting")
-        cancel = job.registry.submit(job.job_id, RequestKind.CANCEL, {})
+        cancel = job.registry.submit(job.job_id, RequestKind.CANCEL, CancelArguments())
         with pytest.raises(WrongState, match="given up for the cancel request"):
             checked(job.finish(request.request_id))
         checked(job.finish(cancel.request_id))

@@ -21,6 +21,7 @@ from flinkish.errors import (
 )
 from flinkish.jobs.model import JobState, RequestKind, RequestState
 from flinkish.savepoint.writer import write_savepoint
+from flinkish.spec.requests import SavepointArguments
 from tests.support.driver.in_process_job import InProcessJob
 
 pytestmark = pytest.mark.spark
@@ -289,7 +290,7 @@ def test_a_savepoint_before_the_first_commit_waits_for_it(
     job = new_job().start(program)
     job.wait_until(lambda: job.runtime.queries() != [])
     submitted = job.registry.submit(
-        job.job_id, RequestKind.SAVEPOINT, {"target": str(tmp_path), "format": "native"}
+        job.job_id, RequestKind.SAVEPOINT, SavepointArguments(str(tmp_path))
     )
     job.wait_until(lambda: len(looks) > 2)  # it looks for a commit, and looks again
     assert job.registry.request(submitted.request_id).state is RequestState.IN_PROGRESS
@@ -433,7 +434,7 @@ def test_a_cancel_does_not_wait_behind_a_request_that_waits(
 
     job = new_job().start(program)
     job.wait_until(lambda: job.runtime.queries() != [])
-    waiting = job.registry.submit(job.job_id, kind, {"target": str(tmp_path), "format": "native"})
+    waiting = job.registry.submit(job.job_id, kind, SavepointArguments(str(tmp_path)))
     job.wait_until(
         lambda: job.registry.request(waiting.request_id).state is RequestState.IN_PROGRESS
     )

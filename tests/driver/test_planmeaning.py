@@ -7,6 +7,11 @@ from typing import Any
 
 import pytest
 
+from flinkish.checkpoint.format.operator_files import (
+    OperatorMetadata,
+    OperatorStore,
+    write_operator_metadata,
+)
 from flinkish.driver.planmeaning import with_properties
 from flinkish.errors import Incompatible
 from flinkish.operators.meaning import (
@@ -36,8 +41,10 @@ PROPERTIES = {
 
 
 def _file(properties: Any) -> bytes:
-    head = {"operatorInfo": {}, "operatorPropertiesJson": json.dumps(properties)}
-    return b"v2\n" + json.dumps(head).encode()
+    store = OperatorStore("default", 0, 2, ("file:/c/state/0/_stateSchema/default/0_x",))
+    return write_operator_metadata(
+        OperatorMetadata(2, 0, "transformWithStateInPandasExec", (store,), json.dumps(properties))
+    )
 
 
 def test_the_newest_properties_become_traits() -> None:
@@ -58,8 +65,8 @@ def test_operators_of_other_kinds_have_none() -> None:
     assert with_properties(MEANING, {}) is MEANING
     assert with_properties(MEANING, {"_metadata/metadata": b"v1\n{}"}) is MEANING
     # A join of the third format has such metadata too.
-    assert with_properties(MEANING, {"_metadata/v2/0": b'v2\n{"operatorInfo":{}}'}) == MEANING
-    assert with_properties(MEANING, {"_metadata/v2/0": _file({})}) == MEANING
+    joins = _file({"useVirtualColumnFamilies": True})
+    assert with_properties(MEANING, {"_metadata/v2/0": joins}) == MEANING
 
 
 @pytest.mark.parametrize(

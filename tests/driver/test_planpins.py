@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.checkpoint.layout import parse_offsets
+from flinkish.checkpoint.format.logs import parse_offsets
 from flinkish.driver.planner import PlannedQuery, plan_query
 from flinkish.driver.planpins import _ALWAYS_PINNED
 from flinkish.driver.settings import configured
@@ -92,7 +92,7 @@ def test_a_restart_is_planned_with_all_that_its_log_pins(
     df = _counted(spark, input_dir)
     with configured(spark, {PARTITIONS: "4", AGGREGATION_FORMAT: "1"}):
         real = really_run(df, "append", tmp_path)
-    pins = parse_offsets((tmp_path / "offsets/0").read_bytes()).pins
+    pins = parse_offsets((tmp_path / "offsets/0").read_bytes(), "offsets/0").pins
     assert _ALWAYS_PINNED in pins
     compare(plan_query(df, "append", None, settings=pins), real)
 
@@ -113,7 +113,7 @@ def test_what_an_old_log_does_not_pin_is_as_it_was_then(
     (tmp_path / "offsets/.0.crc").unlink()  # of what the file was before
     df = _deduplicated(spark, input_dir)
     new = plan_query(df, "append", None)
-    old = plan_query(df, "append", None, settings=parse_offsets(log.read_bytes()).pins)
+    old = plan_query(df, "append", None, settings=parse_offsets(log.read_bytes(), log.name).pins)
     old_keys, new_keys = _columns(old)[0], _columns(new)[0]
     assert sorted(old_keys) == sorted(new_keys)
     assert old_keys != new_keys

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from flinkish import uid
-from flinkish.checkpoint.layout import parse_offsets
+from flinkish.checkpoint.format.logs import parse_offsets
 from flinkish.driver.planner import PlannedQuery, plan_query
 from flinkish.errors import Incompatible
 from flinkish.operators.uids import uid_to_operator_id
@@ -174,7 +174,7 @@ def _check_checkpoint(planned: PlannedQuery, df: Any, checkpoint: Path, inputs: 
     finally:
         query.stop()
     newest = max((checkpoint / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
-    entry = parse_offsets(newest.read_bytes())
+    entry = parse_offsets(newest.read_bytes(), newest.name)
     assert len(entry.offsets) == len(planned.sources)
     assert sorted(os.listdir(checkpoint / "sources")) == sorted(
         {source.directory for source in planned.sources}
@@ -227,7 +227,7 @@ def test_names_that_spark_knows_are_its_directories(
         ("first", "first"),
     ]
     assert sorted(os.listdir(tmp_path / "sources")) == ["first", "second"]
-    entry = parse_offsets((tmp_path / "offsets/0").read_bytes())
+    entry = parse_offsets((tmp_path / "offsets/0").read_bytes(), "offsets/0")
     assert set(entry.sources) == {"first", "second"}
     assert "/b/f000.json" in (tmp_path / "sources/second/0").read_text()
 

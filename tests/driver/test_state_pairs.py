@@ -10,7 +10,7 @@ import pytest
 
 from flinkish.driver.settings import configured
 from flinkish.restore.judging import OperatorPlan
-from flinkish.restore.planner import QueryRestore
+from flinkish.restore.queryrestore import QueryRestore
 from flinkish.restore.verdicts import FOR_THE_ENGINE, Verdict
 from tests.support.driver import recorded_pairs
 from tests.support.driver.pair_runner import FAILS, RIGHT, WRONG, Bench, Pair

@@ -11,6 +11,8 @@ from pathlib import Path
 import fastavro
 import pytest
 
+from flinkish.checkpoint.format.names import CANONICAL, COUNTS, HDFS, ROCKSDB
+from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT
 from flinkish.engine.canonical import (
     read_rows,
 )
@@ -21,13 +23,7 @@ from flinkish.engine.errors import (
     StateFormatError,
     UnsupportedState,
 )
-from flinkish.engine.files import CANONICAL, COUNTS, HDFS, ROCKSDB
-from flinkish.engine.planning import (
-    JOIN_FORMAT,
-    CannotMigrate,
-    FamilyChange,
-    TargetState,
-)
+from flinkish.engine.planning import CannotMigrate, FamilyChange, TargetState
 from flinkish.engine.rocksdb_store import snapshot_families
 from tests.engine.test_rewrite import SWITCHED, all_rows, rewrite, rows_of, state_of, tree
 from tests.support.checkpoints.recorded import NAMES, fast_of, unpack
@@ -168,12 +164,12 @@ def test_families_are_spark_s_own_as_before(canonical: Path, tmp_path: Path) -> 
 
 def test_joins_change_their_format_on_the_way(tmp_path: Path) -> None:
     recorded = unpack("spark43-changelog-join3", tmp_path)
-    two = TargetState(backend=CANONICAL, formats={JOIN_FORMAT: "2"})
+    two = TargetState(backend=CANONICAL, formats={PIN_JOIN_FORMAT: "2"})
     rewrite(recorded, tmp_path / "two", two)
     [operator] = state_of(tmp_path / "two").operators
     assert len(operator.stores) == 4
     assert operator.backend == CANONICAL
-    three = TargetState(backend=CANONICAL, formats={JOIN_FORMAT: "3"}, partitions=3)
+    three = TargetState(backend=CANONICAL, formats={PIN_JOIN_FORMAT: "3"}, partitions=3)
     rewrite(tmp_path / "two", tmp_path / "three", three)
     rewrite(tmp_path / "three", tmp_path / "back", TargetState(backend=ROCKSDB, partitions=2))
     assert rows_of(tmp_path / "back") == rows_of(recorded)

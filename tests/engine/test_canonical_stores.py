@@ -9,6 +9,8 @@ import fastavro
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 import pytest
 
+from flinkish.checkpoint.format.names import CANONICAL, COUNTS
+from flinkish.checkpoint.format.schema_files import FamilySchemas
 from flinkish.engine.canonical import (
     CanonicalFamily,
     families_of,
@@ -22,11 +24,10 @@ from flinkish.engine.errors import (
     EngineError,
     StateFormatError,
 )
-from flinkish.engine.files import CANONICAL, COUNTS, local_store
+from flinkish.engine.files import local_store
 from flinkish.engine.moves import FamilyMove, RowForm
 from flinkish.engine.rowcodec import compile_schema
 from flinkish.engine.rows import DEFAULT_FAMILY, RowBlock
-from flinkish.engine.schema_files import FamilySchemas
 from flinkish.engine.transform import BlockTransform
 from tests.engine.test_rewrite import state_of
 from tests.support.checkpoints.recorded import unpack

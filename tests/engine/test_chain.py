@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from flinkish.engine.chain import Chain, find_chain
+from flinkish.checkpoint.format.chains import Chain
+from flinkish.checkpoint.format.names import HDFS, ROCKSDB
+from flinkish.engine.chain import find_chain
 from flinkish.engine.errors import MissingStateFile
-from flinkish.engine.files import HDFS, ROCKSDB
 from tests.support.engine.handwritten_state import store
 
 KINDS = {HDFS: ("snapshot", "delta"), ROCKSDB: ("zip", "changelog")}

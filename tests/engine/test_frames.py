@@ -12,16 +12,17 @@ import fastavro
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 import pytest
 
+from flinkish.checkpoint.format.names import HDFS, ROCKSDB
+from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT
 from flinkish.engine.bootstrap_rows import Bootstrap, EncodeRows
 from flinkish.engine.bootstrap_state import companions, plan_bootstrap, run_bootstrap
 from flinkish.engine.checkpoints import OperatorState, read_checkpoint
 from flinkish.engine.directories import LocalDirectory
 from flinkish.engine.errors import LostRows, MissingStateFile, StateFormatError
-from flinkish.engine.files import HDFS, ROCKSDB
 from flinkish.engine.frame_types import frame_names, frame_struct, to_frame, to_state
 from flinkish.engine.frames import NoSuchState, find_table, read_rows, read_table, state_tables
 from flinkish.engine.plain_rows import plain_rows, plain_values
-from flinkish.engine.planning import JOIN_FORMAT, CannotMigrate, TargetState
+from flinkish.engine.planning import CannotMigrate, TargetState
 from flinkish.engine.row_bytes import CannotEncode
 from flinkish.engine.rowcodec import compile_schema
 from flinkish.engine.spark_frames import error_in
@@ -333,7 +334,7 @@ def test_what_a_template_cannot_become(tmp_path: Path) -> None:
     source, operator = operator_of(unpack("spark43-changelog-join3", tmp_path))
     target = LocalDirectory(str(tmp_path / "new"))
     for wanted, version, message in (
-        (TargetState(formats={JOIN_FORMAT: "2"}), None, "schemas and formats of its template"),
+        (TargetState(formats={PIN_JOIN_FORMAT: "2"}), None, "schemas and formats of its template"),
         (TargetState(), 0, "the first version of a state is 1"),
         (TargetState(backend=HDFS), None, "only RocksDB has"),
     ):

@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 import zstandard
 
+from flinkish.checkpoint.format.names import CANONICAL, COUNTS, HDFS, ROCKSDB
+from flinkish.checkpoint.format.text import write_utf
 from flinkish.engine import bounds, snapshots
 from flinkish.engine.avro_container import SYNC_BYTES, decompress, zigzag
 from flinkish.engine.avro_files import FORMAT_KEY, read_avro, row_schema
@@ -27,10 +29,9 @@ from flinkish.engine.checkpoints import read_checkpoint
 from flinkish.engine.codecs import decompressed
 from flinkish.engine.directories import LocalDirectory, read_bytes
 from flinkish.engine.errors import MissingStateFile, StateFormatError
-from flinkish.engine.files import CANONICAL, COUNTS, HDFS, ROCKSDB, StoreFiles, local_store
+from flinkish.engine.files import StoreFiles, local_store
 from flinkish.engine.records import Content, plain_records, read_changelog
 from flinkish.engine.rows import count_rows
-from flinkish.engine.schema_files import parse_schema_file, write_utf
 from flinkish.engine.sidecars import open_checked
 from flinkish.engine.types import parse_struct
 from tests.support.checkpoints.recorded import unpack
@@ -270,21 +271,6 @@ def test_lineages(lineage: bytes) -> None:
     data = write_utf("v3") + struct.pack(">H", len(lineage)) + lineage
     with pytest.raises(StateFormatError, match="lineage"):
         read_changelog(Content(iter([data]), "1.changelog"))
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        write_utf("v3") + struct.pack(">i", (1 << 31) - 1),
-        write_utf("v2") + struct.pack(">i", (1 << 31) - 1),
-        write_utf("v1") + write_utf("[" * 5000) + write_utf("{}"),
-        write_utf("v1") + write_utf('{"fields": [{"name": "a"}]}') * 2,
-        write_utf("v1") + write_utf('{"fields": [7]}') * 2,
-    ],
-)
-def test_schema_files(data: bytes) -> None:
-    with pytest.raises(StateFormatError):
-        parse_schema_file(data, "schema")
 
 
 @pytest.mark.parametrize("text", [b"[" * 100_000, b"{}", b'{"mainFileSize": 1e999}', b"\xff"])

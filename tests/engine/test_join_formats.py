@@ -10,18 +10,19 @@ from typing import Any
 
 import pytest
 
+from flinkish.checkpoint.format.names import CANONICAL, HDFS, JOIN_STORES, ROCKSDB
+from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT
 from flinkish.engine.canonical import read_rows
-from flinkish.engine.checkpoints import JOIN_STORES, store_files
+from flinkish.engine.checkpoints import store_files
 from flinkish.engine.directories import LocalDirectory
 from flinkish.engine.encodings import TIMESTAMP_POSTFIX, split_value
 from flinkish.engine.errors import CannotMigrate, EngineError, StateFormatError
-from flinkish.engine.files import CANONICAL, HDFS, ROCKSDB
 from flinkish.engine.join_formats import JOIN_FAMILIES_4, event_time
 from flinkish.engine.join_rows import Sorter, event_times, regrouped
 from flinkish.engine.keycodec import compile_key
 from flinkish.engine.layout import key_encoder
 from flinkish.engine.moves import EventTime, FamilyMove, Made, Regroup, RowForm, StoreMove
-from flinkish.engine.planning import JOIN_FORMAT, TargetState
+from flinkish.engine.planning import TargetState
 from flinkish.engine.rows import RowBlock
 from tests.engine.test_rewrite import all_rows, rewrite, rows_of, state_of
 from tests.support.checkpoints.recorded import unpack
@@ -31,7 +32,7 @@ WATERMARK = {"spark.watermarkDelayMs": 60000}
 
 
 def to(version: str, backend: str | None = None, partitions: int | None = None) -> TargetState:
-    return TargetState(formats={JOIN_FORMAT: version}, backend=backend, partitions=partitions)
+    return TargetState(formats={PIN_JOIN_FORMAT: version}, backend=backend, partitions=partitions)
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ def test_format_4_has_the_rows_of_a_key_and_time_in_a_list(three: Path, four: Pa
     [operator] = state_of(four).operators
     [store] = operator.stores
     assert tuple(family.name for family in store.families) == JOIN_FAMILIES_4
-    assert operator.pins[JOIN_FORMAT] == "4"
+    assert operator.pins[PIN_JOIN_FORMAT] == "4"
     assert buffered(four) == buffered(three)
     times: dict[tuple[str, bytes], int] = {}
     for _, name, key, value in all_rows(four):

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from flinkish.checkpoint.format.names import ROCKSDB
+from flinkish.checkpoint.format.schema_files import FamilySchemas, parse_schema_file
+from flinkish.checkpoint.format.text import spark_json
 from flinkish.engine.checkpoints import OperatorState, StoreState
 from flinkish.engine.directories import LocalDirectory
-from flinkish.engine.files import ROCKSDB
 from flinkish.engine.moves import OperatorMove
 from flinkish.engine.planning import CannotMigrate, FamilyChange, TargetState, plan_operator
-from flinkish.engine.schema_files import FamilySchemas, parse_schema_file, spark_json
 from flinkish.engine.state_files import operator_files
 
 NOWHERE = LocalDirectory("")

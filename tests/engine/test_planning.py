@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flinkish.engine.checkpoints import MERGE_PIN
-from flinkish.engine.logs import target_pins
+from flinkish.checkpoint.format.pins import PIN_MERGE_OPERATOR
+from flinkish.engine.pins import target_pins
 from flinkish.engine.planning import (
     TargetState,
     archive_version,
@@ -41,7 +41,7 @@ def test_the_days_of_intervals_count_where_spark_counts_them(version: str, days:
 def test_lists_are_as_spark_reads_them(
     spark: tuple[int, int] | None, pin: str | None, delimiter: bytes
 ) -> None:
-    pins = {} if pin is None else {MERGE_PIN: pin}
+    pins = {} if pin is None else {PIN_MERGE_OPERATOR: pin}
     assert list_delimiter(spark, pins) == delimiter
     after = {**pins, **target_pins(TargetState(spark=spark), pins)}
     assert list_delimiter((4, 3), after) == delimiter, "a newer Spark will find what was written"

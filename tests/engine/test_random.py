@@ -14,10 +14,14 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
+from flinkish.checkpoint.format.operator_files import (
+    OperatorMetadata,
+    OperatorStore,
+    write_operator_metadata,
+)
+from flinkish.checkpoint.format.schema_files import FamilySchemas, write_schema_file
 from flinkish.engine.murmur import hash_columns, partition_of
-from flinkish.engine.operator_files import OperatorMetadata, StoreInfo, write_operator_metadata
 from flinkish.engine.rowcodec import compile_schema
-from flinkish.engine.schema_files import FamilySchemas, write_schema_file
 from flinkish.engine.writers import write_records
 from tests.support.engine.random_rows import SparkRows, Table, spark_rows, tables, values_of
 from tests.support.engine.spark_rows_worker import PARTITIONS
@@ -61,7 +65,7 @@ def write_state(directory: Path, key: Table, value: Table) -> list[list[str]]:
     operator = directory / "state" / "0"
     (operator / "0" / "_metadata").mkdir(parents=True)
     (operator / "_metadata").mkdir()
-    info = StoreInfo("default", 0, 1)
+    info = OperatorStore("default", 0, 1)
     metadata = OperatorMetadata(1, 0, "stateStoreSave", (info,))
     (operator / "_metadata" / "metadata").write_bytes(write_operator_metadata(metadata))
     schemas = FamilySchemas("default", key.schema, value.schema)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from flinkish.checkpoint.format.names import ROCKSDB
 from flinkish.engine.codecs import decompressed
 from flinkish.engine.errors import MissingStateFile, StateFormatError, UnsupportedState
-from flinkish.engine.files import ROCKSDB
 from tests.support.checkpoints.recorded import unpack
 from tests.support.engine.handwritten_state import (
     CODECS,

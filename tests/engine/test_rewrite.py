@@ -10,19 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from flinkish.checkpoint.format.names import HDFS, ROCKSDB
+from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT
 from flinkish.engine.checkpoints import CheckpointState, read_checkpoint, store_files
 from flinkish.engine.directories import LocalDirectory
 from flinkish.engine.encodings import normal_value
 from flinkish.engine.errors import StateFormatError
-from flinkish.engine.files import HDFS, ROCKSDB
 from flinkish.engine.layout import has_one_partition
-from flinkish.engine.planning import (
-    JOIN_FORMAT,
-    CannotMigrate,
-    FamilyChange,
-    TargetState,
-    plan_operator,
-)
+from flinkish.engine.planning import CannotMigrate, FamilyChange, TargetState, plan_operator
 from flinkish.engine.rewrite import Rewritten, rewrite_checkpoint
 from flinkish.engine.rows import read_store
 from flinkish.engine.transform import BlockTransform
@@ -139,7 +134,7 @@ def test_column_families_need_rocksdb(name: str, tmp_path: Path) -> None:
 
 def test_joins_change_their_format_and_back(tmp_path: Path) -> None:
     recorded = unpack("spark43-changelog-join3", tmp_path / "recorded")
-    rewrite(recorded, tmp_path / "two", TargetState(formats={JOIN_FORMAT: "2"}))
+    rewrite(recorded, tmp_path / "two", TargetState(formats={PIN_JOIN_FORMAT: "2"}))
     [operator] = state_of(tmp_path / "two").operators
     assert [store.name for store in operator.stores] == [
         *("left-keyToNumValues", "left-keyWithIndexToValue"),
@@ -147,8 +142,8 @@ def test_joins_change_their_format_and_back(tmp_path: Path) -> None:
     ]
     assert operator.metadata is not None
     assert operator.metadata.version == 1
-    assert operator.pins[JOIN_FORMAT] == "2"
-    rewrite(tmp_path / "two", tmp_path / "three", TargetState(formats={JOIN_FORMAT: "3"}))
+    assert operator.pins[PIN_JOIN_FORMAT] == "2"
+    rewrite(tmp_path / "two", tmp_path / "three", TargetState(formats={PIN_JOIN_FORMAT: "3"}))
     assert rows_of(tmp_path / "three") == rows_of(recorded)
     [again] = state_of(tmp_path / "three").operators
     assert again.metadata is not None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from flinkish.engine.files import ROCKSDB
+from flinkish.checkpoint.format.names import ROCKSDB
 from flinkish.engine.records import MERGE, PUT, REMOVE, Change
 from flinkish.engine.rocksdb_store import open_rocksdb_store
 from tests.support.engine.handwritten_state import END, lz4, store, utf

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flinkish.checkpoint.format.names import ROCKSDB
 from flinkish.engine import rows
 from flinkish.engine.encodings import (
     NO_PREFIX,
@@ -23,7 +24,6 @@ from flinkish.engine.encodings import (
     split_value,
 )
 from flinkish.engine.errors import StateFormatError, UnsupportedState
-from flinkish.engine.files import ROCKSDB
 from flinkish.engine.pieces import MAX_ROWS
 from flinkish.engine.unsafe_rows import (
     RowShape,

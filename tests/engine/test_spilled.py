@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from flinkish.checkpoint.format.names import HDFS
 from flinkish.engine import spilled
-from flinkish.engine.files import HDFS, local_store
+from flinkish.engine.files import local_store
 from flinkish.engine.rows import read_store
 from flinkish.engine.spilled import LastChanges
 from flinkish.engine.writers import write_records

@@ -8,15 +8,20 @@ from typing import Any
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 import pytest
 
+from flinkish.checkpoint.format.log_rewrites import with_pins
+from flinkish.checkpoint.format.names import CANONICAL, HDFS
+from flinkish.checkpoint.format.operator_files import (
+    OperatorMetadata,
+    OperatorStore,
+    write_operator_metadata,
+)
+from flinkish.checkpoint.format.pins import PIN_GROUP_FORMAT
+from flinkish.checkpoint.format.schema_files import FamilySchemas, write_schema_file
 from flinkish.engine.errors import CannotMigrate, EngineError
-from flinkish.engine.files import CANONICAL, HDFS
-from flinkish.engine.logs import with_pins
 from flinkish.engine.moves import FamilyMove, RowForm
-from flinkish.engine.operator_files import OperatorMetadata, StoreInfo, write_operator_metadata
-from flinkish.engine.planning import GROUP_FORMAT, TargetState
+from flinkish.engine.planning import TargetState
 from flinkish.engine.rowcodec import codec_of
 from flinkish.engine.rows import RowBlock
-from flinkish.engine.schema_files import FamilySchemas, write_schema_file
 from flinkish.engine.transform import BlockTransform
 from flinkish.engine.value_formats import (
     group_format,
@@ -135,14 +140,16 @@ def checkpoint_of(root: Path, value: dict[str, Any], row: bytes, name: str | Non
     key = codec_of(value_struct(KEY)).encode(pa.record_batch([pa.array(["a"])], ["k"])).rows()[0]
     files = {
         "metadata": b'{"id":"0"}',
-        "offsets/0": b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}\n-',
+        "offsets/0": b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{"'
+        + PIN_GROUP_FORMAT.encode()
+        + b'":"2"}}\n-',
         "commits/0": b'v1\n{"nextBatchWatermarkMs":0}',
         "state/0/0/1.delta": lz4(delta([(key, row)])),
         "state/0/1/1.delta": lz4(delta([])),
         "state/0/0/_metadata/schema": schema,
     }
     if name:
-        stores = (StoreInfo("default", 0, 2),)
+        stores = (OperatorStore("default", 0, 2),)
         made = write_operator_metadata(OperatorMetadata(1, 0, name, stores))
         files["state/0/_metadata/metadata"] = made
     for path, content in files.items():
@@ -155,10 +162,10 @@ def checkpoint_of(root: Path, value: dict[str, Any], row: bytes, name: str | Non
 def test_state_there_and_back(tmp_path: Path, name: str | None) -> None:
     nested = struct_of(column("groupState", struct_of(*STATE)))
     checkpoint = checkpoint_of(tmp_path / "given", nested, NESTED, name)
-    one, two = (TargetState(formats={GROUP_FORMAT: version}) for version in "12")
+    one, two = (TargetState(formats={PIN_GROUP_FORMAT: version}) for version in "12")
     rewrite(checkpoint, tmp_path / "one", one)
     [operator] = state_of(tmp_path / "one").operators
-    assert operator.pins[GROUP_FORMAT] == "1"
+    assert operator.pins[PIN_GROUP_FORMAT] == "1"
     assert operator.stores[0].families[0].value == struct_of(*STATE)
     assert [row[3] for row in all_rows(tmp_path / "one")] == [FLAT]
     if name is None:
@@ -172,9 +179,9 @@ def test_state_there_and_back(tmp_path: Path, name: str | None) -> None:
 def test_a_timeout_tells_what_the_operator_is(tmp_path: Path) -> None:
     flat = struct_of(*STATE, column("timeoutTimestamp", "integer", nullable=False))
     checkpoint = checkpoint_of(tmp_path / "given", flat, FLAT_TIMEOUT, None)
-    [one, two] = (TargetState(formats={GROUP_FORMAT: version}) for version in "12")
+    [one, two] = (TargetState(formats={PIN_GROUP_FORMAT: version}) for version in "12")
     for path in (checkpoint / "offsets").iterdir():
-        path.write_bytes(with_pins(path.read_bytes(), one.formats, "offsets/0"))
+        path.write_bytes(with_pins(path.read_bytes(), "offsets/0", pins=one.formats))
     rewrite(checkpoint, tmp_path / "two", two)
     rewrite(tmp_path / "two", tmp_path / "back", one)
     assert rows_of(tmp_path / "back") == rows_of(checkpoint)
@@ -186,6 +193,6 @@ def test_a_timeout_tells_what_the_operator_is(tmp_path: Path) -> None:
 def test_other_operators_keep_their_state(tmp_path: Path) -> None:
     for recorded in ("spark43-hdfs-agg", "spark43-ids-join"):
         checkpoint = unpack(recorded, tmp_path)
-        wanted = TargetState(formats={GROUP_FORMAT: "1"})
+        wanted = TargetState(formats={PIN_GROUP_FORMAT: "1"})
         rewrite(checkpoint, tmp_path / f"{recorded}-1", wanted)
         assert rows_of(tmp_path / f"{recorded}-1") == rows_of(checkpoint)

@@ -13,29 +13,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flinkish.engine.codecs import decompressed
-from flinkish.engine.encodings import NO_PREFIX, join_list, normal_value, split_key, split_value
-from flinkish.engine.errors import EngineError, LostRows, StateFormatError, UnsupportedState
-from flinkish.engine.files import HDFS, ROCKSDB, local_store
-from flinkish.engine.keycodec import compile_key
-from flinkish.engine.operator_files import (
-    OperatorMetadata,
-    StoreInfo,
+from flinkish.checkpoint.format.names import HDFS, ROCKSDB
+from flinkish.checkpoint.format.operator_files import (
     parse_operator_metadata,
     write_operator_metadata,
 )
+from flinkish.checkpoint.format.schema_files import (
+    parse_schema_file,
+    schema_version,
+    write_schema_file,
+)
+from flinkish.engine.codecs import decompressed
+from flinkish.engine.encodings import join_list, normal_value, split_key, split_value
+from flinkish.engine.errors import EngineError, LostRows, UnsupportedState
+from flinkish.engine.files import local_store
+from flinkish.engine.keycodec import compile_key
 from flinkish.engine.records import MERGE, PUT, REMOVE, Content, plain_records, read_changelog
 from flinkish.engine.rocksdb_store import open_rocksdb_store
-from flinkish.engine.rocksdb_writer import Families, snapshot_metadata, write_snapshot
+from flinkish.engine.rocksdb_writer import Families, write_snapshot
 from flinkish.engine.rowcodec import compile_schema
 from flinkish.engine.rows import count_rows, read_store
-from flinkish.engine.schema_files import (
-    FamilySchemas,
-    parse_schema_file,
-    spark_json,
-    write_schema_file,
-    write_utf,
-)
 from flinkish.engine.writers import write_changelog, write_records
 from tests.support.checkpoints.recorded import NAMES, fast_of, unpack
 from tests.support.engine.handwritten_state import CODECS
@@ -86,7 +83,11 @@ def test_every_file_is_written_as_it_was(recorded: Path) -> None:
             write_changelog(again, log.changes(), version=log.version, lineage=log.lineage)
         elif path.name == "schema" or "_stateSchema" in path.parts:
             kind = "schema"
-            again.write(write_schema_file(parse_schema_file(data, path.name), int(data[3:4])))
+            again.write(
+                write_schema_file(
+                    parse_schema_file(data, path.name), schema_version(data, path.name)
+                )
+            )
         elif "_metadata" in path.parts:
             kind = "metadata"
             again.write(write_operator_metadata(parse_operator_metadata(data, path.name)))
@@ -183,8 +184,6 @@ def test_what_no_snapshot_can_have_is_refused(tmp_path: Path) -> None:
         with pytest.raises(EngineError, match="unknown column family"):
             write_snapshot([(key, b"v")], creating(tmp_path), "1.zip", families=families)
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(EngineError, match=r"3\.5 have no column families"):
-        snapshot_metadata([], 0, 0, families, with_families=False)
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -215,55 +214,6 @@ def test_changelogs_that_do_not_exist_are_refused(
 ) -> None:
     with pytest.raises(EngineError, match=reason):
         write_changelog(io.BytesIO(), changes, version=version, lineage=lineage)
-
-
-STRUCT = {"type": "struct", "fields": [{"name": "k", "type": "long", "nullable": True}]}
-ENCODER = {"keyStateEncoderType": NO_PREFIX}
-
-
-@pytest.mark.parametrize("version", [1, 2, 3])
-def test_schema_files_of_every_version(version: int) -> None:
-    long = {"type": "struct", "fields": [{"name": "x" * 70_000, "type": "long"}]}
-    odd = {"type": "struct", "fields": [{"name": 'ä\0"\\u001f\x1f😀\n', "type": "long"}]}
-    value = odd if version == 1 else long
-    family = FamilySchemas("default", odd, value, ENCODER if version == 3 else None)
-    families = [family, FamilySchemas("o", STRUCT, STRUCT, ENCODER, 3, 4, spark_json(STRUCT))]
-    families = families if version == 3 else [family]
-    data = write_schema_file(families, version)
-    assert parse_schema_file(data, "schema") == tuple(families)
-    assert write_schema_file(parse_schema_file(data, "schema"), version) == data
-
-
-def test_schema_files_that_cannot_be_are_refused() -> None:
-    family = FamilySchemas("default", STRUCT, STRUCT)
-    for families, version in (([family, family], 2), ([], 1), ([family], 4), ([family], 3)):
-        with pytest.raises(EngineError):
-            write_schema_file(families, version)
-    with pytest.raises(EngineError, match="too long"):
-        write_utf("é" * 40_000)
-
-
-def test_jackson_escapes_in_capitals() -> None:
-    assert spark_json({"a": "\x1f\\u001f\n"}) == '{"a":"\\u001F\\\\u001f\\n"}'
-
-
-def test_operator_metadata_that_cannot_be_is_refused() -> None:
-    first, second = StoreInfo("default", 0, 2), StoreInfo("default", 0, 2, ("file:/s",))
-    for metadata in (
-        OperatorMetadata(1, 0, "dedupe", (second,)),
-        OperatorMetadata(1, 0, "dedupe", (first,), "{}"),
-        OperatorMetadata(2, 0, "join", (first,), "{}"),
-        OperatorMetadata(2, 0, "join", (second,)),
-        OperatorMetadata(3, 0, "join", (second,), "{}"),
-    ):
-        with pytest.raises(EngineError, match="not operator metadata"):
-            write_operator_metadata(metadata)
-    whole = write_operator_metadata(OperatorMetadata(2, 3, "join", (second,), "{}"))
-    for size in range(len(whole)):
-        with pytest.raises(StateFormatError):
-            parse_operator_metadata(whole[:size], "metadata")
-    with pytest.raises(UnsupportedState, match="'v3'"):
-        parse_operator_metadata(b"v3\n{}", "metadata")
 
 
 @given(st.lists(st.binary(max_size=3).map(lambda b: b"\x00" * 8 + b * 8), min_size=1, max_size=9))

@@ -22,18 +22,26 @@ from typing import Any
 
 import fastavro
 
-from flinkish.checkpoint import layout
 from flinkish.checkpoint.cut import read_cut
-from flinkish.checkpoint.schema import SchemaFormatError
-from flinkish.checkpoint.schema import parse_schema_file as parse_saved_schema
-from flinkish.checkpoint.state import ArchiveError, archive_references
+from flinkish.checkpoint.format.archives import read_archive_metadata
+from flinkish.checkpoint.format.errors import CheckpointFormatError
+from flinkish.checkpoint.format.log_rewrites import with_pins, with_state_ids
+from flinkish.checkpoint.format.logs import parse_commit, parse_offsets, parse_query_id
+from flinkish.checkpoint.format.names import CANONICAL, COUNTS
+from flinkish.checkpoint.format.operator_files import parse_operator_metadata, with_operator
+from flinkish.checkpoint.format.pins import backend_of, pinned_partitions
+from flinkish.checkpoint.format.schema_files import parse_schema_file
+from flinkish.checkpoint.format.source_logs import (
+    is_file_source_log,
+    log_offset,
+    source_log_entries,
+)
+from flinkish.client import planfile
 from flinkish.engine.canonical import families_of, read_canonical, write_canonical
 from flinkish.engine.canonical_counts import read_counts
 from flinkish.engine.checkpoints import (
     OperatorState,
     StoreState,
-    parse_pins,
-    parse_state_ids,
     read_checkpoint,
     store_files,
 )
@@ -42,11 +50,9 @@ from flinkish.engine.compressors import compressor
 from flinkish.engine.directories import LocalDirectory
 from flinkish.engine.encodings import BadEncoding, family_shape
 from flinkish.engine.errors import EngineError
-from flinkish.engine.files import CANONICAL, COUNTS, StoreFiles, local_store
-from flinkish.engine.operator_files import parse_operator_metadata
+from flinkish.engine.files import StoreFiles, local_store
 from flinkish.engine.records import Content, plain_records, read_changelog
 from flinkish.engine.rows import count_rows, read_store
-from flinkish.engine.schema_files import parse_schema_file
 from flinkish.errors import FlinkishError
 from flinkish.jobs import rows
 from flinkish.jobs.model import (
@@ -58,7 +64,7 @@ from flinkish.jobs.model import (
     RequestState,
     RestoreSpec,
 )
-from flinkish.restore import planfile, sourcelogs
+from flinkish.restore import sourcelogs
 from flinkish.savepoint import leases, sharing
 from flinkish.savepoint.catalog import read_catalog
 from flinkish.savepoint.deep import deep_check
@@ -69,15 +75,16 @@ from flinkish.savepoint.reader import describe, find_bad_files, open_savepoint
 from flinkish.savepoint.reporter import SilentReporter
 from flinkish.savepoint.staterows import open_state, show_rows
 from flinkish.savepoint.writer import write_savepoint
+from flinkish.spec.requests import SavepointArguments
 from tests.support.checkpoints.recorded import NAMES, unpack
 from tests.support.engine.local_stores import Store, stores
 from tests.support.savepoint.small_savepoints import header, make_savepoint, operator, query
 
 OURS: tuple[type[Exception], ...] = (FlinkishError,)
 ENGINE: tuple[type[Exception], ...] = (EngineError,)
-LOG: tuple[type[Exception], ...] = (layout.LogFormatError,)
+LOG: tuple[type[Exception], ...] = (CheckpointFormatError,)
 #: What the engine cannot read of a schema is not compared with rows.
-_SCHEMA = (SchemaFormatError, EngineError, BadEncoding)
+_SCHEMA = (CheckpointFormatError, EngineError, BadEncoding)
 
 
 @dataclass(frozen=True)
@@ -234,7 +241,6 @@ def _lease_file(data: bytes, place: Path) -> None:
         lease.is_stale(now)
         lease.describe()
         leases.conflicts(_lease(), lease)
-    leases.live_paths(found, now)
 
 
 # the checkpoint's small files
@@ -248,9 +254,9 @@ def _of_logs(checkpoints: dict[str, Path]) -> list[Target]:
 
     schemas = every("state/*/0/_metadata/schema") + every("state/*/0/*/_metadata/schema")
     return [
-        Target("offsets", every("offsets/*"), _offsets, LOG + ENGINE, 4),
-        Target("commits", every("commits/*"), _commits, LOG + ENGINE, 4),
-        Target("query-id", every("metadata"), lambda d, _: layout.parse_query_id(d), LOG),
+        Target("offsets", every("offsets/*"), _offsets, LOG, 4),
+        Target("commits", every("commits/*"), _commits, LOG, 4),
+        Target("query-id", every("metadata"), lambda d, _: parse_query_id(d), LOG),
         Target("source-log", every("sources/*/*"), _source_log, LOG, 3),
         Target(
             "state-schema", schemas + every("state/*/_stateSchema/*/*"), _schemas,
@@ -258,7 +264,7 @@ def _of_logs(checkpoints: dict[str, Path]) -> list[Target]:
         ),
         Target(
             "operator-metadata", every("state/*/_metadata/metadata") + every(
-                "state/*/_metadata/v2/*"), _operator_metadata, LOG + ENGINE, 4,
+                "state/*/_metadata/v2/*"), _operator_metadata, LOG, 4,
         ),
     ]  # fmt: skip
 
@@ -277,29 +283,33 @@ def _each(errors: tuple[type[Exception], ...], *calls: Callable[[], object]) -> 
 
 def _offsets(data: bytes, _: Path) -> None:
     def parsed() -> None:
-        entry = layout.parse_offsets(data)
+        entry = parse_offsets(data, "offsets/1")
         assert len(entry.sources) == len(entry.offsets)
         for offset in entry.offsets:
-            limit = layout.log_offset(offset)
+            limit = log_offset(offset)
             if limit is not None:
-                layout.source_log_entries(["0", "1", "2.compact"], limit)
-        layout.backend_of(entry.pins)
-        layout.pinned_partitions(entry.pins)
+                source_log_entries(["0", "1", "2.compact"], limit)
+        backend_of(entry.pins)
+        pinned_partitions(entry.pins)
 
-    _each(LOG + ENGINE, parsed, lambda: parse_pins(data, "offsets/1"))
+    _each(LOG, parsed, lambda: with_pins(data, "offsets/1", pins={"a": "1"}))
 
 
 def _commits(data: bytes, _: Path) -> None:
     _each(
-        LOG + ENGINE,
-        lambda: layout.parse_commit(data),
-        lambda: parse_state_ids(data, "commits/1"),
+        LOG,
+        lambda: parse_commit(data, "commits/1"),
+        lambda: with_state_ids(data, "commits/1", ids=None),
     )
 
 
 def _source_log(data: bytes, _: Path) -> None:
-    layout.is_file_source_log(data)
-    _each(LOG, lambda: sourcelogs.read_files(data), lambda: sourcelogs.compacted_until(data, 3))
+    is_file_source_log(data)
+    _each(
+        LOG,
+        lambda: sourcelogs.read_files(data, "1"),
+        lambda: sourcelogs.compacted_until(data, "9.compact", 3),
+    )
 
 
 def _schemas(data: bytes, _: Path) -> None:
@@ -307,14 +317,14 @@ def _schemas(data: bytes, _: Path) -> None:
         for family in parse_schema_file(data, "schema"):
             family_shape(family.key, family.value, family.encoder)
 
-    _each(_SCHEMA, lambda: parse_saved_schema(data), shapes)
+    _each(_SCHEMA, shapes)
 
 
 def _operator_metadata(data: bytes, _: Path) -> None:
     _each(
-        LOG + ENGINE,
-        lambda: layout.parse_operator_metadata(data),
+        LOG,
         lambda: parse_operator_metadata(data, "metadata"),
+        lambda: with_operator(data, "metadata", root="/new", ordinal=1),
     )
 
 
@@ -337,7 +347,9 @@ def _of_state(checkpoints: dict[str, Path]) -> list[Target]:
                     found.append(Target(f"{kind}-{name}", (data,), read, ENGINE, weight))
                     if kind == "zip":
                         found.append(
-                            Target(f"archive-{name}", (data,), _archive, (ArchiveError,), 1)
+                            Target(
+                                f"archive-{name}", (data,), _archive, (CheckpointFormatError,), 1
+                            )
                         )
                     else:
                         with open(_path(store, file), "rb") as raw:
@@ -381,7 +393,7 @@ def _store_with(store: Store, name: str, data: bytes, place: Path) -> None:
 
 
 def _archive(data: bytes, _: Path) -> None:
-    archive_references(io.BytesIO(data))
+    read_archive_metadata(io.BytesIO(data), "1.zip")
 
 
 def _records(data: bytes, _: Path) -> None:
@@ -456,7 +468,8 @@ def _of_the_rest(base: Path) -> list[Target]:
     planfile.save(plan, str(path))
     job = Job("a" * 32, "job", JobState.RUNNING, 1.7e9, launch)
     request = Request(
-        "r" * 32, job.job_id, RequestKind.SAVEPOINT, RequestState.PENDING, 1.7e9, {"target": "/s"}
+        *("r" * 32, job.job_id, RequestKind.SAVEPOINT, RequestState.PENDING, 1.7e9),
+        SavepointArguments("/s"),
     )
     columns = [rows.job_values(job), rows.request_values(request)]
     return [

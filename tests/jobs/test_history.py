@@ -15,9 +15,11 @@ from flinkish.jobs.model import (
     Request,
     RequestKind,
     RequestState,
+    arguments_for,
     may_follow,
 )
 from flinkish.jobs.registry import Registry, new_job_id
+from flinkish.spec.requests import RequestResult
 
 _CALLS = st.lists(
     st.one_of(
@@ -59,7 +61,9 @@ def test_any_calls_leave_a_legal_story(
             kinds = {"cancel"} if argument is RequestKind.CANCEL else {"stop", "cancel"}
             ending = [r for r in requests if r.kind.value in kinds and not r.state.is_final]
             try:
-                registry.submit(job.job_id, argument, {})
+                plain = argument is RequestKind.CANCEL
+                asked = arguments_for(argument, None if plain else "/sp")
+                registry.submit(job.job_id, argument, asked)
                 assert not expected.is_final
                 assert argument is RequestKind.SAVEPOINT or not ending
             except WrongState:
@@ -76,8 +80,11 @@ def test_any_calls_leave_a_legal_story(
             assert registry.abandon(job.job_id, {"id": "gone"}) == len(unfinished)
         elif isinstance(argument, int) and argument < len(requests):
             chosen = requests[argument]
-            settle = registry.complete if name == "complete" else registry.fail
-            assert settle(chosen.request_id, {"by": name}) == (not chosen.state.is_final)
+            if name == "complete":
+                settled = registry.complete(chosen.request_id, RequestResult())
+            else:
+                settled = registry.fail(chosen.request_id, {"by": name})
+            assert settled == (not chosen.state.is_final)
         for request in registry.requests(job.job_id):
             if request.state.is_final:
                 assert ended.setdefault(request.request_id, request) == request

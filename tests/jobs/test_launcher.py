@@ -23,6 +23,7 @@ from flinkish.jobs.model import Job, JobState, Launch, RequestKind, RequestState
 from flinkish.jobs.registry import Registry
 from flinkish.jobs.supervisor import end_of, how_it_ended
 from flinkish.jobs.termination import answers_late
+from flinkish.spec.requests import SavepointArguments
 from tests.support.launcher_fakes import kill_processes, make_java, make_spark
 
 Run = Callable[..., Job]
@@ -103,7 +104,7 @@ def test_a_killed_driver_and_what_it_leaves_behind(
     run: Run, registry: Registry, tmp_path: Path
 ) -> None:
     job = run(f"sleep 300 & echo $! > {tmp_path}/child; echo $$ > {tmp_path}/pid; wait")
-    request = registry.submit(job.job_id, RequestKind.SAVEPOINT, {})
+    request = registry.submit(job.job_id, RequestKind.SAVEPOINT, SavepointArguments("/sp"))
     pids = [wait_for_number(tmp_path / name) for name in ("pid", "child")]
     assert os.getpgid(pids[0]) == os.getpgid(pids[1]) == pids[0], "one group to signal"
     assert os.getsid(pids[0]) != os.getsid(0), "no terminal of ours"
@@ -550,10 +551,11 @@ def test_cluster_deploy_mode_is_refused() -> None:
 def test_when_a_driver_answers_too_late(
     kind: str, state: str, age: float, busy: bool, late: bool
 ) -> None:
-    from flinkish.jobs.model import Request
+    from flinkish.jobs.model import Request, arguments_for
 
     def request(kind_: str, state_: str) -> Request:
-        return Request("r", "j", RequestKind(kind_), RequestState(state_), 0.0, started=0.0)
+        asked = arguments_for(RequestKind(kind_), None if kind_ == "cancel" else "/sp")
+        return Request("r", "j", RequestKind(kind_), RequestState(state_), 0.0, asked, started=0.0)
 
     others = [request("savepoint", "IN_PROGRESS")] if busy else []
     assert answers_late(request(kind, state), others, grace=10.0, now=age) is late

@@ -15,6 +15,7 @@ import pytest
 from flinkish.jobs.liveness import is_alive, log_tail, process_ref, reconcile, verdict
 from flinkish.jobs.model import Job, JobState, Launch, ProcessRef, RequestKind, RequestState
 from flinkish.jobs.registry import Registry
+from flinkish.spec.requests import SavepointArguments
 
 MakeJob = Callable[..., Job]
 HERE = os.uname().nodename
@@ -152,7 +153,7 @@ def test_a_killed_driver_is_failed_with_its_reason(
     ended = make_job("ended", JobState.FINISHED)
     for each in (job, sound, ended):
         registry.add_job(each)
-    request = registry.submit(job.job_id, RequestKind.STOP, {})
+    request = registry.submit(job.job_id, RequestKind.STOP, SavepointArguments("/sp"))
     jobs = registry.jobs()
     assert reconcile(registry, jobs) == jobs
 

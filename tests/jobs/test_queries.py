@@ -17,6 +17,7 @@ from flinkish.jobs.model import (
 )
 from flinkish.jobs.registry import Registry, new_request_id
 from flinkish.jobs.schema import MIGRATIONS, VERSION_TABLE
+from flinkish.spec.requests import RequestResult, SavepointArguments
 
 MakeJob = Callable[..., Job]
 FACTS = QueryFacts(
@@ -51,7 +52,7 @@ def test_facts_are_of_the_newest_query_of_a_name(registry: Registry, make_job: M
 def test_what_a_client_did_itself_is_in_the_history(registry: Registry, make_job: MakeJob) -> None:
     job = make_job(state=JobState.RUNNING)
     registry.add_job(job)
-    asked = registry.submit(job.job_id, RequestKind.SAVEPOINT, {"target": "/sp"})
+    asked = registry.submit(job.job_id, RequestKind.SAVEPOINT, SavepointArguments("/sp"))
     registry.transition(job.job_id, JobState.FAILED)
     done = Request(
         new_request_id(),
@@ -59,11 +60,11 @@ def test_what_a_client_did_itself_is_in_the_history(registry: Registry, make_job
         RequestKind.SAVEPOINT,
         RequestState.COMPLETED,
         created=1.0,
-        arguments={"target": "/sp", "offline": True},
+        arguments=SavepointArguments("/sp", offline=True),
         requester="eva@host",
         started=1.0,
         finished=2.0,
-        result={"savepoint": {"path": "/sp/x"}, "rung": None},
+        result=RequestResult(),
     )
     registry.record_request(done)
     assert registry.requests(job.job_id) == [asked, done]

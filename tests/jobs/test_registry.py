@@ -34,8 +34,11 @@ from flinkish.jobs.model import (
     RequestState,
     RestoreSpec,
     SavepointRecord,
+    arguments_for,
 )
 from flinkish.jobs.registry import Registry, new_job_id
+from flinkish.spec.requests import CancelArguments, LeftOut, RequestResult, SavepointArguments
+from flinkish.spec.savepoints import SavedQuery, SavepointResult
 
 MakeJob = Callable[..., Job]
 
@@ -94,7 +97,7 @@ def test_an_unknown_job_is_not_found_by_any_method(registry: Registry) -> None:
         lambda: registry.transition(missing, JobState.RUNNING),
         lambda: registry.update_job(missing, heartbeat=1.0),
         lambda: registry.heartbeat(missing, []),
-        lambda: registry.submit(missing, RequestKind.STOP, {}),
+        lambda: registry.submit(missing, RequestKind.STOP, SavepointArguments("/sp")),
         lambda: registry.abandon(missing, {}),
     ):
         with pytest.raises(JobNotFound, match=missing):
@@ -314,7 +317,7 @@ def test_queries_of_very_many_jobs(registry: Registry, make_job: MakeJob) -> Non
 def test_a_request_goes_through_its_life(registry: Registry, make_job: MakeJob) -> None:
     job = make_job()
     registry.add_job(job)
-    arguments = {"target": "file:///sp", "format": "native", "deep": {"a": [1, None]}}
+    arguments = SavepointArguments("file:///sp", timeout=60, full=True)
     sent = registry.submit(job.job_id, RequestKind.SAVEPOINT, arguments, "me@here")
     assert (sent.state, sent.arguments, sent.requester) == (
         RequestState.PENDING,
@@ -330,13 +333,22 @@ def test_a_request_goes_through_its_life(registry: Registry, make_job: MakeJob) 
     assert registry.claim(job.job_id) is None
     assert registry.progress(sent.request_id, {"phase": "copying", "files": 3})
     assert registry.request(sent.request_id).progress == {"phase": "copying", "files": 3}
-    assert registry.complete(sent.request_id, {"savepoint": {"path": "/x"}})
+    taken = SavepointResult(
+        path="/x",
+        format="native",
+        bytes=1,
+        files=2,
+        duration=0.5,
+        queries=(SavedQuery("q", 3, "i"),),
+    )
+    result = RequestResult(taken, "quiesce", (LeftOut("c", "it had nothing"),))
+    assert registry.complete(sent.request_id, result)
     done = registry.request(sent.request_id[:8].upper())
     assert done.state is RequestState.COMPLETED
-    assert done.result == {"savepoint": {"path": "/x"}}
+    assert done.result == result
     assert done.finished is not None
     assert registry.fail(sent.request_id, {"id": "failed"}) is False
-    assert registry.complete(sent.request_id, {"other": 1}) is False
+    assert registry.complete(sent.request_id, RequestResult()) is False
     assert registry.progress(sent.request_id, {}) is False
     assert registry.abandon(job.job_id, {}) == 0
     assert registry.request(sent.request_id) == done
@@ -346,39 +358,42 @@ def test_requests_are_claimed_in_order(registry: Registry, make_job: MakeJob) ->
     job, other = make_job(), make_job()
     registry.add_job(job)
     registry.add_job(other)
-    sent = [registry.submit(job.job_id, RequestKind.SAVEPOINT, {"n": n}) for n in range(5)]
-    registry.submit(other.job_id, RequestKind.SAVEPOINT, {})
+    sent = [
+        registry.submit(job.job_id, RequestKind.SAVEPOINT, SavepointArguments(str(n)))
+        for n in range(5)
+    ]
+    registry.submit(other.job_id, RequestKind.SAVEPOINT, SavepointArguments("/sp"))
     assert [r.request_id for r in registry.requests(job.job_id)] == [r.request_id for r in sent]
     claimed = [registry.claim(job.job_id) for _ in range(6)]
-    assert [c.arguments["n"] for c in claimed if c] == [0, 1, 2, 3, 4]
+    assert [c.arguments.target for c in claimed if c] == list("01234")
     assert claimed[5] is None
 
 
 def test_a_job_is_ended_once(registry: Registry, make_job: MakeJob) -> None:
     job = make_job()
     registry.add_job(job)
-    stop = registry.submit(job.job_id, RequestKind.STOP, {})
+    stop = registry.submit(job.job_id, RequestKind.STOP, SavepointArguments("/sp"))
     for kind in (RequestKind.STOP, RequestKind.CANCEL):
         with pytest.raises(Locked, match=stop.request_id) as caught:
-            registry.submit(job.job_id, kind, {"target": "/sp"})
+            registry.submit(job.job_id, kind, arguments_for(kind, "/sp"))
         assert caught.value.data["request_id"] == stop.request_id
-    registry.submit(job.job_id, RequestKind.SAVEPOINT, {})
+    registry.submit(job.job_id, RequestKind.SAVEPOINT, SavepointArguments("/sp"))
     registry.claim(job.job_id)
     with pytest.raises(Locked):
-        registry.submit(job.job_id, RequestKind.STOP, {})
+        registry.submit(job.job_id, RequestKind.STOP, SavepointArguments("/sp"))
     registry.fail(stop.request_id, {"id": "failed"})
-    with_savepoint = registry.submit(job.job_id, RequestKind.CANCEL, {"target": "/sp"})
+    with_savepoint = registry.submit(job.job_id, RequestKind.CANCEL, CancelArguments("/sp"))
     assert with_savepoint.kind is RequestKind.CANCEL
 
 
 def test_a_plain_cancel_overrides_what_still_saves(registry: Registry, make_job: MakeJob) -> None:
     job = make_job()
     registry.add_job(job)
-    registry.submit(job.job_id, RequestKind.STOP, {"target": "/sp"})
+    registry.submit(job.job_id, RequestKind.STOP, SavepointArguments("/sp"))
     registry.claim(job.job_id)
-    cancel = registry.submit(job.job_id, RequestKind.CANCEL, {"target": None})
+    cancel = registry.submit(job.job_id, RequestKind.CANCEL, CancelArguments())
     with pytest.raises(Locked, match=cancel.request_id):
-        registry.submit(job.job_id, RequestKind.CANCEL, {})
+        registry.submit(job.job_id, RequestKind.CANCEL, CancelArguments())
 
 
 @pytest.mark.parametrize("state", sorted(FINAL_STATES))
@@ -389,16 +404,18 @@ def test_nothing_is_asked_of_an_ended_job(
     job = make_job(state=state)
     registry.add_job(job)
     with pytest.raises(WrongState, match=f"terminal state {state.value}"):
-        registry.submit(job.job_id, kind, {})
+        registry.submit(job.job_id, kind, arguments_for(kind, "/sp"))
     assert registry.requests(job.job_id) == []
 
 
 def test_abandoned_requests_fail(registry: Registry, make_job: MakeJob) -> None:
     job = make_job()
     registry.add_job(job)
-    done, running, waiting = (registry.submit(job.job_id, RequestKind.SAVEPOINT, {}) for _ in "123")
+    done, running, waiting = (
+        registry.submit(job.job_id, RequestKind.SAVEPOINT, SavepointArguments("/sp")) for _ in "123"
+    )
     registry.claim(job.job_id)
-    registry.complete(done.request_id, {})
+    registry.complete(done.request_id, RequestResult())
     registry.claim(job.job_id)
     error = DriverLost("gone").to_record()
     assert registry.abandon(job.job_id, error) == 2
@@ -421,7 +438,9 @@ def test_unknown_and_ambiguous_requests(registry: Registry, make_job: MakeJob) -
     # Of 65,536 prefixes, two of 2000 random ids agree but for one case in 10^13.
     seen: set[str] = set()
     for _ in range(2000):
-        prefix = registry.submit(job.job_id, RequestKind.SAVEPOINT, {}).request_id[:4]
+        prefix = registry.submit(
+            job.job_id, RequestKind.SAVEPOINT, SavepointArguments("/sp")
+        ).request_id[:4]
         if prefix in seen:
             break
         seen.add(prefix)
@@ -464,16 +483,16 @@ def test_threads_share_one_registry(registry: Registry, make_job: MakeJob) -> No
     job = make_job()
     registry.add_job(job)
     for n in range(24):
-        registry.submit(job.job_id, RequestKind.SAVEPOINT, {"n": n})
-    claimed: list[int] = []
+        registry.submit(job.job_id, RequestKind.SAVEPOINT, SavepointArguments(str(n)))
+    claimed: list[str | None] = []
     errors: list[Exception] = []
 
     def agent() -> None:
         try:
             while request := registry.claim(job.job_id):
-                claimed.append(request.arguments["n"])
-                registry.heartbeat(job.job_id, [query(f"q{request.arguments['n']}")])
-                registry.complete(request.request_id, {})
+                claimed.append(request.arguments.target)
+                registry.heartbeat(job.job_id, [query(f"q{request.arguments.target}")])
+                registry.complete(request.request_id, RequestResult())
         except Exception as error:  # noqa: BLE001 (shown by the assertion below)
             errors.append(error)
 
@@ -483,7 +502,7 @@ def test_threads_share_one_registry(registry: Registry, make_job: MakeJob) -> No
     for thread in threads:
         thread.join()
     assert errors == []
-    assert sorted(claimed) == list(range(24))
+    assert sorted(map(str, claimed)) == sorted(map(str, range(24)))
     assert len(registry.queries(job.job_id)) == 24
 
 
@@ -492,21 +511,22 @@ import sys
 from flinkish.errors import Locked
 from flinkish.jobs.model import QueryStatus, RequestKind
 from flinkish.jobs.registry import Registry
+from flinkish.spec.requests import RequestResult, SavepointArguments
 url, job_id, me = sys.argv[1:]
 claimed, stops = [], 0
 with Registry.open(url) as registry:
     for n in range(20):
-        registry.submit(job_id, RequestKind.SAVEPOINT, {"n": f"{me}.{n}"})
+        registry.submit(job_id, RequestKind.SAVEPOINT, SavepointArguments(f"{me}.{n}"))
         try:
-            registry.submit(job_id, RequestKind.STOP, {"n": "stop"})
+            registry.submit(job_id, RequestKind.STOP, SavepointArguments("stop"))
             stops += 1
         except Locked:
             pass
         registry.heartbeat(job_id, [QueryStatus(f"{me}.{n}", me, "run", "/cp")])
         while request := registry.claim(job_id):
-            claimed.append(request.arguments["n"])
-            if request.arguments["n"] != "stop":
-                registry.complete(request.request_id, {"by": me})
+            claimed.append(request.arguments.target)
+            if request.arguments.target != "stop":
+                registry.complete(request.request_id, RequestResult(rung=me))
 print(stops, *claimed)
 """
 

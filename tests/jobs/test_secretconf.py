@@ -159,7 +159,7 @@ def test_a_program_that_is_only_described_gets_them_too(
     launch = Launch(application="/app.py", spark_home=home, conf=CONF)
     spark = program.Installation(home, "/py", "/py")
     found = describe_program(launch, spark, name="n", environ=os.environ, show_log=print)
-    assert found.queries == []
+    assert found.queries == ()
     assert f"{KEY}={SECRET}\n" in (tmp_path / "properties").read_text()
     words = (tmp_path / "words").read_text()
     assert SECRET not in words + (tmp_path / "env").read_text()

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from flinkish.client.planfile import program_digest
 from flinkish.config import Config, sqlite_path
 from flinkish.errors import InvalidConfiguration, LaunchFailed, RegistryError, UsageError
 from flinkish.jobs import program, secretconf
@@ -22,7 +23,6 @@ from flinkish.jobs.launcher import launch_job, new_job
 from flinkish.jobs.model import Job, Launch
 from flinkish.jobs.registry import Registry
 from flinkish.masking import MASK, is_secret, mask_secrets, mask_words
-from flinkish.restore.planfile import program_digest
 from tests.support.launcher_fakes import kill_processes, make_java, make_spark
 
 SECRET = "hush-0815"

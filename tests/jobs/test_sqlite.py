@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from flinkish.errors import InvalidConfiguration, RegistryError
-from flinkish.jobs import database
+from flinkish.jobs import database, sqlite
 from flinkish.jobs.model import Job, JobState, RequestKind
 from flinkish.jobs.registry import Registry, new_job_id
 from flinkish.jobs.schema import VERSION
+from flinkish.spec.requests import SavepointArguments
 
 MakeJob = Callable[..., Job]
 RunPython = Callable[..., "subprocess.Popen[str]"]
@@ -133,17 +134,17 @@ def test_a_writer_killed_in_a_transaction_leaves_nothing_behind(
 def test_waiting_for_a_writer_ends_with_a_clear_message(
     tmp_path: Path, make_job: MakeJob, run_python: RunPython, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "PATIENCE", 0.2)
-    monkeypatch.setattr(database, "_BUSY_HANDLER", 0.05)
+    monkeypatch.setattr(sqlite, "PATIENCE", 0.2)
+    monkeypatch.setattr(sqlite, "_BUSY_HANDLER", 0.05)
     path, job = tmp_path / "r.db", make_job()
     with Registry.open(str(path)) as registry:
         registry.add_job(job)
         holder = _hold(run_python, path)
         with pytest.raises(RegistryError, match="held by other processes") as caught:
-            registry.submit(job.job_id, RequestKind.STOP, {})
+            registry.submit(job.job_id, RequestKind.STOP, SavepointArguments("/sp"))
         assert "database is locked" not in caught.value.message
         holder.communicate("")
-        registry.submit(job.job_id, RequestKind.STOP, {})
+        registry.submit(job.job_id, RequestKind.STOP, SavepointArguments("/sp"))
 
 
 FORKING = """
@@ -200,6 +201,7 @@ def test_an_older_schema_is_brought_forward(
     steps = (*database.MIGRATIONS, ("CREATE TABLE flinkish_later (x TEXT)",))
     monkeypatch.setattr(database, "MIGRATIONS", steps)
     monkeypatch.setattr(database, "VERSION", VERSION + 1)
+    monkeypatch.setattr(sqlite, "VERSION", VERSION + 1)
     with Registry.open(str(path)) as registry:
         assert registry.jobs() == [job]
     connection = sqlite3.connect(path)
@@ -258,7 +260,7 @@ def _submit(path: Path, job: Job) -> object:
     with Registry.open(str(path)) as registry:
         shown = [registry.find_job(job.job_id[:6]).name, registry.read_only]
         try:
-            registry.submit(job.job_id, RequestKind.STOP, {})
+            registry.submit(job.job_id, RequestKind.STOP, SavepointArguments("/sp"))
         except RegistryError as error:
             return [*shown, error.message, error.code]
         return shown
@@ -335,7 +337,7 @@ def test_error_kinds_without_codes() -> None:
         "file is not a database": "notadb",
         "no such table: x": "other",
     }.items():
-        assert database._kind(sqlite3.OperationalError(text)) == kind
+        assert sqlite._kind(sqlite3.OperationalError(text)) == kind
 
 
 def test_ids_are_flinks() -> None:
@@ -346,7 +348,7 @@ def test_ids_are_flinks() -> None:
 
 def test_closing_waits_for_the_statement_of_another_thread(tmp_path: Path) -> None:
     """SQLite takes the process down when a connection is closed under a running statement."""
-    store = database.SqliteDatabase(str(tmp_path / "registry.db"))
+    store = sqlite.SqliteDatabase(str(tmp_path / "registry.db"))
     inside, let_go, order = threading.Event(), threading.Event(), list[str]()
 
     def work(tx: database.Transaction) -> None:

@@ -21,6 +21,7 @@ from flinkish.jobs.liveness import process_ref
 from flinkish.jobs.model import Job, JobState, Request, RequestKind, RequestState
 from flinkish.jobs.registry import Registry
 from flinkish.jobs.wait import wait_job, wait_request
+from flinkish.spec.requests import RequestResult, SavepointArguments
 
 MakeJob = Callable[..., Job]
 
@@ -34,7 +35,7 @@ def job(registry: Registry, make_job: MakeJob) -> Job:
 
 
 def test_progress_and_result_are_seen(registry: Registry, registry_url: str, job: Job) -> None:
-    sent = registry.submit(job.job_id, RequestKind.SAVEPOINT, {})
+    sent = registry.submit(job.job_id, RequestKind.SAVEPOINT, SavepointArguments("/sp"))
 
     seen: list[Request] = []
 
@@ -48,20 +49,20 @@ def test_progress_and_result_are_seen(registry: Registry, registry_url: str, job
                 while not (seen and seen[-1].progress == {"files": files}):
                     assert time.monotonic() < until
                     time.sleep(0.005)
-            other.complete(claimed.request_id, {"savepoint": {"path": "/x"}})
+            other.complete(claimed.request_id, RequestResult(rung="quiesce"))
 
     thread = threading.Thread(target=agent)
     thread.start()
     done = wait_request(registry, sent.request_id, 120, 0.005, seen.append)
     thread.join()
     assert done.state is RequestState.COMPLETED
-    assert done.result == {"savepoint": {"path": "/x"}}
+    assert done.result == RequestResult(rung="quiesce")
     assert seen[-1] == done
     assert [r.progress["files"] for r in seen if r.progress] == [0, 1, 2, 2]
 
 
 def test_a_failed_request_is_returned(registry: Registry, job: Job) -> None:
-    sent = registry.submit(job.job_id, RequestKind.SAVEPOINT, {})
+    sent = registry.submit(job.job_id, RequestKind.SAVEPOINT, SavepointArguments("/sp"))
     registry.fail(sent.request_id, {"id": "storage", "message": "no"})
     done = wait_request(registry, sent.request_id, None)
     assert (done.state, done.error) == (RequestState.FAILED, {"id": "storage", "message": "no"})
@@ -69,7 +70,7 @@ def test_a_failed_request_is_returned(registry: Registry, job: Job) -> None:
 
 @pytest.mark.parametrize("timeout", [0, 0.1])
 def test_a_timeout_says_how_to_follow(registry: Registry, job: Job, timeout: float) -> None:
-    sent = registry.submit(job.job_id, RequestKind.STOP, {})
+    sent = registry.submit(job.job_id, RequestKind.STOP, SavepointArguments("/sp"))
     began = time.monotonic()
     with pytest.raises(WaitTimeout, match=sent.request_id) as caught:
         wait_request(registry, sent.request_id, timeout)
@@ -88,7 +89,7 @@ def test_a_killed_driver_ends_the_wait(registry: Registry, make_job: MakeJob) ->
     driver = subprocess.Popen(["sleep", "300"])
     job = make_job(driver=process_ref(driver.pid), start_time=registry.now())
     registry.add_job(job)
-    sent = registry.submit(job.job_id, RequestKind.STOP, {})
+    sent = registry.submit(job.job_id, RequestKind.STOP, SavepointArguments("/sp"))
     registry.claim(job.job_id)
     killer = threading.Timer(0.2, lambda: (driver.kill(), driver.wait()))
     killer.start()
@@ -105,7 +106,7 @@ def test_a_request_left_by_an_ended_job_fails(
 ) -> None:
     monkeypatch.setattr(wait, "_ORPHAN_GRACE", 0.2)
     monkeypatch.setattr(wait, "_LIVENESS_INTERVAL", 0.05)
-    sent = registry.submit(job.job_id, RequestKind.SAVEPOINT, {})
+    sent = registry.submit(job.job_id, RequestKind.SAVEPOINT, SavepointArguments("/sp"))
     registry.transition(job.job_id, JobState.FINISHED)
     done = wait_request(registry, sent.request_id, 120)
     assert done.state is RequestState.FAILED
@@ -115,11 +116,13 @@ def test_a_request_left_by_an_ended_job_fails(
 
 
 def test_a_result_written_after_the_end_still_counts(registry: Registry, job: Job) -> None:
-    sent = registry.submit(job.job_id, RequestKind.STOP, {})
+    sent = registry.submit(job.job_id, RequestKind.STOP, SavepointArguments("/sp"))
     registry.transition(job.job_id, JobState.FINISHED)
-    late = threading.Timer(0.7, lambda: registry.complete(sent.request_id, {"late": True}))
+    late = threading.Timer(
+        0.7, lambda: registry.complete(sent.request_id, RequestResult(rung="late"))
+    )
     late.start()
-    assert wait_request(registry, sent.request_id, 120).result == {"late": True}
+    assert wait_request(registry, sent.request_id, 120).result == RequestResult(rung="late")
     late.join()
 
 

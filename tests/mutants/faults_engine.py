@@ -83,17 +83,17 @@ MUTANTS = (
     Mutant(
         "chain-snapshot-too-new",
         "a snapshot later than the version is read",
-        "flinkish/engine/chain.py",
-        "if kind == snapshot and v <= version and not unique),",
-        "if kind == snapshot and v <= version + 1 and not unique),",
+        "flinkish/checkpoint/format/chains.py",
+        "if kind == snapshot and v <= version), default=0)",
+        "if kind == snapshot and v <= version + 1), default=0)",
         ("tests/engine/test_chain.py",),
     ),
     Mutant(
         "chain-one-change-short",
         "the last change before the version is not read",
-        "flinkish/engine/chain.py",
-        "for v in range(start + 1, version + 1):",
-        "for v in range(start + 1, version):",
+        "flinkish/checkpoint/format/chains.py",
+        "for v in range(start + 1, version + 1):  # ends",
+        "for v in range(start + 1, version):  # ends",
         ("tests/engine/test_chain.py", "tests/engine/test_rows.py"),
     ),
     Mutant(

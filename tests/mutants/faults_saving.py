@@ -27,10 +27,10 @@ MUTANTS = (
         "commit-after-the-cut",
         "the cut carries the commit of batch N + 1, too",
         "flinkish/checkpoint/cut.py",
-        '        self._add(f"{layout.COMMITS}/{self.batch}", commits)\n',
-        '        self._add(f"{layout.COMMITS}/{self.batch}", commits)\n'
+        '        self._add(f"{COMMITS}/{self.batch}", commits)\n',
+        '        self._add(f"{COMMITS}/{self.batch}", commits)\n'
         "        if str(self.batch + 1) in commits.files:\n"
-        '            self._add(f"{layout.COMMITS}/{self.batch + 1}", commits)\n',
+        '            self._add(f"{COMMITS}/{self.batch + 1}", commits)\n',
         _CUT,
     ),
     Mutant(
@@ -60,34 +60,34 @@ MUTANTS = (
     Mutant(
         "source-log-too-new",
         "an entry of a file source's log that is newer than the cut stays in it",
-        "flinkish/checkpoint/layout.py",
+        "flinkish/checkpoint/format/source_logs.py",
         "for n in range(start + 1, limit + 1):\n        (present",
         "for n in range(start + 1, limit + 1 + (str(limit + 1) in known)):\n        (present",
-        ("tests/checkpoint/test_layout.py", *_CUT),
+        ("tests/checkpoint/format/test_source_logs.py", *_CUT),
     ),
     Mutant(
         "last-partition-left-out",
         "the last partition of an operator's state is left out",
         "flinkish/checkpoint/operators.py",
-        "fs.in_flight(root, read, layout.batch_numbers(top.directories))",
-        "fs.in_flight(root, read, layout.batch_numbers(top.directories)[:-1])",
+        "fs.in_flight(root, read, numbers_among(top.directories))",
+        "fs.in_flight(root, read, numbers_among(top.directories)[:-1])",
         _CUT,
     ),
     Mutant(
         "cut-snapshot-off-by-one",
         "a snapshot of exactly the version is passed over",
-        "flinkish/checkpoint/state.py",
+        "flinkish/checkpoint/format/chains.py",
         "if kind == snapshot and v <= version)",
         "if kind == snapshot and v < version)",
-        ("tests/checkpoint/test_state.py", *_CUT),
+        ("tests/checkpoint/format/test_chains.py", *_CUT),
     ),
     Mutant(
         "failed-attempts-taken",
         "state files of failed attempts (other unique ids) are taken for those that count",
-        "flinkish/checkpoint/state.py",
+        "flinkish/checkpoint/format/chains.py",
         "if f.unique_id in accepted or not f.unique_id]",
         "if f.unique_id or accepted]",
-        ("tests/checkpoint/test_state.py", *_CUT),
+        ("tests/checkpoint/format/test_chains.py", *_CUT),
     ),
     Mutant(
         "hidden-files-listed",

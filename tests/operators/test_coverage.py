@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from flinkish.errors import MissingUid
-from flinkish.operators.coverage import coverage, require_stateful_uids, require_uids
+from flinkish.operators.coverage import coverage, require_uids
 from flinkish.operators.graph import OperatorNode
 
 SOURCE = OperatorNode(1, "flights", "file source", location="app.py:3")
@@ -25,14 +25,6 @@ def test_the_line() -> None:
 def test_nothing_missing() -> None:
     assert coverage([DEDUP]).message() == "1 of 1 stateful operator has a uid"
     assert coverage([SOURCE]).message() == "no stateful operators"
-    require_stateful_uids([SOURCE, DEDUP])
-
-
-def test_gate_for_stateful_operators() -> None:
-    with pytest.raises(MissingUid, match=r'2 of 3 .* missing: "count"') as caught:
-        require_stateful_uids(ALL)
-    assert caught.value.code == 4
-    assert [o["name"] for o in caught.value.data["operators"]] == ["count"]
 
 
 def test_without_generated_uids_every_operator_is_listed_stateful_first() -> None:

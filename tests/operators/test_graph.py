@@ -18,7 +18,7 @@ def test_edges_keep_their_order() -> None:
     assert graph.by_key[3].in_edges == (2, 1, 2)
     assert graph.by_key[2].out_edges == (OutEdge(3), OutEdge(3))
     assert graph.topological == (1, 2, 3)
-    assert not graph.flip(1, 0).by_key[1].out_edges[0].chainable
+    assert graph.by_key[1].out_edges == (OutEdge(3, chainable=True),)
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ from flinkish.operators.graph import Edge, OperatorGraph, OperatorNode, connect
 from flinkish.operators.hasher import (
     HasherVersion,
     generated_v3,
-    hash_graph,
     hash_v2,
     hash_v3,
 )
 from flinkish.operators.uids import uid_to_operator_id
+from tests.support.operator_graphs import hash_graph
 
 fast = settings(max_examples=60, deadline=None)
 Parts = tuple[list[OperatorNode], list[Edge]]

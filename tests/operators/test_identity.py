@@ -7,7 +7,7 @@ import pytest
 from flinkish.errors import DuplicateUid, HashCollision, InvalidUid
 from flinkish.operators.graph import Edge, OperatorGraph, OperatorNode, connect
 from flinkish.operators.hasher import HasherVersion, hash_v2, hash_v3
-from flinkish.operators.identity import identify
+from flinkish.operators.identity import OperatorIdentity, identify
 from flinkish.operators.render import dot, tree
 from flinkish.operators.uids import uid_to_operator_id
 
@@ -106,3 +106,11 @@ def test_dot() -> None:
     text = dot(program(dedup={"uid": 'a"b'}), identify(program()), V2)
     assert '\n  n2 [shape=box, label="dedup\\ndeduplicate\\nuid a\\"b\\n' in text
     assert "\n  n2 -> n3 [style=dashed];\n  n3 -> n4;\n}" in text
+
+
+def test_what_a_savepoint_keeps_has_the_id_of_the_hasher_that_writes() -> None:
+    count = identify(program())[3]
+    v2, v3 = count.operator_id_v2, count.operator_id_v3
+    assert v2 != v3
+    assert count.under(V2) == OperatorIdentity(None, v2, v2, v3)
+    assert count.under(V3) == OperatorIdentity(None, v3, v2, v3)

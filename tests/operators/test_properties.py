@@ -20,10 +20,11 @@ from hypothesis import strategies as st
 
 from flinkish.operators import golden
 from flinkish.operators.graph import OperatorGraph, connect
-from flinkish.operators.hasher import HasherVersion, generated_v3, hash_graph, hash_v2, hash_v3
+from flinkish.operators.hasher import HasherVersion, generated_v3, hash_v2, hash_v3
 from flinkish.operators.identity import identify
 from tests.operators.test_hasher import Parts, parts
 from tests.support.golden_operator_ids import recorded
+from tests.support.operator_graphs import flip, hash_graph
 
 fast = settings(max_examples=60, deadline=None)
 ROOT = Path(__file__).parents[2]
@@ -168,7 +169,7 @@ def test_chains_are_in_v2_and_not_in_v3(graph_parts: Parts, data: st.DataObject)
     ends = [(node, i) for node in graph for i in range(len(node.out_edges))]
     flipped = graph
     for node, position in data.draw(st.lists(st.sampled_from(ends))) if ends else ():
-        flipped = flipped.flip(node.key, position)
+        flipped = flip(flipped, node.key, position)
     assert v3_ids(flipped) == v3_ids(graph)
     chained = {
         node.key: sum(edge.chainable for edge in flipped.by_key[node.key].out_edges)

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT
 from flinkish.checkpoint.operators import StoreInfo
 from flinkish.compat.model import Rewrite
 from flinkish.restore.fitting import Fit, fit_query
 from flinkish.restore.judging import judge_operator
 from flinkish.restore.migration import rewrite_of
 from flinkish.restore.model import SavedQuery
-from flinkish.restore.pins import JOIN_FORMAT
 from flinkish.restore.plan import QueryPlan
 from flinkish.restore.verdicts import Verdict
 from tests.restore.test_states import struct
@@ -45,7 +45,7 @@ def query(join_format: str = "4") -> SavedQuery:
         old("counted", 1, AGG),
         old("listed", 2, LISTS),
     )
-    return replace(saved_query(*operators), pins={JOIN_FORMAT: join_format, "other": "1"})
+    return replace(saved_query(*operators), pins={PIN_JOIN_FORMAT: join_format, "other": "1"})
 
 
 def rewritten(found: SavedQuery) -> dict[str | None, str]:
@@ -60,8 +60,8 @@ def test_what_needs_nothing_stays() -> None:
 def test_joins_become_format_2(join_format: str) -> None:
     needed = {Rewrite.JOIN_FORMAT_2}
     found, fit = fit_query(query(join_format), 1, needed, (4, 0), "4.0.5")
-    assert fit == Fit({JOIN_FORMAT: "2"})
-    assert found.pins == {JOIN_FORMAT: "2", "other": "1"}
+    assert fit == Fit({PIN_JOIN_FORMAT: "2"})
+    assert found.pins == {PIN_JOIN_FORMAT: "2", "other": "1"}
     why = f"rewritten for Spark 4.0.5: join state format {join_format} becomes 2"
     assert rewritten(found) == {"joined": why}
     assert found.operators[0].stores == FORMAT_2
@@ -79,15 +79,19 @@ def test_joins_that_spark_knows_stay(join_format: str, spark: tuple[int, int]) -
 
 def test_a_setting_that_spark_does_not_know_goes_where_there_is_no_join_too() -> None:
     """Spark 4.1: "The value '4' in the config ... is invalid", for any query."""
-    given = replace(saved_query(old("counted", 0, AGG)), pins={JOIN_FORMAT: "4"})
+    given = replace(saved_query(old("counted", 0, AGG)), pins={PIN_JOIN_FORMAT: "4"})
     found, fit = fit_query(given, 1, set(), (4, 1), "4.1.4")
-    assert (found.pins, fit, rewritten(found)) == ({JOIN_FORMAT: "2"}, Fit({JOIN_FORMAT: "2"}), {})
+    assert (found.pins, fit, rewritten(found)) == (
+        {PIN_JOIN_FORMAT: "2"},
+        Fit({PIN_JOIN_FORMAT: "2"}),
+        {},
+    )
 
 
 def test_checkpoint_format_2_becomes_1_with_all_that_it_has() -> None:
     needed = {Rewrite.CHECKPOINT_FORMAT_1, Rewrite.JOIN_FORMAT_2, Rewrite.LISTS}
     found, fit = fit_query(query(), 2, needed, (3, 5), "3.5.9")
-    assert fit == Fit({JOIN_FORMAT: "2"}, checkpoint_format=1)
+    assert fit == Fit({PIN_JOIN_FORMAT: "2"}, checkpoint_format=1)
     said = {uid: text.partition(": ")[2] for uid, text in rewritten(found).items()}
     ids = "checkpoint format 2 becomes 1"
     assert said == {

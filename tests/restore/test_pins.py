@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flinkish.restore.pins import JOIN_FORMAT, asked_provider, formats_for, pin_plans
+from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT
+from flinkish.restore.pins import asked_provider, formats_for, pin_plans
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -58,16 +59,16 @@ def test_canonical_state_is_written_for_the_backend_of_the_session(
 @pytest.mark.parametrize(
     ("asked", "join_format", "formats"),
     [
-        ("HDFSBackedStateStoreProvider", "3", {JOIN_FORMAT: "2"}),
-        ("HDFSBackedStateStoreProvider", "4", {JOIN_FORMAT: "2"}),
+        ("HDFSBackedStateStoreProvider", "3", {PIN_JOIN_FORMAT: "2"}),
+        ("HDFSBackedStateStoreProvider", "4", {PIN_JOIN_FORMAT: "2"}),
         *[("HDFSBackedStateStoreProvider", "2", {}), ("RocksDBStateStoreProvider", "4", {})],
     ],
 )
 def test_joins_get_a_format_that_the_backend_can_have(
     asked: str, join_format: str, formats: dict[str, str]
 ) -> None:
-    pins = {PROVIDER: STATE + "RocksDBStateStoreProvider", JOIN_FORMAT: join_format}
-    settings = {PROVIDER: STATE + asked, JOIN_FORMAT: "2"}
+    pins = {PROVIDER: STATE + "RocksDBStateStoreProvider", PIN_JOIN_FORMAT: join_format}
+    settings = {PROVIDER: STATE + asked, PIN_JOIN_FORMAT: "2"}
     provider = asked_provider(pins, settings)
     assert formats_for(provider, pins) == formats
     texts = [pin.text for pin in pin_plans(pins, settings, None, canonical=True)]

@@ -16,9 +16,10 @@ from flinkish.restore.migration import StateRewrite
 from flinkish.restore.model import NewOperator, NewQuery, SavedOperator, SavedQuery
 from flinkish.restore.offers import Offer, Offers
 from flinkish.restore.plan import QueryPlan
-from flinkish.restore.planner import RestoreOptions, RestorePlanner
+from flinkish.restore.planner import RestorePlanner
 from flinkish.restore.plantext import plan_lines, plan_rows, verdict_line
 from flinkish.restore.queryid import OtherRun
+from flinkish.restore.queryrestore import RestoreOptions
 from flinkish.restore.recipe import Donor, EmptyState, Recipe
 from flinkish.restore.sinks import SinkMode, SinkPlan
 from flinkish.restore.verdicts import Check, Outcome, Verdict

@@ -7,10 +7,11 @@ import json
 
 import pytest
 
-from flinkish.checkpoint import layout, state
+from flinkish.checkpoint.format.archives import read_archive_metadata
+from flinkish.checkpoint.format.errors import CheckpointFormatError
+from flinkish.checkpoint.format.pins import PIN_CODEC, PIN_PROVIDER
 from flinkish.errors import Incompatible
 from flinkish.restore.emptystate import (
-    PIN_CODEC,
     empty_archive,
     empty_snapshot,
     empty_store,
@@ -120,7 +121,7 @@ def test_a_damaged_source_log() -> None:
     with pytest.raises(FileNotFoundError, match="4"):
         files_at(["2.compact", "3"], '{"logOffset":4}', LOG.__getitem__)
     for content in (b"", b"v1\n{", b"v1\n[]", b'v1\n{"path":"x"}'):
-        with pytest.raises(layout.LogFormatError):
+        with pytest.raises(CheckpointFormatError):
             files_at(["5.compact"], '{"logOffset":4}', {"5.compact": content}.__getitem__)
 
 
@@ -130,8 +131,8 @@ def test_empty_snapshots() -> None:
     assert empty_snapshot("ZSTD").startswith(b"\x28\xb5\x2f\xfd")
     with pytest.raises(Incompatible, match=r"com\.example\.Codec"):
         empty_snapshot("com.example.Codec")
-    assert state.archive_references(io.BytesIO(empty_archive())) == ()
-    provider, codec = layout.PIN_PROVIDER, PIN_CODEC
+    assert read_archive_metadata(io.BytesIO(empty_archive()), "1.zip").shared == ()
+    provider, codec = PIN_PROVIDER, PIN_CODEC
     rocksdb = {provider: "org.example.RocksDBStateStoreProvider", codec: "com.example.Codec"}
     assert empty_store(rocksdb) == ("zip", empty_archive())
     assert empty_store({codec: "lzf"}) == ("snapshot", b"ZV\0\0\4" + 4 * b"\xff")

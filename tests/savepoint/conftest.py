@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from flinkish.operators.identity import OperatorIdentity
 from flinkish.savepoint.model import OperatorFacts, QuerySource, SavepointInfo, SavepointJob
 from flinkish.savepoint.reporter import SilentReporter
 from flinkish.savepoint.writer import write_savepoint
@@ -33,7 +34,7 @@ def take(tmp_path: Path) -> Taking:
                 run_id=f"run-{number}",
                 source=[{"description": "FileStreamSource[file:/in]"}],
                 sink={"format": "parquet", "path": "/out"},
-                operators=(OperatorFacts(0, kind="agg", uid="counts", rows=12),)
+                operators=(OperatorFacts(0, "agg", OperatorIdentity("counts"), rows=12),)
                 if (path / "state").exists()
                 else (),
             )

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from flinkish.checkpoint.operators import StoreInfo
+from flinkish.operators.identity import OperatorIdentity
 from flinkish.savepoint.diff import compare, compare_schemas, match_operators
 from flinkish.savepoint.model import OperatorRecord, QueryRecord
 from tests.support.savepoint.small_savepoints import SCHEMA, header, operator, query
@@ -74,11 +75,14 @@ def ids(*operators: OperatorRecord) -> list[OperatorRecord]:
 def test_operators_are_matched_by_the_best_identity() -> None:
     by_id = (
         operator(0, "x"),
-        replace(operator(2, "renamed"), operator_id=operator(0, "x").operator_id),
+        replace(
+            operator(2, "renamed"),
+            identity=OperatorIdentity("renamed", operator(0, "x").operator_id),
+        ),
     )
     by_uid = (
-        replace(operator(1, "u"), operator_id=None),
-        replace(operator(0, "u"), operator_id=None),
+        replace(operator(1, "u"), identity=OperatorIdentity("u")),
+        replace(operator(0, "u"), identity=OperatorIdentity("u")),
     )
     by_ordinal = operator(3, None), operator(3, None)
     gone, new = operator(4, None), operator(1, "new")

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from flinkish import storage
+from flinkish.client import planfile
 from flinkish.errors import Corrupt, UsageError
-from flinkish.restore import planfile
 from flinkish.savepoint import sharing
 from flinkish.savepoint.metadata import Metadata, MetadataWriter
 from flinkish.savepoint.model import QuerySource, SavepointJob

@@ -11,6 +11,7 @@ import pytest
 
 from flinkish.checkpoint.operators import StoreInfo
 from flinkish.errors import Corrupt, SavepointNotFound, UnsupportedFormat
+from flinkish.operators.identity import OperatorIdentity
 from flinkish.savepoint import metadata
 from flinkish.savepoint.metadata import Metadata, MetadataWriter
 from flinkish.savepoint.model import FileRecord, Header, OperatorRecord, QueryRecord
@@ -34,7 +35,14 @@ QUERY = QueryRecord(
     checkpoint="/ck",
     operators=(
         OperatorRecord(
-            0, "stateStoreSave", 2, 100, 3, (StoreInfo("default", STRUCT, None),), uid="u", rows=4
+            0,
+            "stateStoreSave",
+            2,
+            100,
+            3,
+            (StoreInfo("default", STRUCT, None),),
+            identity=OperatorIdentity("u"),
+            rows=4,
         ),
     ),
     files=2,

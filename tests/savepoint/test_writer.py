@@ -24,6 +24,7 @@ from flinkish.savepoint.model import OperatorFacts, QuerySource, SavepointInfo
 from flinkish.savepoint.reader import check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentReporter
 from flinkish.savepoint.writer import query_directory, write_savepoint
+from flinkish.spec.codec import encode_fields
 from tests.savepoint.conftest import JOB, Taking
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 
@@ -71,8 +72,15 @@ def test_what_a_savepoint_is(likeness: CheckpointLikeness, take: Taking, tmp_pat
     assert info.bytes == sum(p.stat().st_size for p in everything)
     state = next(name for name in cut.files if name.endswith(".zip"))
     assert os.path.samefile(likeness.root / state, path / "0-query_0" / state)
-    assert set(info.to_json()) >= {"path", "format", "bytes", "files", "duration", "queries"}
-    assert info.to_json()["queries"][0] == {
+    assert set(encode_fields(info.to_result())) >= {
+        "path",
+        "format",
+        "bytes",
+        "files",
+        "duration",
+        "queries",
+    }
+    assert encode_fields(info.to_result())["queries"][0] == {
         "name": "query 0",
         "batch_id": 4,
         "query_id": cut.query_id,

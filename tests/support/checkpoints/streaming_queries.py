@@ -309,7 +309,7 @@ def roundtrip(spark: Any, case: str, work: str) -> dict[str, Any]:
     check_files(savepoint, "full")
     [query] = savepoint.queries
     resumed = f"{work}/resumed"
-    files = tuple(savepoint.query_files(0))
+    files = tuple(record.path for record in savepoint.iter_files())
     donor = Donor(savepoint.query_root(query), files, query.batch_id)
     make_checkpoint(Recipe((donor,)), resumed)
     cut = read_cut(resumed)

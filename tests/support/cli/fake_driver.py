@@ -22,8 +22,11 @@ from flinkish.jobs.model import (
     SavepointRecord,
 )
 from flinkish.jobs.registry import Registry
+from flinkish.spec.requests import RequestResult
+from flinkish.spec.savepoints import SavedQuery, SavepointResult
 
 BATCH = 7
+QUERY_ID = "11111111-2222-3333-4444-555555555555"
 #: Seconds after which a stand-in whose test has forgotten it ends itself.
 LIFETIME = 120.0
 
@@ -50,7 +53,7 @@ def main() -> int:
         return 0
     query = QueryStatus(
         name="counts",
-        query_id="11111111-2222-3333-4444-555555555555",
+        query_id=QUERY_ID,
         run_id="r",
         checkpoint_dir=f"{registry.job(job_id).checkpoint_dir}/counts",
         batch_id=BATCH,
@@ -87,7 +90,7 @@ def serve(registry: Registry, request: Request, mode: str) -> bool:
                 request.request_id, {"phase": "copying", "files": files, "files_total": 10}
             )
             time.sleep(0.1)
-    target = request.arguments.get("target")
+    target = request.arguments.target
     if mode == "refuse" and target:
         error = NotSavepointable("query 'counts' has a memory sink", hint="use another sink")
         registry.fail(request.request_id, error.to_record())
@@ -99,21 +102,24 @@ def serve(registry: Registry, request: Request, mode: str) -> bool:
     savepoint = None
     if target:
         path = Path(target) / f"savepoint-{request.job_id[:6]}-{request.request_id[:12]}"
-        path.mkdir(parents=True)
-        savepoint = {
-            "path": str(path),
-            "format": request.arguments["format"],
-            "bytes": 10,
-            "files": 1,
-            "duration": 0.1,
-            "queries": [{"name": "counts", "batch_id": BATCH}],
-        }
+        if mode == "saving":
+            path = real_savepoint(Path(target), request.job_id)
+        else:
+            path.mkdir(parents=True)
+        savepoint = SavepointResult(
+            path=str(path),
+            format=request.arguments.format,
+            bytes=10,
+            files=1,
+            duration=0.1,
+            queries=(SavedQuery("counts", BATCH, QUERY_ID),),
+        )
         registry.add_savepoint(
             SavepointRecord(
                 path=str(path),
                 job_id=request.job_id,
                 created=time.time(),
-                format=request.arguments["format"],
+                format=request.arguments.format,
                 bytes=10,
                 files=1,
                 duration=0.1,
@@ -121,7 +127,7 @@ def serve(registry: Registry, request: Request, mode: str) -> bool:
                 request_id=request.request_id,
             )
         )
-    result = {"savepoint": savepoint, "rung": "quiesce"}
+    result = RequestResult(savepoint, "quiesce")
     registry.complete(request.request_id, result)
     if request.kind is RequestKind.STOP:
         registry.transition(request.job_id, JobState.FINISHED, "stopped")
@@ -129,6 +135,13 @@ def serve(registry: Registry, request: Request, mode: str) -> bool:
         registry.transition(request.job_id, JobState.CANCELLING, "cancel requested")
         registry.transition(request.job_id, JobState.CANCELED, "canceled")
     return request.kind is not RequestKind.SAVEPOINT
+
+
+def real_savepoint(target: Path, job_id: str) -> Path:
+    """One that opens, of one query with one file."""
+    from tests.support.savepoint.small_savepoints import make_savepoint
+
+    return Path(make_savepoint(str(target), time.time(), job_id=job_id, name="app"))
 
 
 if __name__ == "__main__":

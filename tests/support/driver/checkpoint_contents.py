@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flinkish.checkpoint.layout import parse_offsets
+from flinkish.checkpoint.format.logs import parse_offsets
 from flinkish.checkpoint.operators import OperatorFiles, StoreInfo, read_operator
 from flinkish.driver.jvm import last_progress
 from flinkish.driver.planner import PlannedQuery
@@ -36,7 +36,7 @@ def really_run(df: Any, mode: str, directory: Path) -> RealRun:
         progress = last_progress(query._jsq)
     finally:
         query.stop()
-    pins = parse_offsets((directory / "offsets/0").read_bytes()).pins
+    pins = parse_offsets((directory / "offsets/0").read_bytes(), "offsets/0").pins
     found: dict[int, OperatorFiles] = {}
     for name in sorted(os.listdir(directory / "state"), key=int):
         files = read_operator(str(directory), int(name), version=1, pins=pins, state_ids=None)

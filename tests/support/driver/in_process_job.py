@@ -12,9 +12,10 @@ from typing import Any
 
 from flinkish.driver.actions import Actions
 from flinkish.driver.agent import Agent
-from flinkish.driver.bootstrap import Outcome, conclude, run_callable
 from flinkish.driver.hook import Hook
+from flinkish.driver.job import conclude
 from flinkish.driver.runtime import Runtime
+from flinkish.driver.script import Outcome, run_callable
 from flinkish.errors import from_record
 from flinkish.jobs.model import (
     Job,
@@ -24,8 +25,10 @@ from flinkish.jobs.model import (
     RequestKind,
     RequestState,
     RestoreSpec,
+    arguments_for,
 )
 from flinkish.jobs.registry import Registry, new_job_id
+from flinkish.spec.codec import encode_fields
 
 
 class InProcessJob:
@@ -106,7 +109,7 @@ class InProcessJob:
 
     def submit(self, kind: RequestKind, target: str | None = None, **extra: Any) -> str:
         """Submit a request; returns its id."""
-        arguments = {"target": target, "format": "native", **extra}
+        arguments = arguments_for(kind, target, **extra)
         return self.registry.submit(self.job_id, kind, arguments).request_id
 
     def request(
@@ -118,7 +121,7 @@ class InProcessJob:
             assert request.error is not None
             raise from_record(request.error)
         assert request.result is not None
-        return request.result
+        return encode_fields(request.result)
 
     def finish(self, request_id: str, timeout: float = 60.0) -> Request:
         deadline = time.monotonic() + timeout

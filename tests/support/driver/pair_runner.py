@@ -25,7 +25,8 @@ from flinkish.driver.settings import configured
 from flinkish.driver.writerfacts import WriterFacts
 from flinkish.restore.checkpoint import make_checkpoint
 from flinkish.restore.offers import Offers, read_offers
-from flinkish.restore.planner import QueryRestore, RestoreOptions, RestorePlanner
+from flinkish.restore.planner import RestorePlanner
+from flinkish.restore.queryrestore import QueryRestore, RestoreOptions
 from flinkish.restore.recipes import recipe_for
 from flinkish.savepoint.model import QuerySource, SavepointJob
 from flinkish.savepoint.reporter import SilentReporter

@@ -19,10 +19,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from flinkish.checkpoint.format.names import HDFS, ROCKSDB
+from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT
 from flinkish.engine.checkpoints import read_checkpoint
 from flinkish.engine.directories import LocalDirectory
-from flinkish.engine.files import HDFS, ROCKSDB
-from flinkish.engine.planning import JOIN_FORMAT, FamilyChange, TargetState
+from flinkish.engine.planning import FamilyChange, TargetState
 from flinkish.engine.rewrite import rewrite_checkpoint
 from tests.support.checkpoints import streaming_queries as cases
 from tests.support.engine.case_programs import run_cases, run_through
@@ -86,7 +87,7 @@ CASES: dict[str, Case] = {
     },
     "changelog-agg": Case("changelog", "agg"),
     "ids-join": Case("ids", "join", JOIN),
-    "rocksdb-join3": Case("rocksdb", "join", JOIN3, ((JOIN_FORMAT, "3"),)),
+    "rocksdb-join3": Case("rocksdb", "join", JOIN3, ((PIN_JOIN_FORMAT, "3"),)),
     "rocksdb-tws": Case("rocksdb", "tws", TWS),
     "changelog-tws": Case("changelog", "tws", TWS),
     "rocksdb-ttl": Case("rocksdb", "ttl", TTL),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from flinkish.checkpoint.format.schema_files import FamilySchemas
 from flinkish.engine.checkpoints import OperatorState, StoreState
 from flinkish.engine.directories import LocalDirectory
 from flinkish.engine.layout import partition_paths
 from flinkish.engine.planning import CannotMigrate, FamilyChange, TargetState, plan_operator
-from flinkish.engine.schema_files import FamilySchemas
 from tests.support.engine.evolutions import KEY_RULE, RULES, Evolved, evolve
 
 

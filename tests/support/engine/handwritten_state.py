@@ -11,7 +11,8 @@ import cramjam
 import xxhash
 import zstandard
 
-from flinkish.engine.files import HDFS, StoreFiles
+from flinkish.checkpoint.format.names import HDFS
+from flinkish.engine.files import StoreFiles
 
 END = struct.pack(">i", -1)
 

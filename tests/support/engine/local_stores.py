@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from flinkish.checkpoint.format.names import HDFS, ROCKSDB
+from flinkish.checkpoint.format.schema_files import parse_schema_file
 from flinkish.engine.encodings import FamilyShape, family_shape
-from flinkish.engine.files import HDFS, ROCKSDB, StoreFiles, local_store
-from flinkish.engine.schema_files import parse_schema_file
+from flinkish.engine.files import StoreFiles, local_store
 
 JOIN_STORES = [
     f"{side}-{part}"

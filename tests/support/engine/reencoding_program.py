@@ -10,28 +10,38 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import sys
 import zipfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from flinkish.checkpoint.format.archives import (
+    parse_archive_metadata,
+    write_archive_metadata,
+)
+from flinkish.checkpoint.format.names import HDFS, state_files_among
+from flinkish.checkpoint.format.operator_files import (
+    parse_operator_metadata,
+    write_operator_metadata,
+)
+from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT
+from flinkish.checkpoint.format.schema_files import (
+    FamilySchemas,
+    parse_schema_file,
+    schema_version,
+    write_schema_file,
+)
 from flinkish.engine.checkpoints import OperatorState, StoreState, read_checkpoint, store_files
 from flinkish.engine.codecs import decompressed
 from flinkish.engine.directories import LocalDirectory
 from flinkish.engine.encodings import frame_row, join_list, split_value
-from flinkish.engine.files import HDFS, StoreFiles, parse_names
+from flinkish.engine.files import StoreFiles
 from flinkish.engine.keycodec import compile_key
 from flinkish.engine.layout import key_encoder
-from flinkish.engine.operator_files import parse_operator_metadata, write_operator_metadata
-from flinkish.engine.planning import JOIN_FORMAT
 from flinkish.engine.records import REMOVE, Change, Content, plain_records, read_changelog
 from flinkish.engine.rocksdb_store import open_rocksdb_store, snapshot_families
-from flinkish.engine.rocksdb_writer import Families, SharedFile, snapshot_metadata
 from flinkish.engine.rowcodec import RowCodec, compile_schema
-from flinkish.engine.schema_files import FamilySchemas, parse_schema_file, write_schema_file
-from flinkish.engine.snapshots import parse_metadata
 from flinkish.engine.types import CalendarInterval
 from flinkish.engine.writers import write_changelog, write_records
 from tests.support.checkpoints import streaming_queries as cases
@@ -65,7 +75,7 @@ CASES: dict[str, Case] = {
     **{f"{b}-agg": Case(b, "agg") for b in ("ids-zip", "ids-long")},
     **{f"{b}-{q}": Case(b, q) for b in ("rocksdb", "changelog", "ids") for q in ("tws", "ttl")},
     **{
-        f"{b}-outer-{n}": Case(b, "outer", settings=((JOIN_FORMAT, n),))
+        f"{b}-outer-{n}": Case(b, "outer", settings=((PIN_JOIN_FORMAT, n),))
         for b in ("rocksdb", "changelog", "ids")
         for n in ("3", "4")
     },
@@ -151,7 +161,9 @@ def _description(path: Path, seen: Seen) -> None:
         return  # it has the time it was written at
     if path.name == "schema" or "_stateSchema" in path.parts:
         kind = "schema"
-        again = write_schema_file(parse_schema_file(data, path.name), int(data[3:4]))
+        again = write_schema_file(
+            parse_schema_file(data, path.name), schema_version(data, path.name)
+        )
     else:
         kind = "metadata"
         again = write_operator_metadata(parse_operator_metadata(data, path.name))
@@ -178,7 +190,7 @@ class _Store:
 
     def check(self) -> None:
         """All state files, each by itself."""
-        for found in parse_names(self._files.names):
+        for found in state_files_among(self._files.names):
             if found.kind == "zip":
                 self._metadata(found.name)
                 self._snapshot(found.version, found.unique_id)
@@ -309,16 +321,14 @@ def archived_metadata(path: Path) -> bytes:
     with zipfile.ZipFile(path) as archive:
         data = archive.read("metadata")
     body = json.loads(data.partition(b"\n")[2])
-    parsed = parse_metadata(data, path.name)
-    shared = [
-        SharedFile(local, os.path.basename(name), size) for local, name, size in parsed.shared
-    ]
+    parsed = parse_archive_metadata(data, path.name)
     ids = {name: number for number, name in parsed.families.items()}
-    return snapshot_metadata(
-        shared,
+    return write_archive_metadata(
+        parsed.shared,
         body["numKeys"],
         body.get("numInternalKeys", 0),
-        Families(ids, parsed.internal),
+        ids,
+        parsed.internal,
         with_families="numInternalKeys" in body,
     )
 

@@ -18,9 +18,10 @@ import sys
 from dataclasses import dataclass, replace
 from typing import Any
 
+from flinkish.checkpoint.format.names import CANONICAL, HDFS, ROCKSDB
+from flinkish.checkpoint.format.pins import PIN_GROUP_FORMAT, PIN_JOIN_FORMAT
 from flinkish.engine.directories import LocalDirectory
-from flinkish.engine.files import CANONICAL, HDFS, ROCKSDB
-from flinkish.engine.planning import GROUP_FORMAT, JOIN_FORMAT, TargetState
+from flinkish.engine.planning import TargetState
 from flinkish.engine.rewrite import rewrite_checkpoint
 from tests.support.checkpoints import streaming_queries as cases
 from tests.support.engine.case_programs import run_cases
@@ -72,19 +73,19 @@ UNCHECKED = ((f"{cases.STORE}formatValidation.enabled", "false"),)
 
 
 def _grouped(version: str, partitions: int | None = None, name: str | None = None) -> TargetState:
-    return TargetState(formats={GROUP_FORMAT: version}, partitions=partitions, name=name)
+    return TargetState(formats={PIN_GROUP_FORMAT: version}, partitions=partitions, name=name)
 
 
 def _join(version: str, backend: str | None = None, partitions: int | None = None) -> TargetState:
-    return TargetState(formats={JOIN_FORMAT: version}, backend=backend, partitions=partitions)
+    return TargetState(formats={PIN_JOIN_FORMAT: version}, backend=backend, partitions=partitions)
 
 
 JOIN_READS = ({"joinSide": "left"}, {"joinSide": "right"})
 FORMATS = {
-    "3": (TargetState(formats={JOIN_FORMAT: "3"}, partitions=3),),
+    "3": (TargetState(formats={PIN_JOIN_FORMAT: "3"}, partitions=3),),
     "3-and-back": (
-        TargetState(formats={JOIN_FORMAT: "3"}),
-        TargetState(formats={JOIN_FORMAT: "2"}),
+        TargetState(formats={PIN_JOIN_FORMAT: "3"}),
+        TargetState(formats={PIN_JOIN_FORMAT: "2"}),
     ),
     "4": (_join("4", partitions=3),),
     "3-and-4": (_join("3"), _join("4")),
@@ -128,8 +129,8 @@ CASES: dict[str, Case] = {
     "rocksdb-outer-3": Case(
         "outer",
         "rocksdb",
-        {"7": SEVEN, "2": (TargetState(formats={JOIN_FORMAT: "2"}),)},
-        ((JOIN_FORMAT, "3"),),
+        {"7": SEVEN, "2": (TargetState(formats={PIN_JOIN_FORMAT: "2"}),)},
+        ((PIN_JOIN_FORMAT, "3"),),
         JOIN_READS,
     ),
     "rocksdb-outer-formats": Case("outer", "rocksdb", FORMATS, reads=JOIN_READS),
@@ -144,28 +145,28 @@ CASES: dict[str, Case] = {
             "canonical-3": (TargetState(backend=CANONICAL, partitions=3), _join("3", ROCKSDB, 5)),
             "2-and-back": (_join("2", HDFS), _join("4", ROCKSDB)),
         },
-        ((JOIN_FORMAT, "4"),),
+        ((PIN_JOIN_FORMAT, "4"),),
         JOIN_READS,
     ),
     "rocksdb-windows-4": Case(
         "windows",
         "rocksdb",
         {"2-and-back": (_join("2", HDFS, 3), _join("4", ROCKSDB)), "3": (_join("3"),)},
-        ((JOIN_FORMAT, "4"),),
+        ((PIN_JOIN_FORMAT, "4"),),
         JOIN_READS,
     ),
     "rocksdb-inner-timeless-4": Case(
         "timeless",
         "rocksdb",
         {"2-and-back": (_join("2", HDFS, 3), _join("4", ROCKSDB)), "3": (_join("3"),)},
-        ((JOIN_FORMAT, "4"),),
+        ((PIN_JOIN_FORMAT, "4"),),
         JOIN_READS,
     ),
     "hdfs-inner-1": Case(
         "inner",
         "hdfs",
         {"2": (_join("2", partitions=3),), "2-and-back": (_join("2", ROCKSDB), _join("1", HDFS))},
-        ((JOIN_FORMAT, "1"),),
+        ((PIN_JOIN_FORMAT, "1"),),
     ),
     "hdfs-inner-to-1": Case("inner", "hdfs", {"1": (_join("1", partitions=3),)}, reads=JOIN_READS),
     "hdfs-timeouts": Case(
@@ -178,7 +179,7 @@ CASES: dict[str, Case] = {
         "timeouts",
         "rocksdb",
         {"7": SEVEN, "2": (_grouped("2", partitions=3),)},
-        (*UNCHECKED, (GROUP_FORMAT, "1")),
+        (*UNCHECKED, (PIN_GROUP_FORMAT, "1")),
     ),
     "rocksdb-pandas-1": Case(
         "pandas",
@@ -187,7 +188,7 @@ CASES: dict[str, Case] = {
             "2": (_grouped("2", name="applyInPandasWithState"),),
             "2-and-back": (_grouped("2", name="applyInPandasWithState"), _grouped("1")),
         },
-        ((GROUP_FORMAT, "1"),),
+        ((PIN_GROUP_FORMAT, "1"),),
     ),
     "rocksdb-tws": Case("tws", "rocksdb", {"7": SEVEN, "round": THERE_AND_BACK}, reads=TWS_READS),
     "changelog-tws": Case("tws", "changelog", {"7": SEVEN}, reads=TWS_READS),
@@ -198,7 +199,7 @@ CASES: dict[str, Case] = {
         "outer",
         "rocksdb",
         {"7": SEVEN, "2-and-back": (_join("2", HDFS, 3), _join("4", ROCKSDB))},
-        (*DELIMITED, (JOIN_FORMAT, "4")),
+        (*DELIMITED, (PIN_JOIN_FORMAT, "4")),
         JOIN_READS,
     ),
     "large-hdfs-types": Case("types", "hdfs", {"rocksdb": TO_ROCKSDB}, rows=MANY),

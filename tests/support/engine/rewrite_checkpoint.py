@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from flinkish.checkpoint.format.names import HDFS
 from flinkish.engine.encodings import normal_value
-from flinkish.engine.files import HDFS
 from flinkish.engine.hdfs_store import read_hdfs_store
 from flinkish.engine.rocksdb_store import open_rocksdb_store
 from flinkish.engine.rocksdb_writer import Families, write_snapshot

@@ -13,11 +13,12 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+from flinkish.checkpoint.format.log_rewrites import with_pins, with_state_ids
+from flinkish.checkpoint.format.pins import PIN_SHUFFLE_PARTITIONS
 from flinkish.engine.bootstrap_state import write_state
-from flinkish.engine.checkpoints import PARTITIONS_PIN, CheckpointState, read_checkpoint
+from flinkish.engine.checkpoints import CheckpointState, read_checkpoint
 from flinkish.engine.directories import LocalDirectory, read_bytes
 from flinkish.engine.frames import state_tables
-from flinkish.engine.logs import with_pins, with_state_ids
 from flinkish.engine.planning import TargetState
 from flinkish.engine.spark_frames import read_state
 from tests.support.checkpoints import streaming_queries as cases
@@ -141,13 +142,13 @@ def copy_logs(
         names = source.names(f"sources/{log}")
         paths += [f"sources/{log}/{name}" for name in names if not name.startswith(".")]
     contents = {path: read_bytes(source, path) for path in paths}
-    pins = {PARTITIONS_PIN: str(PARTITIONS)}
+    pins = {PIN_SHUFFLE_PARTITIONS: str(PARTITIONS)}
     for batch in (state.batch - 1, state.batch):
         path = f"offsets/{batch}"
-        contents[path] = with_pins(read_bytes(source, path), pins, path)
+        contents[path] = with_pins(read_bytes(source, path), path, pins=pins)
     path = f"commits/{state.batch}"
     state_ids = {0: ids} if ids else None
-    contents[path] = with_state_ids(read_bytes(source, path), state_ids, path)
+    contents[path] = with_state_ids(read_bytes(source, path), path, ids=state_ids)
     for path, content in contents.items():
         with goal.create(path) as file:
             file.write(content)

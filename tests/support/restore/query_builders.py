@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flinkish.operators.identity import OperatorIdentity
 from flinkish.operators.murmur import murmur3_128
 from flinkish.restore.model import (
     NewOperator,
@@ -37,9 +38,11 @@ def old(
         partitions=2,
         bytes=2048,
         rows=120,
-        uid=word if named else None,
-        operator_id_v2=id_of(word, "v2") if ids else None,
-        operator_id_v3=id_of(word) if ids else None,
+        identity=OperatorIdentity(
+            uid=word if named else None,
+            operator_id_v2=id_of(word, "v2") if ids else None,
+            operator_id_v3=id_of(word) if ids else None,
+        ),
     )
 
 
@@ -81,9 +84,7 @@ def source(
         entry,
         directory or str(entry),
         offset or f'{{"logOffset":{entry}}}',
-        uid,
-        id_of(word, "v2"),
-        id_of(word),
+        OperatorIdentity(uid, None, id_of(word, "v2"), id_of(word)),
         signature,
     )
 

@@ -7,6 +7,7 @@ import secrets
 
 from flinkish import storage
 from flinkish.checkpoint.operators import StoreInfo
+from flinkish.operators.identity import OperatorIdentity
 from flinkish.savepoint.metadata import MetadataWriter
 from flinkish.savepoint.model import FileRecord, Header, OperatorRecord, QueryRecord
 
@@ -26,8 +27,9 @@ def operator(ordinal: int = 0, uid: str | None = "counts", rows: int | None = 3)
         bytes=10,
         files=1,
         stores=(StoreInfo("default", SCHEMA, SCHEMA),),
-        uid=uid,
-        operator_id=None if uid is None else hashlib.md5(uid.encode()).hexdigest(),
+        identity=OperatorIdentity(
+            uid, None if uid is None else hashlib.md5(uid.encode()).hexdigest()
+        ),
         rows=rows,
     )
 

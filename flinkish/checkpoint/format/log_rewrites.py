@@ -1,0 +1,129 @@
+"""Entries of the logs, and ``metadata``, rewritten for another checkpoint or other state.
+
+What is not to change stays as Spark wrote it, unknown keys included. All functions raise
+CheckpointFormatError for bytes that are no such file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish.checkpoint.format.logs import (
+    NO_OFFSET,
+    StateIds,
+    parse_commit,
+    parse_offsets,
+    parse_query_id,
+)
+from flinkish.checkpoint.format.names import METADATA
+from flinkish.checkpoint.format.text import json_bytes, parse_json
+
+_IDS = "stateUniqueIds"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One source's line in an offset log entry; the name is written in version 2 only."""
+
+    name: str
+    offset: str
+
+
+def with_query_id(data: bytes, name: str = METADATA, *, query_id: str) -> bytes:
+    """Write Spark's ``metadata`` file with another query id."""
+    parse_query_id(data, name)
+    content = parse_json(data)
+    content["id"] = query_id
+    return json_bytes(content)
+
+
+def with_pins(data: bytes, name: str, *, pins: Mapping[str, str]) -> bytes:
+    """Write an entry of the offset log with other values of pinned settings."""
+    parse_offsets(data, name)
+    if not pins:
+        return data
+    head, header, *lines = data.split(b"\n")
+    content = _content(header)
+    content["conf"] = {**content.get("conf", {}), **pins}
+    return b"\n".join([head, json_bytes(content), *lines])
+
+
+def with_lines(data: bytes, name: str, *, watermark_ms: int, lines: Sequence[Line]) -> bytes:
+    """Write an offset log entry with another watermark and other lines of sources.
+
+    The pins stay. In version 1 a line is found by its place, in version 2 (``name:offset``) by
+    its name, and a source without position has no line.
+    """
+    version = parse_offsets(data, name).version
+    head, line, *_ = data.split(b"\n")
+    header = _content(line)
+    header["batchWatermarkMs"] = watermark_ms
+    if version == 1:
+        written = [line.offset for line in lines]
+        return b"\n".join([head, json_bytes(header), *map(str.encode, written)])
+    offsets = {line.name: line.offset for line in lines if line.offset != NO_OFFSET}
+    known = header.get("sourceMetadataInfo")
+    if isinstance(known, dict):
+        header["sourceMetadataInfo"] = {k: v for k, v in known.items() if k in offsets}
+    named = [f"{source}:{offset}".encode() for source, offset in offsets.items()]
+    return b"\n".join([head, json_bytes(header), *named])
+
+
+def with_commit(
+    data: bytes, name: str, *, watermark_ms: int, state_ids: Mapping[int, StateIds]
+) -> bytes:
+    """Write a commit log entry with another next watermark, and (v2) other ids of state files."""
+    version = parse_commit(data, name).version
+    head, _, body = data.partition(b"\n")
+    content = _content(body)
+    content["nextBatchWatermarkMs"] = watermark_ms
+    if version >= 2:
+        content[_IDS] = _listed(state_ids)
+    return head + b"\n" + json_bytes(content)
+
+
+def with_state_ids(data: bytes, name: str, *, ids: Mapping[int, StateIds] | None) -> bytes:
+    """Write an entry of the commit log with the unique ids of new state files.
+
+    Parameters
+    ----------
+    ids: by operator; None for state of checkpoint format 1, which has none: the entry becomes one
+        of version 1, where it was not.
+    """
+    parse_commit(data, name)
+    head, _, body = data.partition(b"\n")
+    content = _content(body)
+    if ids is None:
+        content.pop(_IDS, None)
+        return b"v1\n" + json_bytes(content) if head != b"v1" else data
+    content[_IDS] = _listed(ids)
+    return b"v2\n" + json_bytes(content)
+
+
+def _content(text: bytes | str) -> dict[str, Any]:
+    """A line's object, which has been parsed before; an empty line has none."""
+    content: dict[str, Any] = parse_json(text) if text.strip() else {}
+    return content
+
+
+def _listed(ids: Mapping[int, StateIds]) -> dict[str, list[list[str]]]:
+    return {str(operator): [list(p) for p in ids[operator]] for operator in sorted(ids)}
+
+
+def combined_watermark(watermarks: Sequence[int], policy: str | None) -> int:
+    """Compute the watermark of a query made of several, as Spark's ``MultipleWatermarkPolicy``.
+
+    Parameters
+    ----------
+    watermarks: of the parts, milliseconds since the epoch.
+    policy: the pinned ``spark.sql.streaming.multipleWatermarkPolicy``: the slowest part counts
+        (``min``, also when it is not pinned), or the fastest (``max``).
+
+    Returns
+    -------
+    The watermark; 0 without any part.
+    """
+    pick = max if (policy or "").lower() == "max" else min
+    return pick(watermarks, default=0)

@@ -1,0 +1,100 @@
+"""Names in a checkpoint: its directories, numbered files, and the files of a state store.
+
+A checkpoint is ``metadata``, ``offsets/<batch>``, ``commits/<batch>``, ``sources/<source>/<n>`` and
+``state/<operator>/<partition>/[<store>/]<version>[_<unique id>].<kind>`` (Spark's
+``StreamExecution.checkpointFile``, ``StateStoreId.storeCheckpointLocation``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+METADATA: Final = "metadata"
+OFFSETS: Final = "offsets"
+COMMITS: Final = "commits"
+SOURCES: Final = "sources"
+STATE: Final = "state"
+
+#: Backends: Spark's ``HDFSBackedStateStoreProvider`` and ``RocksDBStateStoreProvider``.
+HDFS: Final = "hdfs"
+ROCKSDB: Final = "rocksdb"
+#: No backend of Spark: state as flinkish's engine writes it, in Avro files.
+CANONICAL: Final = "avro"
+#: In a store of such state: how many rows each of its files has. Written last.
+COUNTS: Final = "_counts.json"
+
+#: The store of an operator that has only one, and the column family of a store that has only one.
+DEFAULT_STORE: Final = "default"
+#: The order in which Spark lists the stores of a join, and so their unique ids.
+JOIN_STORES: Final = tuple(
+    f"{side}-{part}"
+    for side in ("left", "right")
+    for part in ("keyToNumValues", "keyWithIndexToValue")
+)
+METADATA_DIRECTORY: Final = "_metadata"
+SCHEMA_DIRECTORY: Final = "_stateSchema"
+#: Directories beside a RocksDB store's versioned files.
+SST_DIRECTORY: Final = "SSTs"
+LOG_DIRECTORY: Final = "logs"
+#: Directories below a partition that are no stores.
+NOT_STORES: Final = frozenset({SST_DIRECTORY, LOG_DIRECTORY, METADATA_DIRECTORY})
+
+#: Batches, versions, positions: one each microsecond for three hundred years.
+MAX_NUMBER: Final = 10**16
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,16}")
+_STATE_FILE = re.compile(
+    r"(0|[1-9][0-9]{0,16})(?:_([0-9A-Za-z-]+))?\.(delta|snapshot|zip|changelog)"
+)
+
+
+@dataclass(frozen=True)
+class VersionedFile:
+    """A state file's name taken apart: ``<version>[_<unique id>].<kind>``."""
+
+    name: str
+    version: int
+    kind: str
+    unique_id: str | None = None
+
+
+def parse_number(name: str) -> int | None:
+    """Read a name that is a number of Spark's: a batch, an operator, a partition; None if not."""
+    if not _NUMBER.fullmatch(name):
+        return None
+    number = int(name)
+    return number if number <= MAX_NUMBER else None
+
+
+def numbers_among(names: Iterable[str]) -> list[int]:
+    """Pick the numbers among the names in a directory, ascending."""
+    found = (parse_number(name) for name in names)
+    return sorted(number for number in found if number is not None)
+
+
+def parse_name(name: str) -> VersionedFile | None:
+    """Take a state file's name apart; None for any other file (sidecars, foreign files)."""
+    match = _STATE_FILE.fullmatch(name)
+    if match is None or int(match[1]) > MAX_NUMBER:
+        return None
+    return VersionedFile(name, int(match[1]), match[3], match[2])
+
+
+def state_files_among(names: Iterable[str]) -> list[VersionedFile]:
+    """Pick the versioned state files among ``names``."""
+    return [parsed for parsed in map(parse_name, names) if parsed is not None]
+
+
+def is_canonical(names: Iterable[str]) -> bool:
+    """Tell by the names of its files whether a store's directory has state as Avro files."""
+    listed = list(names)
+    there = any(name.endswith(".avro") or name == COUNTS for name in listed)
+    return there and not state_files_among(listed)
+
+
+def schema_batch(name: str) -> int:
+    """The batch in the name of a schema file of Spark 4.x, ``<batch>_<id>``; -1 in older ones."""
+    number = parse_number(name.rpartition("/")[2].partition("_")[0])
+    return -1 if number is None else number

@@ -1,0 +1,185 @@
+"""Metadata of a stateful operator: ``state/<operator>/_metadata/metadata`` and ``v2/<batch>``.
+
+A first line with the format's version, then JSON (``OperatorStateMetadataV1``, ``V2``).
+Version 2 has the paths of schema files, which are absolute, and the operator's own properties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from flinkish.checkpoint.format.errors import CannotWrite, CheckpointFormatError
+from flinkish.checkpoint.format.names import STATE
+from flinkish.checkpoint.format.text import json_bytes, parse_object, split_version
+
+_STATE_MARK: Final = f"/{STATE}/"
+_SCHEMA_KEY: Final = "stateSchemaFilePaths"
+
+
+@dataclass(frozen=True)
+class OperatorStore:
+    """One store of an operator.
+
+    Attributes
+    ----------
+    prefix_columns: columns of the prefix of keys that are scanned by it; 0 for others.
+    partitions: as Spark counts them, which may be more than there are on disk.
+    schema_paths: absolute locations of its schema files, the oldest first; None in version 1.
+    """
+
+    name: str
+    prefix_columns: int
+    partitions: int
+    schema_paths: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class OperatorMetadata:
+    """What Spark keeps of an operator.
+
+    Attributes
+    ----------
+    properties: the operator's own JSON text (``operatorPropertiesJson``); None in version 1.
+    """
+
+    version: int
+    operator_id: int
+    name: str
+    stores: tuple[OperatorStore, ...]
+    properties: str | None = None
+
+    @property
+    def store_names(self) -> tuple[str, ...]:
+        """The names of its stores."""
+        return tuple(store.name for store in self.stores)
+
+    def schema_file(self, store: str) -> str | None:
+        """The name of a store's newest schema file below ``_stateSchema/<store>``, if it has one.
+
+        The path in the metadata is where the checkpoint was first written; only its tail holds.
+        """
+        paths = next((s.schema_paths for s in self.stores if s.name == store), None)
+        return paths[-1].rstrip("/").rpartition("/")[2] if paths else None
+
+
+def parse_operator_metadata(data: bytes, name: str) -> OperatorMetadata:
+    """Parse a metadata file.
+
+    Raises
+    ------
+    UnsupportedCheckpointFormat: its version is newer.
+    CheckpointFormatError: it is damaged.
+    """
+    version, start = split_version(data, name, "operator metadata")
+    parsed = parse_object(data[start:], name, start)
+    try:
+        info = parsed["operatorInfo"]
+        stores = tuple(_store(item, version) for item in parsed["stateStoreInfo"])
+        properties = str(parsed["operatorPropertiesJson"]) if version == 2 else None
+        number, operator = int(info["operatorId"]), str(info["operatorName"])
+    except (AttributeError, ValueError, TypeError, KeyError, OverflowError) as error:
+        reason = f"operator metadata lacks {error}"
+        raise CheckpointFormatError(name, start, reason) from error
+    return OperatorMetadata(version, number, operator, stores, properties)
+
+
+def _store(item: Mapping[str, Any], version: int) -> OperatorStore:
+    # Version 1 has no locations; where it has them all the same, they are moved with it.
+    paths = _locations(item) if version == 2 or item.get(_SCHEMA_KEY) else None
+    name, partitions = str(item["storeName"]), int(item["numPartitions"])
+    schema_paths = paths if version == 2 else None
+    return OperatorStore(name, int(item["numColsPrefixKey"]), partitions, schema_paths)
+
+
+def _locations(item: Mapping[str, Any]) -> tuple[str, ...]:
+    locations = item[_SCHEMA_KEY]
+    if not isinstance(locations, list) or not all(isinstance(path, str) for path in locations):
+        raise TypeError(f"texts in {_SCHEMA_KEY}")
+    return tuple(locations)
+
+
+def write_operator_metadata(metadata: OperatorMetadata) -> bytes:
+    """Write a metadata file; for what was parsed, the same bytes again.
+
+    Raises
+    ------
+    CannotWrite: the version does not exist, or what it needs is missing.
+    """
+    with_paths = [store.schema_paths is not None for store in metadata.stores]
+    second = metadata.version == 2
+    complete = all(flag == second for flag in (*with_paths, metadata.properties is not None))
+    if metadata.version not in {1, 2} or not complete:
+        reason = f"not operator metadata of version {metadata.version}: schema paths, properties"
+        raise CannotWrite(reason)
+    body: dict[str, Any] = {
+        "operatorInfo": {"operatorId": metadata.operator_id, "operatorName": metadata.name},
+        "stateStoreInfo": [_store_json(store) for store in metadata.stores],
+    }
+    if metadata.properties is not None:
+        body["operatorPropertiesJson"] = metadata.properties
+    return b"v%d\n" % metadata.version + json_bytes(body)
+
+
+def _store_json(store: OperatorStore) -> dict[str, Any]:
+    item: dict[str, Any] = {
+        "storeName": store.name,
+        "numColsPrefixKey": store.prefix_columns,
+        "numPartitions": store.partitions,
+    }
+    if store.schema_paths is not None:
+        item[_SCHEMA_KEY] = list(store.schema_paths)
+    return item
+
+
+def with_operator(data: bytes, name: str, *, root: str, ordinal: int) -> bytes | None:
+    """Write operator metadata for the operator ``ordinal`` of the checkpoint at ``root``.
+
+    Its schema locations (version 2) are absolute: Spark would follow them back to the old
+    checkpoint. Their form (``file:/p``, ``file:///p`` or plain) stays as Spark wrote it, and so do
+    unknown keys.
+
+    Returns
+    -------
+    The bytes; None when there is nothing to change.
+
+    Raises
+    ------
+    CheckpointFormatError: the metadata is damaged, or a location lies in no state directory.
+    """
+    changed = parse_operator_metadata(data, name).operator_id != ordinal
+    head, _, body = data.partition(b"\n")
+    content = parse_object(body, name, len(head) + 1)
+    content["operatorInfo"]["operatorId"] = ordinal
+    for store in content["stateStoreInfo"]:
+        locations = store.get(_SCHEMA_KEY)
+        if locations:
+            store[_SCHEMA_KEY] = [moved_location(old, name, root, ordinal) for old in locations]
+            changed = True
+    return head + b"\n" + json_bytes(content) if changed else None
+
+
+def moved_location(location: str, name: str, root: str, ordinal: int) -> str:
+    """Move the location of a file of state to ``state/<ordinal>`` of the checkpoint ``root``.
+
+    Parameters
+    ----------
+    location: as it stands in the file ``name``.
+    root: a local path, or a URL as Spark knows it.
+
+    Raises
+    ------
+    CheckpointFormatError: the location lies in no state directory.
+    """
+    before, mark, after = location.rpartition(_STATE_MARK)
+    _, slash, rest = after.partition("/")
+    if not mark or not slash:
+        raise CheckpointFormatError(name, None, f"{location} lies in no state directory")
+    moved = f"{root}{_STATE_MARK}{ordinal}/{rest}"
+    scheme, colon, path = before.partition(":")
+    if "://" in root or not colon or "/" in scheme:
+        return moved
+    if scheme != "file":  # from another storage
+        return f"file:{moved}"
+    return f"{scheme}:{'//' if path.startswith('//') else ''}{moved}"

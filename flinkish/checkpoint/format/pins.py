@@ -1,0 +1,101 @@
+"""The settings that an offset log pins, and what it means where one is absent.
+
+Spark's ``OffsetSeqMetadata``: ``relevantSQLConfs`` are written into each entry of the offset log,
+and win over the session's at a restart (``setSessionConf``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from flinkish.checkpoint.format.errors import UnsupportedCheckpointFormat
+from flinkish.checkpoint.format.names import HDFS, ROCKSDB, parse_number
+
+_STREAMING: Final = "spark.sql.streaming."
+PIN_STORE: Final = f"{_STREAMING}stateStore."
+PIN_PROVIDER: Final = f"{PIN_STORE}providerClass"
+PIN_SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+#: From 4.1: the number of state partitions where it differs from the shuffle's.
+PIN_STATE_PARTITIONS: Final = f"{_STREAMING}internal.stateStore.partitions"
+PIN_WATERMARK_POLICY: Final = f"{_STREAMING}multipleWatermarkPolicy"
+PIN_DEDUP_ORDER: Final = "spark.sql.dropDuplicates.deterministicKeyOrder.enabled"
+PIN_JOIN_FORMAT: Final = f"{_STREAMING}join.stateFormatVersion"
+PIN_AGGREGATION_FORMAT: Final = f"{_STREAMING}aggregation.stateFormatVersion"
+PIN_GROUP_FORMAT: Final = f"{_STREAMING}flatMapGroupsWithState.stateFormatVersion"
+PIN_STRICT_DISTRIBUTION: Final = f"{_STREAMING}statefulOperator.useStrictDistribution"
+PIN_CODEC: Final = f"{PIN_STORE}compression.codec"
+PIN_ENCODING: Final = f"{PIN_STORE}encodingFormat"
+PIN_ROW_CHECKSUM: Final = f"{PIN_STORE}rowChecksum.enabled"
+PIN_CHANGELOG: Final = f"{PIN_STORE}rocksdb.changelogCheckpointing.enabled"
+#: 1: records of a list have "," between them, 2: nothing.
+PIN_MERGE_OPERATOR: Final = f"{PIN_STORE}rocksdb.mergeOperatorVersion"
+#: Not pinned, although a checkpoint written with 2 needs it set again before Spark 4.3.
+SETTING_CHECKPOINT_FORMAT: Final = f"{PIN_STORE}checkpointFormatVersion"
+
+PROVIDER_PACKAGE: Final = "org.apache.spark.sql.execution.streaming.state."
+PROVIDERS: Final = {
+    HDFS: "HDFSBackedStateStoreProvider",
+    ROCKSDB: "RocksDBStateStoreProvider",
+}
+_BACKENDS: Final = {name: backend for backend, name in PROVIDERS.items()}
+#: What an entry without the setting means: ``OffsetSeqMetadata.relevantSQLConfDefaultValues`` of
+#: 4.3.0, where the formats of state are each manager's ``legacyVersion``, 1 (of joins
+#: ``SymmetricHashJoinStateManager.legacyVersion``). These are not today's defaults, which are 2.
+_ABSENT: Final = {
+    PIN_JOIN_FORMAT: "1",
+    PIN_AGGREGATION_FORMAT: "1",
+    PIN_GROUP_FORMAT: "1",
+    PIN_WATERMARK_POLICY: "min",
+    PIN_CODEC: "lz4",
+    PIN_ENCODING: "unsaferow",
+    PIN_ROW_CHECKSUM: "false",
+    PIN_MERGE_OPERATOR: "1",
+    PIN_STRICT_DISTRIBUTION: "false",
+    PIN_DEDUP_ORDER: "false",
+    # Of this one the session would decide; it is Spark's default.
+    PIN_PROVIDER: f"{PROVIDER_PACKAGE}{PROVIDERS[HDFS]}",
+}
+
+
+def pinned(pins: Mapping[str, str], setting: str) -> str:
+    """Read a setting of an offset log; where it is absent, what Spark takes it for ("" if nothing).
+
+    Parameters
+    ----------
+    pins: the settings in an entry of the offset log.
+    setting: one of this module's ``PIN_`` names.
+    """
+    return pins.get(setting, _ABSENT.get(setting, ""))
+
+
+def backend_of(pins: Mapping[str, str]) -> str | None:
+    """Tell the backend by the pinned state store provider; None if it is another or unnamed.
+
+    Spark's own two classes are known by their simple names, for builds that relocate its packages.
+    """
+    return _BACKENDS.get(pins.get(PIN_PROVIDER, "").rpartition(".")[2])
+
+
+def known_backend(pins: Mapping[str, str], name: str) -> str:
+    """Tell the backend of a query's state, Spark's default where no provider is pinned.
+
+    Raises
+    ------
+    UnsupportedCheckpointFormat: the provider is somebody else's; ``name`` is the file it is of.
+    """
+    provider = pinned(pins, PIN_PROVIDER)
+    backend = _BACKENDS.get(provider.rpartition(".")[2])
+    if backend is None:
+        reason = f"state stores by {provider[:200]!r} are not known"
+        raise UnsupportedCheckpointFormat(name, None, reason)
+    return backend
+
+
+def pinned_partitions(pins: Mapping[str, str]) -> int | None:
+    """Read the number of state partitions pinned at the query's first start, if it is recorded."""
+    for key in (PIN_STATE_PARTITIONS, PIN_SHUFFLE_PARTITIONS):
+        number = parse_number(pins.get(key, ""))
+        if number is not None:
+            return number
+    return None

@@ -1,0 +1,148 @@
+"""The texts in a checkpoint's files: version lines, JSON as Jackson writes it, Java's strings.
+
+Files may come from elsewhere, so JSON is parsed with a bound on its depth.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from typing import Any, Final
+
+from flinkish.checkpoint.format.errors import (
+    CannotWrite,
+    CheckpointFormatError,
+    UnsupportedCheckpointFormat,
+)
+
+#: How deep JSON may be nested: schemas of some sixty structs within each other.
+MAX_DEPTH: Final = 200
+#: ``DataOutput.writeUTF`` cannot write more bytes.
+MAX_UTF: Final = 0xFFFF
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
+_ESCAPE = re.compile(r"\\(u[0-9a-f]{4}|.)")
+_LONE = re.compile("[\ud800-\udfff]")
+_VERSION = re.compile(rb"v([1-9][0-9]{0,8})")
+
+
+def parse_json(text: bytes | str) -> Any:
+    """Parse a JSON text.
+
+    Raises
+    ------
+    ValueError: it is none, or is nested beyond ``MAX_DEPTH``.
+    """
+    try:
+        decoded = text if isinstance(text, str) else text.decode()
+        if decoded.count("[") + decoded.count("{") > MAX_DEPTH and _depth(decoded) > MAX_DEPTH:
+            raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
+        return json.loads(decoded)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _depth(text: str) -> int:
+    deepest = depth = 0
+    for token in _TOKEN.finditer(text):
+        mark = token[0]
+        if mark in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif mark in "]}":
+            depth -= 1
+    return deepest
+
+
+def parse_object(data: bytes, name: str, start: int = 0) -> dict[str, Any]:
+    """Parse a JSON object that begins at the byte ``start`` of the file ``name``.
+
+    Raises
+    ------
+    CheckpointFormatError: it is none; the offset is that of the fault where JSON has one.
+    """
+    try:
+        parsed = parse_json(data)
+    except json.JSONDecodeError as error:
+        at = start + len(error.doc[: error.pos].encode("utf-8", "surrogatepass"))
+        raise CheckpointFormatError(name, at, f"not JSON: {error.msg}") from error
+    except UnicodeDecodeError as error:
+        at = start + error.start
+        raise CheckpointFormatError(name, at, "the file is not UTF-8 text") from error
+    except ValueError as error:
+        raise CheckpointFormatError(name, start, f"not JSON: {error}") from error
+    if not isinstance(parsed, dict):
+        raise CheckpointFormatError(name, start, "not a JSON object")
+    return parsed
+
+
+def split_version(data: bytes, name: str, what: str) -> tuple[int, int]:
+    """Read the first line of a file: ``v1`` or ``v2``, as all of Spark's logs have it.
+
+    Spark's ``MetadataVersionUtil`` reads it; all it has written so far are these two.
+
+    Parameters
+    ----------
+    what: what has that version, for errors: ``log``.
+
+    Returns
+    -------
+    The version, and the offset of what follows the line.
+
+    Raises
+    ------
+    UnsupportedCheckpointFormat: the version is newer.
+    CheckpointFormatError: there is none, or nothing follows.
+    """
+    head, newline, _ = data.partition(b"\n")
+    match = _VERSION.fullmatch(head)
+    if match is None:
+        text = head[:20].decode("utf-8", "replace")
+        raise CheckpointFormatError(name, 0, f"the first line is {text!r}, not a version")
+    version = int(match[1])
+    if version > 2:
+        reason = f"{what} version v{version} is newer than v2, the newest known"
+        raise UnsupportedCheckpointFormat(name, 0, reason)
+    if not newline:
+        raise CheckpointFormatError(name, len(data), "the file ends too early")
+    return version, len(head) + 1
+
+
+def spark_json(value: Any) -> str:
+    """Write JSON as Spark's Jackson: compact, characters as they are, escapes in capitals."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return _ESCAPE.sub(lambda m: "\\u" + m[1][1:].upper() if len(m[1]) > 1 else m[0], text)
+
+
+def json_bytes(value: Any) -> bytes:
+    """Write JSON as :func:`spark_json`, in UTF-8; halves of a pair alone stay escapes."""
+    return _LONE.sub(lambda m: f"\\u{ord(m[0]):04X}", spark_json(value)).encode()
+
+
+def write_utf(text: str) -> bytes:
+    """Write a string as Java's ``DataOutput.writeUTF``.
+
+    Raises
+    ------
+    CannotWrite: the text has more bytes than that can have.
+    """
+    units = text.encode("utf-16-be", "surrogatepass")
+    points = struct.unpack(f">{len(units) // 2}H", units)
+    data = b"".join(
+        b"\xc0\x80" if p == 0 else chr(p).encode("utf-8", "surrogatepass") for p in points
+    )
+    if len(data) > MAX_UTF:
+        raise CannotWrite(f"a text of {len(data)} bytes is too long for Java's writeUTF")
+    return struct.pack(">H", len(data)) + data
+
+
+def decode_modified_utf8(data: bytes) -> str:
+    """Decode Java's modified UTF-8: NUL as two bytes, other planes as surrogate pairs.
+
+    Raises
+    ------
+    UnicodeError: it is none.
+    """
+    text = data.replace(b"\xc0\x80", b"\x00").decode("utf-8", "surrogatepass")
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")

@@ -1,0 +1,71 @@
+"""The use cases of flinkish, for Python programs; the command line only parses and renders.
+
+:class:`~flinkish.client.client.Client` is the front door::
+
+    from flinkish import Client
+
+    with Client() as client:
+        job = client.run("app.py", ["in", "out"], master="local[2]")
+        savepoint = job.stop("savepoints")
+        job = client.run("app_v2.py", ["in", "out"], from_savepoint=savepoint)
+
+Nothing here prints or asks: notices, warnings and progress go to a
+:class:`~flinkish.client.reporter.Reporter`, errors are those of :mod:`flinkish.errors`. Names are
+imported when they are first used, so that importing this package costs nothing.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # of this name, so that type checkers know it; typing costs start-up time
+if TYPE_CHECKING:
+    from flinkish.client.all_jobs import Outcome
+    from flinkish.client.checking import OperatorPlan, Plan
+    from flinkish.client.client import Client, prune
+    from flinkish.client.job import Job
+    from flinkish.client.migration import Changes
+    from flinkish.client.reporter import Progress, Reporter, SilentReporter
+    from flinkish.client.retention import PruneResult
+    from flinkish.client.savepoints import Savepoint
+    from flinkish.client.submission import Start
+
+__all__ = [
+    "Changes",
+    "Client",
+    "Job",
+    "OperatorPlan",
+    "Outcome",
+    "Plan",
+    "Progress",
+    "PruneResult",
+    "Reporter",
+    "Savepoint",
+    "SilentReporter",
+    "Start",
+    "prune",
+]
+
+_HOMES = {
+    "Changes": "migration",
+    "Client": "client",
+    "Job": "job",
+    "OperatorPlan": "checking",
+    "Outcome": "all_jobs",
+    "Plan": "checking",
+    "Progress": "reporter",
+    "PruneResult": "retention",
+    "Reporter": "reporter",
+    "Savepoint": "savepoints",
+    "SilentReporter": "reporter",
+    "Start": "submission",
+    "prune": "client",
+}
+
+
+if not TYPE_CHECKING:  # else type checkers would take any name for one of this package
+
+    def __getattr__(name: str) -> object:
+        if name in _HOMES:
+            from importlib import import_module
+
+            return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,168 @@
+"""A savepoint of every running job."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+from flinkish.client import requests
+from flinkish.client.context import Context
+from flinkish.errors import FlinkishError, Locked, WrongState, from_record
+from flinkish.jobs.liveness import reconcile
+from flinkish.jobs.model import Job, JobState, Request, RequestKind, RequestState
+from flinkish.jobs.wait import wait_request
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one job: a savepoint, an error, or a reason why nothing was tried.
+
+    Parameters
+    ----------
+    job : Job
+        The job's record.
+    request_id : str or None
+        The request to its driver, where there is one.
+    savepoint : mapping or None
+        What its driver says of the savepoint; it has a ``path``.
+    error : FlinkishError or None
+        What failed.
+    skipped : str or None
+        Why nothing was tried.
+    left_out : sequence of mappings
+        Queries that are not in the savepoint, ``{"query", "reason"}`` each.
+    """
+
+    job: Job
+    request_id: str | None = None
+    savepoint: Mapping[str, Any] | None = None
+    error: FlinkishError | None = None
+    skipped: str | None = None
+    left_out: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def who(self) -> str:
+        """The job for people."""
+        return f"{self.job.name} ({self.job.job_id})"
+
+
+def running_jobs(context: Context, pattern: str | None = None) -> list[Job]:
+    """Return the jobs that run by the registry, as they really are (a dead one is FAILED).
+
+    Parameters
+    ----------
+    context : Context
+        Has the registry.
+    pattern : str, optional
+        Of their names, with the wildcards ``*`` and ``?``.
+    """
+    registry = context.registry
+    listed = registry.jobs(states={JobState.RUNNING})
+    return reconcile(
+        registry, [job for job in listed if pattern is None or fnmatchcase(job.name, pattern)]
+    )
+
+
+def save_all(
+    context: Context,
+    jobs: Sequence[Job],
+    target: str,
+    timeout: float,
+    *,
+    full: bool = False,
+    format_: str = "native",
+    on_outcome: Callable[[Outcome], object] = lambda _outcome: None,
+) -> list[Outcome]:
+    """Take a savepoint of each job, all at the same time.
+
+    Parameters
+    ----------
+    context : Context
+        Has the registry.
+    jobs : sequence of Job
+        As :func:`running_jobs` gives them.
+    target : str
+        The directory of savepoints, absolute.
+    timeout : float
+        Seconds for all of them together.
+    full : bool
+        Whether they share no files with earlier ones.
+    format_ : str
+        ``native`` or ``canonical``.
+    on_outcome : callable
+        Called with each outcome as soon as it is known.
+
+    Returns
+    -------
+    list of Outcome
+        In the order of the jobs; failures are in it, not raised.
+    """
+    deadline = time.monotonic() + timeout
+    outcomes = [_begin(context, job, target, timeout, full=full, format_=format_) for job in jobs]
+    for index, outcome in enumerate(outcomes):
+        if outcome.request_id is not None:
+            outcomes[index] = _await(context, outcome, max(deadline - time.monotonic(), 0.0))
+        on_outcome(outcomes[index])
+    return outcomes
+
+
+def why_skip(history: Sequence[Request]) -> str | None:
+    """Return why no savepoint is begun now, or None; ``history`` are all requests of the job."""
+    for request in history:
+        if request.state.is_final:
+            continue
+        created = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(request.created))
+        since = f"since {created}"
+        if request.kind is RequestKind.SAVEPOINT:
+            return f"its savepoint {request.request_id} is still being written, {since}"
+        return f"it is being ended by the {request.kind.value} {request.request_id}, {since}"
+    return None
+
+
+def _begin(
+    context: Context, job: Job, target: str, timeout: float, *, full: bool, format_: str
+) -> Outcome:
+    """Ask the job's driver, unless there is a reason not to."""
+    if job.state.is_final:  # it ran by the registry, and its process is gone
+        return _ended(job)
+    reason = why_skip(context.registry.requests(job.job_id))
+    if reason is not None:
+        return Outcome(job, skipped=reason)
+    try:
+        request = requests.submit(
+            context,
+            job,
+            RequestKind.SAVEPOINT,
+            target,
+            timeout,
+            full=full,
+            format_=format_,
+        )
+    except WrongState:  # it ended between our two looks
+        return _ended(context.registry.job(job.job_id))
+    return Outcome(job, request.request_id)
+
+
+def _ended(job: Job) -> Outcome:
+    """A job that was to run and has ended: who waits for its savepoints must hear of a failure."""
+    if job.state is JobState.FAILED:
+        return Outcome(job, error=from_record(job.failure or {"message": "it has failed"}))
+    return Outcome(job, skipped=f"it is {job.state.value}")
+
+
+def _await(context: Context, outcome: Outcome, timeout: float) -> Outcome:
+    assert outcome.request_id is not None
+    try:
+        request = wait_request(context.registry, outcome.request_id, timeout)
+    except FlinkishError as error:
+        return replace(outcome, error=error)
+    if request.state is RequestState.COMPLETED:
+        savepoint = requests.shown_result(request).get("savepoint") or {}
+        return replace(outcome, savepoint=savepoint, left_out=requests.left_out(request))
+    failure = from_record(request.error or {})
+    if isinstance(failure, Locked):  # the target is in the hands of another host
+        return replace(outcome, skipped=failure.message)
+    return replace(outcome, error=failure)

@@ -1,0 +1,156 @@
+"""Which savepoints there are: in a directory, in the registry, and putting them into it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flinkish.client.context import Context
+from flinkish.errors import FlinkishError, SavepointNotFound
+from flinkish.jobs.model import SavepointRecord
+
+if TYPE_CHECKING:
+    from flinkish.savepoint.catalog import Catalog, Entry
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What an import found, and what of it the registry did not know.
+
+    Parameters
+    ----------
+    entries : tuple of Entry
+        All savepoints that were found.
+    new : tuple of str
+        Locations of those that the registry knows since then.
+    failed : tuple of (str, FlinkishError)
+        Places with a savepoint that cannot be read, or with none.
+    """
+
+    entries: tuple[Entry, ...]
+    new: tuple[str, ...]
+    failed: tuple[tuple[str, FlinkishError], ...]
+
+
+def list_directory(directory: str, *, must_exist: bool = False) -> tuple[str, Catalog]:
+    """Return the savepoints directly below a directory, newest first.
+
+    Parameters
+    ----------
+    directory : str
+        A path or a URL.
+    must_exist : bool
+        Whether a directory that is not there is an error; else it has no savepoints.
+
+    Returns
+    -------
+    tuple of str and Catalog
+        The directory's location, and what was found there.
+
+    Raises
+    ------
+    SavepointNotFound
+        There is no such directory.
+    UsageError
+        It is itself a savepoint.
+    StorageError
+        It cannot be listed.
+    """
+    from flinkish import storage
+    from flinkish.savepoint.catalog import read_catalog
+
+    location = storage.locate(directory)
+    catalog = read_catalog(location)
+    if must_exist and catalog.is_empty and not storage.is_directory(location):
+        raise SavepointNotFound(
+            f"there is no directory {location}", hint="check the path", path=location
+        )
+    return location, catalog
+
+
+def list_registry(context: Context) -> tuple[Catalog, tuple[SavepointRecord, ...]]:
+    """Return the registry's savepoints as they are now, and the records of those that are gone.
+
+    Raises
+    ------
+    RegistryError, StorageError
+        They cannot be read.
+    """
+    from flinkish.savepoint.catalog import read_paths
+
+    records = {record.path: record for record in context.registry.savepoints()}
+    catalog = read_paths(list(records))
+    return catalog, tuple(records[path] for path in catalog.missing)
+
+
+def find_savepoints(
+    paths: Sequence[str],
+) -> tuple[tuple[Entry, ...], tuple[tuple[str, FlinkishError], ...]]:
+    """Return the savepoints at some places, and what is there and cannot be read.
+
+    Parameters
+    ----------
+    paths : sequence of str
+        Savepoints, and directories of them.
+    """
+    entries: list[Entry] = []
+    failed: list[tuple[str, FlinkishError]] = []
+    for path in paths:
+        found, errors = _find(path)
+        entries += found
+        failed += errors
+    return tuple(entries), tuple(failed)
+
+
+def register(context: Context, entries: Sequence[Entry]) -> tuple[str, ...]:
+    """Add savepoints that the registry does not know, or takes for disposed; return their paths.
+
+    Raises
+    ------
+    RegistryError
+        The registry cannot be written.
+    """
+    known = {record.path for record in context.registry.savepoints()}
+    new = []
+    for entry in entries:
+        if entry.path not in known:
+            context.registry.add_savepoint(_record(entry))
+            known.add(entry.path)
+            new.append(entry.path)
+    return tuple(new)
+
+
+def _find(path: str) -> tuple[Sequence[Entry], list[tuple[str, FlinkishError]]]:
+    from flinkish.savepoint.catalog import read_catalog, read_paths
+    from flinkish.savepoint.reader import savepoint_directory
+
+    try:
+        directory = savepoint_directory(path)
+        found = read_paths([directory], whole=True)
+        if found.missing:
+            found = read_catalog(directory)
+    except FlinkishError as error:
+        return (), [(path, error)]
+    failed = [(each.path, each.error) for each in found.unreadable]
+    if not found.savepoints and not failed:
+        failed = [(path, SavepointNotFound(f"there is no savepoint at {path} or below", path=path))]
+    return found.savepoints, failed
+
+
+def _record(entry: Entry) -> SavepointRecord:
+    header = entry.header
+    return SavepointRecord(
+        path=entry.path,
+        job_id=header.job_id,
+        created=header.created,
+        format=header.format,
+        bytes=entry.bytes,
+        files=entry.files,
+        duration=0.0,  # nothing tells how long it took
+        queries=tuple(
+            {"name": query.name, "batch_id": query.batch_id, "query_id": query.query_id}
+            for query in entry.queries
+        ),
+        trigger=header.trigger,
+    )

@@ -1,0 +1,175 @@
+"""What a restore would do, before anything is touched."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from flinkish.client.context import Context
+from flinkish.client.program import Program, asked_partitions, default_name, find_spark, launch_of
+from flinkish.client.restoring import Restore, restore_spec
+from flinkish.errors import UsageError
+from flinkish.jobs import program as programs
+from flinkish.jobs.model import Launch, RestoreSpec
+
+if TYPE_CHECKING:
+    from flinkish.client.planfile import PlanFile
+
+
+@dataclass(frozen=True)
+class OperatorPlan:
+    """What a restore does with the state of one operator.
+
+    Parameters
+    ----------
+    query : str or None
+        The program's query; None for state that no operator takes.
+    uid, operator_id : str or None
+        The operator's identity, as far as it has one.
+    kind : str or None
+        Spark's name of the operator.
+    verdict : str
+        ``as-is``, ``renumbered``, ``moved``, ``new``, ``dropped``, ``migrate``, ``rescale`` or
+        ``incompatible``.
+    reason : str or None
+        The id of the reason, for scripts.
+    advice : str or None
+        What to do about it.
+    """
+
+    query: str | None
+    uid: str | None
+    operator_id: str | None
+    kind: str | None
+    verdict: str
+    reason: str | None
+    advice: str | None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What restoring a savepoint with a program would do.
+
+    Parameters
+    ----------
+    savepoint : str
+        Location of the savepoint.
+    verdict : str
+        ``ok``, ``consent-needed`` or ``incompatible``.
+    exit_code : int
+        That of ``flinkish check``: 0, 5 or 4.
+    operators : tuple of OperatorPlan
+        What becomes of each operator's state.
+    document : mapping
+        The whole plan as plain data, as ``flinkish check --json`` prints it.
+    """
+
+    savepoint: str
+    verdict: str
+    exit_code: int
+    operators: tuple[OperatorPlan, ...]
+    document: Mapping[str, Any] = field(repr=False)
+    _spec: RestoreSpec = field(repr=False, compare=False)
+    _launch: Launch = field(repr=False, compare=False)
+    _spark_version: str | None = field(repr=False, compare=False)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the savepoint can be restored without a consent."""
+        return self.verdict == "ok"
+
+    def text(self) -> str:
+        """Return the plan for people: a table, what needs a sentence, the verdict."""
+        from flinkish.restore.plantext import plan_lines, verdict_line
+
+        return "\n".join([*plan_lines(self.document), verdict_line(self.document)])
+
+    def file(self) -> PlanFile:
+        """Return the plan bound to the savepoint, the program and the Spark it was made of.
+
+        Raises
+        ------
+        SavepointNotFound, StorageError
+            The savepoint or the program cannot be read.
+        """
+        from flinkish.client.planfile import make_plan_file
+
+        return make_plan_file(self._spec, self._launch, self._spark_version, self.document)
+
+    def save(self, path: str) -> None:
+        """Write the plan to a file, for ``flinkish run --plan`` and ``Client.run(plan=...)``.
+
+        Raises
+        ------
+        SavepointNotFound, StorageError
+            The savepoint or the program cannot be read, or the file cannot be written.
+        """
+        from flinkish.client.planfile import save
+
+        save(self.file(), path)
+
+
+def check(context: Context, program: Program, restore: Restore) -> Plan:
+    """Plan the restore of a savepoint with a program, without doing it.
+
+    The program runs to its end, but its queries are only planned.
+
+    Parameters
+    ----------
+    context : Context
+        Its configuration was loaded with the settings of ``restore``.
+    program : Program
+        The program.
+    restore : Restore
+        The savepoint, and how it would be restored.
+
+    Returns
+    -------
+    Plan
+        Also where its verdict is no.
+
+    Raises
+    ------
+    UsageError
+        There is no such program, or no savepoint is named.
+    LaunchFailed
+        Spark, Java or a Python is missing.
+    SavepointNotFound, Corrupt, UnsupportedFormat, StorageError
+        The savepoint cannot be read.
+    FlinkishError
+        What the submission of the program would end with.
+    """
+    launch = launch_of(program, context.config, os.getcwd())
+    spec = restore_spec(restore, context.config, parallelism=asked_partitions(launch))
+    if spec is None:
+        raise UsageError("which savepoint is not said", hint="flinkish check -s PATH APP.py")
+    installation = find_spark(launch)
+    context.reporter.note("planning the program's queries ...")
+    from flinkish.client.dryrun import check_restore  # reads Avro: not for --help
+
+    document = check_restore(
+        programs.pinned(launch, installation),
+        installation,
+        spec,
+        name=default_name(launch),
+        environ=os.environ,
+        show_log=context.reporter.log,
+        registry=context.registry,
+    )
+    return Plan(
+        savepoint=spec.path,
+        verdict=document["verdict"],
+        exit_code=int(document["exit_code"]),
+        operators=tuple(_operator(record) for record in document["operators"]),
+        document=document,
+        _spec=spec,
+        _launch=launch,
+        _spark_version=programs.spark_version(installation.spark_home),
+    )
+
+
+def _operator(record: Mapping[str, Any]) -> OperatorPlan:
+    known: dict[str, Any] = {name: record.get(name) for name in OperatorPlan.__dataclass_fields__}
+    return OperatorPlan(**known)

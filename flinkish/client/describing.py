@@ -1,0 +1,45 @@
+"""A program's operators, without running its queries."""
+
+from __future__ import annotations
+
+import os
+
+from flinkish.client.context import Context
+from flinkish.client.program import Program, default_name, launch_of, pinned
+from flinkish.jobs.describer import describe_program
+from flinkish.spec.calls import Described
+
+
+def describe(context: Context, program: Program) -> Described:
+    """Return a program's queries, with the uids and the state of their operators.
+
+    The program runs to its end, but its queries are only planned.
+
+    Parameters
+    ----------
+    context : Context
+        Told what happens.
+    program : Program
+        The program.
+
+    Returns
+    -------
+    Described
+        Its ``queries`` as plain data.
+
+    Raises
+    ------
+    UsageError, LaunchFailed
+        It cannot be run.
+    FlinkishError
+        What its submission would end with.
+    """
+    launch, installation = pinned(launch_of(program, context.config, os.getcwd()))
+    context.reporter.note("planning the program's queries ...")
+    return describe_program(
+        launch,
+        installation,
+        name=default_name(launch),
+        environ=os.environ,
+        show_log=context.reporter.log,
+    )

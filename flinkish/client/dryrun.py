@@ -1,0 +1,78 @@
+"""The restore check as a whole: the version gate, then the plan of a driver that starts nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from flinkish.jobs import program
+from flinkish.jobs.describer import describe_program
+from flinkish.jobs.program import Installation
+from flinkish.jobs.registry import Registry
+from flinkish.restore.document import with_checks
+from flinkish.restore.gate import version_gate
+from flinkish.restore.offers import read_offers
+from flinkish.restore.queryid import newest_batch
+from flinkish.restore.verdicts import Check, Outcome
+from flinkish.spec.calls import KnownRun
+from flinkish.spec.launch import Launch, RestoreSpec
+
+
+def check_restore(
+    launch: Launch,
+    installation: Installation,
+    spec: RestoreSpec,
+    *,
+    name: str,
+    environ: Mapping[str, str],
+    show_log: Callable[[str], object],
+    registry: Registry,
+) -> dict[str, Any]:
+    """The plan of restoring ``spec`` with the program of ``launch``, as plain data.
+
+    Parameters
+    ----------
+    name, environ, show_log: see :func:`~flinkish.jobs.describer.describe_program`.
+    registry: knows of other runs of the savepoint's queries.
+
+    Raises
+    ------
+    SavepointNotFound, Corrupt, UnsupportedFormat, StorageError: the savepoint cannot be read.
+    FlinkishError: what the submission of the program would end with.
+    """
+    offers = read_offers(spec.path, complete=True)
+    checks = []
+    if offers.is_savepoint:
+        files = sum(len(offer.donor.files) for offer in offers.by_key.values())
+        text = f"all {files} files of the savepoint are there"
+        checks.append(Check("savepoint-reachable", Outcome.OK, text))
+    gate = version_gate(offers, program.spark_version(installation.spark_home))
+    described = describe_program(
+        replace(launch, restore=spec),
+        installation,
+        name=name,
+        environ=environ,
+        show_log=show_log,
+        runs=_runs(registry, [offer.query_id for offer in offers.by_key.values()]),
+    )
+    assert described.plan is not None  # it was asked for
+    plan = with_checks(described.plan, [*checks, gate.check])
+    return {
+        "verdict": plan.pop("verdict"),
+        "exit_code": plan.pop("exit_code"),
+        "savepoint": spec.path,
+        "version": gate.record,
+        **plan,
+    }
+
+
+def _runs(registry: Registry, query_ids: list[str]) -> dict[str, tuple[KnownRun, ...]]:
+    """What the registry knows of jobs that ran the savepoint's queries."""
+    return {
+        query_id: tuple(
+            KnownRun(job.job_id, job.state.value, newest_batch(query))
+            for job, query in registry.find_query(query_id)
+        )
+        for query_id in query_ids
+    }

@@ -1,0 +1,110 @@
+"""Who is at work in a directory of savepoints, and removing the locks of those who are gone."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flinkish.client.context import Context
+from flinkish.client.requests import SAVEPOINT_DIR
+from flinkish.errors import NoSavepointDirectory
+
+if TYPE_CHECKING:
+    from flinkish.savepoint.leases import FoundLease
+
+
+@dataclass(frozen=True)
+class Locks:
+    """The locks of a directory, and which of them would be removed.
+
+    Parameters
+    ----------
+    directory : str
+        Its location.
+    found : tuple of FoundLease
+        All of them.
+    stale : frozenset of str
+        Names of those that nobody refreshes any more.
+    chosen : tuple of FoundLease
+        Those that are to be removed.
+    """
+
+    directory: str
+    found: tuple[FoundLease, ...]
+    stale: frozenset[str]
+    chosen: tuple[FoundLease, ...]
+
+    @property
+    def alive(self) -> tuple[FoundLease, ...]:
+        """Those to be removed whose owners may be at work."""
+        return tuple(each for each in self.chosen if each.name not in self.stale)
+
+
+def find_locks(context: Context, directory: str | None, *, force: bool = False) -> Locks:
+    """Return who holds a directory of savepoints.
+
+    Parameters
+    ----------
+    context : Context
+        Has the configured directory.
+    directory : str or None
+        A path or a URL; None: the configured one.
+    force : bool
+        Whether locks are to be removed whose owners may be alive.
+
+    Raises
+    ------
+    NoSavepointDirectory
+        No directory is given or configured.
+    StorageError
+        It cannot be read.
+    """
+    from flinkish import storage
+    from flinkish.savepoint import leases
+
+    where = directory or context.config.get(SAVEPOINT_DIR)
+    if where is None:
+        raise NoSavepointDirectory(
+            f"which directory is not said, and {SAVEPOINT_DIR} is not set",
+            hint="flinkish savepoint unlock DIR",
+        )
+    location = storage.locate(where)
+    found = leases.find_leases(location)
+    now = time.time()
+    stale = frozenset(each.name for each in found if not each.is_foreign and each.is_stale(now))
+    chosen = tuple(each for each in found if force or each.name in stale)
+    return Locks(location, tuple(found), stale, chosen)
+
+
+def remove_locks(locks: Locks) -> None:
+    """Remove the chosen locks of a directory.
+
+    Raises
+    ------
+    StorageError
+        They cannot be removed.
+    """
+    from flinkish import storage
+    from flinkish.savepoint import leases
+
+    for each in locks.chosen:
+        leases.remove(locks.directory, each.name)
+    storage.remove_empty_directories(locks.directory, [leases.DIRECTORY])
+
+
+def damage_text(locks: Locks, lease: FoundLease, *, gone: bool) -> str:
+    """Return what is wrong with a file among the locks, and what to do."""
+    from flinkish import storage
+    from flinkish.savepoint import leases
+
+    file = storage.join(locks.directory, leases.DIRECTORY, lease.name)
+    text = f"{file} is damaged: {lease.damage}"
+    if gone:
+        return text
+    state = "it locks nothing"
+    if not lease.is_foreign:
+        state = f"it counts for nothing {leases.STALE:.0f} s after it was last written"
+    return (
+        f"{text}; {state}; to remove it: flinkish savepoint unlock --force --yes {locks.directory}"
+    )

@@ -1,0 +1,205 @@
+"""A new savepoint of an old one, its state rewritten by a Spark application of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flinkish.checkpoint.format.pins import (
+    PIN_AGGREGATION_FORMAT,
+    PIN_GROUP_FORMAT,
+    PIN_JOIN_FORMAT,
+)
+from flinkish.client.context import Context, requester
+from flinkish.client.reporter import REWRITING, Progress
+from flinkish.errors import RegistryError, UsageError
+from flinkish.jobs import migrator
+from flinkish.jobs.program import Installation
+from flinkish.spec.launch import Launch
+from flinkish.spec.migration import Migration, MigrationResult, NewSchema
+
+if TYPE_CHECKING:
+    from flinkish.savepoint.reader import Savepoint
+    from flinkish.savepoint.rewriteplan import PlannedRewrite
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What a savepoint's state is to become; None stays as it is.
+
+    Parameters
+    ----------
+    partitions : int or None
+        State partitions.
+    backend : str or None
+        ``hdfs`` or ``rocksdb``.
+    type : str or None
+        ``native`` (files of Spark's backend) or ``canonical`` (Avro files).
+    compression : str or None
+        Codec of the state's files: ``lz4``, ``zstd``, ``snappy`` or ``lzf``.
+    checkpoint_format : int or None
+        Spark's checkpoint format, 1 or 2.
+    join_format, aggregation_format, group_format : int or None
+        State formats of joins, aggregations and ``applyInPandasWithState``.
+    """
+
+    partitions: int | None = None
+    backend: str | None = None
+    type: str | None = None
+    compression: str | None = None
+    checkpoint_format: int | None = None
+    join_format: int | None = None
+    aggregation_format: int | None = None
+    group_format: int | None = None
+
+    def check(self) -> None:
+        """Raise UsageError for changes that exclude each other."""
+        if self.type == "canonical" and (self.backend or self.checkpoint_format):
+            raise UsageError(
+                "a canonical savepoint has no backend and no checkpoint format",
+                hint="they are chosen when it is restored, or made native",
+            )
+
+    def formats(self) -> dict[str, str]:
+        """Return the state formats by the settings that pin them."""
+        asked = (
+            (PIN_JOIN_FORMAT, self.join_format),
+            (PIN_AGGREGATION_FORMAT, self.aggregation_format),
+            (PIN_GROUP_FORMAT, self.group_format),
+        )
+        return {pin: str(version) for pin, version in asked if version is not None}
+
+
+def wanted(
+    savepoint: Savepoint,
+    target: str,
+    changes: Changes,
+    schemas: Sequence[NewSchema] = (),
+) -> Migration:
+    """Return what a savepoint is to become, as the driver is told.
+
+    Parameters
+    ----------
+    savepoint : Savepoint
+        Opened.
+    target : str
+        The directory that gets the new one.
+    changes : Changes
+        What is to change.
+    schemas : sequence of NewSchema
+        Of values; see :func:`new_schema`.
+    """
+    return Migration(
+        path=savepoint.path,
+        target=target,
+        partitions=changes.partitions,
+        backend=changes.backend,
+        compression=changes.compression,
+        checkpoint_format=changes.checkpoint_format,
+        formats=changes.formats(),
+        schemas=tuple(schemas),
+        owner=requester(),
+        type=changes.type,
+    )
+
+
+def new_schema(savepoint: Savepoint, name: str, read: Callable[[], Any]) -> NewSchema:
+    """Return a new schema for the values of one state.
+
+    Parameters
+    ----------
+    savepoint : Savepoint
+        Opened.
+    name : str
+        ``[QUERY/]UID[/STATE]``.
+    read : callable
+        Gives the Avro schema as JSON data; called when the state has been found.
+
+    Raises
+    ------
+    UsageError
+        There is no such state.
+    """
+    from flinkish.savepoint.finding import find_operator
+
+    query, operator, state = find_operator(savepoint, name)
+    return NewSchema(query.name, operator.ordinal, state, read(), name)
+
+
+def plan_migration(savepoint: Savepoint, migration: Migration) -> list[PlannedRewrite]:
+    """Return what would be done with each operator; nothing is started.
+
+    Raises
+    ------
+    UsageError
+        A library is missing that the plan needs.
+    Incompatible, Corrupt, UnsupportedFormat
+        What refuses it.
+    """
+    try:
+        from flinkish.savepoint.rewriteplan import plan_rewrite
+    except ImportError as error:
+        raise UsageError(
+            f"a rewrite cannot be planned here: {error}",
+            hint="install what it needs: pip install 'flinkish[engine]'",
+        ) from error
+    return plan_rewrite(savepoint, migration)
+
+
+def migrate(
+    context: Context, migration: Migration, launch: Launch, installation: Installation
+) -> MigrationResult:
+    """Write the new savepoint, and tell the registry of it.
+
+    Parameters
+    ----------
+    context : Context
+        Has the registry; told of progress.
+    migration : Migration
+        See :func:`wanted`.
+    launch, installation : Launch, Installation
+        The Spark application that does it; see :func:`flinkish.client.program.own_application`.
+
+    Returns
+    -------
+    MigrationResult
+        The new savepoint, and each operator's rows, bytes and digest as they were counted.
+
+    Raises
+    ------
+    LaunchFailed
+        The application cannot be started.
+    FlinkishError
+        What it refused, or failed with.
+    """
+    done = rewrite(context, migration, launch, installation)
+    try:
+        context.registry.add_savepoint(done.record)
+    except RegistryError as error:
+        context.reporter.warning(f"the registry does not know the new savepoint: {error.message}")
+    return done
+
+
+def rewrite(
+    context: Context, migration: Migration, launch: Launch, installation: Installation
+) -> MigrationResult:
+    """Have a driver write a new savepoint, and return what it says of it.
+
+    Parameters, results and errors are those of
+    :func:`~flinkish.jobs.migrator.migrate_savepoint`.
+    """
+    reporter = context.reporter
+    reporter.note(f"rewriting the state of {migration.path} ...")
+    reporter.progress(Progress("starting Spark ..."))
+    return migrator.migrate_savepoint(
+        migration,
+        launch,
+        installation,
+        environ=os.environ,
+        show_log=reporter.log,
+        on_progress=lambda rows, size: reporter.progress(
+            Progress(REWRITING, rows=rows, bytes=size)
+        ),
+    )

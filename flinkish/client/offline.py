@@ -1,0 +1,357 @@
+"""Savepoints without the job's driver: of dead jobs and of foreign checkpoints.
+
+Native ones are taken in this process. Of a canonical one only the cut is: a driver of its own, as
+that of ``migrate``, rewrites it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from flinkish.checkpoint.cut import newest_committed_batch
+from flinkish.checkpoint.found import find_checkpoints, last_written, query_id_of
+from flinkish.client.context import Agree, Context, refuse, requester
+from flinkish.client.migration import rewrite
+from flinkish.client.program import pinned
+from flinkish.client.reporter import Progress, Reporter
+from flinkish.errors import ConsentNeeded, FlinkishError, NoCommittedBatch, RegistryError
+from flinkish.jobs.model import (
+    Job,
+    Launch,
+    QueryFacts,
+    QueryStatus,
+    Request,
+    RequestKind,
+    RequestState,
+)
+from flinkish.jobs.offline import TRIGGER, check_owner, check_savable, job_id_of, may_be_running
+from flinkish.jobs.registry import new_request_id
+from flinkish.savepoint.model import (
+    FORMAT_CANONICAL,
+    FORMAT_NATIVE,
+    OperatorFacts,
+    QuerySource,
+    SavepointInfo,
+    SavepointJob,
+)
+from flinkish.savepoint.scratch import scratch_directory
+from flinkish.savepoint.writer import write_savepoint
+from flinkish.spec.migration import Migration
+from flinkish.spec.requests import LeftOut, RequestResult, SavepointArguments
+from flinkish.spec.savepoints import SavepointRecord, SavepointResult
+from flinkish.storage import base_name, join, locate
+
+
+def save_dead_job(
+    context: Context,
+    job: Job,
+    target: str,
+    *,
+    full: bool = False,
+    format_: str = FORMAT_NATIVE,
+    dry_run: bool = False,
+) -> Request:
+    """Take a savepoint of what a dead job has left: its checkpoints, and the registry's facts.
+
+    A canonical one is rewritten by the Spark that the job ran on.
+
+    Parameters
+    ----------
+    context : Context
+        Has the registry.
+    job : Job
+        A job in a final state.
+    target : str
+        The directory of savepoints, absolute.
+    full : bool
+        Whether it is to share no files with an earlier one.
+    format_ : str
+        ``native`` or ``canonical``.
+    dry_run : bool
+        Only check that there can be one.
+
+    Returns
+    -------
+    Request
+        As it stands in the job's history; with ``dry_run`` it is PENDING and in no history.
+
+    Raises
+    ------
+    WrongState, NoCommittedBatch, NotSavepointable
+        There can be none.
+    Corrupt, StorageError, Locked
+        It cannot be written.
+    """
+    registry = context.registry
+    queries = registry.queries(job.job_id)
+    facts = registry.facts(job.job_id)
+    committed = {q.name: newest_committed_batch(q.checkpoint_dir) for q in queries}
+    empty = check_savable(job, queries, facts, committed)
+    queries = [query for query in queries if query.name not in empty]
+    for query in queries:
+        check_owner(registry, query.query_id, query.checkpoint_dir)
+    reporter = context.reporter
+    reporter.warning(
+        f"job {job.name} ({job.job_id}) is {job.state.value}: the savepoint is taken from its "
+        "checkpoint, at the newest committed batch"
+    )
+    for name in sorted({query.name for query in queries} - facts.keys()):
+        reporter.warning(
+            f"query '{name}' was run by an older flinkish that kept no operator ids: the savepoint "
+            "can only be restored by the same program, operator by operator in order"
+        )
+    request = _request(registry.now(), job.job_id, target, full=full, format_=format_)
+    if dry_run:
+        return request
+    left = tuple(LeftOut(name, "it had committed no batch") for name in empty)
+    launch = replace(
+        job.launch,
+        application=None,
+        module=None,
+        arguments=(),
+        restore=None,
+        working_directory=os.getcwd(),
+    )
+    try:
+        shown, kept = _write(
+            context,
+            request,
+            launch,
+            SavepointJob(
+                job_id=job.job_id,
+                name=job.name,
+                spark_version=job.spark_version,
+                python_version=next((f.python_version for f in facts.values()), None),
+                restored_from=job.launch.restore.path if job.launch.restore else None,
+                owner=request.requester,
+            ),
+            [query_source(query, facts.get(query.name)) for query in queries],
+        )
+    except FlinkishError as error:
+        failed = replace(request, state=RequestState.FAILED, error=error.to_record())
+        _remember(context, lambda: registry.record_request(_finished(failed, registry.now())))
+        raise
+    done = _done(request, RequestResult(shown, left_out=left))
+    record = replace(kept, request_id=done.request_id)
+    _remember(context, lambda: registry.add_savepoint(record))
+    _remember(context, lambda: registry.record_request(_finished(done, registry.now())))
+    return done
+
+
+def save_checkpoints(
+    context: Context,
+    url: str,
+    target: str,
+    name: str | None = None,
+    *,
+    full: bool = False,
+    format_: str = FORMAT_NATIVE,
+    agree: Agree = refuse,
+    dry_run: bool = False,
+) -> Request:
+    """Take a savepoint of checkpoints that flinkish never saw.
+
+    Parameters
+    ----------
+    context : Context
+        Has the registry.
+    url : str
+        One checkpoint, or a directory of several.
+    target : str
+        The directory of savepoints, absolute.
+    name : str, optional
+        The job's name in the savepoint. Default: the directory's.
+    full : bool
+        Whether it is to share no files with an earlier one.
+    format_ : str
+        ``native`` or ``canonical``.
+    agree : Agree
+        Asked when the checkpoint was written to a moment ago: its query may be running.
+    dry_run : bool
+        Only check that there can be one.
+
+    Returns
+    -------
+    Request
+        It is in no history.
+
+    Raises
+    ------
+    SavepointNotFound
+        There is no checkpoint.
+    WrongState
+        A job that is not dead has it.
+    ConsentNeeded
+        Nobody agreed.
+    NoCommittedBatch
+        There is nothing to save.
+    Corrupt, StorageError, Locked
+        It cannot be written.
+    """
+    root = locate(url)
+    found = find_checkpoints(root)
+    by_name = {key or base_name(place): place for key, place in found.items()}
+    ids = {key: query_id_of(place) for key, place in by_name.items()}
+    newest = 0.0
+    for key, place in by_name.items():
+        check_owner(context.registry, ids[key], place)
+        if newest_committed_batch(place) is None:
+            raise NoCommittedBatch(f"the query at {place} has not committed a batch yet")
+        newest = max(newest, last_written(place))
+    if may_be_running(newest, time.time()) and not dry_run:
+        _ask(agree, root, time.time() - newest)
+    if None in found:
+        context.reporter.note(
+            f"The query is called '{base_name(root)}' in the savepoint, as its directory: a "
+            "program takes it with a query of that name (.queryName)."
+        )
+    job_id = job_id_of(ids.values())
+    request = _request(time.time(), job_id, target, full=full, format_=format_)
+    if dry_run:
+        return request
+    job = SavepointJob(
+        job_id=job_id,
+        name=name or base_name(root) or "checkpoint",
+        restored_from=None,
+        owner=request.requester,
+    )
+    sources = [QuerySource(key, place) for key, place in by_name.items()]
+    launch = Launch(
+        application=None, options=context.config.to_options(), working_directory=os.getcwd()
+    )
+    shown, kept = _write(context, request, launch, job, sources)
+    _remember(context, lambda: context.registry.add_savepoint(kept))
+    return _done(request, RequestResult(shown))
+
+
+def query_source(query: QueryStatus, facts: QueryFacts | None) -> QuerySource:
+    """A query of a dead job as its driver would have given it to the writer, but for row counts.
+
+    ``facts`` is None where the driver was of a flinkish that kept none.
+    """
+    if facts is None:
+        return QuerySource(query.name, query.checkpoint_dir, run_id=query.run_id)
+    return QuerySource(
+        name=query.name,
+        checkpoint=query.checkpoint_dir,
+        run_id=facts.run_id,
+        source=[dict(source) for source in facts.sources],
+        sink=dict(facts.sink),
+        operators=tuple(OperatorFacts.from_json(record) for record in facts.operators),
+    )
+
+
+def _done(request: Request, result: RequestResult) -> Request:
+    return replace(request, state=RequestState.COMPLETED, result=result)
+
+
+def _write(
+    context: Context,
+    request: Request,
+    launch: Launch,
+    job: SavepointJob,
+    sources: Sequence[QuerySource],
+) -> tuple[SavepointResult, SavepointRecord]:
+    """Take the savepoint that the request asks for: what is shown of it, what the registry keeps.
+
+    ``launch`` is the Spark that rewrites it, if that is needed.
+    """
+    target = str(request.arguments.target)
+    if request.arguments.format == FORMAT_NATIVE:
+        info = _write_native(context, request, target, job, sources)
+        return info.to_result(), info.to_record()
+    launch, installation = pinned(launch)
+    with scratch_directory(target, job.job_id, job.owner) as scratch:
+        native = _write_native(context, request, join(scratch, "native"), job, sources)
+        answer = rewrite(
+            context,
+            Migration(
+                path=native.path,
+                target=target,
+                owner=job.owner,
+                type=FORMAT_CANONICAL,
+                instead=True,
+            ),
+            launch,
+            installation,
+        )
+    return answer.savepoint, answer.record
+
+
+def _write_native(
+    context: Context,
+    request: Request,
+    target: str,
+    job: SavepointJob,
+    sources: Sequence[QuerySource],
+) -> SavepointInfo:
+    return write_savepoint(
+        target,
+        job,
+        sources,
+        trigger=TRIGGER,
+        reporter=_WriterProgress(context.reporter),
+        full=request.arguments.full,
+        deadline=time.monotonic(),  # nobody will commit the first batch of a dead query
+    )
+
+
+class _WriterProgress:
+    """Passes the writer's progress on; see :class:`flinkish.savepoint.reporter.Reporter`."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+        self._progress = Progress("Waiting for response")
+
+    def phase(self, name: str) -> None:
+        """Begin a phase."""
+        self._tell(replace(self._progress, phase=name))
+
+    def files(self, done: int, total: int) -> None:
+        """Count files in place."""
+        self._tell(replace(self._progress, files=done, files_total=total))
+
+    def bytes(self, done: int, total: int) -> None:
+        """Count bytes in place."""
+        self._tell(replace(self._progress, bytes=done, bytes_total=total))
+
+    def _tell(self, progress: Progress) -> None:
+        self._progress = progress
+        self._reporter.progress(progress)
+
+
+def _request(now: float, job_id: str, target: str, *, full: bool, format_: str) -> Request:
+    return Request(
+        request_id=new_request_id(),
+        job_id=job_id,
+        kind=RequestKind.SAVEPOINT,
+        state=RequestState.PENDING,
+        created=now,
+        arguments=SavepointArguments(target, format_, offline=True, full=full),
+        requester=requester(),
+        started=now,
+    )
+
+
+def _finished(request: Request, now: float) -> Request:
+    return replace(request, finished=now)
+
+
+def _remember(context: Context, write: Callable[[], object]) -> None:
+    """Write into the registry; the savepoint is what counts, and it may be imported later."""
+    try:
+        write()
+    except RegistryError as error:
+        context.reporter.warning(f"the registry does not know of it: {error.message}")
+
+
+def _ask(agree: Agree, root: str, age: float) -> None:
+    what = f"the checkpoint {root} was written to {max(age, 0):.0f} s ago"
+    if not agree(f"{what}, and its query may be running. Take a savepoint of it?"):
+        raise ConsentNeeded(
+            f"{what}: the query that owns it may be running",
+            hint="stop it first; or give --yes for a savepoint of its newest committed batch",
+        )

@@ -1,0 +1,206 @@
+"""``plan.json``: a restore plan to be looked at, and to be carried out later exactly as it is.
+
+It is bound to what it was made of: the digest of the savepoint's ``_metadata`` (which seals every
+file of it), the program with its arguments, the Spark that runs it. Modules that the program
+imports from elsewhere are not in the program's digest; what they change in its operators, sources
+or sinks is found when the driver makes the plan again, which must come to the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from flinkish import storage
+from flinkish.errors import Corrupt, Incompatible, StorageError, UsageError
+from flinkish.jobs.secretconf import redaction_of, shown_arguments
+from flinkish.masking import mask_words
+from flinkish.spec.codec import decode
+from flinkish.spec.launch import Launch, RestoreSpec
+
+_KIND = "flinkish restore plan"
+_VERSION = 1
+#: Bytes of a plan, at most.
+_MOST = 64 << 20
+
+
+@dataclass(frozen=True)
+class PlanFile:
+    """A saved plan.
+
+    ``savepoint_digest`` and ``program_digest`` are SHA-256 in hex; ``options`` are the fields of
+    :class:`~flinkish.spec.launch.RestoreSpec` that were asked for, ``plan`` the document.
+    """
+
+    savepoint: str
+    savepoint_digest: str
+    application: str | None
+    module: str | None
+    arguments: tuple[str, ...]
+    program_digest: str
+    spark_version: str | None
+    options: Mapping[str, Any]
+    plan: Mapping[str, Any]
+
+    def restore_spec(self, claim_mode: str) -> RestoreSpec:
+        """The restore that the plan is of, to come to the same as the plan."""
+        options = {k: v for k, v in self.options.items() if k not in ("path", "claim_mode")}
+        spec = decode(RestoreSpec, {**options, "path": self.savepoint, "claim_mode": claim_mode})
+        return replace(spec, expected=self.plan)
+
+
+def make_plan_file(
+    spec: RestoreSpec, launch: Launch, spark_version: str | None, plan: Mapping[str, Any]
+) -> PlanFile:
+    """The plan of restoring ``spec`` with the program of ``launch``.
+
+    Raises SavepointNotFound and StorageError when one of them cannot be read.
+    """
+    options = {k: v for k, v in asdict(spec).items() if k != "expected"}
+    return PlanFile(
+        spec.path,
+        savepoint_digest(spec.path),
+        launch.application,
+        launch.module,
+        mask_words(launch.arguments, redaction_of(launch)),
+        program_digest(launch),
+        spark_version,
+        options,
+        plan,
+    )
+
+
+def save(plan: PlanFile, path: str) -> None:
+    """Write a plan to a file, whole or not at all; to a pipe or a device as it is.
+
+    Raises StorageError.
+    """
+    record = {"kind": _KIND, "schema_version": _VERSION, **asdict(plan)}
+    data = (json.dumps(record, indent=2) + "\n").encode()
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        try:
+            with open(path, "wb") as file:  # such as /dev/stdout: not to be replaced
+                file.write(data)
+        except OSError as error:
+            raise storage.storage_error("write", path, error) from error
+        return
+    temporary = storage.temporary_name(os.path.abspath(path))
+    try:
+        storage.write_bytes(temporary, data)
+        storage.publish(temporary, os.path.abspath(path))
+    except BaseException:
+        storage.remove_file(*storage.split(temporary))
+        raise
+
+
+def load(path: str) -> PlanFile:
+    """Read a plan. Raises UsageError when the file is none."""
+    try:
+        with open(path, "rb") as file:  # of the user's choice: it may be a pipe
+            data = file.read(_MOST + 1)
+        if len(data) > _MOST:
+            raise UsageError(f"{path} has more than {_MOST} bytes: it is no restore plan")
+        record = json.loads(data)
+    except FileNotFoundError:
+        raise UsageError(
+            f"there is no plan {path}", hint="flinkish check -o FILE makes one"
+        ) from None
+    except (OSError, RecursionError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read as a plan: {error}") from error
+    if not isinstance(record, dict) or record.get("kind") != _KIND:
+        raise UsageError(f"{path} is no restore plan", hint="flinkish check -o FILE makes one")
+    if record.get("schema_version") != _VERSION:
+        raise UsageError(
+            f"{path} is a plan of form {record.get('schema_version')}; this flinkish knows "
+            f"{_VERSION}",
+            hint="make it again with this flinkish: flinkish check -o FILE",
+        )
+    try:
+        known = {field.name: record[field.name] for field in fields(PlanFile)}
+    except KeyError as error:
+        raise UsageError(f"{path} lacks {error}", hint="make it again") from error
+    try:
+        plan = decode(PlanFile, known)
+        plan.restore_spec("NO_CLAIM")
+    except Corrupt as error:
+        raise UsageError(f"{path} is damaged: {error.message}", hint="make it again") from error
+    if not _has_tables(plan.plan):
+        raise UsageError(f"{path} is damaged", hint="make it again")
+    return plan
+
+
+def _has_tables(plan: Mapping[str, Any]) -> bool:
+    """Return whether the decisions, which are compared row by row, stand in tables."""
+    tables = [table for table in plan.values() if isinstance(table, list)]
+    return all(isinstance(row, dict) for table in tables for row in table)
+
+
+def check_unchanged(plan: PlanFile, launch: Launch, spark_version: str | None) -> None:
+    """Refuse a plan whose savepoint, program or Spark is not what it was made of.
+
+    Raises Incompatible, naming what has changed, and SavepointNotFound.
+    """
+    for what, before, now in (
+        ("the savepoint", plan.savepoint_digest, savepoint_digest(plan.savepoint)),
+        ("the program", plan.program_digest, program_digest(launch)),
+        ("the version of Spark", plan.spark_version, spark_version),
+    ):
+        if before != now:
+            detail = f" ({before}, now {now})" if what.endswith("Spark") else ""
+            raise Incompatible(
+                f"{what} has changed since the plan was made{detail}",
+                hint="make a new plan with: flinkish check -o FILE",
+            )
+    if plan.plan.get("exit_code") != 0:
+        raise Incompatible(
+            f"the plan says no: its verdict is {plan.plan.get('verdict')}",
+            hint="see it with: flinkish check",
+        )
+
+
+def savepoint_digest(path: str) -> str:
+    """The SHA-256 of a savepoint's ``_metadata``; of a plain checkpoint's newest logs.
+
+    Raises SavepointNotFound.
+    """
+    from flinkish.restore.adopt import adopt_cuts
+    from flinkish.savepoint.metadata import FILE_NAME
+    from flinkish.savepoint.reader import savepoint_directory
+
+    directory = savepoint_directory(path)
+    found = hashlib.sha256()
+    try:
+        metadata = storage.read_bytes(storage.join(directory, FILE_NAME))
+    except FileNotFoundError:
+        pass
+    else:
+        found.update(hashlib.sha256(metadata).digest())
+        return found.hexdigest()
+    for key, cut in adopt_cuts(path).items():
+        text = json.dumps([key, cut.query_id, cut.batch_id, *cut.offsets, *cut.files])
+        found.update(text.encode())
+    return found.hexdigest()
+
+
+def program_digest(launch: Launch) -> str:
+    """The SHA-256 of a program: its file, the files that go with it, its name and arguments, of the
+    secret ones only how many."""
+    local = [f for f in (launch.application, *launch.py_files, *launch.archives) if f]
+    files = [path for path in local if os.path.isfile(path)]
+    words = json.dumps([launch.module, list(shown_arguments(launch)), _digest_of_files(files)])
+    return hashlib.sha256(words.encode()).hexdigest()
+
+
+def _digest_of_files(paths: Sequence[str]) -> str:
+    found = hashlib.sha256()
+    for path in paths:
+        try:
+            with open(path, "rb") as file:
+                found.update(hashlib.sha256(file.read()).digest())
+        except OSError as error:
+            raise StorageError(f"cannot read {path}: {error.strerror}", path=path) from error
+    return found.hexdigest()

@@ -1,0 +1,194 @@
+"""A PySpark program and the Spark that runs it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from flinkish.config import Config
+from flinkish.errors import UsageError
+from flinkish.jobs import program as programs
+from flinkish.jobs.model import Launch
+from flinkish.jobs.program import Installation
+
+_PARTITIONS = "spark.sql.shuffle.partitions"
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program and its surroundings; with neither file nor module an application of flinkish's.
+
+    Parameters
+    ----------
+    application : str or None
+        The program's file. Relative paths start at the working directory.
+    module : str or None
+        The program as a module, instead of a file.
+    arguments : sequence of str
+        The program's arguments.
+    secret_arguments : sequence of str
+        More arguments, which follow and are shown nowhere.
+    master : str or None
+        Spark's master.
+    spark_home : str or None
+        The Spark to use. Default: ``SPARK_HOME``, else the installed pyspark.
+    python, client_python : str or None
+        Python of the executors and of the driver.
+    py_files, archives, jars, packages : sequence of str
+        What goes along: files for imports, archives, jars, Maven coordinates. One item may be
+        several, separated by commas.
+    conf : mapping
+        Spark's settings.
+    """
+
+    application: str | None = None
+    module: str | None = None
+    arguments: Sequence[str] = ()
+    secret_arguments: Sequence[str] = ()
+    master: str | None = None
+    spark_home: str | None = None
+    python: str | None = None
+    client_python: str | None = None
+    py_files: Sequence[str] = ()
+    archives: Sequence[str] = ()
+    jars: Sequence[str] = ()
+    packages: Sequence[str] = ()
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+
+def launch_of(program: Program, config: Config, cwd: str) -> Launch:
+    """Return the launch that a program and the configuration describe, without a restore.
+
+    Parameters
+    ----------
+    program : Program
+        Its file or its module is named.
+    config : Config
+        ``parallelism.default`` and the keys ``spark.*`` are used.
+    cwd : str
+        Where relative paths start.
+
+    Returns
+    -------
+    Launch
+        With absolute paths.
+
+    Raises
+    ------
+    UsageError
+        No program is named, two are, or there is no such file.
+    """
+    if program.application and program.module:
+        raise UsageError("-py and -pym exclude each other", hint="name the program once")
+    if not (program.application or program.module):
+        raise UsageError("no program was specified", hint="flinkish run [OPTIONS] APP.py [ARGS...]")
+    application = None
+    if program.application is not None:
+        application = _program_file(program.application, cwd)
+    conf = {**config.extra("spark."), **program.conf}
+    partitions = config.integer("parallelism.default")
+    if partitions is not None:
+        conf[_PARTITIONS] = str(partitions)
+    spark_home = program.spark_home
+    return Launch(
+        application=application,
+        module=program.module,
+        arguments=tuple(program.arguments),
+        master=program.master,
+        spark_home=os.path.abspath(os.path.expanduser(spark_home)) if spark_home else None,
+        python=program.python,
+        client_python=program.client_python,
+        py_files=tuple(_absolute(item, cwd) for item in _items(program.py_files)),
+        archives=tuple(_absolute(item, cwd) for item in _items(program.archives)),
+        jars=tuple(_absolute(item, cwd) for item in _items(program.jars)),
+        packages=tuple(_items(program.packages)),
+        conf=conf,
+        options=config.to_options(),
+        working_directory=cwd,
+        secret_arguments=tuple(program.secret_arguments),
+    )
+
+
+def find_spark(launch: Launch) -> Installation:
+    """Return the Spark and the interpreters that a launch is run with.
+
+    Raises
+    ------
+    UsageError
+        The deploy mode is one that is not supported.
+    LaunchFailed
+        Something is missing; the error says what to install.
+    """
+    programs.check_deploy_mode(launch)
+    return programs.resolve(launch, os.environ)
+
+
+def pinned(launch: Launch) -> tuple[Launch, Installation]:
+    """Return the launch with the Spark that was found for it; see :func:`find_spark`."""
+    installation = find_spark(launch)
+    return programs.pinned(launch, installation), installation
+
+
+def own_application(program: Program, config: Config) -> tuple[Launch, Installation]:
+    """Return the launch of an application of flinkish's own, and its Spark.
+
+    Parameters
+    ----------
+    program : Program
+        Only what it says of Spark is used; relative paths stay as they are.
+    config : Config
+        Its options go to the application.
+
+    Raises
+    ------
+    LaunchFailed
+        See :func:`find_spark`.
+    """
+    return pinned(
+        Launch(
+            application=None,
+            options=config.to_options(),
+            working_directory=os.getcwd(),
+            master=program.master,
+            spark_home=program.spark_home,
+            python=program.python,
+            client_python=program.client_python,
+            conf=program.conf,
+        )
+    )
+
+
+def default_name(launch: Launch) -> str:
+    """Return the program's file stem, or the last word of its module's name."""
+    if launch.application is None:
+        return str(launch.module).rpartition(".")[2]
+    return os.path.splitext(os.path.basename(launch.application))[0]
+
+
+def asked_partitions(launch: Launch) -> int | None:
+    """Return the number of state partitions that was asked for, by whatever setting."""
+    text = launch.conf.get(_PARTITIONS, "")
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+def _program_file(application: str, cwd: str) -> str:
+    path = os.path.join(cwd, os.path.expanduser(application))
+    if not os.path.isfile(path):
+        what = "is a directory" if os.path.isdir(path) else "does not exist"
+        raise UsageError(
+            f"the program file {what}: {application}",
+            hint=f"name a Python file; paths are relative to {cwd}",
+        )
+    return os.path.normpath(path)
+
+
+def _items(values: Sequence[str]) -> list[str]:
+    return [item.strip() for value in values for item in value.split(",") if item.strip()]
+
+
+def _absolute(item: str, cwd: str) -> str:
+    """Return a local file's absolute path; other items (URLs, ``x.zip#name``) keep their form."""
+    name, hash_, alias = item.partition("#")
+    path = os.path.join(cwd, os.path.expanduser(name))
+    return os.path.normpath(path) + hash_ + alias if os.path.exists(path) else item

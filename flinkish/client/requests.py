@@ -1,0 +1,281 @@
+"""Requests to a job's driver: a savepoint, a stop, a cancel. Submit one, wait for its result."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from flinkish.client.context import Context, requester
+from flinkish.client.reporter import Progress
+from flinkish.errors import Locked, NoSavepointDirectory, WaitTimeout, WrongState, from_record
+from flinkish.jobs.model import Job, Request, RequestKind, RequestState, arguments_for
+from flinkish.jobs.wait import wait_job, wait_request
+from flinkish.spec.codec import encode_fields
+
+SAVEPOINT_DIR = "execution.checkpointing.savepoint-dir"
+#: Seconds the driver gets to end after the grace that it gives its program.
+_END_SLACK = 20.0
+_PHASES = {
+    RequestState.PENDING: "Waiting for the driver",
+    RequestState.IN_PROGRESS: "Waiting for response",
+    RequestState.COMPLETED: "Done",
+    RequestState.FAILED: "Failed",
+}
+
+
+def savepoint_target(context: Context, given: str | None, job: Job | None = None) -> str:
+    """Return where savepoints go: ``given``, else the configured directory, made absolute.
+
+    Parameters
+    ----------
+    context : Context
+        Has the configuration.
+    given : str or None
+        A path or a URL.
+    job : Job, optional
+        The job that the error names.
+
+    Returns
+    -------
+    str
+        An absolute path or a URL.
+
+    Raises
+    ------
+    NoSavepointDirectory
+        Neither is there.
+    StorageError
+        The scheme of the URL is not supported.
+    """
+    location = given or context.config.get(SAVEPOINT_DIR)
+    if location is None:
+        untouched = f"; job {job.name} ({job.job_id}) is untouched" if job is not None else ""
+        raise NoSavepointDirectory(
+            f"no target directory for the savepoint: {SAVEPOINT_DIR} is not set{untouched}",
+            key=SAVEPOINT_DIR,
+        )
+    from flinkish.storage import locate
+
+    return locate(location)
+
+
+def submit(
+    context: Context,
+    job: Job,
+    kind: RequestKind,
+    target: str | None,
+    timeout: float,
+    *,
+    full: bool = False,
+    format_: str = "native",
+) -> Request:
+    """Put a request into the job's mailbox.
+
+    Parameters
+    ----------
+    context : Context
+        Has the registry.
+    job : Job
+        Whose driver is asked.
+    kind : RequestKind
+        What is asked for.
+    target : str or None
+        The directory of savepoints, see :func:`savepoint_target`; None for a cancel without one.
+    timeout : float
+        Seconds that a savepoint may wait for a query's first committed batch.
+    full : bool
+        Whether the savepoint is to share no files with an earlier one.
+    format_ : str
+        ``native`` or ``canonical``.
+
+    Returns
+    -------
+    Request
+        It is PENDING.
+
+    Raises
+    ------
+    Locked
+        The driver has another request of the job in hand.
+    WrongState
+        The job has ended.
+    """
+    arguments = arguments_for(kind, target, format=format_, timeout=timeout, full=full)
+    return context.registry.submit(job.job_id, kind, arguments, requester())
+
+
+def submit_cancel(context: Context, job: Job, timeout: float) -> Request:
+    """Ask for a cancel without savepoint; see :func:`submit`.
+
+    Where the driver does not answer an earlier request to end the job, that one is returned: the
+    wait for it (:func:`wait_cancel`) sees to the end of the job.
+    """
+    try:
+        return submit(context, job, RequestKind.CANCEL, None, timeout)
+    except Locked as locked:
+        from flinkish.jobs.termination import answers_late
+
+        registry = context.registry
+        first = registry.request(str(locked.data.get("request_id")))
+        grace = context.config.duration("execution.cancel.grace")
+        if answers_late(first, registry.requests(job.job_id), grace, registry.now()):
+            return first  # nobody will ever answer it
+        raise
+
+
+def wait_result(context: Context, request: Request, timeout: float) -> Request:
+    """Wait for a request's result; its progress goes to the reporter.
+
+    Parameters
+    ----------
+    context : Context
+        Has the registry and the reporter.
+    request : Request
+        As :func:`submit` returned it.
+    timeout : float
+        Seconds.
+
+    Returns
+    -------
+    Request
+        It is COMPLETED.
+
+    Raises
+    ------
+    WaitTimeout
+        The time is over; the work goes on.
+    FlinkishError
+        What the request failed with.
+    """
+    done = wait_request(
+        context.registry,
+        request.request_id,
+        timeout,
+        on_progress=lambda state: context.reporter.progress(progress_of(state)),
+    )
+    return checked(done)
+
+
+def wait_cancel(context: Context, request: Request, timeout: float) -> Request:
+    """Wait for a cancel without savepoint; a driver that does not answer is ended by signals.
+
+    Parameters, results and errors are those of :func:`wait_result`.
+    """
+    from flinkish.jobs.termination import await_cancel
+
+    done = await_cancel(
+        context.registry,
+        request,
+        grace=context.config.duration("execution.cancel.grace"),
+        timeout=timeout,
+        on_progress=lambda state: context.reporter.progress(progress_of(state)),
+    )
+    return checked(done)
+
+
+def wait_end(context: Context, request: Request, timeout: float) -> Job:
+    """Wait until the job of a completed stop or cancel is final.
+
+    Waits at least as long as the program may go on after its job has ended
+    (``execution.shutdown.grace``), whatever is left of ``timeout`` (seconds).
+
+    Raises
+    ------
+    WaitTimeout
+        It has not ended.
+    """
+    grace = context.config.duration("execution.shutdown.grace") + _END_SLACK
+    return wait_job(
+        context.registry, request.job_id, lambda job: job.state.is_final, max(timeout, grace)
+    )
+
+
+def wait_cancel_end(context: Context, request: Request, timeout: float) -> Job:
+    """Wait until the job of a completed cancel is final, and end its processes if it does not.
+
+    Parameters and errors are those of :func:`wait_end`; processes of other hosts are not ended.
+    """
+    from flinkish.jobs.termination import can_kill, kill_job
+
+    try:
+        return wait_end(context, request, timeout)
+    except WaitTimeout:
+        job = context.registry.job(request.job_id)
+        if not can_kill(job):
+            raise
+        return kill_job(context.registry, job, request.request_id)
+
+
+def stop(
+    context: Context, job: Job, target: str, timeout: float, *, format_: str = "native"
+) -> Request:
+    """Stop a job with a savepoint and wait until it has ended; see :func:`submit`."""
+    deadline = time.monotonic() + timeout
+    request = submit(context, job, RequestKind.STOP, target, timeout, format_=format_)
+    done = wait_result(context, request, timeout)
+    wait_end(context, done, deadline - time.monotonic())
+    return done
+
+
+def cancel(
+    context: Context, job: Job, target: str | None, timeout: float, *, format_: str = "native"
+) -> Request:
+    """Cancel a job, with a savepoint first where there is a target, and wait until it has ended.
+
+    See :func:`submit`.
+    """
+    deadline = time.monotonic() + timeout
+    if target is None:
+        request = submit_cancel(context, job, timeout)
+        done = wait_cancel(context, request, timeout)
+    else:
+        request = submit(context, job, RequestKind.CANCEL, target, timeout, format_=format_)
+        done = wait_result(context, request, timeout)
+    wait_cancel_end(context, done, deadline - time.monotonic())
+    return context.registry.request(done.request_id)
+
+
+def check_triggerable(job: Job, kind: RequestKind, target: str | None) -> None:
+    """Refuse a request where :func:`submit` would refuse it because of the job's state.
+
+    Raises
+    ------
+    WrongState
+        The job has ended.
+    """
+    if job.state.is_final:
+        raise WrongState(
+            f"cannot {kind.value} job {job.name} ({job.job_id}): it has already reached "
+            f"the terminal state {job.state.value}",
+            hint=f"save what it has left with: flinkish savepoint {job.job_id} TARGET"
+            if target
+            else "see what is running with: flinkish list",
+        )
+
+
+def checked(request: Request) -> Request:
+    """Return the request; raise its error when it failed."""
+    if request.state is RequestState.FAILED:
+        error = from_record(request.error or {})
+        error.data.setdefault("request_id", request.request_id)
+        error.data.setdefault("job_id", request.job_id)
+        raise error
+    return request
+
+
+def shown_result(request: Request) -> dict[str, Any]:
+    """Return a request's result as plain data, empty without one."""
+    return {} if request.result is None else encode_fields(request.result)
+
+
+def left_out(request: Request) -> list[Mapping[str, Any]]:
+    """Return the queries that are not in the savepoint, ``{"query", "reason"}`` each."""
+    return list(shown_result(request).get("left_out", ()))
+
+
+def progress_of(request: Request) -> Progress:
+    """Return a request's progress, as its driver reported it."""
+    facts = dict(request.progress or {})
+    known = {name: facts.get(name) for name in Progress.__dataclass_fields__ if name != "phase"}
+    return Progress(phase=str(facts.get("phase") or _PHASES[request.state]), **known)

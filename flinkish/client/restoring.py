@@ -1,0 +1,143 @@
+"""What is restored, and how: the options of a restore, and what they mean with a configuration."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from flinkish.config import Config
+from flinkish.errors import UsageError
+from flinkish.jobs.model import RestoreSpec
+from flinkish.operators.uids import uid_to_operator_id
+
+_OPERATOR_ID = re.compile("[0-9A-Fa-f]{32}")
+_RECOVERY = "execution.state-recovery."
+
+
+@dataclass(frozen=True)
+class Restore:
+    """How to restore a savepoint.
+
+    Parameters
+    ----------
+    savepoint : str or None
+        The savepoint, or a plain Spark checkpoint; None: what the configuration says.
+    allow_non_restored : bool
+        Whether state is dropped that no operator of the program takes.
+    claim_mode : str or None
+        Who owns the savepoint afterwards: ``no_claim`` or ``claim``; None: as configured.
+    fork : bool
+        Whether the queries get new ids, so that the original may go on.
+    uid_map : sequence of pairs
+        (old, new): the state of ``old``, a uid or an operator id of the savepoint, goes to the
+        operator with the uid ``new``.
+    reset_sources : sequence of str
+        Sources that start afresh.
+    sink_ahead : str or None
+        What to do with a sink that has later batches: ``rebase`` or ``accept``.
+    """
+
+    savepoint: str | None = None
+    allow_non_restored: bool = False
+    claim_mode: str | None = None
+    fork: bool = False
+    uid_map: Sequence[tuple[str, str]] = ()
+    reset_sources: Sequence[str] = ()
+    sink_ahead: str | None = None
+
+    def given(self) -> list[str]:
+        """Return the command line's names of what makes no sense without a savepoint."""
+        flags = (
+            (self.allow_non_restored, "-n (--allowNonRestoredState)"),
+            (self.fork, "--fork"),
+            (self.uid_map, "--uid-map"),
+            (self.reset_sources, "--reset-source"),
+            (self.sink_ahead, "--sink-ahead"),
+        )
+        return [flag for value, flag in flags if value]
+
+    def settings(self) -> dict[str, str | None]:
+        """Return those of the options that are settings too, by their keys."""
+        return {
+            _RECOVERY + "path": self.savepoint,
+            _RECOVERY + "ignore-unclaimed-state": "true" if self.allow_non_restored else None,
+            _RECOVERY + "claim-mode": self.claim_mode,
+        }
+
+
+def restore_spec(
+    restore: Restore, config: Config, *, parallelism: int | None = None
+) -> RestoreSpec | None:
+    """Return the restore that is asked for, None without a savepoint.
+
+    Parameters
+    ----------
+    restore : Restore
+        The options.
+    config : Config
+        Loaded with :meth:`Restore.settings`.
+    parallelism : int, optional
+        State partitions asked for.
+
+    Raises
+    ------
+    UsageError
+        Something is said of a restore and there is no savepoint.
+    """
+    path = config.get(_RECOVERY + "path")
+    if path is None:
+        for flag in [*restore.given(), *(["-cm (--claimMode)"] if restore.claim_mode else [])]:
+            raise UsageError(
+                f"{flag} needs a savepoint to restore from", hint="give it with -s PATH"
+            )
+        return None
+    from flinkish.storage import locate
+
+    return RestoreSpec(
+        path=locate(path),
+        allow_non_restored=config.boolean(_RECOVERY + "ignore-unclaimed-state"),
+        claim_mode=config.get(_RECOVERY + "claim-mode") or "no_claim",
+        fork=restore.fork,
+        uid_map=tuple(restore.uid_map),
+        reset_sources=tuple(restore.reset_sources),
+        sink_ahead=restore.sink_ahead,
+        parallelism=parallelism,
+    )
+
+
+def check_uid_map(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Return the pairs (old, new) of a uid map.
+
+    Raises
+    ------
+    UsageError
+        A pair lacks a side, or one state or one uid stands in the map twice.
+    """
+    found = []
+    states: dict[str, str] = {}
+    uids: dict[str, str] = {}
+    for old, new in pairs:
+        value = f"{old}={new}"
+        if not (old and new):
+            raise not_a_pair(value)
+        # A uid and its operator id are two names of one state.
+        state = old.lower() if _OPERATOR_ID.fullmatch(old) else uid_to_operator_id(old)
+        for taken, key, what in ((states, state, "state"), (uids, new, "new uid")):
+            if key in taken:
+                raise UsageError(
+                    f"--uid-map names one {what} twice: {taken[key]!r} and {value!r}",
+                    hint="the state of one operator goes to one operator",
+                )
+            taken[key] = value
+        found.append((old, new))
+    return tuple(found)
+
+
+def not_a_pair(value: str) -> UsageError:
+    """Return the error for a piece of a uid map that does not name an old and a new side."""
+    return UsageError(
+        f"--uid-map {value!r} is not OLD=NEW",
+        hint="write --uid-map old=new; the first = separates: give the operator id of an "
+        "old uid that contains one",
+    )

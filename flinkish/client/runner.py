@@ -1,0 +1,251 @@
+"""Starting programs: running one as a job, and planning its restore."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from flinkish.client import submission
+from flinkish.client.checking import Plan, check
+from flinkish.client.context import Context
+from flinkish.client.job import Job
+from flinkish.client.program import Program
+from flinkish.client.reporter import Reporter
+from flinkish.client.restoring import Restore, check_uid_map
+from flinkish.client.savepoints import Savepoint
+from flinkish.client.waiting import wait_until_started
+from flinkish.config import Config
+
+#: A path or a URL, or something that has one.
+Location = str | os.PathLike[str] | Savepoint
+
+
+class ProgramRunner:
+    """The use cases of :class:`flinkish.client.client.Client` that start a program."""
+
+    def __init__(self, options: Mapping[str, str], reporter: Reporter | None) -> None:
+        self._options = dict(options)
+        self._context = Context(Config.load(flags=self._options), reporter)
+
+    def run(
+        self,
+        app: str | os.PathLike[str] | None = None,
+        args: Sequence[str] = (),
+        *,
+        module: str | None = None,
+        name: str | None = None,
+        from_savepoint: Location | None = None,
+        plan: Plan | str | os.PathLike[str] | None = None,
+        allow_non_restored: bool = False,
+        claim: bool | None = None,
+        fork: bool = False,
+        uid_map: Mapping[str, str] | None = None,
+        reset_sources: Sequence[str] = (),
+        sink_ahead: str | None = None,
+        parallelism: int | None = None,
+        master: str | None = None,
+        conf: Mapping[str, str] | None = None,
+        spark_home: str | None = None,
+        python: str | None = None,
+        client_python: str | None = None,
+        py_files: Sequence[str] = (),
+        archives: Sequence[str] = (),
+        jars: Sequence[str] = (),
+        packages: Sequence[str] = (),
+        secret_args: Sequence[str] = (),
+        wait: bool = True,
+    ) -> Job:
+        """Start a job from an unchanged PySpark program.
+
+        Parameters
+        ----------
+        app : path, optional
+            The program; may be left out with ``module`` and with ``plan``.
+        args : sequence of str
+            The program's arguments.
+        module : str, optional
+            The program as a module.
+        name : str, optional
+            The job's name. Default: the program's.
+        from_savepoint : path or Savepoint, optional
+            The savepoint, or a plain Spark checkpoint, that it goes on from.
+        plan : Plan or path, optional
+            What :meth:`check` said, to be carried out exactly; instead of ``from_savepoint`` and
+            all that says how to restore.
+        allow_non_restored : bool
+            Whether state is dropped that no operator of the program takes.
+        claim : bool, optional
+            Whether the savepoint becomes the job's, which deletes it once it is not needed.
+            Default: as configured, else no.
+        fork : bool
+            Whether the queries get new ids, so that the original job may go on.
+        uid_map : mapping, optional
+            Old uids (or operator ids) of the savepoint and the new uids that get their state.
+        reset_sources : sequence of str
+            Sources that start afresh, by uid or by what they read.
+        sink_ahead : str, optional
+            Where a sink has later batches: ``rebase`` goes on after them, ``accept`` drops output.
+        parallelism : int, optional
+            State partitions.
+        master, spark_home, python, client_python : str, optional
+            Spark's master, the Spark, Python of the executors and of the driver.
+        conf : mapping, optional
+            Spark's settings.
+        py_files, archives, jars, packages : sequence of str
+            What goes along: files for imports, archives, jars, Maven coordinates.
+        secret_args : sequence of str
+            More arguments of the program, which are shown nowhere.
+        wait : bool
+            Whether to wait until the job runs (or has finished); a program that fails is an error
+            then.
+
+        Returns
+        -------
+        Job
+            As it started.
+
+        Raises
+        ------
+        UsageError
+            There is no such program, or arguments exclude each other.
+        LaunchFailed
+            Spark, Java or a Python is missing.
+        SavepointNotFound, Corrupt, UnsupportedFormat
+            There is nothing to restore, or not all of it.
+        Incompatible, ConsentNeeded
+            The program cannot take the savepoint, or not without consent.
+        FlinkishError
+            What the program failed with.
+        """
+        restore = _restore(
+            from_savepoint, allow_non_restored, claim, fork, uid_map, reset_sources, sink_ahead
+        )
+        program = Program(
+            application=None if app is None else os.fspath(app),
+            module=module,
+            arguments=args,
+            secret_arguments=secret_args,
+            master=master,
+            spark_home=spark_home,
+            python=python,
+            client_python=client_python,
+            py_files=py_files,
+            archives=archives,
+            jars=jars,
+            packages=packages,
+            conf=dict(conf or {}),
+        )
+        planned = submission.load_plan(plan, restore, parallelism)
+        if planned is not None:
+            restore, parallelism = submission.planned_restore(planned, restore)
+            program = submission.planned_program(planned, program)
+        context = self._with(restore.settings(), parallelism)
+        ready = submission.prepare(context, program, restore, plan=planned, name=name)
+        job = submission.launch(context, ready)
+        if wait:
+            job = wait_until_started(context, job)
+        return Job.of(self._context, job)
+
+    def check(
+        self,
+        savepoint: Location,
+        app: str | os.PathLike[str] | None = None,
+        args: Sequence[str] = (),
+        *,
+        module: str | None = None,
+        allow_non_restored: bool = False,
+        fork: bool = False,
+        uid_map: Mapping[str, str] | None = None,
+        reset_sources: Sequence[str] = (),
+        sink_ahead: str | None = None,
+        parallelism: int | None = None,
+        master: str | None = None,
+        conf: Mapping[str, str] | None = None,
+        spark_home: str | None = None,
+        python: str | None = None,
+        client_python: str | None = None,
+        py_files: Sequence[str] = (),
+        archives: Sequence[str] = (),
+        jars: Sequence[str] = (),
+        packages: Sequence[str] = (),
+        secret_args: Sequence[str] = (),
+    ) -> Plan:
+        """Say what restoring a savepoint with a program would do, without doing it.
+
+        The program runs to its end, but its queries are only planned: nothing is read or written.
+
+        Parameters
+        ----------
+        savepoint : path or Savepoint
+            The savepoint, or a plain Spark checkpoint.
+        app, args, ...
+            Those of :meth:`run`.
+
+        Returns
+        -------
+        Plan
+            Also where its verdict is no.
+
+        Raises
+        ------
+        UsageError, LaunchFailed
+            The program cannot be run.
+        SavepointNotFound, Corrupt, UnsupportedFormat, StorageError
+            The savepoint cannot be read.
+        FlinkishError
+            What the submission of the program would end with.
+        """
+        restore = _restore(
+            savepoint, allow_non_restored, None, fork, uid_map, reset_sources, sink_ahead
+        )
+        program = Program(
+            application=None if app is None else os.fspath(app),
+            module=module,
+            arguments=args,
+            secret_arguments=secret_args,
+            master=master,
+            spark_home=spark_home,
+            python=python,
+            client_python=client_python,
+            py_files=py_files,
+            archives=archives,
+            jars=jars,
+            packages=packages,
+            conf=dict(conf or {}),
+        )
+        return check(self._with(restore.settings(), parallelism), program, restore)
+
+    def _with(self, settings: Mapping[str, str | None], parallelism: int | None) -> Context:
+        """Return the context with settings of one call; its registry is this client's."""
+        count = None if parallelism is None else str(parallelism)
+        flags = {
+            **self._options,
+            **{k: v for k, v in settings.items() if v is not None},
+            **({} if count is None else {"parallelism.default": count}),
+        }
+        return self._context.with_config(Config.load(flags=flags))
+
+
+def _restore(
+    savepoint: Location | None,
+    allow_non_restored: bool,
+    claim: bool | None,
+    fork: bool,
+    uid_map: Mapping[str, str] | None,
+    reset_sources: Sequence[str],
+    sink_ahead: str | None,
+) -> Restore:
+    return Restore(
+        savepoint=None if savepoint is None else location_of(savepoint),
+        allow_non_restored=allow_non_restored,
+        claim_mode=None if claim is None else "claim" if claim else "no_claim",
+        fork=fork,
+        uid_map=check_uid_map((uid_map or {}).items()),
+        reset_sources=tuple(reset_sources),
+        sink_ahead=sink_ahead,
+    )
+
+
+def location_of(path: Location) -> str:
+    """Return the path or the URL of a location."""
+    return path.path if isinstance(path, Savepoint) else os.fspath(path)

@@ -1,0 +1,240 @@
+"""A savepoint on storage: what is in it, verifying it, disposing of it, its state as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from flinkish.client.context import Context
+from flinkish.client.reporter import SilentReporter
+from flinkish.client.state import first_rows, open_state
+from flinkish.config import Config
+from flinkish.errors import RegistryError
+
+if TYPE_CHECKING:
+    from flinkish.savepoint import reader
+    from flinkish.savepoint.dispose import Disposed
+    from flinkish.savepoint.model import Header, QueryRecord
+    from flinkish.savepoint.verify import Verification
+
+
+@dataclass(frozen=True)
+class Savepoint:
+    """A savepoint, opened: all of its metadata was read and checked.
+
+    Parameters
+    ----------
+    path : str
+        Its location.
+    files, bytes : int
+        Number and size of its data files.
+    left_out : mapping
+        Queries that are not in it because they had committed nothing: name -> reason. Known only
+        of a savepoint that was just taken.
+    """
+
+    path: str
+    files: int
+    bytes: int
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    _opened: reader.Savepoint = field(repr=False, compare=False, kw_only=True)
+    _context: Context | None = field(repr=False, compare=False, kw_only=True, default=None)
+
+    @classmethod
+    def open(cls, path: str) -> Savepoint:
+        """Open the savepoint at a path or a URL.
+
+        Parameters
+        ----------
+        path : str
+            The savepoint's directory, or the ``_metadata`` in it.
+
+        Returns
+        -------
+        Savepoint
+            Opened; data files are not looked at (:meth:`verify`).
+
+        Raises
+        ------
+        SavepointNotFound
+            There is none.
+        Corrupt, UnsupportedFormat
+            Its metadata is damaged, or of a newer flinkish.
+        StorageError
+            It cannot be read.
+        """
+        return open_savepoint(None, path)
+
+    @property
+    def header(self) -> Header:
+        """Which job it is of, when and why it was taken, and by what."""
+        return self._opened.header
+
+    @property
+    def queries(self) -> tuple[QueryRecord, ...]:
+        """Its queries, each with its batch, offsets, operators and sizes."""
+        return self._opened.queries
+
+    def describe(self) -> dict[str, Any]:
+        """Return what is inside as plain data."""
+        from flinkish.savepoint.reader import describe
+
+        found: dict[str, Any] = describe(self._opened)["savepoint"]
+        return found
+
+    def verify(self, level: str = "full") -> Verification:
+        """Check that every file is there, whole and readable.
+
+        Parameters
+        ----------
+        level : str
+            ``quick`` looks at names and sizes, ``full`` at every byte's digest, ``deep`` decodes
+            every state row too.
+
+        Returns
+        -------
+        Verification
+            ``ok``, and the bad files where it is not.
+
+        Raises
+        ------
+        UsageError
+            There is no such level, or the engine's libraries are missing.
+        UnsupportedFormat, StorageError
+            It cannot be read.
+        """
+        return verify_savepoint(self._opened, level)
+
+    def dispose(self, *, dry_run: bool = False) -> Disposed:
+        """Delete the savepoint; files that other savepoints use stay.
+
+        Parameters
+        ----------
+        dry_run : bool
+            Touch nothing, and return what would be done.
+
+        Returns
+        -------
+        Disposed
+            What went, what stays and why.
+
+        Raises
+        ------
+        SavepointNotFound
+            It is gone.
+        Corrupt, UnsupportedFormat
+            Nobody knows which files are its own; nothing is touched.
+        StorageError
+            It cannot be deleted.
+        """
+        with _context_of(self._context) as context:
+            return dispose_savepoint(context, self.path, dry_run=dry_run)
+
+    def read_state(self, session: Any, name: str) -> Any:
+        """Return a state as a DataFrame with the columns ``partition``, ``key`` and ``value``.
+
+        Parameters
+        ----------
+        session : SparkSession
+            Of Spark 3.5 or newer; its workers must be able to import flinkish's engine.
+        name : str
+            ``[QUERY/]UID[/STATE]``: an operator's uid, operator id or ordinal, and one of its
+            states where it has several.
+
+        Returns
+        -------
+        DataFrame
+            Rows are read when it is computed, each partition by one task.
+
+        Raises
+        ------
+        UsageError
+            There is no such state, or the engine's libraries are missing.
+        Corrupt, UnsupportedFormat
+            The state's metadata cannot be read.
+        """
+        state = open_state(self._opened, name)
+        from flinkish.engine.spark_frames import read_table_on
+
+        return read_table_on(session, state.source, state.table)
+
+    def rows(self, name: str, limit: int = 20) -> tuple[dict[str, Any], ...]:
+        """Return the first rows of a state as plain data, without Spark.
+
+        Parameters and errors are those of :meth:`read_state`; ``limit`` is the number of rows.
+        """
+        state = open_state(self._opened, name)
+        return tuple(dict(row) for row in first_rows(state, limit).rows)
+
+
+def open_savepoint(
+    context: Context | None, path: str, left_out: Mapping[str, str] | None = None
+) -> Savepoint:
+    """Open a savepoint; ``context`` has the registry that is told when it is disposed of.
+
+    Errors are those of :meth:`Savepoint.open`.
+    """
+    from flinkish.savepoint import reader
+
+    opened = reader.open_savepoint(path)
+    return Savepoint(
+        opened.path,
+        opened.files,
+        opened.bytes,
+        dict(left_out or {}),
+        _opened=opened,
+        _context=context,
+    )
+
+
+def verify_savepoint(opened: reader.Savepoint, level: str) -> Verification:
+    """Verify an opened savepoint; see :meth:`Savepoint.verify`."""
+    from flinkish.savepoint import reporter
+    from flinkish.savepoint.verify import verify
+
+    return verify(opened, level, reporter.SilentReporter())
+
+
+def dispose_savepoint(
+    context: Context,
+    path: str,
+    *,
+    dry_run: bool = False,
+    tell: Callable[[str], object] | None = None,
+) -> Disposed:
+    """Delete a savepoint and tell the registry; see :meth:`Savepoint.dispose`.
+
+    Parameters
+    ----------
+    context : Context
+        Has the registry.
+    path : str
+        The savepoint.
+    dry_run : bool
+        Touch nothing.
+    tell : callable, optional
+        Called with the location of each thing that goes.
+    """
+    from flinkish.savepoint.dispose import dispose
+
+    done = dispose(path, dry_run=dry_run, tell=tell)
+    if not dry_run:
+        try:
+            context.registry.mark_disposed(done.path)
+        except RegistryError as error:
+            context.reporter.warning(
+                f"the registry does not know yet that it is gone: {error.message}"
+            )
+    return done
+
+
+@contextmanager
+def _context_of(context: Context | None) -> Iterator[Context]:
+    """Yield the context, or one of the configuration for as long as the block runs."""
+    if context is not None:
+        yield context
+        return
+    with Context(Config.load(), SilentReporter()) as own:
+        yield own

@@ -1,0 +1,255 @@
+"""Submitting a job: what is launched, the checks before it, the launch, how it was restored."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from flinkish.client.checking import Plan
+from flinkish.client.context import Context
+from flinkish.client.program import Program, asked_partitions, default_name, find_spark, launch_of
+from flinkish.client.restoring import Restore, restore_spec
+from flinkish.config import Config
+from flinkish.errors import UsageError
+from flinkish.jobs import launcher
+from flinkish.jobs import program as programs
+from flinkish.jobs.model import Job, Launch
+from flinkish.jobs.program import Installation
+from flinkish.jobs.secretconf import without_secrets
+from flinkish.masking import MASK
+
+if TYPE_CHECKING:
+    from flinkish.client.planfile import PlanFile
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A job that has been checked and may be launched (:func:`launch`).
+
+    Parameters
+    ----------
+    name : str
+        The job's name.
+    launch : Launch
+        What is launched.
+    installation : Installation
+        The Spark that runs it.
+    """
+
+    name: str
+    launch: Launch
+    installation: Installation
+
+    def command(self) -> list[str]:
+        """Return the ``spark-submit`` command line, without secrets."""
+        return programs.build_command(
+            without_secrets(self.launch),
+            self.installation,
+            name=self.name,
+            driver_main=programs.driver_main(),
+        )
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a job has started.
+
+    Parameters
+    ----------
+    plan : mapping or None
+        The restore plan that was carried out; None without a restore.
+    notes : sequence of str
+        What the driver said of the queries' start.
+    """
+
+    plan: Mapping[str, Any] | None
+    notes: Sequence[str]
+
+
+def prepare(
+    context: Context,
+    program: Program,
+    restore: Restore,
+    *,
+    plan: PlanFile | None = None,
+    name: str | None = None,
+) -> Submission:
+    """Check everything that can be checked before a job is launched.
+
+    Parameters
+    ----------
+    context : Context
+        Its configuration was loaded with the settings of ``restore``.
+    program : Program
+        What is run; with a plan what :func:`planned_program` gives.
+    restore : Restore
+        What it is started from.
+    plan : PlanFile, optional
+        The saved plan that the restore has to come to.
+    name : str, optional
+        The job's name. Default: the program's.
+
+    Returns
+    -------
+    Submission
+        To be launched.
+
+    Raises
+    ------
+    UsageError
+        There is no such program, or no savepoint to restore from.
+    LaunchFailed
+        Spark, Java or a Python is missing.
+    SavepointNotFound, Corrupt, UnsupportedFormat
+        There is nothing to restore, or not all of it.
+    Incompatible
+        This Spark cannot go on with the savepoint, or something has changed since the plan.
+    """
+    launch = launch_of(program, context.config, os.getcwd())
+    spec = restore_spec(restore, context.config, parallelism=asked_partitions(launch))
+    installation = find_spark(launch)
+    spark = programs.spark_version(installation.spark_home)
+    if plan is not None and spec is not None:
+        from flinkish.client.planfile import check_unchanged
+
+        check_unchanged(plan, launch, spark)
+        spec = plan.restore_spec(spec.claim_mode)
+    launch = replace(programs.pinned(launch, installation), restore=spec)
+    if spec is not None:
+        check_restorable(context, spec.path, spark)
+    return Submission(name or default_name(launch), launch, installation)
+
+
+def launch(context: Context, submission: Submission) -> Job:
+    """Register a job and start its driver, without waiting for it.
+
+    Raises
+    ------
+    StorageError
+        The job's log cannot be written.
+    LaunchFailed
+        No process can be started.
+    """
+    registry = context.registry
+    job = launcher.new_job(
+        submission.name,
+        submission.launch,
+        checkpoints=_checkpoints(context.config),
+        environ=os.environ,
+        now=registry.now(),
+    )
+    launcher.launch_job(registry, context.config.registry_url(), job, os.environ)
+    return job
+
+
+def check_restorable(context: Context, path: str, spark: str | None) -> None:
+    """Find out before anything is launched that a savepoint cannot be restored with a Spark.
+
+    Parameters
+    ----------
+    context : Context
+        What the version matrix has to say goes to its reporter.
+    path : str
+        The savepoint, or a plain checkpoint.
+    spark : str or None
+        Version of the Spark that will run, None when it is not known.
+
+    Raises
+    ------
+    SavepointNotFound, Corrupt, UnsupportedFormat
+        There is nothing to restore, or not all of it.
+    Incompatible
+        The version matrix says that this Spark cannot go on with it.
+    """
+    from flinkish.restore.gate import version_gate
+    from flinkish.restore.offers import read_offers
+    from flinkish.restore.verdicts import Outcome
+
+    gate = version_gate(read_offers(path, complete=True), spark)
+    if gate.error is not None:
+        raise gate.error
+    if gate.check.outcome is Outcome.WARNING:
+        context.reporter.warning(gate.check.text)
+    elif gate.check.outcome is not Outcome.OK:
+        context.reporter.note(gate.check.text)
+
+
+def start_of(context: Context, job: Job) -> Start:
+    """Return how a job has started: its restore plan, what its driver said."""
+    from flinkish.restore.document import merged
+
+    queries = context.registry.queries(job.job_id)
+    plan = merged([query.plan for query in queries if query.plan is not None])
+    return Start(plan, [note for query in queries for note in query.notes])
+
+
+def load_plan(
+    plan: Plan | str | os.PathLike[str] | None, restore: Restore, parallelism: int | None
+) -> PlanFile | None:
+    """Return the plan that is to be carried out, None for none.
+
+    Parameters
+    ----------
+    plan : Plan or path or None
+        A plan, or the file it was saved to.
+    restore : Restore
+        What else is said of the restore: nothing but the claim mode may be.
+    parallelism : int or None
+        The state partitions that were asked for, which a plan says too.
+
+    Raises
+    ------
+    UsageError
+        The file is no plan, or more is said than the plan.
+    """
+    if plan is None:
+        return None
+    given = [*(["-s"] if restore.savepoint else []), *restore.given()]
+    if parallelism is not None:
+        given.append("-p")
+    if given:
+        raise UsageError(
+            f"--plan and {given[0]} exclude each other: the plan says how to restore",
+            hint="make another plan with: flinkish check -o FILE",
+        )
+    if isinstance(plan, Plan):
+        return plan.file()
+    from flinkish.client.planfile import load
+
+    return load(os.fspath(plan))
+
+
+def planned_program(plan: PlanFile, program: Program) -> Program:
+    """Return ``program`` where it names one, else with that of the plan.
+
+    Raises
+    ------
+    UsageError
+        The plan does not say all of its program's arguments, and the program is not named again.
+    """
+    if program.application or program.module:
+        return program
+    if any(MASK in word for word in plan.arguments):
+        raise UsageError(
+            "the plan leaves out a secret argument of its program",
+            hint="name the program again: flinkish run --plan FILE APP.py ARGS...",
+        )
+    return replace(
+        program, application=plan.application, module=plan.module, arguments=plan.arguments
+    )
+
+
+def planned_restore(plan: PlanFile, restore: Restore) -> tuple[Restore, int | None]:
+    """Return the restore that a plan is of, and the state partitions that it was made with."""
+    return replace(restore, savepoint=plan.savepoint), plan.options.get("parallelism")
+
+
+def _checkpoints(config: Config) -> str:
+    directory = config.get("execution.checkpointing.dir") or ""
+    if directory.startswith("/"):
+        return directory
+    from flinkish.storage import locate
+
+    return locate(directory)

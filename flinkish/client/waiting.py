@@ -1,0 +1,120 @@
+"""Waiting for a job that was launched: until it runs, or has ended."""
+
+from __future__ import annotations
+
+import time
+
+from flinkish.client.context import Context
+from flinkish.errors import FlinkishError, WaitTimeout, from_record
+from flinkish.jobs.liveness import reconcile
+from flinkish.jobs.model import Job, JobState
+from flinkish.jobs.wait import wait_job
+
+_POLL = 0.1
+#: States before a job has started.
+STARTING = (JobState.INITIALIZING, JobState.CREATED)
+#: Seconds the supervisor gets to add what it knows of a dead driver.
+_REASON_PATIENCE = 3.0
+
+
+def wait_until_started(context: Context, job: Job) -> Job:
+    """Wait until a job runs, or has finished (a batch program).
+
+    Without limit, as a first start may have much to fetch; ``client.timeout`` counts where it was
+    set on purpose.
+
+    Raises
+    ------
+    WaitTimeout
+        It has not started in time; it goes on.
+    FlinkishError
+        What it failed with; also when it was canceled.
+    """
+    setting = context.config.setting("client.timeout")
+    timeout = None if setting.origin == "default" else context.config.duration("client.timeout")
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while True:
+        current = look(context, job)
+        if current.state not in STARTING:
+            break
+        if deadline is not None and time.monotonic() >= deadline:
+            raise WaitTimeout(
+                f"job {job.name} ({job.job_id}) is still {current.state.value} after "
+                f"{timeout:g} s; it goes on",
+                hint=f"follow it with: flinkish status {job.job_id}",
+                job_id=job.job_id,
+                state=current.state.value,
+            )
+        time.sleep(_POLL)
+    return not_canceled(not_failed(context, current))
+
+
+def wait_until_ended(context: Context, job: Job, timeout: float | None = None) -> Job:
+    """Wait until a job has finished.
+
+    Parameters
+    ----------
+    context : Context
+        Has the registry.
+    job : Job
+        The job.
+    timeout : float, optional
+        Seconds; None waits as long as it takes.
+
+    Raises
+    ------
+    WaitTimeout
+        It has not ended in time; it goes on.
+    FlinkishError
+        What it failed with; also when it was canceled.
+    """
+    ended = wait_job(context.registry, job.job_id, lambda now: now.state.is_final, timeout)
+    return not_canceled(not_failed(context, ended))
+
+
+def look(context: Context, job: Job) -> Job:
+    """Return the job as it is now (a dead one is FAILED)."""
+    return reconcile(context.registry, [context.registry.job(job.job_id)])[0]
+
+
+def not_canceled(job: Job) -> Job:
+    """Return the job; raise when it was canceled (a failure of the wait, as in Flink)."""
+    if job.state is JobState.CANCELED:
+        raise FlinkishError(
+            f"job {job.name} ({job.job_id}) was canceled",
+            hint="",
+            job_id=job.job_id,
+            state=job.state.value,
+        )
+    return job
+
+
+def not_failed(context: Context, job: Job) -> Job:
+    """Return the job; raise the error it failed with, the end of its log is noted."""
+    if job.state is not JobState.FAILED:
+        return job
+    # A reader's guess (driver-lost) gives way to what the supervisor knows, if it comes soon.
+    deadline = time.monotonic() + _REASON_PATIENCE
+    while (
+        (job.failure or {}).get("id") == "driver-lost"
+        and job.exit_status is None
+        and time.monotonic() < deadline
+    ):
+        time.sleep(_POLL)
+        job = context.registry.job(job.job_id)
+    failure = dict(job.failure or {"message": f"job {job.name} failed"})
+    tail = [str(line) for line in failure.get("tail") or ()]
+    message = str(failure.get("message"))
+    for line in tail:
+        context.reporter.note(f"  {line}")
+    error = from_record(
+        {
+            **failure,
+            "message": f"job {job.name} ({job.job_id}) failed: {message}",
+            "hint": (failure.get("hint") or "see its log with: flinkish logs JOB").replace(
+                " JOB", f" {job.job_id}"
+            ),
+        }
+    )
+    error.data.update(job_id=job.job_id, state=job.state.value)
+    raise error

@@ -1,0 +1,135 @@
+"""The driver of a job: hook in, agent beside the user's program, outcome recorded."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Sequence
+
+from flinkish.config import Config, parse_duration
+from flinkish.driver.actions import Actions
+from flinkish.driver.agent import Agent, jvm_lost
+from flinkish.driver.hook import Hook
+from flinkish.driver.log import say
+from flinkish.driver.runtime import Runtime
+from flinkish.driver.script import (
+    Outcome,
+    last_line,
+    last_lines,
+    print_traceback,
+    program_failed,
+    reason,
+    run_program,
+)
+from flinkish.errors import FlinkishError, LaunchFailed, ProgramFailed, WrongState
+from flinkish.jobs.liveness import process_ref
+from flinkish.jobs.model import Job, JobState
+from flinkish.jobs.registry import Registry
+from flinkish.storage import set_connections
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the job that the registry has; ``argv`` as in :mod:`.bootstrap`."""
+    registry = Registry.open(os.environ["FLINKISH_REGISTRY"], create=False)
+    job = registry.job(os.environ["FLINKISH_JOB_ID"])
+    registry.update_job(job.job_id, driver=process_ref(os.getpid()))
+    try:
+        runtime, agent, hook = _prepare(registry, job)
+    except FlinkishError as error:
+        _fail(registry, job.job_id, error)
+        return 1
+    registry.transition(job.job_id, JobState.CREATED, f"driver started on {platform.node()}")
+    hook.install()
+    agent.start()
+    outcome = run_program(argv)
+    return conclude(runtime, agent, hook, outcome)
+
+
+def _prepare(registry: Registry, job: Job) -> tuple[Runtime, Agent, Hook]:
+    for package in ("fsspec", "fastavro"):
+        try:
+            __import__(package)
+        except ImportError as error:
+            raise LaunchFailed(
+                f"the driver's Python {sys.executable} cannot import {package}: {error}",
+                hint=f"install it there: {sys.executable} -m pip install {package}",
+            ) from error
+    options = dict(job.launch.options)
+
+    def seconds(key: str) -> float:
+        return parse_duration(value(key))
+
+    def value(key: str) -> str:
+        return options.get(key) or str(Config.load(environ={}).get(key))
+
+    set_connections(int(value("execution.savepoint.transfers")))
+    root = job.checkpoint_dir
+    if root is None:
+        raise LaunchFailed("the job has no checkpoint directory in the registry")
+    runtime = Runtime(registry, job, root)
+    actions = Actions(
+        runtime,
+        quiesce_timeout=seconds("execution.quiesce.timeout"),
+        cancel_grace=seconds("execution.cancel.grace"),
+        distributed=value("execution.savepoint.distributed"),
+    )
+    agent = Agent(
+        runtime,
+        actions,
+        heartbeat_interval=seconds("execution.heartbeat.interval"),
+        shutdown_grace=seconds("execution.shutdown.grace"),
+    )
+    return runtime, agent, Hook(runtime)
+
+
+def conclude(
+    runtime: Runtime, agent: Agent, hook: Hook, outcome: Outcome, *, stop_session: bool = True
+) -> int:
+    """Wait for requests, end what still runs, record the job's final state."""
+    if outcome.error is not None and runtime.ending is None:
+        print_traceback(outcome.error)
+    runtime.wait_for_requests()
+    if runtime.jvm_is_gone():
+        _fail(runtime.registry, runtime.job_id, jvm_lost())
+        # No orderly end without the JVM: Py4J's threads would wait for it.
+        os._exit(1)
+    error = runtime.fatal
+    if error is None and runtime.ending is None and outcome.status == 0:
+        try:
+            runtime.restore_gate.check_at_end()
+        except FlinkishError as left_behind:
+            error = left_behind
+    failed_query = runtime.failed_query() if runtime.ending is None else None
+    runtime.end_queries()
+    agent.close()
+    runtime.report()
+    hook.remove()
+    if stop_session:
+        runtime.stop_session()
+    registry, job_id = runtime.registry, runtime.job_id
+    over = WrongState("the job ended before it served the request")
+    registry.abandon(job_id, over.to_record())
+    if runtime.ending is not None:
+        why = "program ended"
+        if outcome.error is not None and outcome.status != 0:
+            why = f"program ended with {last_line(outcome.error)}"
+        registry.transition(job_id, runtime.ending, why)
+        return 0
+    if error is None and outcome.status != 0:
+        error = program_failed(outcome)
+    if error is None and failed_query is not None:
+        error = ProgramFailed(
+            f"query '{failed_query[0]}' failed: {reason(failed_query[1])}",
+            tail=last_lines(failed_query[1]),
+        )
+    if error is not None:
+        _fail(registry, job_id, error)
+        return outcome.status or 1
+    registry.transition(job_id, JobState.FINISHED, "program ended")
+    return 0
+
+
+def _fail(registry: Registry, job_id: str, error: FlinkishError) -> None:
+    say(f"job failed: {error.message}")
+    registry.transition(job_id, JobState.FAILED, error.message, failure=error.to_record())

@@ -1,0 +1,107 @@
+"""Running the user's program inside the driver, and how it ended."""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish.errors import FlinkishError, ProgramFailed
+
+_TAIL_LINES = 12
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How the program's script came to its end."""
+
+    status: int
+    error: BaseException | None = None
+
+
+def run_program(argv: Sequence[str]) -> Outcome:
+    """Run the user's script or module as ``__main__``."""
+    if argv[0] == "--module":
+        sys.argv = list(argv[1:])
+        sys.path.insert(0, os.getcwd())
+        return run_callable(lambda: runpy.run_module(argv[1], run_name="__main__", alter_sys=True))
+    sys.argv = list(argv)
+    # As ``python script.py`` does: imports beside the script work.
+    sys.path.insert(0, os.path.dirname(os.path.abspath(argv[0])))
+    return run_callable(lambda: runpy.run_path(argv[0], run_name="__main__"))
+
+
+def run_callable(program: Callable[[], Any]) -> Outcome:
+    """Call ``program``; whatever it raises becomes the outcome."""
+    try:
+        program()
+    except SystemExit as stop:
+        if stop.code is None or stop.code == 0:
+            return Outcome(0)
+        if not isinstance(stop.code, int):
+            print(stop.code, file=sys.stderr)
+        return Outcome(stop.code if isinstance(stop.code, int) else 1, stop)
+    except BaseException as error:  # noqa: BLE001 - see below
+        # The outermost frame of the program: everything it raises is its outcome, Ctrl-C too.
+        return Outcome(1, error)
+    return Outcome(0)
+
+
+def program_failed(outcome: Outcome) -> FlinkishError:
+    """The error of a program that ended with a status other than 0."""
+    if isinstance(outcome.error, FlinkishError):
+        return outcome.error
+    if outcome.error is None or isinstance(outcome.error, SystemExit):
+        return ProgramFailed(f"the program exited with status {outcome.status}")
+    lines = "".join(_own_traceback(outcome.error)).splitlines()
+    return ProgramFailed(last_line(outcome.error), tail=lines[-_TAIL_LINES:])
+
+
+def _own_traceback(error: BaseException) -> list[str]:
+    """The traceback without flinkish's and runpy's frames at its top."""
+    trace = error.__traceback__
+    here = os.path.dirname(os.path.abspath(__file__))
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_filename
+        if not (os.path.abspath(name).startswith(here) or "runpy" in name):
+            break
+        trace = trace.tb_next
+    return traceback.format_exception(type(error), error, trace)
+
+
+def print_traceback(error: BaseException) -> None:
+    """The program's own part of the traceback, on stderr; nothing for an exit on purpose."""
+    if not isinstance(error, SystemExit):
+        print("".join(_own_traceback(error)), file=sys.stderr, end="", flush=True)
+
+
+def last_line(error: BaseException) -> str:
+    """Return the error as the last line of its traceback has it."""
+    return _first_line(f"{type(error).__name__}: {error}")
+
+
+def last_lines(text: str) -> list[str]:
+    """Return the end of a text, without blank lines."""
+    return [line for line in text.splitlines() if line.strip()][-_TAIL_LINES:]
+
+
+def reason(text: str) -> str:
+    """The line that says why: of a Python traceback inside the text its last, else the first."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    if any(line.rstrip().endswith("Traceback (most recent call last):") for line in lines):
+        raised = [
+            line for line in lines if re.match(r"[\w.]+(Error|Exception|Exit|Interrupt)\b", line)
+        ]
+        if raised:
+            return _first_line(raised[-1])
+    return _first_line(text)
+
+
+def _first_line(text: str) -> str:
+    line = next((part for part in text.splitlines() if part.strip()), text)
+    return line if len(line) <= 400 else line[:397] + "..."

@@ -1,0 +1,277 @@
+"""What users call, with places given as local paths, URLs that fsspec knows, or directories.
+
+Credentials and endpoints of remote storage come from fsspec's own configuration and environment,
+on the driver and on the executors.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO, cast
+
+from flinkish.engine import bootstrap_state, rewrite, spark_frames
+from flinkish.engine.checkpoints import OperatorState, read_checkpoint
+from flinkish.engine.directories import LocalDirectory, Source, Target
+from flinkish.engine.frames import NoSuchState
+from flinkish.engine.pipeline import Progress, WrittenOperator
+from flinkish.engine.planning import TargetState
+from flinkish.engine.rewrite import Rewritten
+
+#: Stores without directories: a name with slashes is all there is.
+_FLAT = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss", "oci"})
+
+
+@dataclass(frozen=True)
+class UrlDirectory:
+    """A directory on any storage that fsspec knows; see :class:`~.directories.Target`.
+
+    Parameters
+    ----------
+    url : str
+        Such as ``s3://bucket/path``. The workers reach it by their own environment.
+    """
+
+    url: str
+
+    def names(self, path: str) -> list[str]:
+        """See :meth:`~.directories.Source.names`."""
+        system, place = self._at(path)
+        system.invalidate_cache()  # other processes write what is listed here
+        try:
+            found = system.ls(place, detail=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        own = place.strip("/")
+        entries = {str(each).strip("/") for each in found} - {own, ""}
+        return sorted(entry.rpartition("/")[2] for entry in entries)
+
+    def open(self, path: str) -> BinaryIO:
+        """See :meth:`~.directories.Source.open`."""
+        system, place = self._at(path)
+        return cast("BinaryIO", system.open(place, "rb"))
+
+    def local_path(self, path: str) -> str | None:
+        """See :meth:`~.directories.Source.local_path`: there is none."""
+        return None
+
+    def create(self, path: str) -> BinaryIO:
+        """See :meth:`~.directories.Target.create`."""
+        system, place = self._at(path)
+        self._make_parent(system, place)
+        return cast("BinaryIO", system.open(place, "wb"))
+
+    def move(self, path: str, target: str) -> None:
+        """See :meth:`~.directories.Target.move`."""
+        system, old = self._at(path)
+        _, new = self._at(target)
+        self._make_parent(system, new)
+        system.mv(old, new, recursive=True)
+
+    def remove(self, path: str) -> None:
+        """See :meth:`~.directories.Target.remove`."""
+        system, place = self._at(path)
+        try:
+            system.rm(place, recursive=True)
+        except FileNotFoundError:
+            return
+
+    def _at(self, path: str) -> tuple[Any, str]:
+        """Return the file system and a path on it; ValueError for one that leads elsewhere."""
+        from fsspec.core import url_to_fs  # type: ignore[import-untyped]
+
+        if path and ("\0" in path or not {"", ".", ".."}.isdisjoint(path.rstrip("/").split("/"))):
+            raise ValueError(f"{path!r} is no path below {self.url}")
+        system, root = url_to_fs(self.url)
+        return system, f"{root.rstrip('/')}/{path}".rstrip("/")
+
+    def _make_parent(self, system: Any, place: str) -> None:
+        if self.url.partition("://")[0] not in _FLAT:
+            system.makedirs(place.rpartition("/")[0], exist_ok=True)
+
+
+#: A local path, a URL that fsspec knows, or a directory that has the methods of one.
+Place = str | os.PathLike[str] | Source
+
+
+def directory(place: Place) -> Target:
+    """Return the directory at a place.
+
+    Parameters
+    ----------
+    place : path, URL or directory
+        A local path or ``file:`` URL, which the executors reach by the same path; another URL; or
+        an object with the methods of :class:`~.directories.Target`, which is returned as it is.
+    """
+    if not isinstance(place, str | os.PathLike):
+        return cast("Target", place)
+    text = os.fspath(place)
+    if text.startswith("file:"):
+        text = f"/{text.removeprefix('file:').lstrip('/')}"
+    if "://" in text:
+        return UrlDirectory(text)
+    return LocalDirectory(os.path.abspath(text))
+
+
+def migrate_checkpoint(
+    session: Any,
+    source: Place,
+    target: Place,
+    wanted: TargetState,
+    *,
+    batch: int | None = None,
+    each: Mapping[int, TargetState] | None = None,
+    root: str | None = None,
+    progress: Progress | None = None,
+) -> Rewritten:
+    """Make a checkpoint of another one, its state rewritten; the source stays as it is.
+
+    Parameters
+    ----------
+    session : SparkSession or SparkContext
+        Of the version that will use the new checkpoint.
+    source, target : path, URL or directory
+        The checkpoint, and where the new one is made.
+    wanted : TargetState
+        State partitions, backend, codec, formats.
+    batch : int, optional
+        A committed batch. Default: the newest.
+    each : mapping, optional
+        By the operator's ordinal what concerns one operator alone.
+    root : str, optional
+        The new checkpoint as Spark will call it. Default: the target's path or URL.
+    progress : Progress, optional
+        Told of rows and bytes written.
+
+    Returns
+    -------
+    Rewritten
+        What was written.
+
+    Raises
+    ------
+    CannotMigrate
+        What is wanted cannot be; nothing was written.
+    StateFormatError
+        The source is damaged.
+    LostRows
+        The rows written are not those that were read.
+    """
+    context = getattr(session, "sparkContext", session)
+    made = directory(target)
+    return rewrite.rewrite_checkpoint(
+        *(context, directory(source), made, wanted),
+        batch=batch,
+        each=each,
+        root=root or _for_spark(made),
+        progress=progress,
+    )
+
+
+def read_state(
+    session: Any,
+    source: Place,
+    operator: int | OperatorState,
+    store: str | None = None,
+    family: str | None = None,
+    *,
+    batch: int | None = None,
+) -> Any:
+    """Return a state as a DataFrame with the columns ``partition``, ``key``, ``value``.
+
+    Parameters
+    ----------
+    session : SparkSession
+        Of Spark 3.5 or newer, with pandas and pyarrow; its workers must be able to import the
+        engine.
+    source : path, URL or directory
+        The checkpoint.
+    operator : int or OperatorState
+        Spark's operator id, or the operator of :func:`~.checkpoints.read_checkpoint`.
+    store, family : str, optional
+        Which state (:func:`~.frames.find_table`).
+    batch : int, optional
+        A committed batch. Default: the newest.
+
+    Returns
+    -------
+    DataFrame
+        Rows are read when it is computed (:func:`~.spark_frames.computed` has their errors).
+
+    Raises
+    ------
+    NoSuchState
+        There is no such operator, or no such state.
+    StateFormatError
+        The checkpoint is damaged.
+    """
+    place = directory(source)
+    return spark_frames.read_state(session, place, _operator(place, operator, batch), store, family)
+
+
+def write_state(
+    frames: Any | Mapping[str, Any],
+    source: Place,
+    template: int | OperatorState,
+    target: Place,
+    wanted: TargetState | None = None,
+    *,
+    version: int | None = None,
+    root: str | None = None,
+    batch: int | None = None,
+) -> WrittenOperator:
+    """Write the state of an operator, of DataFrames; see :func:`~.bootstrap_state.write_state`.
+
+    Parameters
+    ----------
+    frames : DataFrame or mapping
+        With the columns ``key`` and ``value`` of :func:`read_state`; several by their names.
+    source : path, URL or directory
+        A checkpoint of the same query, for the schemas.
+    template : int or OperatorState
+        The operator in it.
+    target : path, URL or directory
+        Where ``state/`` is made.
+    wanted : TargetState, optional
+        Another number of partitions, backend, codec, ordinal.
+    version : int, optional
+        The number of the batch that the state is of + 1. Default: the template's.
+    root : str, optional
+        The new checkpoint as Spark will call it. Default: the target's path or URL.
+    batch : int, optional
+        The batch of the source to read. Default: the newest.
+
+    Raises
+    ------
+    CannotMigrate
+        The DataFrames are not of these states.
+    LostRows
+        What was written is not what was given, as when keys repeat.
+    NoSuchState, StateFormatError
+        There is no such operator, or the source is damaged.
+    """
+    place, made = directory(source), directory(target)
+    return bootstrap_state.write_state(
+        *(frames, place, _operator(place, template, batch), made, wanted),
+        version=version,
+        root=root or _for_spark(made),
+    )
+
+
+def _operator(source: Source, operator: int | OperatorState, batch: int | None) -> OperatorState:
+    if isinstance(operator, OperatorState):
+        return operator
+    found = {each.ordinal: each for each in read_checkpoint(source, batch).operators}
+    if operator not in found:
+        names = tuple(str(ordinal) for ordinal in sorted(found))
+        raise NoSuchState(f"there is no operator {operator}: {', '.join(names) or 'none'}", names)
+    return found[operator]
+
+
+def _for_spark(target: Target) -> str | None:
+    """Return a directory's name for Spark, where it has one: ``s3://`` is ``s3a://`` there."""
+    if isinstance(target, UrlDirectory):
+        scheme, separator, rest = target.url.partition("://")
+        return f"{'s3a' if scheme == 's3' else scheme}{separator}{rest}"
+    return f"file:{target.root}" if isinstance(target, LocalDirectory) else None

@@ -1,0 +1,136 @@
+"""The front door: jobs are started, listed and found; nothing is printed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import flinkish
+from flinkish import Client
+from flinkish.errors import (
+    FlinkishError,
+    InvalidConfiguration,
+    JobNotFound,
+    ProgramFailed,
+    SavepointNotFound,
+    UsageError,
+)
+from flinkish.jobs.model import JobState
+from flinkish.jobs.registry import Registry
+from tests.cli.conftest import ROOT, Command
+from tests.client.conftest import Told
+
+
+def test_a_job_is_started_found_and_cancelled(
+    cli: Command, client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = client.run(
+        cli.program,
+        ["serve", "a b"],
+        name="counts",
+        spark_home=str(cli.spark_home),
+        parallelism=4,
+        conf={"spark.x": "1"},
+    )
+    assert (job.state, job.is_final) == (JobState.RUNNING, False)
+    assert [query.name for query in job.queries()] == ["counts"]
+    assert job.start().plan is None
+    launch = job.record.launch
+    assert launch.application == str(cli.program)
+    assert launch.arguments == ("serve", "a b")
+    assert launch.conf == {"spark.x": "1", "spark.sql.shuffle.partitions": "4"}
+    # The same job for the command line, which has the same registry.
+    assert cli.status(job.job_id)["name"] == "counts"
+    assert client.jobs() == [job.refresh()]
+    assert client.jobs(name="other") == []
+    assert client.job("counts").job_id == client.job(job.job_id[:6]).job_id == job.job_id
+    ended = job.cancel()
+    assert ended.state is JobState.CANCELED
+    assert client.jobs() == []
+    assert client.jobs(include_final=True) == [ended]
+    assert job.state is JobState.RUNNING  # as it was
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", "")
+
+
+def test_a_batch_program_is_waited_for(cli: Command, client: Client) -> None:
+    spark = str(cli.spark_home)
+    job = client.run(cli.program, ["bounded"], spark_home=spark)
+    assert job.wait(timeout=60).state is JobState.FINISHED
+    at_once = client.run(cli.program, ["bounded"], spark_home=spark, wait=False)
+    assert at_once.state is JobState.INITIALIZING
+    assert at_once.wait_until_started().state in (JobState.RUNNING, JobState.FINISHED)
+    at_once.wait()
+
+
+def test_a_program_that_fails_is_an_error(cli: Command, client: Client, told: Told) -> None:
+    with pytest.raises(ProgramFailed, match="No module named 'nothing'") as raised:
+        client.run(cli.program, ["die"], spark_home=str(cli.spark_home))
+    assert raised.value.data["state"] == "FAILED"
+    assert told.notes == ["  a", "  b"]
+    silent = client.run(cli.program, ["serve"], spark_home=str(cli.spark_home))
+    silent.cancel()
+    with pytest.raises(FlinkishError, match="was canceled"):
+        silent.wait()
+
+
+def test_what_cannot_be_run_is_refused(cli: Command, client: Client, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"does not exist: nowhere\.py"):
+        client.run("nowhere.py")
+    with pytest.raises(UsageError, match="no program was specified"):
+        client.run()
+    with pytest.raises(UsageError, match="exclude each other"):
+        client.run(cli.program, module="app")
+    with pytest.raises(UsageError, match="--fork needs a savepoint to restore from"):
+        client.run(cli.program, fork=True)
+    with pytest.raises(UsageError, match="names one new uid twice"):
+        client.run(cli.program, from_savepoint="sp", uid_map={"a": "c", "b": "c"})
+    with pytest.raises(UsageError, match="--plan and -s exclude each other"):
+        client.run(cli.program, from_savepoint="sp", plan="plan.json")
+    with pytest.raises(UsageError, match="there is no plan"):
+        client.run(plan=tmp_path / "plan.json")
+    with pytest.raises(SavepointNotFound):
+        client.run(cli.program, from_savepoint=tmp_path, spark_home=str(cli.spark_home))
+    assert client.jobs(include_final=True) == []
+    with pytest.raises(JobNotFound):
+        client.job("nobody")
+
+
+def test_the_registry_and_the_settings_are_those_given(private: Path) -> None:
+    url = f"sqlite:///{private}/elsewhere/registry.db"
+    (private / "elsewhere").mkdir()
+    with Client(url, options={"client.timeout": "5 s"}) as client:
+        assert client.jobs() == []
+        assert client._context.timeout(None) == 5
+    with Registry.open(url, create=False) as registry:
+        assert registry.jobs() == []
+    assert not (private / "state").exists()
+    with pytest.raises(InvalidConfiguration):
+        Client(options={"client.timeout": "soon"})
+
+
+def test_importing_flinkish_loads_nothing_it_does_not_need() -> None:
+    script = (
+        "import sys; before = set(sys.modules); import flinkish; "
+        "new = {m for m in set(sys.modules) - before}; "
+        "assert new == {'flinkish'}, new; "
+        "flinkish.Client; assert 'click' not in sys.modules; assert 'rich' not in sys.modules; "
+        "assert 'pyspark' not in sys.modules; assert 'fastavro' not in sys.modules, 'fastavro'"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", script], env=environment, check=True)
+
+
+def test_the_package_has_its_public_names() -> None:
+    from flinkish import client
+
+    assert flinkish.__all__ == ["Client", "Savepoint", "__version__", "uid", "uid_hash"]
+    for module in (flinkish, client):
+        for name in module.__all__:
+            assert getattr(module, name) is not None
+        with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+            _ = module.nothing

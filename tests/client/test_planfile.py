@@ -1,0 +1,118 @@
+"""Saved plans: written whole, read strictly, bound to what they were made of."""
+
+from __future__ import annotations
+
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from flinkish.client.planfile import PlanFile, check_unchanged, load, make_plan_file, save
+from flinkish.errors import Incompatible, SavepointNotFound, StorageError, UsageError
+from flinkish.jobs.model import Launch, RestoreSpec
+
+PLAN = {"verdict": "ok", "exit_code": 0, "operators": []}
+
+
+@pytest.fixture
+def launch(tmp_path: Path) -> Launch:
+    app = tmp_path / "app.py"
+    app.write_text("print()")
+    return Launch(str(app), arguments=("a", "b"))
+
+
+@pytest.fixture
+def plan(tmp_path: Path, launch: Launch) -> PlanFile:
+    """Of a savepoint whose metadata nobody opens here: only its digest counts."""
+    (tmp_path / "sp").mkdir()
+    (tmp_path / "sp" / "_metadata").write_bytes(b"sealed")
+    spec = RestoreSpec(
+        str(tmp_path / "sp"), True, uid_map=(("a", "b"),), reset_sources=("s",), parallelism=3
+    )
+    return make_plan_file(spec, launch, "4.3.0", PLAN)
+
+
+def test_a_plan_comes_back_as_it_was_saved(plan: PlanFile, launch: Launch, tmp_path: Path) -> None:
+    save(plan, str(tmp_path / "plan.json"))
+    found = load(str(tmp_path / "plan.json"))
+    check_unchanged(found, launch, "4.3.0")
+    spec = found.restore_spec("claim")
+    assert spec == RestoreSpec(
+        plan.savepoint,
+        True,
+        "claim",
+        uid_map=(("a", "b"),),
+        reset_sources=("s",),
+        parallelism=3,
+        expected=PLAN,
+    )
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
+
+
+def test_a_pipe_is_written_to_and_not_replaced(plan: PlanFile, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit(pipe.read_text)
+        save(plan, str(pipe))
+        assert json.loads(read.result(10))["savepoint"] == plan.savepoint
+    assert pipe.is_fifo()
+
+
+def test_a_place_that_takes_no_file_is_a_storage_error(plan: PlanFile, tmp_path: Path) -> None:
+    for path in (tmp_path / "no" / "plan.json", tmp_path, Path("/dev/full")):
+        with pytest.raises(StorageError) as caught:
+            save(plan, str(path))
+        assert caught.value.code == 16
+    assert not Path("/dev/full").is_file()
+
+
+def test_what_has_changed_is_named(plan: PlanFile, launch: Launch, tmp_path: Path) -> None:
+    with pytest.raises(Incompatible, match=r"Spark has changed .*4\.3\.0, now 4\.2\.1"):
+        check_unchanged(plan, launch, "4.2.1")
+    with pytest.raises(Incompatible, match="program has changed"):
+        check_unchanged(plan, Launch(launch.application, arguments=("a",)), "4.3.0")
+    Path(str(launch.application)).write_text("print(1)")
+    with pytest.raises(Incompatible, match="program has changed"):
+        check_unchanged(plan, launch, "4.3.0")
+    (tmp_path / "sp" / "_metadata").write_bytes(b"other")
+    with pytest.raises(Incompatible, match="savepoint has changed"):
+        check_unchanged(plan, launch, "4.3.0")
+    (tmp_path / "sp" / "_metadata").unlink()
+    with pytest.raises(SavepointNotFound):
+        check_unchanged(plan, launch, "4.3.0")
+
+
+def test_a_plan_that_says_no_is_not_carried_out(plan: PlanFile, launch: Launch) -> None:
+    refused = PlanFile(**{**vars(plan), "plan": {"verdict": "incompatible", "exit_code": 4}})
+    with pytest.raises(Incompatible, match="the plan says no"):
+        check_unchanged(refused, launch, "4.3.0")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"kind": "other"}', '{"kind": "flinkish restore plan"}', "\xff"]
+)
+def test_what_is_no_plan_is_a_usage_error(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(UsageError):
+        load(str(path))
+
+
+def test_a_plan_of_another_form_or_with_holes_is_a_usage_error(
+    plan: PlanFile, tmp_path: Path
+) -> None:
+    path = tmp_path / "plan.json"
+    save(plan, str(path))
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "schema_version": 2}))
+    with pytest.raises(UsageError, match="form 2"):
+        load(str(path))
+    del record["program_digest"]
+    path.write_text(json.dumps(record))
+    with pytest.raises(UsageError, match="program_digest"):
+        load(str(path))
+    with pytest.raises(UsageError, match="there is no plan"):
+        load(str(tmp_path / "nowhere"))

@@ -1,0 +1,68 @@
+"""Savepoints of all jobs, and old ones removed, from Python."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from flinkish import Client, Savepoint
+from flinkish.client import prune
+from flinkish.errors import ConsentNeeded, NotSavepointable, SavepointNotFound, UsageError
+from flinkish.jobs.model import SavepointRecord
+from tests.cli.conftest import Command
+from tests.client.conftest import Told
+from tests.support.checkpoints.recorded import unpack
+from tests.support.savepoint.small_savepoints import make_savepoint
+
+JOB = "0123456789abcdef" * 2
+
+
+def test_prune(client: Client, private: Path) -> None:
+    now = time.time()
+    paths = [make_savepoint(str(private / "sp"), now - 86400 * age) for age in range(4)]
+    client._context.registry.add_savepoint(
+        SavepointRecord(paths[3], JOB, now, "native", bytes=10, files=1, duration=0.1)
+    )
+    planned = client.prune("sp", keep_last=2, dry_run=True)
+    assert [each.savepoint.path for each in planned.going] == paths[2:]
+    assert all(Path(path).exists() for path in paths)
+    done = client.prune("sp", keep_last=2)
+    assert (set(done.removed), done.errors) == (set(paths[2:]), ())
+    assert [Path(path).exists() for path in paths] == [True, True, False, False]
+    assert client._context.registry.savepoints(JOB) == []  # it is told what is gone
+    kept = {each.savepoint.path: each.reasons for each in done.savepoints if each.keep}
+    assert kept == {paths[0]: ("newest", "last 2"), paths[1]: ("last 2",)}
+    assert prune("sp", keep_within=86400 * 0.5).removed == (paths[1],)
+    with pytest.raises(UsageError, match="the retention policy is empty"):
+        client.prune("sp")
+    with pytest.raises(SavepointNotFound, match="there is no directory"):
+        client.prune("elsewhere", garbage=True)
+
+
+def test_of_every_running_job(cli: Command, client: Client) -> None:
+    spark = str(cli.spark_home)
+    saving = client.run(cli.program, ["saving"], name="one", spark_home=spark)
+    refusing = client.run(cli.program, ["refuse"], name="other", spark_home=spark)
+    by_name = {outcome.job.name: outcome for outcome in client.save_all("sp")}
+    assert set(by_name) == {"one", "other"}
+    assert by_name["one"].savepoint is not None
+    assert Savepoint.open(by_name["one"].savepoint["path"]).header.job_id == saving.job_id
+    assert isinstance(by_name["other"].error, NotSavepointable)
+    assert [outcome.job.name for outcome in client.save_all("sp", name="on?")] == ["one"]
+    refusing.cancel()
+    saving.cancel()
+    assert client.save_all("sp") == []
+
+
+def test_of_a_foreign_checkpoint(client: Client, told: Told, private: Path) -> None:
+    root = unpack("spark43-rocksdb-dedup", private)
+    (root / "commits" / "0").touch()
+    with pytest.raises(ConsentNeeded, match="may be running"):
+        client.savepoint_of_checkpoint(root, "sp")
+    assert not (private / "sp").exists()
+    taken = client.savepoint_of_checkpoint(root, "sp", name="seen", may_be_running=True)
+    assert (taken.header.job_name, taken.header.trigger) == ("seen", "offline")
+    assert taken.verify().ok
+    assert "as its directory" in told.notes[0]

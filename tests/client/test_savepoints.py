@@ -1,0 +1,69 @@
+"""Savepoints on disk from Python: opened, verified, disposed of, their state as data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flinkish import Client, Savepoint
+from flinkish.errors import SavepointNotFound, UsageError
+from flinkish.savepoint.model import QuerySource, SavepointJob
+from flinkish.savepoint.reporter import SilentReporter
+from flinkish.savepoint.writer import write_savepoint
+from tests.support.checkpoints.recorded import unpack
+
+
+@pytest.fixture
+def taken(private: Path) -> Savepoint:
+    root = unpack("spark43-rocksdb-dedup", private)
+    info = write_savepoint(
+        str(private / "sp"),
+        SavepointJob("ab" * 16, "flights", spark_version="4.3.0"),
+        [QuerySource("counts", str(root))],
+        trigger="savepoint",
+        reporter=SilentReporter(),
+    )
+    return Savepoint.open(info.path)
+
+
+def test_what_is_inside(taken: Savepoint) -> None:
+    assert (taken.header.job_id, taken.header.job_name) == ("ab" * 16, "flights")
+    assert [query.name for query in taken.queries] == ["counts"]
+    assert taken.describe()["files"] == taken.files > 5
+    assert taken.bytes == sum(query.bytes for query in taken.queries)
+    assert Savepoint.open(taken.path + "/_metadata") == taken
+
+
+def test_damage_is_found(taken: Savepoint) -> None:
+    found = taken.verify("deep")
+    assert found.ok
+    assert found.rows
+    assert found.rows > 0
+    victim = next(p for p in Path(taken.path).rglob("*") if p.is_file() and p.name == "metadata")
+    victim.unlink()
+    assert [bad.reason for bad in taken.verify("quick").bad] == ["is missing"]
+    with pytest.raises(UsageError, match="unknown level"):
+        taken.verify("thoroughly")
+
+
+def test_rows_of_a_state(taken: Savepoint) -> None:
+    rows = taken.rows("0", limit=2)
+    assert len(rows) == 2
+    assert set(rows[0]) == {"partition", "key", "value"}
+    with pytest.raises(UsageError, match="no operator 'nobody'"):
+        taken.rows("nobody")
+
+
+def test_disposal(taken: Savepoint, private: Path) -> None:
+    plan = taken.dispose(dry_run=True)
+    assert plan.removed == taken.files + 1
+    assert Path(taken.path).exists()
+    with Client() as client:
+        done = client.savepoint(taken.path).dispose()
+    assert (done.removed, done.gone) == (plan.removed, True)
+    assert not Path(taken.path).exists()
+    with pytest.raises(SavepointNotFound):
+        Savepoint.open(taken.path)
+    with pytest.raises(SavepointNotFound):
+        taken.dispose()

@@ -1,0 +1,52 @@
+"""What drivers without a job are asked and answer, through JSON and back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from flinkish.driver.answering import write_answer
+from flinkish.errors import UsageError, from_record
+from flinkish.spec.calls import Described, KnownRun, RestoreQuestion, StateAnswer, StateTask
+from flinkish.spec.codec import decode, encode
+from flinkish.spec.launch import RestoreSpec
+from flinkish.spec.migration import MigratedOperator, Migration, MigrationResult, NewSchema
+from flinkish.spec.savepoints import SavedQuery, SavepointRecord, SavepointResult
+
+SAVED = SavepointResult(
+    path="/sp", format="native", bytes=1, files=2, duration=0.5, queries=(SavedQuery("q", 3, "i"),)
+)
+DOCUMENTS = [
+    RestoreQuestion(RestoreSpec("/sp"), {"id": (KnownRun("j", "RUNNING", 4), KnownRun("k", "X"))}),
+    Described(({"name": "q", "operators": [{"uid": None}]},), {"verdict": "ok"}),
+    StateTask("/sp", "dedup", "key.k > 1", 5, 0, "/out", "json"),
+    StateAnswer(({"key": {"k": 1}, "value": None},), more=True),
+    Migration("/sp", "/t", 64, schemas=(NewSchema("q", 0, "", {"type": "record"}, "u"),)),
+    MigrationResult(
+        SAVED,
+        SavepointRecord("/sp", "j", 1.5, "native", 1, 2, 0.5, ({"name": "q"},)),
+        (MigratedOperator("q", None, 0, 1, 2, "0a", "0b"),),
+    ),
+]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda each: type(each).__name__)
+def test_it_comes_back_as_it_was(document: object) -> None:
+    assert decode(type(document), json.loads(json.dumps(encode(document)))) == document
+
+
+def test_an_answer_is_the_document_or_the_error(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    write_answer(str(path), StateAnswer(exported=3), None)
+    assert json.loads(path.read_text()) == {
+        "version": 1,
+        "rows": [],
+        "more": False,
+        "exported": 3,
+        "error": None,
+    }
+    write_answer(str(path), None, UsageError("no such state", hint="look"))
+    (failure,) = json.loads(path.read_text()).values()
+    assert isinstance(from_record(failure), UsageError)
