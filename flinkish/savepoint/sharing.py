@@ -100,9 +100,20 @@ def _unpacked(data: bytes) -> bytes:
 
 
 def users_of(holder: str) -> dict[str, float]:
-    """Names of all savepoints that say they use files of ``holder``, and when they said so."""
+    """Names of all savepoints that say they use files of ``holder``, and when they said so.
+
+    0.0 for a list that is gone since it was listed (another removes it), or leads nowhere: it is
+    its savepoint then that tells whether it is still used.
+    """
     listing = storage.list_directory(storage.join(holder, DIRECTORY))
-    return {name: listing.modified(name) for name in listing.files}
+    return {name: _written(listing, name) for name in listing.files}
+
+
+def _written(listing: storage.Listing, name: str) -> float:
+    try:
+        return listing.modified(name)
+    except FileNotFoundError:
+        return 0.0
 
 
 def live_users(holder: str, now: float, gone: Collection[str] = ()) -> tuple[str, ...]:

@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from flinkish import storage
 from flinkish.errors import StorageError
 from flinkish.savepoint.model import QuerySource, SavepointInfo
 from flinkish.savepoint.reader import check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentReporter
 from flinkish.savepoint.transfer import Outcome, Threads, Transfer
-from flinkish.savepoint.writer import write_savepoint
+from flinkish.savepoint.writer import first_wrong_size, write_savepoint
 from tests.savepoint.conftest import JOB
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 
@@ -131,6 +132,25 @@ def test_the_error_names_the_target(
     check(caught, likeness.root, target)
     again = save(likeness.root, target)
     check_files(open_savepoint(again.path), "full")
+
+
+def test_a_file_that_goes_after_it_was_listed_is_not_as_it_was_written(
+    likeness: CheckpointLikeness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "target"
+    saved = Path(save(likeness.root, target).path)
+    path = next(saved.glob("0-*/commits/*"))
+    files = [(f"commits/{path.name}", path.stat().st_size)]
+    assert first_wrong_size(str(path.parent.parent), iter(files)) is None
+    list_directory = storage.list_directory
+
+    def list_then_remove(location: str) -> storage.Listing:
+        listing = list_directory(location)
+        path.unlink()
+        return listing
+
+    monkeypatch.setattr(storage, "list_directory", list_then_remove)
+    assert first_wrong_size(str(path.parent.parent), iter(files)) == f"commits/{path.name}"
 
 
 def test_removed_by_another_at_any_moment(likeness: CheckpointLikeness, tmp_path: Path) -> None:

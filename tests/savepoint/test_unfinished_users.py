@@ -45,3 +45,15 @@ def test_after_that_its_files_go(tmp_path: Path) -> None:
     os.utime(Path(holder) / "_refs" / user, (written, written))
     assert dispose(holder).gone
     assert not storage.exists(holder)
+
+
+def test_a_list_that_leads_nowhere_is_judged_by_its_savepoint(tmp_path: Path) -> None:
+    holder, user = used_by_one_being_written(tmp_path)
+    path = Path(holder) / "_refs" / user
+    path.unlink()
+    path.symlink_to(tmp_path / "nowhere")
+    assert sharing.users_of(holder) == {user: 0.0}
+    assert sharing.live_users(holder, time.time()) == ()
+    (tmp_path / user).mkdir()
+    (tmp_path / user / "_metadata").touch()
+    assert sharing.live_users(holder, time.time()) == (user,)
