@@ -34,9 +34,9 @@ def test_a_fresh_green_record_will_do() -> None:
     assert records.complaints(GREEN, 160) == []
     assert records.describe(GREEN, 160) == [
         "test-deep: green 60 commits ago; last run 60 commits ago, 2026-11-22: "
-        "3000 passed, 0 failed, 3 skipped in 60 min",
+        "3000 passed, 0 failed, 3 skipped in 60 min of tests",
         "test-matrix: green 60 commits ago; last run 60 commits ago, 2026-11-22: "
-        "3000 passed, 0 failed, 3 skipped in 60 min",
+        "3000 passed, 0 failed, 3 skipped in 60 min of tests",
     ]
 
 
@@ -100,6 +100,7 @@ def test_every_test_is_in_one_shard_and_files_stay_whole() -> None:
     assert sorted(t for shard in shards for t in shard) == sorted(tests)
     assert all(len({unit(t) for t in shard}) * 3 == len(shard) for shard in shards)
     assert unit("tests/e2e/test_a.py::test_b[c]") == "tests/e2e/test_a.py::test_b[c]"
+    assert unit("tests/engine/test_a.py::test_b[part2-c]") == "tests/engine/test_a.py::part2"
 
 
 @pytest.mark.parametrize("shard", ["0/3", "4/3", "1", "a/b", "1/2/3", "-1/2"])

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.checkpoints.recorded import NAMES, unpack
-from tests.support.engine.case_programs import run_program
+from tests.support.engine.case_programs import in_parts, part_and_case, run_program
 from tests.support.engine.reencoding_program import CASES, Seen, cases_of, reencode
 
 #: A directory of checkpoints, and what the program says of each.
 Ran = tuple[Path, dict[str, Any]]
 #: Codecs whose compressed bytes are Spark's too; of the others blocks hold other matches.
 SAME_BYTES = {"lz4", "zstd"}
+#: Several JVMs run them.
+NEWEST = in_parts(tuple(CASES), 3)
+OLDEST = in_parts(cases_of("3.5"), 2)
 pytestmark = pytest.mark.timeout(3000)
 
 
-def run(directory: Path, python: str = sys.executable) -> Ran:
+def run(directory: Path, cases: Sequence[str], python: str = sys.executable) -> Ran:
     """Where the program's checkpoints are, and what it says of them."""
-    return directory, run_program("reencoding_program", directory, python=python)
+    return directory, run_program("reencoding_program", directory, cases, python=python)
 
 
 def check(ran: Ran, name: str) -> Seen:
@@ -53,27 +58,31 @@ def test_every_recorded_file_is_encoded_as_it_was(tmp_path: Path, name: str) -> 
 
 
 @pytest.fixture(scope="module")
-def newest(tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    return run(tmp_path_factory.mktemp("newest"))
+def newest(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Ran]:
+    return cache(lambda part: run(tmp_path_factory.mktemp("newest"), NEWEST[part]))
 
 
 @pytest.mark.spark
 @pytest.mark.deep
-@pytest.mark.parametrize("name", CASES)
-def test_every_file_of_the_newest_spark_is_encoded_as_it_was(newest: Ran, name: str) -> None:
-    check(newest, name)
+@pytest.mark.parametrize(("part", "name"), part_and_case(NEWEST))
+def test_every_file_of_the_newest_spark_is_encoded_as_it_was(
+    newest: Callable[[str], Ran], part: str, name: str
+) -> None:
+    check(newest(part), name)
 
 
 @pytest.fixture(scope="module")
-def oldest(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+def oldest(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Ran]:
     python = os.environ.get("FLINKISH_SPARK35_PYTHON")
     if not python:
         pytest.skip("needs FLINKISH_SPARK35_PYTHON: a Python with Spark 3.5")
-    return run(tmp_path_factory.mktemp("oldest"), python=python)
+    return cache(lambda part: run(tmp_path_factory.mktemp("oldest"), OLDEST[part], python))
 
 
 @pytest.mark.spark
 @pytest.mark.matrix
-@pytest.mark.parametrize("name", cases_of("3.5"))
-def test_every_file_of_spark_35_is_encoded_as_it_was(oldest: Ran, name: str) -> None:
-    check(oldest, name)
+@pytest.mark.parametrize(("part", "name"), part_and_case(OLDEST))
+def test_every_file_of_spark_35_is_encoded_as_it_was(
+    oldest: Callable[[str], Ran], part: str, name: str
+) -> None:
+    check(oldest(part), name)

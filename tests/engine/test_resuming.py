@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
 
-from tests.support.engine.case_programs import run_program
+from tests.support.engine.case_programs import in_parts, part_and_case, run_program
 from tests.support.engine.resuming_program import PARTITIONS, case_of, cases_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(5400)]
@@ -28,28 +30,46 @@ def check(results: dict[str, Any], name: str) -> None:
             assert all(digest == rewrite["digests"][0] for digest in rewrite["digests"])
 
 
+#: Each case takes a minute or more: several JVMs run them.
+NEWEST = in_parts(cases_of("4"), 6)
+OLDEST = in_parts(cases_of("3.5"), 4)
+
+
 @pytest.fixture(scope="module")
-def newest(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return run_program("resuming_program", tmp_path_factory.mktemp("newest"), timeout=5300)
+def newest(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, Any]]:
+    @cache
+    def results(part: str) -> dict[str, Any]:
+        directory = tmp_path_factory.mktemp("newest")
+        return run_program("resuming_program", directory, NEWEST[part], timeout=5300)
+
+    return results
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("name", cases_of("4"))
-def test_queries_go_on(newest: dict[str, Any], name: str) -> None:
-    check(newest, name)
+@pytest.mark.parametrize(("part", "name"), part_and_case(NEWEST))
+def test_queries_go_on(newest: Callable[[str], dict[str, Any]], part: str, name: str) -> None:
+    check(newest(part), name)
 
 
 @pytest.fixture(scope="module")
-def oldest(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def oldest(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, Any]]:
     python = os.environ.get("FLINKISH_SPARK35_PYTHON")
     if not python:
         pytest.skip("needs FLINKISH_SPARK35_PYTHON: a Python with Spark 3.5")
-    directory = tmp_path_factory.mktemp("oldest")
-    return run_program("resuming_program", directory, python=python, timeout=5300)
+
+    @cache
+    def results(part: str) -> dict[str, Any]:
+        directory = tmp_path_factory.mktemp("oldest")
+        return run_program("resuming_program", directory, OLDEST[part], python=python, timeout=5300)
+
+    return results
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("name", cases_of("3.5"))
-def test_queries_go_on_in_spark_35(oldest: dict[str, Any], name: str) -> None:
-    assert oldest["spark"].startswith("3.5")
-    check(oldest, name)
+@pytest.mark.parametrize(("part", "name"), part_and_case(OLDEST))
+def test_queries_go_on_in_spark_35(
+    oldest: Callable[[str], dict[str, Any]], part: str, name: str
+) -> None:
+    results = oldest(part)
+    assert results["spark"].startswith("3.5")
+    check(results, name)

@@ -29,16 +29,31 @@ RESULTS = "results.json"
 def run_program(
     module: str,
     directory: Path,
+    cases: Sequence[str] = (),
     *,
     python: str = sys.executable,
     timeout: float = 2900,
 ) -> dict[str, Any]:
-    """The results of all cases of a program of this package, run by another interpreter.
+    """The results of cases of a program of this package, run by another interpreter.
 
-    ``timeout``: seconds for all of them.
+    ``cases``: none for all of them; ``timeout``: seconds for all that run.
     """
-    said = _run([f"tests.support.engine.{module}", str(directory)], python, timeout)
+    said = _run([f"tests.support.engine.{module}", str(directory), *cases], python, timeout)
     return _results(directory, said)
+
+
+def in_parts(cases: Sequence[str], count: int) -> dict[str, tuple[str, ...]]:
+    """The cases dealt out to ``count`` runs of a program, neighbours to different ones.
+
+    The id of a test's parameters that begins with the name of a part lets another worker run it
+    (``tests/support/tiers/plugin.py``).
+    """
+    return {f"part{number}": tuple(cases[number::count]) for number in range(count)}
+
+
+def part_and_case(parts: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
+    """The parameters ``("part", "name")`` of a test of all cases of the parts."""
+    return [(part, name) for part, names in parts.items() for name in names]
 
 
 def run_programs(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,6 +22,8 @@ from tests.support.tiers.repository import commits
 MISSING = "needs "
 #: Directories whose tests share nothing with their neighbours: a worker takes one at a time.
 INDEPENDENT = ("tests/e2e/",)
+#: How the id of a test's parameters begins where a file's long fixture is made in parts.
+_PART = re.compile(r"\[(part\d+)-")
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -33,8 +36,12 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 def unit(nodeid: str) -> str:
-    """Return what a test must stay together with: its file, as a rule."""
-    return nodeid if nodeid.startswith(INDEPENDENT) else nodeid.split("::", 1)[0]
+    """Return what a test must stay together with: its file, as a rule, or its part of it."""
+    if nodeid.startswith(INDEPENDENT):
+        return nodeid
+    part = _PART.search(nodeid)
+    file = nodeid.split("::", 1)[0]
+    return f"{file}::{part[1]}" if part else file
 
 
 def in_shard(nodeid: str, shard: str) -> bool:

@@ -116,7 +116,7 @@ def describe(records: Records, number: int) -> list[str]:
         lines.append(
             f"test-{name}: {green}; last run {_ago(number, last)}, {last.date[:10]}: "
             f"{last.passed} passed, {last.failed} failed, {last.skipped} skipped "
-            f"in {last.duration / 60:.0f} min"
+            f"in {last.duration / 60:.0f} min of tests"
         )
     return lines
 
