@@ -64,7 +64,7 @@ compat-matrix: java $(INSTALLED) ## measure which Spark can go on with whose sav
 
 faults: java $(INSTALLED) ## only the tests that break things: kill -9, full disk, torn files, vanished files
 	$(PYTHON) -m pytest -m "not matrix" -n $(WORKERS) \
-	  tests/checkpoint tests/savepoint tests/restore tests/jobs tests/driver tests/e2e \
+	  tests/checkpoint tests/savepoint tests/restore tests/registry tests/launch tests/driver tests/e2e \
 	  -k "kill or full or corrupt or damage or truncat or torn or flip or vanish or unwritable or read_only or lost or missing or garbage" $(ARGS)
 
 completions: $(INSTALLED) ## write completions/flinkish.{bash,zsh,fish} from the commands

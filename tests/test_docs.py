@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.cli import commands, docs
+from flinkish.cli import command_index, docs
 from flinkish.errors import error_classes
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,7 +35,7 @@ def test_every_exit_code_has_a_meaning() -> None:
 
 def test_every_command_is_in_the_table() -> None:
     table = docs.command_table()
-    for name in commands.COMMANDS:
+    for name in command_index.COMMANDS:
         assert f"| `{name}" in table
 
 
@@ -49,13 +49,13 @@ def test_the_commands_shown_exist() -> None:
     for page in ("README.md", "CONTRIBUTING.md"):
         text = (ROOT / page).read_text(encoding="utf-8")
         for word in re.findall(r"^\$ flinkish (\S+)", text, flags=re.MULTILINE):
-            assert word in commands.COMMANDS
+            assert word in command_index.COMMANDS
         makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
         for target in re.findall(r"(?:^\$ |`)make ([a-z0-9-]+)", text, flags=re.MULTILINE):
             assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
 
 
 def test_the_tables_do_not_depend_on_what_is_imported() -> None:
-    from flinkish.checkpoint.trouble import FilesVanished
+    from flinkish.checkpoint.errors import FilesVanished
 
     assert f"`{FilesVanished.id}`" not in docs.exit_code_table()

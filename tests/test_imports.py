@@ -1,7 +1,8 @@
 """The import rules of the package, read from the source by ``ast`` (nothing is imported).
 
-* Dependencies point downwards only: cli -> (upgrade, client) -> (jobs, restore, savepoint, compat)
-  -> (checkpoint, operators) -> (engine, storage); the driver may use all below the client.
+* Dependencies point downwards only: cli -> (upgrade, client) -> launch -> (registry, restore,
+  savepoint, compat) -> (checkpoint, operators) -> (engine, storage); the driver may use all below
+  the client.
 * The client is for programs: it imports neither click nor rich, and does not print.
 * pyspark is for the driver, the engine and the examples.
 * The checkpoint's format (``checkpoint/format``) is a room of its own: the standard library alone.
@@ -35,15 +36,16 @@ ALLOWED: dict[str, frozenset[str]] = {
         "masking": "",
         "units": "",
         "spec": "errors",
-        "cli": "upgrade client jobs restore savepoint compat checkpoint operators storage errors "
-        "config units masking spec",
-        "client": "jobs restore savepoint compat checkpoint operators engine storage errors config "
-        "units masking spec",
-        "driver": "jobs restore savepoint compat checkpoint operators engine storage errors config "
-        "spec",
-        "upgrade": "client jobs restore savepoint compat checkpoint operators engine storage "
-        "errors config",
-        "jobs": "compat checkpoint operators errors config masking spec",
+        "cli": "upgrade client launch registry restore savepoint compat checkpoint "
+        "operators storage errors config units masking spec",
+        "client": "launch registry restore savepoint compat checkpoint operators engine "
+        "storage errors config units masking spec",
+        "driver": "launch registry restore savepoint compat checkpoint operators engine "
+        "storage errors config spec",
+        "upgrade": "client launch registry restore savepoint compat checkpoint operators "
+        "engine storage errors config",
+        "launch": "registry compat checkpoint operators errors config masking spec",
+        "registry": "checkpoint operators errors config masking spec",
         "restore": "savepoint compat checkpoint operators engine storage errors config units spec",
         "savepoint": "checkpoint operators engine storage errors config units spec",
         "compat": "checkpoint operators errors config",
@@ -52,8 +54,8 @@ ALLOWED: dict[str, frozenset[str]] = {
         "operators": "engine errors config",
         "storage": "errors config",
         "engine": FORMAT,
-        "examples": "cli upgrade client jobs restore savepoint compat checkpoint operators errors "
-        "config",
+        "examples": "cli upgrade client launch registry restore savepoint compat checkpoint "
+        "operators errors config",
     }.items()
 }
 #: Rooms that import no module of the package itself either.
@@ -69,9 +71,16 @@ STARTUP = (
     "config.py",
     "masking.py",
     "units.py",
-    *(f"cli/{name}.py" for name in ("__init__", "entry", "jobs_text", "output", "text")),
-    *(f"jobs/{name}.py" for name in ("__init__", "database", "glance", "liveness", "lookup")),
-    *(f"jobs/{name}.py" for name in ("mailbox", "model", "registry", "rows", "schema", "sqlite")),
+    "cli/__init__.py",
+    "cli/entry.py",
+    *(f"cli/output/{name}.py" for name in ("__init__", "jobs_text", "printer", "text")),
+    *(
+        f"registry/{name}.py"
+        for name in (
+            *("__init__", "database", "fast_list", "job_registry", "jobs", "liveness", "lookup"),
+            *("requests", "rows", "schema", "sqlite"),
+        )
+    ),
     *(
         f"spec/{name}.py"
         for name in ("__init__", "codec", "launch", "queries", "requests", "savepoints")
@@ -137,7 +146,7 @@ def _is_type_checking(test: ast.expr) -> bool:
 
 
 def room_of(module: str) -> str:
-    """The room of a module of flinkish: ``flinkish.cli.run`` is in ``cli``."""
+    """The room of a module of flinkish: ``flinkish.cli.commands.run`` is in ``cli``."""
     parts = module.split(".")
     if parts[1:3] == FORMAT.split("."):
         return FORMAT
@@ -208,19 +217,31 @@ def test_no_rooms_import_each_other_in_a_circle() -> None:
 @pytest.mark.parametrize(
     ("path", "source", "message"),
     [
-        ("jobs/a.py", "from flinkish.savepoint import writer", "jobs must not import savepoint"),
-        ("jobs/a.py", "import flinkish.driver.agent", "jobs must not import driver"),
-        ("jobs/a.py", "from flinkish import cli", "jobs must not import cli"),
-        ("jobs/a.py", "from ..driver.agent import Agent", "jobs must not import driver"),
-        ("jobs/a.py", "from .. import driver", "jobs must not import driver"),
-        ("jobs/a.py", "def f():\n    from flinkish.cli import run", "jobs must not import cli"),
-        ("jobs/a.py", "def f():\n    import pyspark.sql", "jobs must not import pyspark"),
+        (
+            "registry/a.py",
+            "from flinkish.savepoint import writer",
+            "registry must not import savepoint",
+        ),
+        (
+            "registry/a.py",
+            "import flinkish.driver.requests.agent",
+            "registry must not import driver",
+        ),
+        ("registry/a.py", "from flinkish import cli", "registry must not import cli"),
+        ("registry/a.py", "from ..driver.agent import Agent", "registry must not import driver"),
+        ("registry/a.py", "from .. import driver", "registry must not import driver"),
+        (
+            "registry/a.py",
+            "def f():\n    from flinkish.cli import run",
+            "registry must not import cli",
+        ),
+        ("registry/a.py", "def f():\n    import pyspark.sql", "registry must not import pyspark"),
         (
             "savepoint/a.py",
-            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import flinkish.restore.plan",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import flinkish.restore",
             "savepoint must not import restore",
         ),
-        ("jobs/a.py", "import flinkish.client.job", "jobs must not import client"),
+        ("registry/a.py", "import flinkish.client.job", "registry must not import client"),
         ("client/a.py", "from flinkish.cli import run", "client must not import cli"),
         ("client/a.py", "def f():\n    import click", "client must not import click"),
         ("client/a.py", "from rich.text import Text", "client must not import rich"),
@@ -231,7 +252,11 @@ def test_no_rooms_import_each_other_in_a_circle() -> None:
             "try:\n    import py4j\nexcept ImportError:\n    pass",
             "must not import py4j",
         ),
-        ("restore/a.py", "from flinkish.jobs.model import Job", "restore must not import jobs"),
+        (
+            "restore/a.py",
+            "from flinkish.registry.jobs import Job",
+            "restore must not import registry",
+        ),
         ("checkpoint/a.py", "import flinkish.savepoint", "checkpoint must not import savepoint"),
         (
             "checkpoint/a.py",
@@ -260,10 +285,14 @@ def test_no_rooms_import_each_other_in_a_circle() -> None:
             "engine must not import flinkish.errors",
         ),
         ("engine/a.py", "import flinkish", "engine must not import flinkish"),
-        ("config.py", "from flinkish.jobs.model import Job", "config must not import jobs"),
+        ("config.py", "from flinkish.registry.jobs import Job", "config must not import registry"),
         ("attic/a.py", "import os", "the room 'attic' is not on the map"),
         ("cli/entry.py", "import click", "click at module level"),
-        ("jobs/registry.py", "class A:\n    from urllib.parse import quote", "urllib at module"),
+        (
+            "registry/job_registry.py",
+            "class A:\n    from urllib.parse import quote",
+            "urllib at module",
+        ),
         (
             "config.py",
             "try:\n    import tomllib\nexcept ImportError:\n    pass",
@@ -279,7 +308,7 @@ def test_a_violation_is_found(path: str, source: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("cli/a.py", "from flinkish.jobs.registry import Registry\nimport click"),
+        ("cli/a.py", "from flinkish.registry.job_registry import Registry\nimport click"),
         ("driver/a.py", "from pyspark.sql import SparkSession\nfrom . import agent"),
         ("restore/a.py", "from ..savepoint.reader import open_savepoint"),
         ("engine/a.py", "from flinkish.checkpoint.format.names import HDFS"),
@@ -294,7 +323,7 @@ def test_a_violation_is_found(path: str, source: str, message: str) -> None:
             "config.py",
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from pathlib import Path",
         ),
-        ("jobs/a.py", "from pyspark_like import x\nfrom flinkish import __version__"),
+        ("registry/a.py", "from pyspark_like import x\nfrom flinkish import __version__"),
     ],
 )
 def test_what_is_allowed_passes(path: str, source: str) -> None:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish import storage as fs
+from flinkish.checkpoint.errors import FilesVanished, missing, unreadable
 from flinkish.checkpoint.fileset import FileSet, ListedFile
 from flinkish.checkpoint.format.errors import CheckpointFormatError
 from flinkish.checkpoint.format.logs import (
@@ -44,7 +45,6 @@ from flinkish.checkpoint.format.source_logs import (
     source_log_entries,
 )
 from flinkish.checkpoint.operators import StoreInfo, read_operator
-from flinkish.checkpoint.trouble import FilesVanished, missing, unreadable
 from flinkish.errors import NoCommittedBatch
 
 __all__ = [

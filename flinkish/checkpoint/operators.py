@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from flinkish import storage as fs
+from flinkish.checkpoint.errors import unreadable
 from flinkish.checkpoint.fileset import FileSet, ListedFile
 from flinkish.checkpoint.format.archives import read_archive_metadata
 from flinkish.checkpoint.format.chains import KnownFiles, find_chain, find_known_files
@@ -37,7 +38,6 @@ from flinkish.checkpoint.format.names import (
 from flinkish.checkpoint.format.operator_files import OperatorMetadata, parse_operator_metadata
 from flinkish.checkpoint.format.pins import PIN_PROVIDER, backend_of, pinned_partitions
 from flinkish.checkpoint.format.schema_files import DEFAULT_FAMILY, FamilySchemas, parse_schema_file
-from flinkish.checkpoint.trouble import unreadable
 from flinkish.errors import FlinkishError, NotSavepointable
 
 #: State version -> for each partition the ids of its stores' files.

@@ -15,11 +15,11 @@ import click
 from click.shell_completion import CompletionItem
 
 from flinkish import __version__
-from flinkish.cli import commands
+from flinkish.cli import command_index
 from flinkish.cli.base import HELP_NAMES, did_you_mean, scan
-from flinkish.cli.output import Output, report
+from flinkish.cli.output.printer import Output, report
+from flinkish.cli.output.text import SCHEMA_VERSION
 from flinkish.cli.session import Interrupted
-from flinkish.cli.text import SCHEMA_VERSION
 from flinkish.errors import UsageError
 
 COMPLETE = "_FLINKISH_COMPLETE"
@@ -30,39 +30,45 @@ class Root(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in the order of the table."""
-        return list(commands.COMMANDS)
+        return list(command_index.COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one command."""
-        return commands.load(cmd_name)
+        return command_index.load(cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click, and the first word after ``savepoint`` may name another command."""
-        if args[0] not in commands.COMMANDS and args[0][:1] != "-" and not ctx.resilient_parsing:
-            near = did_you_mean(args[0], commands.COMMANDS)
+        if (
+            args[0] not in command_index.COMMANDS
+            and args[0][:1] != "-"
+            and not ctx.resilient_parsing
+        ):
+            near = did_you_mean(args[0], command_index.COMMANDS)
             raise click.UsageError(f"No such command {args[0]!r}.{near}", ctx=ctx)
         name, command, rest = super().resolve_command(ctx, args)
-        words = commands.SUB_WORDS.get(name or "", {})
+        words = command_index.SUB_WORDS.get(name or "", {})
         if command is None or not words:
             return name, command, rest
         first = next((word for kind, word in scan(command, rest) if kind == "argument"), None)
         if first not in words:
             return name, command, rest
         rest.remove(first)
-        return f"{name} {first}", commands.load(f"{name} {first}"), rest
+        return f"{name} {first}", command_index.load(f"{name} {first}"), rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The table of commands."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.help) for name, entry in commands.COMMANDS.items()])
+            formatter.write_dl(
+                [(name, entry.help) for name, entry in command_index.COMMANDS.items()]
+            )
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Names of commands and the root's own options."""
         found = [
             CompletionItem(name, help=entry.help)
-            for name, entry in commands.COMMANDS.items()
+            for name, entry in command_index.COMMANDS.items()
             if name.startswith(incomplete)
         ]
         return found + click.Command.shell_complete(self, ctx, incomplete)
@@ -135,8 +141,8 @@ def _output_of(argv: Sequence[str]) -> Output:
     """How errors are to be shown, known before (and whether or not) the line can be parsed."""
     words = list(argv)
     given: set[str] = set()
-    if words and words[0] in commands.COMMANDS:
-        command = commands.load(words[0])
+    if words and words[0] in command_index.COMMANDS:
+        command = command_index.load(words[0])
         if isinstance(command, click.Group):
             given = set(words)
         elif command is not None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from flinkish.cli.output import Output
+from flinkish.cli.output.printer import Output
 from flinkish.cli.session import Session
 from flinkish.errors import error_classes
 

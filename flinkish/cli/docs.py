@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from flinkish.cli import commands
+from flinkish.cli import command_index
 from flinkish.cli.base import Command
 from flinkish.config import KEYS
 from flinkish.errors import FlinkishError, error_classes
@@ -123,15 +123,15 @@ def main() -> int:
 
 def _all_commands() -> Iterator[tuple[str, click.Command]]:
     """Commands by the words that call them, those of a group and the sub-words one by one."""
-    for name in commands.COMMANDS:
-        command = commands.load(name)
+    for name in command_index.COMMANDS:
+        command = command_index.load(name)
         assert command is not None
         if isinstance(command, click.Group):
             yield from ((f"{name} {word}", sub) for word, sub in command.commands.items())
         else:
             yield name, command
-        for word in commands.SUB_WORDS.get(name, {}):
-            sub = commands.load(f"{name} {word}")
+        for word in command_index.SUB_WORDS.get(name, {}):
+            sub = command_index.load(f"{name} {word}")
             assert sub is not None
             yield f"{name} {word}", sub
 

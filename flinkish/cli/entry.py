@@ -2,8 +2,9 @@
 
 ``import click`` alone costs as much as the whole start-up budget of ``flinkish list``, and so does
 the registry's object model. Plain uses of ``list`` are therefore parsed by hand and read by
-:mod:`flinkish.jobs.glance`; anything unusual (help, ``-D``, a mistake, a job that may be dead)
-goes to click and the registry. Both ways show their rows with :mod:`flinkish.cli.jobs_text`.
+:mod:`flinkish.registry.fast_list`; anything unusual (help, ``-D``, a mistake, a job that may be
+dead) goes to click and the registry. Both ways show their rows with
+:mod:`flinkish.cli.output.jobs_text`.
 
 This module imports nothing that Python has not loaded by itself.
 """
@@ -66,7 +67,7 @@ def list_plainly(arguments: Sequence[str]) -> bool:
     if parsed is None:
         return False
     flags, name = parsed
-    from flinkish.jobs.glance import read_jobs, registry_path
+    from flinkish.registry.fast_list import read_jobs, registry_path
 
     try:
         path = registry_path(os.environ, os.getcwd())
@@ -79,7 +80,7 @@ def list_plainly(arguments: Sequence[str]) -> bool:
     rows = read_jobs(path, running=running, scheduled=scheduled, everything=everything, name=name)
     if rows is None:
         return False
-    from flinkish.cli.jobs_text import notice, show
+    from flinkish.cli.output.jobs_text import notice, show
 
     json, quiet = "json" in flags, "quiet" in flags
     sys.stdout.write(show(rows, json=json, quiet=quiet))

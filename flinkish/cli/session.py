@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from flinkish.cli.output import Output
-from flinkish.cli.progress import OutputReporter
+from flinkish.cli.output.printer import Output
+from flinkish.cli.output.progress import OutputReporter
 from flinkish.client.context import Context
 from flinkish.config import Config, environment_warnings
 

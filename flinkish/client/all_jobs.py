@@ -11,9 +11,9 @@ from typing import Any
 from flinkish.client import requests
 from flinkish.client.context import Context
 from flinkish.errors import FlinkishError, Locked, WrongState, from_record
-from flinkish.jobs.liveness import reconcile
-from flinkish.jobs.model import Job, JobState, Request, RequestKind, RequestState
-from flinkish.jobs.wait import wait_request
+from flinkish.registry.jobs import Job, JobState, Request, RequestKind, RequestState
+from flinkish.registry.liveness import reconcile
+from flinkish.registry.waiting import wait_request
 
 
 @dataclass(frozen=True)

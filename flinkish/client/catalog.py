@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from flinkish.client.context import Context
 from flinkish.errors import FlinkishError, SavepointNotFound
-from flinkish.jobs.model import SavepointRecord
+from flinkish.registry.jobs import SavepointRecord
 
 if TYPE_CHECKING:
-    from flinkish.savepoint.catalog import Catalog, Entry
+    from flinkish.savepoint.directory.catalog import Catalog, Entry
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def list_directory(directory: str, *, must_exist: bool = False) -> tuple[str, Ca
         It cannot be listed.
     """
     from flinkish import storage
-    from flinkish.savepoint.catalog import read_catalog
+    from flinkish.savepoint.directory.catalog import read_catalog
 
     location = storage.locate(directory)
     catalog = read_catalog(location)
@@ -77,7 +77,7 @@ def list_registry(context: Context) -> tuple[Catalog, tuple[SavepointRecord, ...
     RegistryError, StorageError
         They cannot be read.
     """
-    from flinkish.savepoint.catalog import read_paths
+    from flinkish.savepoint.directory.catalog import read_paths
 
     records = {record.path: record for record in context.registry.savepoints()}
     catalog = read_paths(list(records))
@@ -122,8 +122,8 @@ def register(context: Context, entries: Sequence[Entry]) -> tuple[str, ...]:
 
 
 def _find(path: str) -> tuple[Sequence[Entry], list[tuple[str, FlinkishError]]]:
-    from flinkish.savepoint.catalog import read_catalog, read_paths
-    from flinkish.savepoint.reader import savepoint_directory
+    from flinkish.savepoint.directory.catalog import read_catalog, read_paths
+    from flinkish.savepoint.format.reader import savepoint_directory
 
     try:
         directory = savepoint_directory(path)

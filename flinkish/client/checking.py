@@ -11,8 +11,8 @@ from flinkish.client.context import Context
 from flinkish.client.program import Program, asked_partitions, default_name, find_spark, launch_of
 from flinkish.client.restoring import Restore, restore_spec
 from flinkish.errors import UsageError
-from flinkish.jobs import program as programs
-from flinkish.jobs.model import Launch, RestoreSpec
+from flinkish.launch import spark_submit as programs
+from flinkish.registry.jobs import Launch, RestoreSpec
 
 if TYPE_CHECKING:
     from flinkish.client.planfile import PlanFile
@@ -82,7 +82,7 @@ class Plan:
 
     def text(self) -> str:
         """Return the plan for people: a table, what needs a sentence, the verdict."""
-        from flinkish.restore.plantext import plan_lines, verdict_line
+        from flinkish.restore.plan.plan_text import plan_lines, verdict_line
 
         return "\n".join([*plan_lines(self.document), verdict_line(self.document)])
 

@@ -14,8 +14,8 @@ from flinkish.client.program import Program, own_application
 from flinkish.client.reporter import Reporter
 from flinkish.client.runner import Location, ProgramRunner, location_of
 from flinkish.client.savepoints import Savepoint, open_savepoint
-from flinkish.jobs.liveness import reconcile
-from flinkish.jobs.model import ACTIVE_STATES
+from flinkish.registry.jobs import ACTIVE_STATES
+from flinkish.registry.liveness import reconcile
 
 if TYPE_CHECKING:
     from flinkish.client.retention import PruneResult
@@ -295,7 +295,7 @@ class Client(ProgramRunner):
             Another operation holds the directory.
         """
         from flinkish.client.retention import prune_savepoints
-        from flinkish.savepoint.retention import Policy
+        from flinkish.savepoint.manage.retention import Policy
 
         policy = Policy(keep_last, keep_within, keep_hourly, keep_daily, keep_weekly)
         return prune_savepoints(self._context, directory, policy, garbage=garbage, dry_run=dry_run)

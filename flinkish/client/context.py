@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from flinkish.client.reporter import Reporter, SilentReporter
 from flinkish.config import Config
-from flinkish.jobs.liveness import reconcile
-from flinkish.jobs.model import Job
-from flinkish.jobs.registry import Registry
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import Job
+from flinkish.registry.liveness import reconcile
 
 #: Asked a question that needs somebody's agreement; True is yes.
 Agree = Callable[[str], bool]

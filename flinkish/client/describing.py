@@ -6,7 +6,7 @@ import os
 
 from flinkish.client.context import Context
 from flinkish.client.program import Program, default_name, launch_of, pinned
-from flinkish.jobs.describer import describe_program
+from flinkish.launch.describer import describe_program
 from flinkish.spec.calls import Described
 
 

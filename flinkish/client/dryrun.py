@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from flinkish.jobs import program
-from flinkish.jobs.describer import describe_program
-from flinkish.jobs.program import Installation
-from flinkish.jobs.registry import Registry
-from flinkish.restore.document import with_checks
-from flinkish.restore.gate import version_gate
-from flinkish.restore.offers import read_offers
-from flinkish.restore.queryid import newest_batch
-from flinkish.restore.verdicts import Check, Outcome
+from flinkish.launch import spark_submit
+from flinkish.launch.describer import describe_program
+from flinkish.launch.spark_submit import Installation
+from flinkish.registry.job_registry import Registry
+from flinkish.restore.check.version_check import version_gate
+from flinkish.restore.plan.document import with_checks
+from flinkish.restore.plan.query_id import newest_batch
+from flinkish.restore.plan.verdicts import Check, Outcome
+from flinkish.restore.source.restore_source import read_offers
 from flinkish.spec.calls import KnownRun
 from flinkish.spec.launch import Launch, RestoreSpec
 
@@ -33,7 +33,7 @@ def check_restore(
 
     Parameters
     ----------
-    name, environ, show_log: see :func:`~flinkish.jobs.describer.describe_program`.
+    name, environ, show_log: see :func:`~flinkish.launch.describer.describe_program`.
     registry: knows of other runs of the savepoint's queries.
 
     Raises
@@ -47,7 +47,7 @@ def check_restore(
         files = sum(len(offer.donor.files) for offer in offers.by_key.values())
         text = f"all {files} files of the savepoint are there"
         checks.append(Check("savepoint-reachable", Outcome.OK, text))
-    gate = version_gate(offers, program.spark_version(installation.spark_home))
+    gate = version_gate(offers, spark_submit.spark_version(installation.spark_home))
     described = describe_program(
         replace(launch, restore=spec),
         installation,

@@ -11,7 +11,7 @@ from flinkish.client.requests import SAVEPOINT_DIR
 from flinkish.errors import NoSavepointDirectory
 
 if TYPE_CHECKING:
-    from flinkish.savepoint.leases import FoundLease
+    from flinkish.savepoint.directory.leases import FoundLease
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def find_locks(context: Context, directory: str | None, *, force: bool = False) 
         It cannot be read.
     """
     from flinkish import storage
-    from flinkish.savepoint import leases
+    from flinkish.savepoint.directory import leases
 
     where = directory or context.config.get(SAVEPOINT_DIR)
     if where is None:
@@ -86,7 +86,7 @@ def remove_locks(locks: Locks) -> None:
         They cannot be removed.
     """
     from flinkish import storage
-    from flinkish.savepoint import leases
+    from flinkish.savepoint.directory import leases
 
     for each in locks.chosen:
         leases.remove(locks.directory, each.name)
@@ -96,7 +96,7 @@ def remove_locks(locks: Locks) -> None:
 def damage_text(locks: Locks, lease: FoundLease, *, gone: bool) -> str:
     """Return what is wrong with a file among the locks, and what to do."""
     from flinkish import storage
-    from flinkish.savepoint import leases
+    from flinkish.savepoint.directory import leases
 
     file = storage.join(locks.directory, leases.DIRECTORY, lease.name)
     text = f"{file} is damaged: {lease.damage}"

@@ -15,14 +15,14 @@ from flinkish.checkpoint.format.pins import (
 from flinkish.client.context import Context, requester
 from flinkish.client.reporter import REWRITING, Progress
 from flinkish.errors import RegistryError, UsageError
-from flinkish.jobs import migrator
-from flinkish.jobs.program import Installation
+from flinkish.launch import migrator
+from flinkish.launch.spark_submit import Installation
 from flinkish.spec.launch import Launch
 from flinkish.spec.migration import Migration, MigrationResult, NewSchema
 
 if TYPE_CHECKING:
-    from flinkish.savepoint.reader import Savepoint
-    from flinkish.savepoint.rewriteplan import PlannedRewrite
+    from flinkish.savepoint.format.reader import Savepoint
+    from flinkish.savepoint.state.migration_targets import PlannedRewrite
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def new_schema(savepoint: Savepoint, name: str, read: Callable[[], Any]) -> NewS
     UsageError
         There is no such state.
     """
-    from flinkish.savepoint.finding import find_operator
+    from flinkish.savepoint.format.operator_lookup import find_operator
 
     query, operator, state = find_operator(savepoint, name)
     return NewSchema(query.name, operator.ordinal, state, read(), name)
@@ -139,7 +139,7 @@ def plan_migration(savepoint: Savepoint, migration: Migration) -> list[PlannedRe
         What refuses it.
     """
     try:
-        from flinkish.savepoint.rewriteplan import plan_rewrite
+        from flinkish.savepoint.state.migration_targets import plan_rewrite
     except ImportError as error:
         raise UsageError(
             f"a rewrite cannot be planned here: {error}",
@@ -188,7 +188,7 @@ def rewrite(
     """Have a driver write a new savepoint, and return what it says of it.
 
     Parameters, results and errors are those of
-    :func:`~flinkish.jobs.migrator.migrate_savepoint`.
+    :func:`~flinkish.launch.migrator.migrate_savepoint`.
     """
     reporter = context.reporter
     reporter.note(f"rewriting the state of {migration.path} ...")

@@ -12,13 +12,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from flinkish.checkpoint.cut import newest_committed_batch
-from flinkish.checkpoint.found import find_checkpoints, last_written, query_id_of
+from flinkish.checkpoint.discovery import find_checkpoints, last_written, query_id_of
 from flinkish.client.context import Agree, Context, refuse, requester
 from flinkish.client.migration import rewrite
 from flinkish.client.program import pinned
 from flinkish.client.reporter import Progress, Reporter
 from flinkish.errors import ConsentNeeded, FlinkishError, NoCommittedBatch, RegistryError
-from flinkish.jobs.model import (
+from flinkish.launch.offline import TRIGGER, check_owner, check_savable, job_id_of, may_be_running
+from flinkish.registry.job_registry import new_request_id
+from flinkish.registry.jobs import (
     Job,
     Launch,
     QueryFacts,
@@ -27,9 +29,7 @@ from flinkish.jobs.model import (
     RequestKind,
     RequestState,
 )
-from flinkish.jobs.offline import TRIGGER, check_owner, check_savable, job_id_of, may_be_running
-from flinkish.jobs.registry import new_request_id
-from flinkish.savepoint.model import (
+from flinkish.savepoint.format.contents import (
     FORMAT_CANONICAL,
     FORMAT_NATIVE,
     OperatorFacts,
@@ -37,8 +37,8 @@ from flinkish.savepoint.model import (
     SavepointInfo,
     SavepointJob,
 )
-from flinkish.savepoint.scratch import scratch_directory
-from flinkish.savepoint.writer import write_savepoint
+from flinkish.savepoint.state.scratch import scratch_directory
+from flinkish.savepoint.write.writer import write_savepoint
 from flinkish.spec.migration import Migration
 from flinkish.spec.requests import LeftOut, RequestResult, SavepointArguments
 from flinkish.spec.savepoints import SavepointRecord, SavepointResult

@@ -17,7 +17,7 @@ from typing import Any
 
 from flinkish import storage
 from flinkish.errors import Corrupt, Incompatible, StorageError, UsageError
-from flinkish.jobs.secretconf import redaction_of, shown_arguments
+from flinkish.launch.secret_settings import redaction_of, shown_arguments
 from flinkish.masking import mask_words
 from flinkish.spec.codec import decode
 from flinkish.spec.launch import Launch, RestoreSpec
@@ -167,9 +167,9 @@ def savepoint_digest(path: str) -> str:
 
     Raises SavepointNotFound.
     """
-    from flinkish.restore.adopt import adopt_cuts
-    from flinkish.savepoint.metadata import FILE_NAME
-    from flinkish.savepoint.reader import savepoint_directory
+    from flinkish.restore.source.plain_checkpoints import adopt_cuts
+    from flinkish.savepoint.format.metadata import FILE_NAME
+    from flinkish.savepoint.format.reader import savepoint_directory
 
     directory = savepoint_directory(path)
     found = hashlib.sha256()

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from flinkish.config import Config
 from flinkish.errors import UsageError
-from flinkish.jobs import program as programs
-from flinkish.jobs.model import Launch
-from flinkish.jobs.program import Installation
+from flinkish.launch import spark_submit as programs
+from flinkish.launch.spark_submit import Installation
+from flinkish.registry.jobs import Launch
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
 

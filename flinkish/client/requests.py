@@ -9,8 +9,8 @@ from typing import Any
 from flinkish.client.context import Context, requester
 from flinkish.client.reporter import Progress
 from flinkish.errors import Locked, NoSavepointDirectory, WaitTimeout, WrongState, from_record
-from flinkish.jobs.model import Job, Request, RequestKind, RequestState, arguments_for
-from flinkish.jobs.wait import wait_job, wait_request
+from flinkish.registry.jobs import Job, Request, RequestKind, RequestState, arguments_for
+from flinkish.registry.waiting import wait_job, wait_request
 from flinkish.spec.codec import encode_fields
 
 SAVEPOINT_DIR = "execution.checkpointing.savepoint-dir"
@@ -114,7 +114,7 @@ def submit_cancel(context: Context, job: Job, timeout: float) -> Request:
     try:
         return submit(context, job, RequestKind.CANCEL, None, timeout)
     except Locked as locked:
-        from flinkish.jobs.termination import answers_late
+        from flinkish.launch.termination import answers_late
 
         registry = context.registry
         first = registry.request(str(locked.data.get("request_id")))
@@ -162,7 +162,7 @@ def wait_cancel(context: Context, request: Request, timeout: float) -> Request:
 
     Parameters, results and errors are those of :func:`wait_result`.
     """
-    from flinkish.jobs.termination import await_cancel
+    from flinkish.launch.termination import await_cancel
 
     done = await_cancel(
         context.registry,
@@ -196,7 +196,7 @@ def wait_cancel_end(context: Context, request: Request, timeout: float) -> Job:
 
     Parameters and errors are those of :func:`wait_end`; processes of other hosts are not ended.
     """
-    from flinkish.jobs.termination import can_kill, kill_job
+    from flinkish.launch.termination import can_kill, kill_job
 
     try:
         return wait_end(context, request, timeout)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from flinkish.config import Config
 from flinkish.errors import UsageError
-from flinkish.jobs.model import RestoreSpec
 from flinkish.operators.uids import uid_to_operator_id
+from flinkish.registry.jobs import RestoreSpec
 
 _OPERATOR_ID = re.compile("[0-9A-Fa-f]{32}")
 _RECOVERY = "execution.state-recovery."

@@ -10,8 +10,8 @@ from flinkish.client.context import Context, requester
 from flinkish.errors import FlinkishError, PartialFailure, RegistryError, SavepointNotFound
 
 if TYPE_CHECKING:
-    from flinkish.savepoint.prune import GarbageOutcome, Outcome
-    from flinkish.savepoint.retention import Policy
+    from flinkish.savepoint.manage.prune import GarbageOutcome, Outcome
+    from flinkish.savepoint.manage.retention import Policy
 
 
 @dataclass(frozen=True)
@@ -122,8 +122,8 @@ def prune_savepoints(
         Nothing can be found out.
     """
     from flinkish import storage
-    from flinkish.jobs.inuse import savepoints_in_use
-    from flinkish.savepoint.prune import collect_garbage, prune
+    from flinkish.registry.in_use import savepoints_in_use
+    from flinkish.savepoint.manage.prune import collect_garbage, prune
 
     if not garbage or not policy.is_empty:
         policy.check()
@@ -190,8 +190,8 @@ def remove_old(context: Context, target: str, policy: Policy, job_ids: Collectio
     """
     if policy.is_empty or not job_ids:
         return Removal()
-    from flinkish.jobs.inuse import savepoints_in_use
-    from flinkish.savepoint.prune import prune
+    from flinkish.registry.in_use import savepoints_in_use
+    from flinkish.savepoint.manage.prune import prune
 
     registry = context.registry
     removed: list[str] = []

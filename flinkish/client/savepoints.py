@@ -14,10 +14,10 @@ from flinkish.config import Config
 from flinkish.errors import RegistryError
 
 if TYPE_CHECKING:
-    from flinkish.savepoint import reader
-    from flinkish.savepoint.dispose import Disposed
-    from flinkish.savepoint.model import Header, QueryRecord
-    from flinkish.savepoint.verify import Verification
+    from flinkish.savepoint.directory.dispose import Disposed
+    from flinkish.savepoint.format import reader
+    from flinkish.savepoint.format.contents import Header, QueryRecord
+    from flinkish.savepoint.manage.verify import Verification
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Savepoint:
 
     def describe(self) -> dict[str, Any]:
         """Return what is inside as plain data."""
-        from flinkish.savepoint.reader import describe
+        from flinkish.savepoint.format.reader import describe
 
         found: dict[str, Any] = describe(self._opened)["savepoint"]
         return found
@@ -156,7 +156,7 @@ class Savepoint:
             The state's metadata cannot be read.
         """
         state = open_state(self._opened, name)
-        from flinkish.engine.spark_frames import read_table_on
+        from flinkish.engine.tables.spark_frames import read_table_on
 
         return read_table_on(session, state.source, state.table)
 
@@ -176,7 +176,7 @@ def open_savepoint(
 
     Errors are those of :meth:`Savepoint.open`.
     """
-    from flinkish.savepoint import reader
+    from flinkish.savepoint.format import reader
 
     opened = reader.open_savepoint(path)
     return Savepoint(
@@ -192,7 +192,7 @@ def open_savepoint(
 def verify_savepoint(opened: reader.Savepoint, level: str) -> Verification:
     """Verify an opened savepoint; see :meth:`Savepoint.verify`."""
     from flinkish.savepoint import reporter
-    from flinkish.savepoint.verify import verify
+    from flinkish.savepoint.manage.verify import verify
 
     return verify(opened, level, reporter.SilentReporter())
 
@@ -217,7 +217,7 @@ def dispose_savepoint(
     tell : callable, optional
         Called with the location of each thing that goes.
     """
-    from flinkish.savepoint.dispose import dispose
+    from flinkish.savepoint.directory.dispose import dispose
 
     done = dispose(path, dry_run=dry_run, tell=tell)
     if not dry_run:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from flinkish.client.context import Context
 from flinkish.errors import UsageError
-from flinkish.jobs.program import Installation
-from flinkish.jobs.stateexporter import run_state_task
+from flinkish.launch.spark_submit import Installation
+from flinkish.launch.state_exporter import run_state_task
 from flinkish.spec.calls import StateAnswer, StateTask
 from flinkish.spec.launch import Launch
 
 if TYPE_CHECKING:
-    from flinkish.savepoint.reader import Savepoint
-    from flinkish.savepoint.staterows import SavedState
+    from flinkish.savepoint.format.reader import Savepoint
+    from flinkish.savepoint.state.state_rows import SavedState
 
 
 @dataclass(frozen=True)
@@ -67,21 +67,21 @@ def open_state(savepoint: Savepoint, name: str) -> SavedState:
         The state's metadata cannot be read.
     """
     try:
-        from flinkish.savepoint import staterows
+        from flinkish.savepoint.state import state_rows
     except ImportError as error:
         raise UsageError(
             f"state cannot be read here: {error}",
             hint="install what it needs: pip install 'flinkish[engine]'",
         ) from error
-    return staterows.open_state(savepoint, name)
+    return state_rows.open_state(savepoint, name)
 
 
 def check_partition(state: SavedState, partition: int | None) -> None:
     """Raise UsageError where a state has no such partition; None means all of them."""
-    from flinkish.savepoint import staterows
+    from flinkish.savepoint.state import state_rows
 
     if partition is not None:
-        staterows.check_partition(state, partition)
+        state_rows.check_partition(state, partition)
 
 
 def first_rows(state: SavedState, limit: int, partition: int | None = None) -> FoundRows:
@@ -103,7 +103,7 @@ def first_rows(state: SavedState, limit: int, partition: int | None = None) -> F
     Corrupt, UnsupportedFormat
         A file cannot be read.
     """
-    from flinkish.savepoint.staterows import show_rows
+    from flinkish.savepoint.state.state_rows import show_rows
 
     check_partition(state, partition)
     found = show_rows(state, limit, partition)

@@ -13,12 +13,12 @@ from flinkish.client.program import Program, asked_partitions, default_name, fin
 from flinkish.client.restoring import Restore, restore_spec
 from flinkish.config import Config
 from flinkish.errors import UsageError
-from flinkish.jobs import launcher
-from flinkish.jobs import program as programs
-from flinkish.jobs.model import Job, Launch
-from flinkish.jobs.program import Installation
-from flinkish.jobs.secretconf import without_secrets
+from flinkish.launch import launcher
+from flinkish.launch import spark_submit as programs
+from flinkish.launch.secret_settings import without_secrets
+from flinkish.launch.spark_submit import Installation
 from flinkish.masking import MASK
+from flinkish.registry.jobs import Job, Launch
 
 if TYPE_CHECKING:
     from flinkish.client.planfile import PlanFile
@@ -163,9 +163,9 @@ def check_restorable(context: Context, path: str, spark: str | None) -> None:
     Incompatible
         The version matrix says that this Spark cannot go on with it.
     """
-    from flinkish.restore.gate import version_gate
-    from flinkish.restore.offers import read_offers
-    from flinkish.restore.verdicts import Outcome
+    from flinkish.restore.check.version_check import version_gate
+    from flinkish.restore.plan.verdicts import Outcome
+    from flinkish.restore.source.restore_source import read_offers
 
     gate = version_gate(read_offers(path, complete=True), spark)
     if gate.error is not None:
@@ -178,7 +178,7 @@ def check_restorable(context: Context, path: str, spark: str | None) -> None:
 
 def start_of(context: Context, job: Job) -> Start:
     """Return how a job has started: its restore plan, what its driver said."""
-    from flinkish.restore.document import merged
+    from flinkish.restore.plan.document import merged
 
     queries = context.registry.queries(job.job_id)
     plan = merged([query.plan for query in queries if query.plan is not None])

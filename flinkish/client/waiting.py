@@ -6,9 +6,9 @@ import time
 
 from flinkish.client.context import Context
 from flinkish.errors import FlinkishError, WaitTimeout, from_record
-from flinkish.jobs.liveness import reconcile
-from flinkish.jobs.model import Job, JobState
-from flinkish.jobs.wait import wait_job
+from flinkish.registry.jobs import Job, JobState
+from flinkish.registry.liveness import reconcile
+from flinkish.registry.waiting import wait_job
 
 _POLL = 0.1
 #: States before a job has started.

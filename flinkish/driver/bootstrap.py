@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from flinkish.jobs import secretconf
+from flinkish.launch import secret_settings
 
 
 def main(argv: Sequence[str]) -> int:
@@ -17,20 +17,20 @@ def main(argv: Sequence[str]) -> int:
 
     Returns the driver's exit status: 0 when the job FINISHED or was CANCELED.
     """
-    secretconf.remove(os.environ.pop(secretconf.FILE_VARIABLE, None))  # Spark has read it
-    argv = secretconf.with_arguments(argv, os.environ)
+    secret_settings.remove(os.environ.pop(secret_settings.FILE_VARIABLE, None))  # Spark has read it
+    argv = secret_settings.with_arguments(argv, os.environ)
     if "FLINKISH_DESCRIBE" in os.environ:
-        from flinkish.driver import describe
+        from flinkish.driver.tasks import describe
 
         return describe.main(argv)
     if "FLINKISH_MIGRATE" in os.environ:
-        from flinkish.driver import migrating
+        from flinkish.driver.tasks import migration_task
 
-        return migrating.main()
+        return migration_task.main()
     if "FLINKISH_STATE" in os.environ:
-        from flinkish.driver import stateexport
+        from flinkish.driver.tasks import state_export
 
-        return stateexport.main()
+        return state_export.main()
     from flinkish.driver import job
 
     return job.main(argv)

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Sequence
 
 from flinkish.config import Config, parse_duration
-from flinkish.driver.actions import Actions
-from flinkish.driver.agent import Agent, jvm_lost
-from flinkish.driver.hook import Hook
 from flinkish.driver.log import say
-from flinkish.driver.runtime import Runtime
+from flinkish.driver.requests.actions import Actions
+from flinkish.driver.requests.agent import Agent, jvm_lost
+from flinkish.driver.runtime.hook import Hook
+from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.script import (
     Outcome,
     last_line,
@@ -23,9 +23,9 @@ from flinkish.driver.script import (
     run_program,
 )
 from flinkish.errors import FlinkishError, LaunchFailed, ProgramFailed, WrongState
-from flinkish.jobs.liveness import process_ref
-from flinkish.jobs.model import Job, JobState
-from flinkish.jobs.registry import Registry
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import Job, JobState
+from flinkish.registry.liveness import process_ref
 from flinkish.storage import set_connections
 
 

@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
-from flinkish.engine import bootstrap_state, rewrite, spark_frames
-from flinkish.engine.checkpoints import OperatorState, read_checkpoint
-from flinkish.engine.directories import LocalDirectory, Source, Target
-from flinkish.engine.frames import NoSuchState
-from flinkish.engine.pipeline import Progress, WrittenOperator
-from flinkish.engine.planning import TargetState
-from flinkish.engine.rewrite import Rewritten
+from flinkish.engine.migration import checkpoint_migration
+from flinkish.engine.migration.checkpoint_migration import Rewritten
+from flinkish.engine.migration.migration_planner import TargetState
+from flinkish.engine.migration.pipeline import Progress, WrittenOperator
+from flinkish.engine.stores.checkpoints import OperatorState, read_checkpoint
+from flinkish.engine.stores.directories import LocalDirectory, Source, Target
+from flinkish.engine.tables import bootstrap_state, spark_frames
+from flinkish.engine.tables.frames import NoSuchState
 
 #: Stores without directories: a name with slashes is all there is.
 _FLAT = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss", "oci"})
@@ -160,7 +161,7 @@ def migrate_checkpoint(
     """
     context = getattr(session, "sparkContext", session)
     made = directory(target)
-    return rewrite.rewrite_checkpoint(
+    return checkpoint_migration.rewrite_checkpoint(
         *(context, directory(source), made, wanted),
         batch=batch,
         each=each,

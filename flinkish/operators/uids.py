@@ -10,7 +10,7 @@ import string
 from collections.abc import Hashable, Iterable
 
 from flinkish.errors import InvalidUid
-from flinkish.operators.murmur import murmur3_128
+from flinkish.operators.murmur3_128 import murmur3_128
 
 _HEX = frozenset(string.hexdigits)
 

@@ -47,7 +47,7 @@ class Described:
     Attributes
     ----------
     queries
-        Its queries as ``flinkish.driver.describe.query_record`` describes them.
+        Its queries as ``flinkish.driver.tasks.describe.query_record`` describes them.
     plan
         The plan of the restore, where one was asked for.
     """

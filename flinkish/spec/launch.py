@@ -62,7 +62,7 @@ class Launch:
         flinkish's effective configuration at submission.
     secret_arguments
         They follow ``arguments``; only the driver gets them as they are
-        (:mod:`flinkish.jobs.secretconf`).
+        (:mod:`flinkish.launch.secret_settings`).
     """
 
     application: str | None

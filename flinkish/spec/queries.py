@@ -37,7 +37,7 @@ class QueryStatus:
     notes
         What the user is to hear of its start: uids that are missing, state that starts empty ...
     plan
-        How it was restored: its part of the restore plan (``flinkish.restore.document``).
+        How it was restored: its part of the restore plan (``flinkish.restore.plan.document``).
     """
 
     name: str
@@ -68,7 +68,7 @@ class QueryFacts:
     sources, sink
         Descriptions as in a savepoint.
     operators
-        ``OperatorFacts.to_json()`` of ``flinkish.savepoint.model`` each.
+        ``OperatorFacts.to_json()`` of ``flinkish.savepoint.format.contents`` each.
     problem
         ``FlinkishError.to_record()`` of the error that says why there can be no savepoint of it.
     """

@@ -23,6 +23,7 @@ from flinkish.storage.deletion import (
     remove_files,
     remove_tree,
 )
+from flinkish.storage.errors import Replaced, storage_error
 from flinkish.storage.limits import set_connections
 from flinkish.storage.listing import Entry, Listing
 from flinkish.storage.local import publish, sync_directory
@@ -39,7 +40,6 @@ from flinkish.storage.locations import (
     to_uri,
 )
 from flinkish.storage.placing import Placed, Placing, batch_size, place, place_all
-from flinkish.storage.trouble import Replaced, storage_error
 
 if TYPE_CHECKING:
     from flinkish.storage.remote import RemoteStore

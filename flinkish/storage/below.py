@@ -14,8 +14,8 @@ import stat
 from collections.abc import Sequence
 
 from flinkish.errors import Corrupt, UnsafePath
+from flinkish.storage.errors import storage_error
 from flinkish.storage.locations import has_queries, is_local, join, scheme_of
-from flinkish.storage.trouble import storage_error
 
 #: Opened for going through only, where the system can: that needs no permission to list.
 _THROUGH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC

@@ -17,8 +17,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from flinkish.storage.below import LocalRoot, enter, parts_of
+from flinkish.storage.errors import storage_error
 from flinkish.storage.locations import is_local, join
-from flinkish.storage.trouble import storage_error
 
 if TYPE_CHECKING:
     from flinkish.storage.remote import RemoteStore

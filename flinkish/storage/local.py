@@ -16,9 +16,9 @@ from typing import BinaryIO
 
 from flinkish.errors import Corrupt
 from flinkish.storage import deletion
+from flinkish.storage.errors import Replaced, storage_error
 from flinkish.storage.listing import Entry, Listing, LocalEntry, local_stamp
 from flinkish.storage.locations import split
-from flinkish.storage.trouble import Replaced, storage_error
 
 _COPY_BLOCK = 1 << 20
 #: What :func:`read_bytes` reads, at most: logs, schemas, metadata.

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flinkish.storage import deletion, local
+from flinkish.storage.errors import Replaced, storage_error
 from flinkish.storage.locations import is_local, scheme_of, split
-from flinkish.storage.trouble import Replaced, storage_error
 
 if TYPE_CHECKING:
     from flinkish.storage.remote import RemoteStore
@@ -24,8 +24,8 @@ _SPOOLED = 16 << 20
 class Placed:
     """A file put into place: its size in bytes, whether it is a link, its digest where known.
 
-    ``digest`` has one of the forms of :mod:`flinkish.savepoint.digest`; it is known when the bytes
-    passed through here, or when the store tells it.
+    ``digest`` has one of the forms of :mod:`flinkish.savepoint.format.digests`; it is known when
+    the bytes passed through here, or when the store tells it.
     """
 
     size: int

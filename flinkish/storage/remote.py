@@ -19,10 +19,10 @@ from typing import IO, Any, BinaryIO, cast
 from flinkish.config import mask_secrets
 from flinkish.errors import StorageError
 from flinkish.storage import bounded, s3
+from flinkish.storage.errors import Replaced, storage_error
 from flinkish.storage.limits import connections
 from flinkish.storage.listing import Entry, Listing, remote_entry
 from flinkish.storage.locations import base_name, is_local, parent, scheme_of
-from flinkish.storage.trouble import Replaced, storage_error
 
 #: Files up to this size pass through memory in one piece, so that their digest costs no reading.
 SMALL = 16 << 20

@@ -14,7 +14,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, cast
 
 import flinkish
-from flinkish.storage.trouble import Replaced
+from flinkish.storage.errors import Replaced
 
 #: What one request can delete.
 DELETE_BATCH = 1000

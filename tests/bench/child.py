@@ -16,12 +16,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from flinkish.savepoint.dispose import dispose
-from flinkish.savepoint.model import QuerySource, SavepointJob
-from flinkish.savepoint.reader import check_files, open_savepoint
+from flinkish.savepoint.directory.dispose import dispose
+from flinkish.savepoint.format.contents import QuerySource, SavepointJob
+from flinkish.savepoint.format.reader import check_files, open_savepoint
+from flinkish.savepoint.manage.verify import unexpected_files
 from flinkish.savepoint.reporter import SilentReporter
-from flinkish.savepoint.verify import unexpected_files
-from flinkish.savepoint.writer import write_savepoint
+from flinkish.savepoint.write.writer import write_savepoint
 
 JOB = SavepointJob("0123456789abcdef0123456789abcdef", "bench", spark_version="4.3.0")
 

@@ -26,10 +26,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from flinkish.engine.checkpoints import read_checkpoint
-from flinkish.engine.directories import LocalDirectory
-from flinkish.engine.planning import FamilyChange, TargetState
-from flinkish.engine.rewrite import rewrite_checkpoint
+from flinkish.engine.migration.checkpoint_migration import rewrite_checkpoint
+from flinkish.engine.migration.migration_planner import FamilyChange, TargetState
+from flinkish.engine.stores.checkpoints import read_checkpoint
+from flinkish.engine.stores.directories import LocalDirectory
 
 SETTINGS = {
     "spark.driver.memory": "3g",

@@ -9,9 +9,9 @@ import os
 import subprocess
 from pathlib import Path
 
-from flinkish.savepoint.model import QuerySource, SavepointJob
+from flinkish.savepoint.format.contents import QuerySource, SavepointJob
 from flinkish.savepoint.reporter import SilentReporter
-from flinkish.savepoint.writer import write_savepoint
+from flinkish.savepoint.write.writer import write_savepoint
 from tests.bench.measure import alternate, show
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from flinkish.jobs.liveness import process_ref
-from flinkish.jobs.model import Job, JobState, Launch
-from flinkish.jobs.registry import Registry, new_job_id
+from flinkish.registry.job_registry import Registry, new_job_id
+from flinkish.registry.jobs import Job, JobState, Launch
+from flinkish.registry.liveness import process_ref
 from tests.bench.measure import alternate, show
 
 

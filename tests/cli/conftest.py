@@ -15,7 +15,7 @@ from typing import IO, Any
 import pytest
 
 from flinkish.cli.entry import main
-from flinkish.jobs.registry import Registry
+from flinkish.registry.job_registry import Registry
 from tests.support.launcher_fakes import kill_processes, make_java, make_spark
 
 ROOT = Path(__file__).resolve().parents[2]

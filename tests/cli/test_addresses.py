@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from flinkish.cli.info import _show
-from flinkish.cli.output import Output
+from flinkish.cli.commands.info import _show
+from flinkish.cli.output.printer import Output
 from flinkish.operators.identity import OperatorIdentity
-from flinkish.savepoint.model import OperatorFacts, QuerySource, SavepointJob
+from flinkish.savepoint.format.contents import OperatorFacts, QuerySource, SavepointJob
 from flinkish.savepoint.reporter import SilentReporter
-from flinkish.savepoint.writer import write_savepoint
+from flinkish.savepoint.write.writer import write_savepoint
 from tests.cli.conftest import Command
 from tests.support.checkpoints.recorded import unpack
 
@@ -74,7 +74,7 @@ def test_savepoint_show_says_so(cli: Command, saved: str) -> None:
 
 
 def described(name: str, uid: str | None, operator_id: str) -> dict[str, Any]:
-    """A query as a driver describes it (``flinkish.driver.describe.query_record``)."""
+    """A query as a driver describes it (``flinkish.driver.tasks.describe.query_record``)."""
     operator = {
         "name": "op", "kind": "stateStoreSave", "uid": uid, "operator_id": operator_id,
         "stateful": True, "ordinal": 0, "partitions": 2, "stores": [],

@@ -7,13 +7,14 @@ import time
 
 import pytest
 
-from flinkish.cli import trigger
-from flinkish.cli.output import Output
-from flinkish.cli.savepoint_all import _tell, document
+from flinkish.cli.commands import request_result
+from flinkish.cli.commands.savepoint_all import _tell, document
+from flinkish.cli.output.printer import Output
 from flinkish.client.all_jobs import Outcome
 from flinkish.client.retention import Removal
 from flinkish.errors import NoCommittedBatch
-from flinkish.jobs.model import (
+from flinkish.launch.offline import check_savable
+from flinkish.registry.jobs import (
     Job,
     JobState,
     Launch,
@@ -22,8 +23,7 @@ from flinkish.jobs.model import (
     RequestKind,
     RequestState,
 )
-from flinkish.jobs.offline import check_savable
-from flinkish.savepoint.retention import Policy
+from flinkish.savepoint.manage.retention import Policy
 from flinkish.spec.requests import CancelArguments, LeftOut, RequestResult, SavepointArguments
 from flinkish.spec.savepoints import SavepointResult
 from tests.cli.conftest import Command
@@ -89,4 +89,4 @@ def test_nothing_left_out_is_an_empty_list() -> None:
     request = Request(
         "r", JOB.job_id, RequestKind.CANCEL, RequestState.COMPLETED, 1.0, CancelArguments()
     )
-    assert json.dumps(trigger.result_document(request, JOB)["left_out"]) == "[]"
+    assert json.dumps(request_result.result_document(request, JOB)["left_out"]) == "[]"

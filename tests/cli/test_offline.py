@@ -16,15 +16,15 @@ import pytest
 from flinkish.checkpoint.cut import newest_committed_batch, read_cut
 from flinkish.client.offline import query_source
 from flinkish.errors import NotSavepointable
-from flinkish.jobs.liveness import process_ref
-from flinkish.jobs.model import Job, JobState, Launch, QueryFacts, QueryStatus, RestoreSpec
-from flinkish.jobs.offline import job_id_of, may_be_running
+from flinkish.launch.offline import job_id_of, may_be_running
 from flinkish.operators.identity import OperatorIdentity
 from flinkish.operators.meaning import Column, StateMeaning
-from flinkish.savepoint.model import OperatorFacts, QueryRecord, QuerySource, SavepointJob
-from flinkish.savepoint.reader import FULL, check_files, open_savepoint
+from flinkish.registry.jobs import Job, JobState, Launch, QueryFacts, QueryStatus, RestoreSpec
+from flinkish.registry.liveness import process_ref
+from flinkish.savepoint.format.contents import OperatorFacts, QueryRecord, QuerySource, SavepointJob
+from flinkish.savepoint.format.reader import FULL, check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentReporter
-from flinkish.savepoint.writer import write_savepoint
+from flinkish.savepoint.write.writer import write_savepoint
 from flinkish.spec.codec import decode, encode
 from tests.cli.conftest import Command
 from tests.support.checkpoints.recorded import NAMES, unpack

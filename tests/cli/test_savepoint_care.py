@@ -12,9 +12,8 @@ from typing import Any
 import click
 import pytest
 
-from flinkish.cli import commands
-from flinkish.jobs.liveness import process_ref
-from flinkish.jobs.model import (
+from flinkish.cli import command_index
+from flinkish.registry.jobs import (
     Job,
     JobState,
     Launch,
@@ -23,14 +22,15 @@ from flinkish.jobs.model import (
     RestoreSpec,
     SavepointRecord,
 )
-from flinkish.savepoint.leases import Kind, Lease
+from flinkish.registry.liveness import process_ref
+from flinkish.savepoint.directory.leases import Kind, Lease
 from flinkish.spec.requests import RequestResult, SavepointArguments
 from tests.cli.conftest import ROOT, Command
 from tests.support.savepoint.small_savepoints import JOB_ID, make_savepoint
 from tests.support.terminal import answer
 
 OTHER = "fedcba9876543210" * 2
-WORDS = sorted(commands.SUB_WORDS["savepoint"])
+WORDS = sorted(command_index.SUB_WORDS["savepoint"])
 NOON = 1_800_000_000.0  # 2027-01-15T08:00:00Z
 
 
@@ -426,7 +426,7 @@ def test_help_and_common_options(cli: Command, word: str) -> None:
     text = cli.ok("savepoint", word, "--help").out
     assert f"Usage: flinkish savepoint {word}" in text
     assert "Exit codes: 0 ok, 1 failed, 2 usage" in " ".join(text.split())
-    command = commands.load(f"savepoint {word}")
+    command = command_index.load(f"savepoint {word}")
     assert command is not None
     spellings = {s for p in command.params if isinstance(p, click.Option) for s in p.opts}
     assert {"-D", "--json", "-q", "--quiet", "--debug"} <= spellings

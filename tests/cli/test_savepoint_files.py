@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.savepoint.model import QuerySource, SavepointInfo, SavepointJob
+from flinkish.savepoint.format.contents import QuerySource, SavepointInfo, SavepointJob
 from flinkish.savepoint.reporter import SilentReporter
-from flinkish.savepoint.writer import write_savepoint
+from flinkish.savepoint.write.writer import write_savepoint
 from tests.cli.conftest import ROOT, Command
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 from tests.support.terminal import answer
@@ -61,7 +61,7 @@ def test_dispose_needs_consent(cli: Command, saved: SavepointInfo) -> None:
 def test_dispose_keeps_foreign_files_and_tells_the_registry(
     cli: Command, saved: SavepointInfo
 ) -> None:
-    from flinkish.jobs.model import SavepointRecord
+    from flinkish.registry.jobs import SavepointRecord
 
     cli.ok("list")
     with cli.registry() as registry:

@@ -20,11 +20,11 @@ import pytest
 
 from flinkish.cli import entry
 from flinkish.cli.app import run as run_click
-from flinkish.cli.output import Output
-from flinkish.cli.progress import describe
+from flinkish.cli.output.printer import Output
+from flinkish.cli.output.progress import describe
 from flinkish.client.requests import progress_of
-from flinkish.jobs.liveness import process_ref
-from flinkish.jobs.model import (
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import (
     Job,
     JobState,
     Launch,
@@ -35,7 +35,7 @@ from flinkish.jobs.model import (
     RequestState,
     SavepointRecord,
 )
-from flinkish.jobs.registry import Registry
+from flinkish.registry.liveness import process_ref
 from flinkish.spec.requests import SavepointArguments
 from flinkish.units import table, visible
 from tests.cli.conftest import ROOT, Command
@@ -296,7 +296,7 @@ def test_logs_are_escaped_on_a_terminal_and_raw_in_a_pipe(cli: Command) -> None:
 def test_a_plan_on_a_terminal_has_no_styling_but_ours(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from flinkish.cli import plan_table
+    from flinkish.cli.output import plan_table
 
     row = tuple(f"{word} {HOSTILE}" for word in ("q", "what", "kind", "as-is", "state", "why"))
     monkeypatch.setenv("TERM", "xterm")
@@ -314,11 +314,11 @@ def test_a_plan_on_a_terminal_has_no_styling_but_ours(
 
 def test_one_place_writes() -> None:
     """A command that wrote by itself would write what it got."""
-    #: Fixed texts, what :func:`flinkish.cli.jobs_text.show` made, and lines that are escaped there.
-    known = {"output.py", "entry.py", "jobs_table.py", "plan_table.py", "completion.py"}
+    #: Fixed texts, what ``jobs_text.show`` made, and lines that are escaped there.
+    known = {"printer.py", "entry.py", "jobs_table.py", "plan_table.py", "completion.py"}
     writes = re.compile(r"sys\.std(out|err)\.write|\bprint\(|click\.s?echo|print_exc")
     found = set()
-    for path in (ROOT / "flinkish/cli").glob("*.py"):
+    for path in (ROOT / "flinkish/cli").rglob("*.py"):
         text: Any = path.read_text()
         if writes.search(text.replace('click.echo(f"flinkish {__version__}")', "")):
             found.add(path.name)

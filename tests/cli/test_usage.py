@@ -10,11 +10,11 @@ from pathlib import Path
 import click
 import pytest
 
-from flinkish.cli import commands
+from flinkish.cli import command_index
 from flinkish.cli.app import root
 from flinkish.cli.base import Command as FlinkishCommand
 from flinkish.cli.base import scan
-from flinkish.cli.cancel import resolve_words
+from flinkish.cli.commands.cancel import resolve_words
 from flinkish.errors import UsageError
 from tests.cli.conftest import ROOT, Command
 
@@ -170,14 +170,14 @@ def test_unexpected_exceptions_are_one_line_without_debug(
 
 def all_commands() -> list[tuple[str, click.Command]]:
     found: list[tuple[str, click.Command]] = []
-    for name in commands.COMMANDS:
-        command = commands.load(name)
+    for name in command_index.COMMANDS:
+        command = command_index.load(name)
         assert command is not None
         if isinstance(command, click.Group):
             found += [(f"{name} {sub}", part) for sub, part in command.commands.items()]
         else:
             found.append((name, command))
-    show = commands.load("savepoint show")
+    show = command_index.load("savepoint show")
     assert show is not None
     return [*found, ("savepoint show", show)]
 
@@ -201,12 +201,13 @@ def test_every_command_has_the_common_options(name: str, command: click.Command)
 def test_the_overview_lists_all_and_imports_none(cli: Command) -> None:
     text = cli.ok("--help").out
     assert [line.split()[0] for line in text.splitlines() if re.match(r"  [a-z]+  ", line)] == list(
-        commands.COMMANDS
+        command_index.COMMANDS
     )
     source = (
         "import sys; from flinkish.cli.entry import main; main(['--help'])\n"
         "loaded = {m for m in sys.modules if m.startswith('flinkish.')}\n"
-        "assert not loaded & {'flinkish.cli.run', 'flinkish.cli.stop', 'flinkish.cli.list'}, loaded"
+        "commands = {'flinkish.cli.commands.' + name for name in ('run', 'stop', 'list')}\n"
+        "assert not loaded & commands, loaded"
     )
     subprocess.run([sys.executable, "-c", source], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
 

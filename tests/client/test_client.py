@@ -19,8 +19,8 @@ from flinkish.errors import (
     SavepointNotFound,
     UsageError,
 )
-from flinkish.jobs.model import JobState
-from flinkish.jobs.registry import Registry
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import JobState
 from tests.cli.conftest import ROOT, Command
 from tests.client.conftest import Told
 

@@ -14,7 +14,7 @@ from flinkish.errors import (
     WaitTimeout,
     WrongState,
 )
-from flinkish.jobs.model import JobState
+from flinkish.registry.jobs import JobState
 from tests.cli.conftest import Command
 from tests.cli.test_offline import JOB, facts_for, register
 from tests.client.conftest import Told

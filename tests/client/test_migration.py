@@ -9,8 +9,8 @@ import pytest
 from flinkish import Client
 from flinkish.client.migration import Changes, new_schema, plan_migration, wanted
 from flinkish.errors import LaunchFailed, UsageError
-from flinkish.savepoint.reader import open_savepoint
-from tests.cli.test_state import save
+from flinkish.savepoint.format.reader import open_savepoint
+from tests.cli.commands.test_state import save
 
 
 def test_changes_are_planned(private: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from flinkish.client.planfile import PlanFile, check_unchanged, load, make_plan_file, save
 from flinkish.errors import Incompatible, SavepointNotFound, StorageError, UsageError
-from flinkish.jobs.model import Launch, RestoreSpec
+from flinkish.registry.jobs import Launch, RestoreSpec
 
 PLAN = {"verdict": "ok", "exit_code": 0, "operators": []}
 

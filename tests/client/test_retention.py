@@ -10,7 +10,7 @@ import pytest
 from flinkish import Client, Savepoint
 from flinkish.client import prune
 from flinkish.errors import ConsentNeeded, NotSavepointable, SavepointNotFound, UsageError
-from flinkish.jobs.model import SavepointRecord
+from flinkish.registry.jobs import SavepointRecord
 from tests.cli.conftest import Command
 from tests.client.conftest import Told
 from tests.support.checkpoints.recorded import unpack

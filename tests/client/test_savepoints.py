@@ -8,9 +8,9 @@ import pytest
 
 from flinkish import Client, Savepoint
 from flinkish.errors import SavepointNotFound, UsageError
-from flinkish.savepoint.model import QuerySource, SavepointJob
+from flinkish.savepoint.format.contents import QuerySource, SavepointJob
 from flinkish.savepoint.reporter import SilentReporter
-from flinkish.savepoint.writer import write_savepoint
+from flinkish.savepoint.write.writer import write_savepoint
 from tests.support.checkpoints.recorded import unpack
 
 

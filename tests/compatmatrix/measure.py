@@ -22,12 +22,12 @@ from typing import Any
 
 from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
 from flinkish.errors import FlinkishError
-from flinkish.restore.checkpoint import make_checkpoint
-from flinkish.restore.offers import Offer, read_offers
+from flinkish.restore.materialize.new_checkpoint import make_checkpoint
 from flinkish.restore.recipe import Recipe
-from flinkish.savepoint.model import QuerySource, SavepointJob
+from flinkish.restore.source.restore_source import Offer, read_offers
+from flinkish.savepoint.format.contents import QuerySource, SavepointJob
 from flinkish.savepoint.reporter import SilentReporter
-from flinkish.savepoint.writer import write_savepoint
+from flinkish.savepoint.write.writer import write_savepoint
 from tests.compatmatrix.cases import STATELESS, Case, cases, unused
 from tests.compatmatrix.data import expected, in_order, write_half
 from tests.support import venvs

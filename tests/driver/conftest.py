@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.jobs.registry import Registry
+from flinkish.registry.job_registry import Registry
 from tests.support.driver.in_process_job import InProcessJob
 from tests.support.driver.operator_programs import write_input
 

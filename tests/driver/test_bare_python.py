@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from flinkish.driver.rewrittencheckpoint import NEEDED
+from flinkish.driver.migration.checkpoint_migration import NEEDED
 
 #: What a driver imports before it knows that state is to be rewritten.
 MODULES = (

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from flinkish import storage
-from flinkish.driver import actions
-from flinkish.driver.quiesce import stop_hard
-from flinkish.driver.settings import configured
-from flinkish.jobs.model import JobState, RequestKind, RestoreSpec
-from flinkish.savepoint.reader import FULL, check_files, open_savepoint
+from flinkish.driver.requests import actions
+from flinkish.driver.runtime.quiesce import stop_hard
+from flinkish.driver.spark.settings import configured
+from flinkish.registry.jobs import JobState, RequestKind, RestoreSpec
+from flinkish.savepoint.format.reader import FULL, check_files, open_savepoint
 from tests.driver.test_gate import rate, rate_key
 from tests.support.driver.in_process_job import InProcessJob
 from tests.support.driver.operator_programs import BACKENDS

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from flinkish.driver.settings import configured
-from flinkish.jobs.model import JobState, RequestKind, RestoreSpec
-from flinkish.jobs.registry import Registry
+from flinkish.driver.spark.settings import configured
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import JobState, RequestKind, RestoreSpec
 from tests.support.driver.in_process_job import InProcessJob
 from tests.support.driver.operator_programs import (
     BACKENDS,

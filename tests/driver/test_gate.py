@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from flinkish.checkpoint.cut import newest_committed_batch
-from flinkish.driver import quiesce
+from flinkish.driver.runtime import quiesce
 from flinkish.errors import (
     NotSavepointable,
     StorageError,
     WaitTimeout,
     WrongState,
 )
-from flinkish.jobs.model import JobState, RequestKind, RequestState
-from flinkish.savepoint.writer import write_savepoint
+from flinkish.registry.jobs import JobState, RequestKind, RequestState
+from flinkish.savepoint.write.writer import write_savepoint
 from flinkish.spec.requests import SavepointArguments
 from tests.support.driver.in_process_job import InProcessJob
 
@@ -96,7 +96,7 @@ def test_a_savepoint_that_fails_after_the_quiesce_resumes_the_queries(
     waiting: str,
 ) -> None:
     """The write itself fails (the target disappears under it): same query id, next batch."""
-    from flinkish.driver import actions
+    from flinkish.driver.requests import actions
 
     returned = threading.Event()
 
@@ -210,7 +210,7 @@ def test_several_queries_are_cut_and_ended_together(
 def test_cancel_ends_a_long_batch_the_hard_way_and_says_so(
     spark: Any, new_job: NewJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from flinkish.driver import actions
+    from flinkish.driver.requests import actions
 
     inside, hold = threading.Event(), threading.Event()
 
@@ -273,7 +273,7 @@ def test_a_batch_longer_than_the_quiesce_timeout_fails_the_stop_and_the_job_goes
 def test_a_savepoint_before_the_first_commit_waits_for_it(
     spark: Any, new_job: NewJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from flinkish.driver import unsavable
+    from flinkish.driver.requests import unsavable
 
     hold = threading.Event()
     looks: list[int | None] = []
@@ -367,7 +367,7 @@ def test_the_end_of_the_script_waits_for_the_savepoint_in_flight(
     spark: Any, new_job: NewJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A program that ends in the middle of a savepoint: until that is written its query runs."""
-    from flinkish.driver import actions
+    from flinkish.driver.requests import actions
 
     writing, go_on = threading.Event(), threading.Event()
 
@@ -400,7 +400,7 @@ def test_one_writer_started_twice_resumes_as_two_queries(
     spark: Any, new_job: NewJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The writer has gone on to the second query when the first is to be started again."""
-    from flinkish.driver import actions
+    from flinkish.driver.requests import actions
 
     def program() -> None:
         writer = rate(spark).writeStream.format("noop")

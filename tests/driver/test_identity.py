@@ -13,11 +13,11 @@ import pytest
 
 from flinkish import uid
 from flinkish.checkpoint.cut import newest_committed_batch
-from flinkish.driver import preparing, restoregate
-from flinkish.driver.planning import Planning
-from flinkish.jobs.model import JobState, RequestKind, RestoreSpec
+from flinkish.driver.plan.uid_rules import Planning
+from flinkish.driver.runtime import query_setup, restore_gate
 from flinkish.operators.uids import uid_to_operator_id
-from flinkish.savepoint.reader import open_savepoint
+from flinkish.registry.jobs import JobState, RequestKind, RestoreSpec
+from flinkish.savepoint.format.reader import open_savepoint
 from tests.driver.test_gate import rate
 from tests.support.driver.in_process_job import InProcessJob
 
@@ -155,7 +155,7 @@ def test_another_plan_than_expected_stops_the_query_before_its_first_commit(
 ) -> None:
     path = stopped(spark, new_job, tmp_path / "sp", named=("seen", "counts"))
     batch = open_savepoint(path).queries[0].batch_id
-    real = preparing.Preparer.prepare
+    real = query_setup.Preparer.prepare
 
     def exchanged(self: Any, writer: Any, facts: Any) -> Any:
         """As if flinkish had read the ordinals the wrong way round."""
@@ -165,7 +165,7 @@ def test_another_plan_than_expected_stops_the_query_before_its_first_commit(
         planned = dataclasses.replace(prepared.planned, operators=tuple(wrong))
         return dataclasses.replace(prepared, planned=planned)
 
-    monkeypatch.setattr(preparing.Preparer, "prepare", exchanged)
+    monkeypatch.setattr(query_setup.Preparer, "prepare", exchanged)
     job = new_job(restore=RestoreSpec(path=path))
     final = job.start(lambda: start(spark).awaitTermination()).wait()
     assert final.state is JobState.FAILED
@@ -181,7 +181,7 @@ def test_a_program_that_waits_for_nothing_is_let_go_after_a_while(
 ) -> None:
     """It never awaits a query; what state it leaves behind is found out all the same."""
     path = stopped(spark, new_job, tmp_path / "sp", named=("seen", "counts"))
-    monkeypatch.setattr(restoregate, "_HOLD_LIMIT", 1.0)
+    monkeypatch.setattr(restore_gate, "_HOLD_LIMIT", 1.0)
     over = threading.Event()
 
     def program() -> None:

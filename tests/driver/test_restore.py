@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from flinkish.checkpoint.cut import newest_committed_batch, read_cut
-from flinkish.driver.settings import configured
+from flinkish.driver.spark.settings import configured
 from flinkish.errors import NonRestoredState
-from flinkish.jobs.model import JobState, RequestKind, RestoreSpec
-from flinkish.jobs.registry import Registry
-from flinkish.savepoint.reader import open_savepoint
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import JobState, RequestKind, RestoreSpec
+from flinkish.savepoint.format.reader import open_savepoint
 from tests.driver.test_gate import rate, rate_key, start_counting
 from tests.support.driver.in_process_job import InProcessJob
 from tests.support.driver.operator_programs import BACKENDS

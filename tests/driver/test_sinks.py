@@ -13,10 +13,10 @@ import pytest
 
 from flinkish import storage
 from flinkish.checkpoint.cut import newest_committed_batch, read_cut
-from flinkish.restore.checkpoint import make_checkpoint
-from flinkish.restore.newlogs import replays_planned
+from flinkish.restore.materialize.new_checkpoint import make_checkpoint
+from flinkish.restore.materialize.new_logs import replays_planned
+from flinkish.restore.plan.sinks import SinkPlan, judge_sink, sink_position
 from flinkish.restore.recipe import Donor, Recipe
-from flinkish.restore.sinks import SinkPlan, judge_sink, sink_position
 from tests.support.driver.changed_checkpoint import World
 from tests.support.driver.operator_programs import BACKENDS
 

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from flinkish.checkpoint.cut import read_cut
-from flinkish.restore.checkpoint import make_checkpoint
-from flinkish.restore.newlogs import replays_planned
+from flinkish.restore.check.source_files import missing_files
+from flinkish.restore.materialize.new_checkpoint import make_checkpoint
+from flinkish.restore.materialize.new_logs import replays_planned
 from flinkish.restore.recipe import FreshSource, Recipe, TakenSource
-from flinkish.restore.sourcechecks import missing_files
 from tests.support.driver.changed_checkpoint import World
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flinkish.driver.plansources import normal_path, signature
+from flinkish.driver.plan.plan_sources import normal_path, signature
 
 
 @pytest.mark.parametrize(

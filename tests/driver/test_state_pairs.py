@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from flinkish.driver.settings import configured
-from flinkish.restore.judging import OperatorPlan
-from flinkish.restore.queryrestore import QueryRestore
-from flinkish.restore.verdicts import FOR_THE_ENGINE, Verdict
+from flinkish.driver.spark.settings import configured
+from flinkish.restore.plan.judging import OperatorPlan
+from flinkish.restore.plan.query_restore import QueryRestore
+from flinkish.restore.plan.verdicts import FOR_THE_ENGINE, Verdict
 from tests.support.driver import recorded_pairs
 from tests.support.driver.pair_runner import FAILS, RIGHT, WRONG, Bench, Pair
 from tests.support.driver.pairs import PAIRS, TELLING, VERDICTS

@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from flinkish.driver.settings import configured
+from flinkish.driver.spark.settings import configured
 from flinkish.errors import Incompatible, NonRestoredState
-from flinkish.jobs.model import Job, JobState, RequestKind, RestoreSpec
-from flinkish.savepoint.reader import open_savepoint
+from flinkish.registry.jobs import Job, JobState, RequestKind, RestoreSpec
+from flinkish.savepoint.format.reader import open_savepoint
 from tests.support.driver.in_process_job import InProcessJob
 from tests.support.driver.operator_programs import BACKENDS
 from tests.support.driver.topology_programs import (

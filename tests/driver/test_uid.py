@@ -11,7 +11,7 @@ import pytest
 
 import flinkish
 from flinkish import uid, uid_hash
-from flinkish.driver.planner import PlannedQuery, plan_query
+from flinkish.driver.plan.plan_extraction import PlannedQuery, plan_query
 from flinkish.errors import DuplicateUid, InvalidUid, UsageError
 from flinkish.operators import tagging
 from flinkish.operators.hasher import HasherVersion

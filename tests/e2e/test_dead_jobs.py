@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.savepoint.reader import open_savepoint
+from flinkish.savepoint.format.reader import open_savepoint
 from tests.e2e.test_killed import processes_of
 from tests.e2e.test_lifecycle import expected_counts, final_counts, write_files
 from tests.support.cli.command import LIGHT, PATIENCE, PROGRAMS, Flinkish, wait_until

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from flinkish.errors import DriverLost
-from flinkish.jobs.model import JobState
+from flinkish.registry.jobs import JobState
 from tests.support.cli.command import Flinkish, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.deep]
@@ -30,7 +30,7 @@ def processes_of(job: str) -> dict[str, int]:
             environ = (entry / "environ").read_bytes().decode(errors="replace")
         except OSError:
             continue
-        if "flinkish.jobs.supervisor" in command and job in command:
+        if "flinkish.launch.supervisor" in command and job in command:
             found["supervisor"] = int(entry.name)
         elif f"FLINKISH_JOB_ID={job}" in environ:
             if "org.apache.spark.deploy.SparkSubmit" in command and "java" in command:

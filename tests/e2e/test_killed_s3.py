@@ -19,9 +19,9 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.jobs.model import Request, RequestState
-from flinkish.jobs.registry import Registry
-from flinkish.savepoint.prune import collect_garbage
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import Request, RequestState
+from flinkish.savepoint.manage.prune import collect_garbage
 from flinkish.storage.remote import forget_stores
 from tests.e2e.test_killed import processes_of
 from tests.e2e.test_lifecycle import expected_counts, final_counts, write_files

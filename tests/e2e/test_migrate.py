@@ -8,7 +8,7 @@ from pathlib import Path
 import fastavro
 import pytest
 
-from flinkish.savepoint.reader import open_savepoint
+from flinkish.savepoint.format.reader import open_savepoint
 from tests.e2e.test_lifecycle import expected_counts, final_counts, write_files
 from tests.support.cli.command import LIGHT, PATIENCE, PROGRAMS, Flinkish, Result
 

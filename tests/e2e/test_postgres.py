@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.e2e.test_killed import processes_of
-from tests.jobs.conftest import PASSWORD, Cluster, cluster
+from tests.registry.conftest import PASSWORD, Cluster, cluster
 from tests.support.cli.command import Flinkish
 
 __all__ = ["cluster"]  # the fixture: a private server

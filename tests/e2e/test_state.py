@@ -10,7 +10,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from tests.cli.test_state import save
+from tests.cli.commands.test_state import save
 from tests.support.cli.command import LIGHT, Flinkish
 
 

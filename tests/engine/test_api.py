@@ -21,8 +21,8 @@ from flinkish.engine import (
     read_checkpoint,
 )
 from flinkish.engine.api import _operator
-from flinkish.engine.frames import NoSuchState, read_rows
-from tests.engine.test_rewrite import all_rows
+from flinkish.engine.tables.frames import NoSuchState, read_rows
+from tests.engine.migration.test_checkpoint_migration import all_rows
 from tests.support.checkpoints.recorded import unpack
 from tests.support.engine.inline_spark import InlineContext
 

@@ -15,11 +15,11 @@ import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 import pytest
 from hypothesis import strategies as st
 
-from flinkish.engine.avro_container import zigzag
-from flinkish.engine.avro_files import FORMAT_KEY, row_schema
+from flinkish.engine.avro.container import zigzag
+from flinkish.engine.avro.state_avro import FORMAT_KEY, row_schema
 from flinkish.engine.errors import StateFormatError, UnsupportedState
-from tests.engine.test_avro_files import FAR, MAP, batch_of, far_batch, parsed, read, written
-from tests.engine.test_rowcodec import texts
+from tests.engine.avro.test_state_avro import FAR, MAP, batch_of, far_batch, parsed, read, written
+from tests.engine.rows.test_row_codec import texts
 from tests.support.examples import attempt, examples
 
 

@@ -11,7 +11,15 @@ import pytest
 
 from flinkish.checkpoint.format.names import CANONICAL, COUNTS
 from flinkish.checkpoint.format.schema_files import FamilySchemas
-from flinkish.engine.canonical import (
+from flinkish.engine.errors import (
+    EngineError,
+    StateFormatError,
+)
+from flinkish.engine.migration.migration_plan import FamilyMove, RowForm
+from flinkish.engine.migration.row_transforms import BlockTransform
+from flinkish.engine.rows.encodings import join_list, split_value
+from flinkish.engine.rows.row_codec import compile_schema
+from flinkish.engine.stores.canonical import (
     CanonicalFamily,
     families_of,
     internal_families,
@@ -19,17 +27,9 @@ from flinkish.engine.canonical import (
     read_canonical,
     write_canonical,
 )
-from flinkish.engine.encodings import join_list, split_value
-from flinkish.engine.errors import (
-    EngineError,
-    StateFormatError,
-)
-from flinkish.engine.files import local_store
-from flinkish.engine.moves import FamilyMove, RowForm
-from flinkish.engine.rowcodec import compile_schema
-from flinkish.engine.rows import DEFAULT_FAMILY, RowBlock
-from flinkish.engine.transform import BlockTransform
-from tests.engine.test_rewrite import state_of
+from flinkish.engine.stores.files import local_store
+from flinkish.engine.stores.store_rows import DEFAULT_FAMILY, RowBlock
+from tests.engine.migration.test_checkpoint_migration import state_of
 from tests.support.checkpoints.recorded import unpack
 
 

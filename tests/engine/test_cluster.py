@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.engine.test_rewrite import all_rows, rows_of, state_of
+from tests.engine.migration.test_checkpoint_migration import all_rows, rows_of, state_of
 from tests.support.checkpoints.recorded import unpack
 from tests.support.servers.cluster import standalone_cluster
 

@@ -14,9 +14,7 @@ from typing import Any
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 import pytest
 
-from flinkish.engine.codecs import decompressed
-from flinkish.engine.compressors import compressor
-from flinkish.engine.encodings import (
+from flinkish.engine.rows.encodings import (
     NO_PREFIX,
     PREFIX_SCAN,
     RANGE_SCAN,
@@ -25,8 +23,10 @@ from flinkish.engine.encodings import (
     join_list,
     split_value,
 )
-from flinkish.engine.keycodec import compile_key, prefix_encoder
-from flinkish.engine.rowcodec import compile_schema
+from flinkish.engine.rows.key_codec import compile_key, prefix_encoder
+from flinkish.engine.rows.row_codec import compile_schema
+from flinkish.engine.stores.codecs import decompressed
+from flinkish.engine.stores.compressors import compressor
 from tests.support.engine.golden_rows import LARGE, PATH, ROWS, content, plain
 
 

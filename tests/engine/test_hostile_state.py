@@ -20,20 +20,21 @@ import zstandard
 
 from flinkish.checkpoint.format.names import CANONICAL, COUNTS, HDFS, ROCKSDB
 from flinkish.checkpoint.format.text import write_utf
-from flinkish.engine import bounds, snapshots
-from flinkish.engine.avro_container import SYNC_BYTES, decompress, zigzag
-from flinkish.engine.avro_files import FORMAT_KEY, read_avro, row_schema
-from flinkish.engine.canonical_counts import read_counts
-from flinkish.engine.chain import find_chain
-from flinkish.engine.checkpoints import read_checkpoint
-from flinkish.engine.codecs import decompressed
-from flinkish.engine.directories import LocalDirectory, read_bytes
+from flinkish.engine import bounds
+from flinkish.engine.avro.container import SYNC_BYTES, decompress, zigzag
+from flinkish.engine.avro.state_avro import FORMAT_KEY, read_avro, row_schema
 from flinkish.engine.errors import MissingStateFile, StateFormatError
-from flinkish.engine.files import StoreFiles, local_store
-from flinkish.engine.records import Content, plain_records, read_changelog
-from flinkish.engine.rows import count_rows
-from flinkish.engine.sidecars import open_checked
-from flinkish.engine.types import parse_struct
+from flinkish.engine.rows.types import parse_struct
+from flinkish.engine.stores import snapshots
+from flinkish.engine.stores.canonical_counts import read_counts
+from flinkish.engine.stores.chain import find_chain
+from flinkish.engine.stores.checkpoints import read_checkpoint
+from flinkish.engine.stores.codecs import decompressed
+from flinkish.engine.stores.directories import LocalDirectory, read_bytes
+from flinkish.engine.stores.files import StoreFiles, local_store
+from flinkish.engine.stores.records import Content, plain_records, read_changelog
+from flinkish.engine.stores.sidecars import open_checked
+from flinkish.engine.stores.store_rows import count_rows
 from tests.support.checkpoints.recorded import unpack
 
 SMALL = 1 << 16
@@ -256,7 +257,7 @@ def test_a_frame_without_a_size_is_read() -> None:
 
 
 def test_a_record_of_more_than_any(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flinkish.engine.records.MAX_ROW", 1 << 21)
+    monkeypatch.setattr("flinkish.engine.stores.records.MAX_ROW", 1 << 21)
     data = struct.pack(">i", 1 << 30) + b"\0" * (4 << 20)
     pieces = (data[at : at + SMALL] for at in range(0, len(data), SMALL))
     with pytest.raises(StateFormatError, match="a key or value of"):
@@ -369,8 +370,8 @@ def test_hostile_state_takes_little_memory(tmp_path: Path) -> None:
     script = (
         "import resource, sys\n"
         "from flinkish.engine.errors import StateFormatError\n"
-        "from flinkish.engine.files import local_store\n"
-        "from flinkish.engine.rows import count_rows\n"
+        "from flinkish.engine.stores.files import local_store\n"
+        "from flinkish.engine.stores.store_rows import count_rows\n"
         "size = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
         "resource.setrlimit(resource.RLIMIT_AS, (size + (1 << 30),) * 2)\n"
         "try:\n"

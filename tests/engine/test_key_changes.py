@@ -10,11 +10,16 @@ import pytest
 from flinkish.checkpoint.format.names import ROCKSDB
 from flinkish.checkpoint.format.schema_files import FamilySchemas, parse_schema_file
 from flinkish.checkpoint.format.text import spark_json
-from flinkish.engine.checkpoints import OperatorState, StoreState
-from flinkish.engine.directories import LocalDirectory
-from flinkish.engine.moves import OperatorMove
-from flinkish.engine.planning import CannotMigrate, FamilyChange, TargetState, plan_operator
-from flinkish.engine.state_files import operator_files
+from flinkish.engine.migration.migration_plan import OperatorMove
+from flinkish.engine.migration.migration_planner import (
+    CannotMigrate,
+    FamilyChange,
+    TargetState,
+    plan_operator,
+)
+from flinkish.engine.migration.state_files import operator_files
+from flinkish.engine.stores.checkpoints import OperatorState, StoreState
+from flinkish.engine.stores.directories import LocalDirectory
 
 NOWHERE = LocalDirectory("")
 

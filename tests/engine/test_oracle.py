@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from flinkish.engine.encodings import split_key, split_value
-from flinkish.engine.rows import count_rows, read_store
+from flinkish.engine.rows.encodings import split_key, split_value
+from flinkish.engine.stores.store_rows import count_rows, read_store
 from tests.support.engine.case_programs import run_program
 from tests.support.engine.local_stores import Store, stores
 from tests.support.engine.state_reader_oracle import LIVE, RECORDED, REWRITTEN, Read

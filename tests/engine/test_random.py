@@ -20,9 +20,9 @@ from flinkish.checkpoint.format.operator_files import (
     write_operator_metadata,
 )
 from flinkish.checkpoint.format.schema_files import FamilySchemas, write_schema_file
-from flinkish.engine.murmur import hash_columns, partition_of
-from flinkish.engine.rowcodec import compile_schema
-from flinkish.engine.writers import write_records
+from flinkish.engine.rows.row_codec import compile_schema
+from flinkish.engine.rows.spark_hash import hash_columns, partition_of
+from flinkish.engine.stores.writers import write_records
 from tests.support.engine.random_rows import SparkRows, Table, spark_rows, tables, values_of
 from tests.support.engine.spark_rows_worker import PARTITIONS
 

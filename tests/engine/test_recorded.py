@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from flinkish.checkpoint.format.names import ROCKSDB
-from flinkish.engine.encodings import split_key, split_value
 from flinkish.engine.errors import StateFormatError
-from flinkish.engine.files import local_store
-from flinkish.engine.rows import count_rows, read_store
+from flinkish.engine.rows.encodings import split_key, split_value
+from flinkish.engine.stores.files import local_store
+from flinkish.engine.stores.store_rows import count_rows, read_store
 from tests.support.checkpoints.recorded import NAMES, unpack
 from tests.support.engine.handwritten_state import rows, store
 from tests.support.engine.local_stores import stores

@@ -37,25 +37,25 @@ from flinkish.checkpoint.format.source_logs import (
     source_log_entries,
 )
 from flinkish.client import planfile
-from flinkish.engine.canonical import families_of, read_canonical, write_canonical
-from flinkish.engine.canonical_counts import read_counts
-from flinkish.engine.checkpoints import (
+from flinkish.engine.errors import EngineError
+from flinkish.engine.rows.encodings import BadEncoding, family_shape
+from flinkish.engine.stores.canonical import families_of, read_canonical, write_canonical
+from flinkish.engine.stores.canonical_counts import read_counts
+from flinkish.engine.stores.checkpoints import (
     OperatorState,
     StoreState,
     read_checkpoint,
     store_files,
 )
-from flinkish.engine.codecs import decompressed
-from flinkish.engine.compressors import compressor
-from flinkish.engine.directories import LocalDirectory
-from flinkish.engine.encodings import BadEncoding, family_shape
-from flinkish.engine.errors import EngineError
-from flinkish.engine.files import StoreFiles, local_store
-from flinkish.engine.records import Content, plain_records, read_changelog
-from flinkish.engine.rows import count_rows, read_store
+from flinkish.engine.stores.codecs import decompressed
+from flinkish.engine.stores.compressors import compressor
+from flinkish.engine.stores.directories import LocalDirectory
+from flinkish.engine.stores.files import StoreFiles, local_store
+from flinkish.engine.stores.records import Content, plain_records, read_changelog
+from flinkish.engine.stores.store_rows import count_rows, read_store
 from flinkish.errors import FlinkishError
-from flinkish.jobs import rows
-from flinkish.jobs.model import (
+from flinkish.registry import rows
+from flinkish.registry.jobs import (
     Job,
     JobState,
     Launch,
@@ -64,17 +64,23 @@ from flinkish.jobs.model import (
     RequestState,
     RestoreSpec,
 )
-from flinkish.restore import sourcelogs
-from flinkish.savepoint import leases, sharing
-from flinkish.savepoint.catalog import read_catalog
-from flinkish.savepoint.deep import deep_check
-from flinkish.savepoint.diff import compare
-from flinkish.savepoint.metadata import KEY_FEATURES, KEY_VERSION, SCHEMA, Metadata, MetadataWriter
-from flinkish.savepoint.model import FileRecord, QuerySource, SavepointJob
-from flinkish.savepoint.reader import describe, find_bad_files, open_savepoint
+from flinkish.restore.materialize import source_logs
+from flinkish.savepoint.directory import leases, sharing
+from flinkish.savepoint.directory.catalog import read_catalog
+from flinkish.savepoint.format.contents import FileRecord, QuerySource, SavepointJob
+from flinkish.savepoint.format.metadata import (
+    KEY_FEATURES,
+    KEY_VERSION,
+    SCHEMA,
+    Metadata,
+    MetadataWriter,
+)
+from flinkish.savepoint.format.reader import describe, find_bad_files, open_savepoint
+from flinkish.savepoint.manage.deep_check import deep_check
+from flinkish.savepoint.manage.diff import compare
 from flinkish.savepoint.reporter import SilentReporter
-from flinkish.savepoint.staterows import open_state, show_rows
-from flinkish.savepoint.writer import write_savepoint
+from flinkish.savepoint.state.state_rows import open_state, show_rows
+from flinkish.savepoint.write.writer import write_savepoint
 from flinkish.spec.requests import SavepointArguments
 from tests.support.checkpoints.recorded import NAMES, unpack
 from tests.support.engine.local_stores import Store, stores
@@ -307,8 +313,8 @@ def _source_log(data: bytes, _: Path) -> None:
     is_file_source_log(data)
     _each(
         LOG,
-        lambda: sourcelogs.read_files(data, "1"),
-        lambda: sourcelogs.compacted_until(data, "9.compact", 3),
+        lambda: source_logs.read_files(data, "1"),
+        lambda: source_logs.compacted_until(data, "9.compact", 3),
     )
 
 

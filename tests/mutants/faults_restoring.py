@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.mutants.model import Mutant
 
-_MATCHING = ("tests/restore/test_matching.py",)
-_CHECKPOINT = ("tests/restore/test_checkpoint.py", "tests/restore/test_combined.py")
+_MATCHING = ("tests/restore/plan/test_matching.py",)
+_CHECKPOINT = ("tests/restore/materialize/test_new_checkpoint.py", "tests/restore/test_combined.py")
 _GATE = ("tests/compat/test_gate.py", "tests/compat/test_lookup.py")
 
 MUTANTS = (
@@ -36,7 +36,7 @@ MUTANTS = (
     Mutant(
         "matched-by-position",
         "state is given to operators by their position instead of their uid",
-        "flinkish/restore/matching.py",
+        "flinkish/restore/plan/matching.py",
         "if own is not None and own.operators and not _has_ids(own):",
         "if own is not None and own.operators:",
         _MATCHING,
@@ -44,7 +44,7 @@ MUTANTS = (
     Mutant(
         "uid-map-ignored",
         "--uid-map has no effect",
-        "flinkish/restore/matching.py",
+        "flinkish/restore/plan/matching.py",
         "if operator.uid is not None and operator.uid in uid_map:",
         "if operator.uid is None and operator.uid in uid_map:",
         _MATCHING,
@@ -52,15 +52,15 @@ MUTANTS = (
     Mutant(
         "kinds-not-compared",
         "an operator takes the state of an operator of another kind",
-        "flinkish/restore/matching.py",
+        "flinkish/restore/plan/matching.py",
         "return saved.kind is None or new.kind == saved.kind",
         "return True",
-        (*_MATCHING, "tests/restore/test_judging.py"),
+        (*_MATCHING, "tests/restore/plan/test_judging.py"),
     ),
     Mutant(
         "one-state-for-two",
         "two operators may take the same state",
-        "flinkish/restore/matching.py",
+        "flinkish/restore/plan/matching.py",
         "        if other is not operator:\n            raise Incompatible(\n"
         '                f"{other.describe()} and {operator.describe()} both',
         "        if other is None:\n            raise Incompatible(\n"
@@ -107,14 +107,14 @@ MUTANTS = (
         'content["conf"] = {**pins, **content.get("conf", {})}',
         (
             "tests/checkpoint/format/test_log_rewrites.py",
-            "tests/restore/test_fitting.py",
+            "tests/restore/source/test_spark_compat.py",
             *_CHECKPOINT,
         ),
     ),
     Mutant(
         "dropped-state-left",
         "the directory of an operator whose state is dropped is in the new checkpoint",
-        "flinkish/restore/checkpoint.py",
+        "flinkish/restore/materialize/new_checkpoint.py",
         "            else recipe.states\n",
         "            else {\n"
         "                **{n: TakenState(recipe.base, n)"
@@ -126,7 +126,7 @@ MUTANTS = (
     Mutant(
         "empty-state-too-old",
         "a new operator's empty state is of the version before",
-        "flinkish/restore/checkpoint.py",
+        "flinkish/restore/materialize/new_checkpoint.py",
         'name = f"{self._batch + 1}{suffix}.{kind}"',
         'name = f"{self._batch}{suffix}.{kind}"',
         _CHECKPOINT,
@@ -134,15 +134,15 @@ MUTANTS = (
     Mutant(
         "stale-checksum-copied",
         "the checksum of a rewritten file is copied along, and fails the read",
-        "flinkish/restore/checkpoint.py",
+        "flinkish/restore/materialize/new_checkpoint.py",
         'elif path.removesuffix(".crc") not in rewritten:',
         "elif path not in rewritten:",
-        ("tests/restore/test_statefiles.py", *_CHECKPOINT),
+        ("tests/restore/materialize/test_state_files.py", *_CHECKPOINT),
     ),
     Mutant(
         "query-id-kept",
         "a fork keeps the query id of the original",
-        "flinkish/restore/checkpoint.py",
+        "flinkish/restore/materialize/new_checkpoint.py",
         "    if recipe.query_id is not None:\n",
         "    if recipe.query_id is None and recipe.batch_id < 0:\n",
         _CHECKPOINT,
@@ -150,31 +150,31 @@ MUTANTS = (
     Mutant(
         "state-raised-the-wrong-way",
         "state that goes to a later batch is renamed to an earlier version",
-        "flinkish/restore/statefiles.py",
+        "flinkish/restore/materialize/state_files.py",
         "{file.version + shift}",
         "{abs(file.version - shift)}",
-        ("tests/restore/test_statefiles.py", *_CHECKPOINT),
+        ("tests/restore/materialize/test_state_files.py", *_CHECKPOINT),
     ),
     Mutant(
         "base-snapshot-missing",
         "state of changes only that is raised to a later batch has no snapshot to start with",
-        "flinkish/restore/statefiles.py",
+        "flinkish/restore/materialize/state_files.py",
         "if not any(file.kind in _BASES for file in chain)",
         "if not chain",
-        ("tests/restore/test_statefiles.py", *_CHECKPOINT),
+        ("tests/restore/materialize/test_state_files.py", *_CHECKPOINT),
     ),
     Mutant(
         "ordinals-unsorted",
         "operators are numbered in another order than in the plan",
-        "flinkish/restore/statefiles.py",
+        "flinkish/restore/materialize/state_files.py",
         "parts[1] = str(ordinal)\n",
         "parts[1] = str(max(ordinal - 1, 0))\n",
-        ("tests/restore/test_statefiles.py", *_CHECKPOINT),
+        ("tests/restore/materialize/test_state_files.py", *_CHECKPOINT),
     ),
     Mutant(
         "empty-partition-missing",
         "the last partition of a new operator has no empty state",
-        "flinkish/restore/emptystate.py",
+        "flinkish/restore/materialize/empty_state.py",
         "for partition in range(partitions)\n        for store",
         "for partition in range(partitions - 1)\n        for store",
         _CHECKPOINT,
@@ -182,66 +182,66 @@ MUTANTS = (
     Mutant(
         "join-sides-swapped",
         "a join whose inputs have changed places is restored",
-        "flinkish/restore/positions.py",
+        "flinkish/restore/plan/positions.py",
         "if before and now and not before & now:",
         "if before and now and not before | now:",
-        ("tests/restore/test_positions.py",),
+        ("tests/restore/plan/test_positions.py",),
     ),
     Mutant(
         "reset-source-ignored",
         "--reset-source has no effect",
-        "flinkish/restore/positions.py",
+        "flinkish/restore/plan/positions.py",
         "None if source.entry in afresh else position\n",
         "position\n",
-        ("tests/restore/test_positions.py",),
+        ("tests/restore/plan/test_positions.py",),
     ),
     Mutant(
         "replayed-files-unchecked",
         "input files of the replayed batch that are gone are taken for files read already",
-        "flinkish/restore/sourcechecks.py",
+        "flinkish/restore/check/source_files.py",
         "if file.batch > committed:",
         "if file.batch > committed + 1:",
-        ("tests/restore/test_sourcechecks.py",),
+        ("tests/restore/check/test_source_files.py",),
     ),
     Mutant(
         "sink-ahead-off-by-one",
         "a sink that is one batch ahead passes, and skips that batch without a word",
-        "flinkish/restore/sinks.py",
+        "flinkish/restore/plan/sinks.py",
         "if newest <= saved_batch:",
         "if newest <= saved_batch + 1:",
-        ("tests/restore/test_sinks.py",),
+        ("tests/restore/plan/test_sinks.py",),
     ),
     Mutant(
         "rebase-off-by-one",
         "--sink-ahead rebase goes on with a batch that the sink has already",
-        "flinkish/restore/sinks.py",
+        "flinkish/restore/plan/sinks.py",
         "rebase_to=newest - 1 if planned_skipped else newest,",
         "rebase_to=newest - 1,",
-        ("tests/restore/test_sinks.py",),
+        ("tests/restore/plan/test_sinks.py",),
     ),
     Mutant(
         "branched-id-kept",
         "the query id is kept although the original job went on for one more batch",
-        "flinkish/restore/queryid.py",
+        "flinkish/restore/plan/query_id.py",
         "run.last_batch > batch_id:",
         "run.last_batch > batch_id + 1:",
-        ("tests/restore/test_queryid.py", "tests/restore/test_plan.py"),
+        ("tests/restore/plan/test_query_id.py", "tests/restore/plan/test_decisions.py"),
     ),
     Mutant(
         "left-state-unseen",
         "state that no operator takes is not noticed",
-        "flinkish/restore/untaken.py",
+        "flinkish/restore/plan/non_restored_state.py",
         "(op.query, op.ordinal) not in operators\n",
         "op.query not in touched\n",
-        ("tests/restore/test_plan.py", "tests/restore/test_planner.py"),
+        ("tests/restore/plan/test_decisions.py", "tests/restore/plan/test_restore_planner.py"),
     ),
     Mutant(
         "rescale-unseen",
         "another number of partitions than the state has passes as the same state",
-        "flinkish/restore/judging.py",
+        "flinkish/restore/plan/judging.py",
         "if partitions is not None and taken.partitions not in (1, partitions):",
         "if partitions is None and taken.partitions not in (1, partitions):",
-        ("tests/restore/test_judging.py",),
+        ("tests/restore/plan/test_judging.py",),
     ),
     Mutant(
         "matrix-row-swapped",
@@ -278,7 +278,7 @@ MUTANTS = (
     Mutant(
         "pins-not-applied",
         "a restored query is planned with the session's settings, not the savepoint's",
-        "flinkish/driver/restorer.py",
+        "flinkish/driver/restore/restorer.py",
         "return {**offer.pins, **_format_setting",
         "return {**_format_setting",
         ("tests/driver/test_restore.py::test_what_the_savepoint_pins_wins_over_the_session",),
@@ -286,7 +286,7 @@ MUTANTS = (
     Mutant(
         "claim-as-no-claim",
         "a claimed savepoint is never deleted",
-        "flinkish/driver/restorer.py",
+        "flinkish/driver/restore/restorer.py",
         'self._spec.claim_mode != "claim"',
         'self._spec.claim_mode != "claimed"',
         ("tests/driver/test_claim.py::test_it_is_deleted_when_the_last_query_has_committed",),
@@ -294,7 +294,7 @@ MUTANTS = (
     Mutant(
         "left-state-dropped-unasked",
         "a running job drops state that nothing takes without --allowNonRestoredState",
-        "flinkish/driver/restorer.py",
+        "flinkish/driver/restore/restorer.py",
         "if not self._spec.allow_non_restored:",
         "if self._spec.allow_non_restored is None:",
         ("tests/driver/test_restore.py::test_a_query_that_is_never_started_again_is_refused",),

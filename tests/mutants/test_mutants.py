@@ -27,7 +27,7 @@ def test_faults_are_in_every_room() -> None:
     rooms = {mutant.file.split("/")[1] for mutant in MUTANTS}
     assert rooms >= {
         *("checkpoint", "cli", "compat", "driver", "engine"),
-        *("jobs", "operators", "restore", "savepoint", "storage"),
+        *("launch", "operators", "registry", "restore", "savepoint", "storage"),
     }
 
 

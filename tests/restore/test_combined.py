@@ -12,9 +12,9 @@ import pytest
 
 from flinkish.checkpoint.cut import read_cut
 from flinkish.errors import Corrupt, Incompatible
-from flinkish.restore.checkpoint import make_checkpoint
-from flinkish.restore.emptystate import empty_snapshot
-from flinkish.restore.newlogs import replays_planned
+from flinkish.restore.materialize.empty_state import empty_snapshot
+from flinkish.restore.materialize.new_checkpoint import make_checkpoint
+from flinkish.restore.materialize.new_logs import replays_planned
 from flinkish.restore.recipe import Donor, FreshSource, Recipe, TakenSource, TakenState
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 from tests.support.checkpoints.recorded import unpack

@@ -6,9 +6,14 @@ from pathlib import Path
 import pytest
 
 from flinkish.operators.identity import OperatorIdentity
-from flinkish.savepoint.model import OperatorFacts, QuerySource, SavepointInfo, SavepointJob
+from flinkish.savepoint.format.contents import (
+    OperatorFacts,
+    QuerySource,
+    SavepointInfo,
+    SavepointJob,
+)
 from flinkish.savepoint.reporter import SilentReporter
-from flinkish.savepoint.writer import write_savepoint
+from flinkish.savepoint.write.writer import write_savepoint
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 
 JOB = SavepointJob("0123456789abcdef0123456789abcdef", "job", spark_version="4.3.0")

@@ -11,15 +11,15 @@ import pytest
 
 from flinkish import storage
 from flinkish.errors import Locked
-from flinkish.savepoint.catalog import look_at, read_catalog
-from flinkish.savepoint.leases import Kind, Lease, read_leases
-from flinkish.savepoint.model import QuerySource, SavepointJob
-from flinkish.savepoint.prune import collect_garbage, prune
-from flinkish.savepoint.reader import open_savepoint
+from flinkish.savepoint.directory.catalog import look_at, read_catalog
+from flinkish.savepoint.directory.leases import Kind, Lease, read_leases
+from flinkish.savepoint.format.contents import QuerySource, SavepointJob
+from flinkish.savepoint.format.reader import open_savepoint
+from flinkish.savepoint.manage.prune import collect_garbage, prune
+from flinkish.savepoint.manage.retention import Policy
+from flinkish.savepoint.manage.verify import verify
 from flinkish.savepoint.reporter import SilentReporter
-from flinkish.savepoint.retention import Policy
-from flinkish.savepoint.verify import verify
-from flinkish.savepoint.writer import write_savepoint
+from flinkish.savepoint.write.writer import write_savepoint
 from flinkish.storage.remote import forget_stores
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 from tests.support.savepoint.small_savepoints import JOB_ID

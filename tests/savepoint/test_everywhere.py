@@ -9,14 +9,14 @@ import pytest
 from flinkish import storage
 from flinkish.checkpoint.cut import read_cut
 from flinkish.errors import Corrupt
-from flinkish.restore.checkpoint import make_checkpoint
-from flinkish.restore.offers import read_offers
+from flinkish.restore.materialize.new_checkpoint import make_checkpoint
 from flinkish.restore.recipe import Recipe
-from flinkish.savepoint.dispose import dispose
-from flinkish.savepoint.model import QuerySource, SavepointInfo
-from flinkish.savepoint.reader import FULL, check_files, find_bad_files, open_savepoint
+from flinkish.restore.source.restore_source import read_offers
+from flinkish.savepoint.directory.dispose import dispose
+from flinkish.savepoint.format.contents import QuerySource, SavepointInfo
+from flinkish.savepoint.format.reader import FULL, check_files, find_bad_files, open_savepoint
 from flinkish.savepoint.reporter import SilentReporter
-from flinkish.savepoint.writer import write_savepoint
+from flinkish.savepoint.write.writer import write_savepoint
 from tests.savepoint.conftest import JOB
 from tests.support.checkpoints.recorded import unpack
 from tests.support.savepoint.places import place, put_tree, tree

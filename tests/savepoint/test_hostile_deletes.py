@@ -17,13 +17,13 @@ import pytest
 from flinkish import storage
 from flinkish.cli.entry import main
 from flinkish.errors import Corrupt, UnsafePath
-from flinkish.savepoint import sharing
-from flinkish.savepoint.dispose import dispose, release_holder
-from flinkish.savepoint.prune import GARBAGE_AGE, collect_garbage, prune
-from flinkish.savepoint.reader import FULL, check_files, open_savepoint
-from flinkish.savepoint.retention import Policy
-from flinkish.savepoint.scratch import scratch_directory
-from flinkish.savepoint.statedir import StorageDirectory
+from flinkish.savepoint.directory import sharing
+from flinkish.savepoint.directory.dispose import dispose, release_holder
+from flinkish.savepoint.format.reader import FULL, check_files, open_savepoint
+from flinkish.savepoint.manage.prune import GARBAGE_AGE, collect_garbage, prune
+from flinkish.savepoint.manage.retention import Policy
+from flinkish.savepoint.state.scratch import scratch_directory
+from flinkish.savepoint.state.state_directories import StorageDirectory
 from flinkish.storage import deletion
 from flinkish.storage.remote import forget_stores, store_of
 from tests.support.savepoint.bait import PRECIOUS, put_bait, snapshot, untouched
@@ -369,7 +369,7 @@ def test_a_scratch_directory_exchanged_for_a_link(place: Path) -> None:
 
 @pytest.mark.parametrize("path", ["../outside", "/outside", "", ".", "state/../../outside", "a\0"])
 def test_a_target_of_rewritten_state_stays_below_its_root(place: Path, path: str) -> None:
-    from flinkish.engine.directories import LocalDirectory
+    from flinkish.engine.stores.directories import LocalDirectory
 
     put_bait(place.parent)
     os.symlink(place.parent / "outside", place / "link")

@@ -13,14 +13,14 @@ import pytest
 from flinkish import storage
 from flinkish.client import planfile
 from flinkish.errors import Corrupt, UsageError
-from flinkish.savepoint import sharing
-from flinkish.savepoint.metadata import Metadata, MetadataWriter
-from flinkish.savepoint.model import QuerySource, SavepointJob
-from flinkish.savepoint.reader import find_bad_files, open_savepoint
+from flinkish.savepoint.directory import sharing
+from flinkish.savepoint.format.contents import QuerySource, SavepointJob
+from flinkish.savepoint.format.metadata import Metadata, MetadataWriter
+from flinkish.savepoint.format.reader import find_bad_files, open_savepoint
+from flinkish.savepoint.manage.verify import verify
 from flinkish.savepoint.reporter import SilentReporter
-from flinkish.savepoint.staterows import open_state, show_rows
-from flinkish.savepoint.verify import verify
-from flinkish.savepoint.writer import write_savepoint
+from flinkish.savepoint.state.state_rows import open_state, show_rows
+from flinkish.savepoint.write.writer import write_savepoint
 from tests.support.checkpoints.recorded import unpack
 
 DEEP_JSON = b"[" * 100_000
@@ -100,7 +100,7 @@ def test_whatever_decoding_comes_to_is_damage(
     def fails(*_: object) -> None:
         raise trouble
 
-    monkeypatch.setattr("flinkish.savepoint.deep.count_rows", fails)
+    monkeypatch.setattr("flinkish.savepoint.manage.deep_check.count_rows", fails)
     found = verify(open_savepoint(str(savepoint)), "deep", SilentReporter())
     assert found.error().code == 15
     if trouble is MemoryError:

@@ -15,14 +15,14 @@ import pytest
 from flinkish import storage
 from flinkish.cli.entry import main
 from flinkish.errors import Locked, StorageError, UnsafePath
-from flinkish.savepoint.leasefile import MAX_BYTES, STALE
-from flinkish.savepoint.leases import Kind, Lease, find_leases, read_leases
-from flinkish.savepoint.model import QuerySource, SavepointJob
-from flinkish.savepoint.prune import collect_garbage, prune
-from flinkish.savepoint.reader import FULL, check_files, open_savepoint
+from flinkish.savepoint.directory.lease_files import MAX_BYTES, STALE
+from flinkish.savepoint.directory.leases import Kind, Lease, find_leases, read_leases
+from flinkish.savepoint.format.contents import QuerySource, SavepointJob
+from flinkish.savepoint.format.reader import FULL, check_files, open_savepoint
+from flinkish.savepoint.manage.prune import collect_garbage, prune
+from flinkish.savepoint.manage.retention import Policy
 from flinkish.savepoint.reporter import SilentReporter
-from flinkish.savepoint.retention import Policy
-from flinkish.savepoint.writer import write_savepoint
+from flinkish.savepoint.write.writer import write_savepoint
 from flinkish.storage.remote import forget_stores
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 from tests.support.savepoint.bait import put_bait, snapshot, untouched
@@ -183,7 +183,7 @@ def check_damaged(place: Path, file: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 def take_patiently(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flinkish.savepoint.leases._PAUSE", 0.0)
+    monkeypatch.setattr("flinkish.savepoint.directory.leases._PAUSE", 0.0)
 
 
 @pytest.mark.parametrize("what", DAMAGED)

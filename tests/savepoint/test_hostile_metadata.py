@@ -18,11 +18,17 @@ import fastavro
 import pytest
 
 from flinkish.errors import Corrupt, UnsupportedFormat
-from flinkish.savepoint import limits, metaschema
-from flinkish.savepoint.catalog import read_catalog
-from flinkish.savepoint.metadata import KEY_FEATURES, KEY_VERSION, SCHEMA, Metadata, MetadataWriter
-from flinkish.savepoint.model import FileRecord
-from flinkish.savepoint.reader import describe, iso_time, open_savepoint
+from flinkish.savepoint.directory.catalog import read_catalog
+from flinkish.savepoint.format import limits, schemas
+from flinkish.savepoint.format.contents import FileRecord
+from flinkish.savepoint.format.metadata import (
+    KEY_FEATURES,
+    KEY_VERSION,
+    SCHEMA,
+    Metadata,
+    MetadataWriter,
+)
+from flinkish.savepoint.format.reader import describe, iso_time, open_savepoint
 from tests.support.savepoint.small_savepoints import header, make_savepoint, operator, query
 
 OURS = {KEY_VERSION: "1", KEY_FEATURES: "[]"}
@@ -215,7 +221,7 @@ def test_values_out_of_range_are_damage(kind: str, change: dict[str, Any], tmp_p
 
 def test_all_schemas_ever_written_are_read(tmp_path: Path) -> None:
     """Each without the fields that came later, as fastavro writes it."""
-    assert len(metaschema.known_schemas()) == len(OLDER)
+    assert len(schemas.known_schemas()) == len(OLDER)
     for number, absent in enumerate(OLDER):
         schema = _without(SCHEMA, absent)
         records = [(k, _without_keys(r, absent)) for k, r in plain_records(tmp_path / str(number))]
@@ -300,7 +306,7 @@ def test_memory_that_ends_is_an_answer(
     def fails(*_: object) -> None:
         raise trouble
 
-    monkeypatch.setattr("flinkish.savepoint.metadata.query_from_avro", fails)
+    monkeypatch.setattr("flinkish.savepoint.format.metadata.query_from_avro", fails)
     [unreadable] = read_catalog(str(tmp_path)).unreadable
     assert unreadable.error.code == 15
 
@@ -347,7 +353,7 @@ def test_hostile_files_take_little_memory(tmp_path: Path) -> None:
     script = (
         "import resource, sys\n"
         "from flinkish.errors import Corrupt\n"
-        "from flinkish.savepoint.metadata import Metadata\n"
+        "from flinkish.savepoint.format.metadata import Metadata\n"
         "size = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
         "resource.setrlimit(resource.RLIMIT_AS, (size + (400 << 20),) * 2)\n"
         "for path in sys.argv[1:]:\n"

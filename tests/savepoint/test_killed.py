@@ -16,13 +16,13 @@ import pytest
 
 from flinkish import storage
 from flinkish.cli.entry import main
-from flinkish.savepoint.catalog import read_catalog
-from flinkish.savepoint.dispose import dispose
-from flinkish.savepoint.leases import Kind, LeaseRecord, read_leases
-from flinkish.savepoint.model import SavepointInfo
-from flinkish.savepoint.prune import collect_garbage, prune
-from flinkish.savepoint.reader import FULL, QUICK, check_files, open_savepoint
-from flinkish.savepoint.retention import Policy
+from flinkish.savepoint.directory.catalog import read_catalog
+from flinkish.savepoint.directory.dispose import dispose
+from flinkish.savepoint.directory.leases import Kind, LeaseRecord, read_leases
+from flinkish.savepoint.format.contents import SavepointInfo
+from flinkish.savepoint.format.reader import FULL, QUICK, check_files, open_savepoint
+from flinkish.savepoint.manage.prune import collect_garbage, prune
+from flinkish.savepoint.manage.retention import Policy
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 from tests.support.savepoint import killed_processes as killing
 from tests.support.savepoint.killed_processes import Point, Work

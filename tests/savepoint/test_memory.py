@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.savepoint import reader
-from flinkish.savepoint.model import QuerySource, SavepointInfo
-from flinkish.savepoint.reader import check_files, open_savepoint
+from flinkish.savepoint.format import reader
+from flinkish.savepoint.format.contents import QuerySource, SavepointInfo
+from flinkish.savepoint.format.reader import check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentReporter
-from flinkish.savepoint.transfer import BATCH, Outcome, Threads, Transfer, transfer_all
-from flinkish.savepoint.writer import write_savepoint
+from flinkish.savepoint.write.transfer import BATCH, Outcome, Threads, Transfer, transfer_all
+from flinkish.savepoint.write.writer import write_savepoint
 from flinkish.storage.listing import local_stamp
 from tests.bench.checkpoints import many_files
 from tests.savepoint.conftest import JOB

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.savepoint.metadata import MetadataWriter
-from flinkish.savepoint.model import FileRecord, Header, QueryRecord
+from flinkish.savepoint.format.contents import FileRecord, Header, QueryRecord
+from flinkish.savepoint.format.metadata import MetadataWriter
 
 HEADER = Header("a" * 32, "job", 1700000000.0, "savepoint")
 QUERY = QueryRecord(name="q", directory="0-q", query_id="id", batch_id=1, files=1, bytes=10)

@@ -15,11 +15,11 @@ import pytest
 
 from flinkish import storage
 from flinkish.errors import StorageError
-from flinkish.savepoint.model import QuerySource, SavepointInfo
-from flinkish.savepoint.reader import check_files, open_savepoint
+from flinkish.savepoint.format.contents import QuerySource, SavepointInfo
+from flinkish.savepoint.format.reader import check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentReporter
-from flinkish.savepoint.transfer import Outcome, Threads, Transfer
-from flinkish.savepoint.writer import first_wrong_size, write_savepoint
+from flinkish.savepoint.write.transfer import Outcome, Threads, Transfer
+from flinkish.savepoint.write.writer import first_wrong_size, write_savepoint
 from tests.savepoint.conftest import JOB
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 

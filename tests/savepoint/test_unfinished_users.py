@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 
 from flinkish import storage
-from flinkish.savepoint import sharing
-from flinkish.savepoint.catalog import new_name
-from flinkish.savepoint.dispose import dispose
+from flinkish.savepoint.directory import sharing
+from flinkish.savepoint.directory.catalog import new_name
+from flinkish.savepoint.directory.dispose import dispose
 from tests.support.savepoint.small_savepoints import JOB_ID, make_savepoint
 
 FILE = "0-counts/metadata"

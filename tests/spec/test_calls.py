@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.driver.answering import write_answer
+from flinkish.driver.tasks.answering import write_answer
 from flinkish.errors import UsageError, from_record
 from flinkish.spec.calls import Described, KnownRun, RestoreQuestion, StateAnswer, StateTask
 from flinkish.spec.codec import decode, encode

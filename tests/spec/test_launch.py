@@ -7,8 +7,8 @@ import json
 import pytest
 
 from flinkish.errors import Corrupt, RegistryError, UnsupportedFormat
-from flinkish.jobs import rows
-from flinkish.jobs.model import Job, JobState
+from flinkish.registry import rows
+from flinkish.registry.jobs import Job, JobState
 from flinkish.spec.codec import decode, encode
 from flinkish.spec.launch import Launch, RestoreSpec
 

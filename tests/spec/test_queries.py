@@ -7,7 +7,7 @@ import json
 import pytest
 
 from flinkish.errors import RegistryError
-from flinkish.jobs import rows
+from flinkish.registry import rows
 from flinkish.spec.codec import decode, encode
 from flinkish.spec.queries import OperatorStatus, QueryFacts, QueryStatus
 

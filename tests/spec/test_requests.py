@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from flinkish.errors import RegistryError, UnsupportedFormat
-from flinkish.jobs import rows
-from flinkish.jobs.model import Job, JobState, Launch, RequestKind, RequestState, arguments_for
-from flinkish.jobs.registry import Registry, new_job_id
+from flinkish.registry import rows
+from flinkish.registry.job_registry import Registry, new_job_id
+from flinkish.registry.jobs import Job, JobState, Launch, RequestKind, RequestState, arguments_for
 from flinkish.spec.codec import encode, encode_fields
 from flinkish.spec.requests import (
     Arguments,

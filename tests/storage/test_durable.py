@@ -9,10 +9,10 @@ import pytest
 
 from flinkish import storage
 from flinkish.errors import StorageError
-from flinkish.savepoint.model import QuerySource
-from flinkish.savepoint.reader import FULL, check_files, open_savepoint
+from flinkish.savepoint.format.contents import QuerySource
+from flinkish.savepoint.format.reader import FULL, check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentReporter
-from flinkish.savepoint.writer import write_savepoint
+from flinkish.savepoint.write.writer import write_savepoint
 from tests.savepoint.conftest import JOB
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 from tests.support.disk_calls import Call, recorded

@@ -6,8 +6,8 @@ import os
 import signal
 from pathlib import Path
 
-from flinkish.jobs.liveness import is_alive
-from flinkish.jobs.model import Job
+from flinkish.registry.jobs import Job
+from flinkish.registry.liveness import is_alive
 
 
 def make_spark(home: Path, script: str, version: str = "4.3.0") -> Path:

@@ -11,7 +11,7 @@ import pytest
 
 from flinkish import storage
 from flinkish.errors import StorageError
-from flinkish.savepoint import digest
+from flinkish.savepoint.format import digests
 
 
 class StorageContract:
@@ -117,7 +117,7 @@ class StorageContract:
         assert storage.read_bytes(target) == data
         assert storage.read_bytes(source) == data
         if placed.digest is not None:
-            assert digest.matches(target, placed.digest)
+            assert digests.matches(target, placed.digest)
 
     def test_a_replaced_source_is_not_taken_for_the_listed_one(self, root: str) -> None:
         storage.make_directory(root)
@@ -147,7 +147,7 @@ class StorageContract:
             assert (tmp_path / "back").read_bytes() == data
             for placed in (sent, back):
                 assert placed.size == size
-                assert placed.digest is None or digest.matches(there, placed.digest)
+                assert placed.digest is None or digests.matches(there, placed.digest)
 
     def test_publishing(self, root: str, tmp_path: Path) -> None:
         storage.make_directory(root)

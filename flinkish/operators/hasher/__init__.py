@@ -2,7 +2,7 @@
 
 v2 is Flink's ``StreamGraphHasherV2``, bit for bit; v3 is ours, in the sense of Flink's proposal
 "StreamGraphHasherV3": agnostic of chaining. Notation: ``H`` is murmur3_128 with seed 0 (see
-:mod:`flinkish.operators.murmur`), ``int(n)`` is n as 4 little-endian bytes (two's complement),
+:mod:`flinkish.operators.murmur3_128`), ``int(n)`` is n as 4 little-endian bytes (two's complement),
 ``+`` joins bytes.
 
 **Both.** An operator with a uid has the id ``H(UTF-8 of the uid)``, whatever surrounds it.
@@ -57,7 +57,7 @@ from typing import Any
 
 from flinkish.errors import DuplicateUid, HashCollision
 from flinkish.operators.graph import OperatorGraph, OperatorNode
-from flinkish.operators.murmur import murmur3_128
+from flinkish.operators.murmur3_128 import murmur3_128
 from flinkish.operators.uids import check_uid_hash, uid_to_operator_id
 
 _FOLD_FACTOR = 37

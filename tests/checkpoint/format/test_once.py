@@ -32,7 +32,7 @@ def test_no_other_module_knows_the_keys_of_sparks_files() -> None:
         if path.parent.name != "format"
         if any(f'"{key}"' in path.read_text(encoding="utf-8") for key in KEYS)
     }
-    assert found == {"driver/planpins.py"}  # which makes a log for Spark itself to read
+    assert found == {"driver/plan/pinned_planning.py"}  # which makes a log for Spark itself to read
 
 
 def test_logs_of_real_runs_are_written_as_they_were(recorded: Path) -> None:

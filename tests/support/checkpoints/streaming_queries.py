@@ -265,12 +265,12 @@ def configure(spark: Any, case: str) -> str:
 def roundtrip(spark: Any, case: str, work: str) -> dict[str, Any]:
     """Save in the middle, delete the original, resume elsewhere; both runs' rows and facts."""
     from flinkish.checkpoint.cut import read_cut
-    from flinkish.restore.checkpoint import make_checkpoint
+    from flinkish.restore.materialize.new_checkpoint import make_checkpoint
     from flinkish.restore.recipe import Donor, Recipe
-    from flinkish.savepoint.model import QuerySource, SavepointJob
-    from flinkish.savepoint.reader import check_files, open_savepoint
+    from flinkish.savepoint.format.contents import QuerySource, SavepointJob
+    from flinkish.savepoint.format.reader import check_files, open_savepoint
     from flinkish.savepoint.reporter import SilentReporter
-    from flinkish.savepoint.writer import write_savepoint
+    from flinkish.savepoint.write.writer import write_savepoint
 
     operator = configure(spark, case)
     source, original = f"{work}/in", f"{work}/original"

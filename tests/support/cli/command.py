@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flinkish.cli.output import masked
-from flinkish.cli.status import describe
+from flinkish.cli.commands.status import describe
+from flinkish.cli.output.printer import masked
 from flinkish.config import Config
 from flinkish.errors import RegistryError
-from flinkish.jobs.liveness import reconcile
-from flinkish.jobs.registry import Registry
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.liveness import reconcile
 
 PROGRAMS = Path(__file__).parents[2] / "e2e" / "programs"
 #: Spark settings that make a driver light. Flags of its JVM come with SPARK_SUBMIT_OPTS, which

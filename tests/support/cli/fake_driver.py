@@ -12,8 +12,8 @@ from pathlib import Path
 sys.path.insert(0, os.environ["FLINKISH_HOME"])
 
 from flinkish.errors import Locked, NotSavepointable, ProgramFailed
-from flinkish.jobs.liveness import process_ref
-from flinkish.jobs.model import (
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import (
     JobState,
     OperatorStatus,
     QueryStatus,
@@ -21,7 +21,7 @@ from flinkish.jobs.model import (
     RequestKind,
     SavepointRecord,
 )
-from flinkish.jobs.registry import Registry
+from flinkish.registry.liveness import process_ref
 from flinkish.spec.requests import RequestResult
 from flinkish.spec.savepoints import SavedQuery, SavepointResult
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from flinkish.checkpoint.cut import read_cut
-from flinkish.restore.checkpoint import make_checkpoint
+from flinkish.restore.materialize.new_checkpoint import make_checkpoint
 from flinkish.restore.recipe import Donor, EmptyState, Recipe
 
 SCHEMA = "k string, v long, ts timestamp"

@@ -12,8 +12,8 @@ from typing import Any
 
 from flinkish.checkpoint.format.logs import parse_offsets
 from flinkish.checkpoint.operators import OperatorFiles, StoreInfo, read_operator
-from flinkish.driver.jvm import last_progress
-from flinkish.driver.planner import PlannedQuery
+from flinkish.driver.plan.plan_extraction import PlannedQuery
+from flinkish.driver.spark.jvm import last_progress
 
 _PLACE = re.compile(r'file:[^"]*?/state/')
 _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")

@@ -14,13 +14,13 @@ from pyspark.sql import SparkSession
 
 from flinkish import storage
 from flinkish.checkpoint.cut import read_cut
-from flinkish.driver import carrier as carriers
-from flinkish.driver.carrier import AUTO_BYTES, SparkCarrier
+from flinkish.driver.migration import file_transfer as carriers
+from flinkish.driver.migration.file_transfer import AUTO_BYTES, SparkCarrier
 from flinkish.errors import FlinkishError
-from flinkish.savepoint.model import QuerySource, SavepointJob
+from flinkish.savepoint.format.contents import QuerySource, SavepointJob
 from flinkish.savepoint.reporter import SilentReporter
-from flinkish.savepoint.transfer import Carrier, Threads, Transfer
-from flinkish.savepoint.writer import write_savepoint
+from flinkish.savepoint.write.transfer import Carrier, Threads, Transfer
+from flinkish.savepoint.write.writer import write_savepoint
 
 #: Files for executors that try in vain, which takes its time.
 FEW = 3

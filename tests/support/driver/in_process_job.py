@@ -10,14 +10,15 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from flinkish.driver.actions import Actions
-from flinkish.driver.agent import Agent
-from flinkish.driver.hook import Hook
 from flinkish.driver.job import conclude
-from flinkish.driver.runtime import Runtime
+from flinkish.driver.requests.actions import Actions
+from flinkish.driver.requests.agent import Agent
+from flinkish.driver.runtime.hook import Hook
+from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.script import Outcome, run_callable
 from flinkish.errors import from_record
-from flinkish.jobs.model import (
+from flinkish.registry.job_registry import Registry, new_job_id
+from flinkish.registry.jobs import (
     Job,
     JobState,
     Launch,
@@ -27,7 +28,6 @@ from flinkish.jobs.model import (
     RestoreSpec,
     arguments_for,
 )
-from flinkish.jobs.registry import Registry, new_job_id
 from flinkish.spec.codec import encode_fields
 
 

@@ -17,20 +17,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from flinkish.driver.planned import empty_states, operator_facts, source_records
-from flinkish.driver.planner import PlannedQuery, plan_query
-from flinkish.driver.restorer import plan_start, planning_settings
-from flinkish.driver.restoreworld import DriverWorld
-from flinkish.driver.settings import configured
-from flinkish.driver.writerfacts import WriterFacts
-from flinkish.restore.checkpoint import make_checkpoint
-from flinkish.restore.offers import Offers, read_offers
-from flinkish.restore.planner import RestorePlanner
-from flinkish.restore.queryrestore import QueryRestore, RestoreOptions
-from flinkish.restore.recipes import recipe_for
-from flinkish.savepoint.model import QuerySource, SavepointJob
+from flinkish.driver.plan.plan_extraction import PlannedQuery, plan_query
+from flinkish.driver.plan.planned_queries import empty_states, operator_facts, source_records
+from flinkish.driver.plan.restore_environment import DriverWorld
+from flinkish.driver.plan.writer_settings import WriterFacts
+from flinkish.driver.restore.restorer import plan_start, planning_settings
+from flinkish.driver.spark.settings import configured
+from flinkish.restore.materialize.new_checkpoint import make_checkpoint
+from flinkish.restore.plan.query_restore import QueryRestore, RestoreOptions
+from flinkish.restore.plan.recipes import recipe_for
+from flinkish.restore.plan.restore_planner import RestorePlanner
+from flinkish.restore.source.restore_source import Offers, read_offers
+from flinkish.savepoint.format.contents import QuerySource, SavepointJob
 from flinkish.savepoint.reporter import SilentReporter
-from flinkish.savepoint.writer import write_savepoint
+from flinkish.savepoint.write.writer import write_savepoint
 
 SCHEMA = (
     "id long, k string, j string, v long, w long, n int, d double, m decimal(10,2), ts timestamp"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flinkish.restore.queryrestore import RestoreOptions
+from flinkish.restore.plan.query_restore import RestoreOptions
 from tests.support.driver.pair_programs import (
     aggregation,
     function,

@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from flinkish.driver.settings import configured
-from flinkish.restore.offers import Offers, read_offers
+from flinkish.driver.spark.settings import configured
+from flinkish.restore.source.restore_source import Offers, read_offers
 from tests.support.driver.pair_runner import Bench, Pair, Saved
 from tests.support.driver.pairs import PAIRS
 

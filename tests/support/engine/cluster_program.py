@@ -15,9 +15,9 @@ from typing import Any, BinaryIO
 
 from pyspark.sql import SparkSession
 
-from flinkish.engine.directories import LocalDirectory
-from flinkish.engine.planning import TargetState
-from flinkish.engine.rewrite import rewrite_checkpoint
+from flinkish.engine.migration.checkpoint_migration import rewrite_checkpoint
+from flinkish.engine.migration.migration_planner import TargetState
+from flinkish.engine.stores.directories import LocalDirectory
 
 
 def executor_of(_: int) -> str:

@@ -21,10 +21,10 @@ from typing import Any
 
 from flinkish.checkpoint.format.names import HDFS, ROCKSDB
 from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT
-from flinkish.engine.checkpoints import read_checkpoint
-from flinkish.engine.directories import LocalDirectory
-from flinkish.engine.planning import FamilyChange, TargetState
-from flinkish.engine.rewrite import rewrite_checkpoint
+from flinkish.engine.migration.checkpoint_migration import rewrite_checkpoint
+from flinkish.engine.migration.migration_planner import FamilyChange, TargetState
+from flinkish.engine.stores.checkpoints import read_checkpoint
+from flinkish.engine.stores.directories import LocalDirectory
 from tests.support.checkpoints import streaming_queries as cases
 from tests.support.engine.case_programs import run_cases, run_through
 from tests.support.engine.evolution_parts import (

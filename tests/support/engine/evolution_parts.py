@@ -6,10 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish.checkpoint.format.schema_files import FamilySchemas
-from flinkish.engine.checkpoints import OperatorState, StoreState
-from flinkish.engine.directories import LocalDirectory
-from flinkish.engine.layout import partition_paths
-from flinkish.engine.planning import CannotMigrate, FamilyChange, TargetState, plan_operator
+from flinkish.engine.migration.migration_planner import (
+    CannotMigrate,
+    FamilyChange,
+    TargetState,
+    plan_operator,
+)
+from flinkish.engine.stores.checkpoints import OperatorState, StoreState
+from flinkish.engine.stores.directories import LocalDirectory
+from flinkish.engine.stores.partitioning import partition_paths
 from tests.support.engine.evolutions import KEY_RULE, RULES, Evolved, evolve
 
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from flinkish.engine.avro_schemas import unique_names
-from flinkish.engine.evolution import join_path
+from flinkish.engine.avro.schemas import unique_names
+from flinkish.engine.migration.evolution import join_path
 
 WIDER: Final = "wider"
 NESTED: Final = "nested"
@@ -49,7 +49,8 @@ class Evolved:
     Attributes:
         schema: JSON of the new ``StructType``.
         sql: the new struct as an expression over the old one.
-        renames, defaults: as :class:`~flinkish.engine.planning.FamilyChange` has them.
+        renames, defaults: as :class:`~flinkish.engine.migration.migration_planner.FamilyChange` has
+        them.
     """
 
     schema: dict[str, Any]

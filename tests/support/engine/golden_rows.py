@@ -154,7 +154,7 @@ def _rows(spark: Any, case: str) -> dict[str, Any]:
 
 def _families(spark: Any, work: str, case: str) -> Iterator[tuple[str, dict[str, Any]]]:
     from flinkish.checkpoint.format.schema_files import parse_schema_file
-    from flinkish.engine.rows import read_store
+    from flinkish.engine.stores.store_rows import read_store
     from tests.support.engine.local_stores import stores
     from tests.support.engine.state_reader_oracle import LIVE, run_case
 

@@ -12,7 +12,7 @@ import xxhash
 import zstandard
 
 from flinkish.checkpoint.format.names import HDFS
-from flinkish.engine.files import StoreFiles
+from flinkish.engine.stores.files import StoreFiles
 
 END = struct.pack(">i", -1)
 
@@ -102,7 +102,7 @@ def store(
 
 def rows(files: StoreFiles) -> dict[bytes, bytes]:
     """All rows of a store of one family."""
-    from flinkish.engine.rows import read_store
+    from flinkish.engine.stores.store_rows import read_store
 
     return {
         key: value

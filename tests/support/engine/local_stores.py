@@ -9,8 +9,8 @@ from pathlib import Path
 
 from flinkish.checkpoint.format.names import HDFS, ROCKSDB
 from flinkish.checkpoint.format.schema_files import parse_schema_file
-from flinkish.engine.encodings import FamilyShape, family_shape
-from flinkish.engine.files import StoreFiles, local_store
+from flinkish.engine.rows.encodings import FamilyShape, family_shape
+from flinkish.engine.stores.files import StoreFiles, local_store
 
 JOIN_STORES = [
     f"{side}-{part}"

@@ -23,10 +23,10 @@ import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
-from flinkish.engine.rowcodec import compile_schema
-from flinkish.engine.types import INTERVAL_ARROW
-from tests.engine.test_rowcodec import LEAVES as ALL_LEAVES
-from tests.engine.test_rowcodec import Typed
+from flinkish.engine.rows.row_codec import compile_schema
+from flinkish.engine.rows.types import INTERVAL_ARROW
+from tests.engine.rows.test_row_codec import LEAVES as ALL_LEAVES
+from tests.engine.rows.test_row_codec import Typed
 from tests.support.engine.golden_rows import plain
 
 REPOSITORY = Path(__file__).parents[3]

@@ -32,18 +32,23 @@ from flinkish.checkpoint.format.schema_files import (
     schema_version,
     write_schema_file,
 )
-from flinkish.engine.checkpoints import OperatorState, StoreState, read_checkpoint, store_files
-from flinkish.engine.codecs import decompressed
-from flinkish.engine.directories import LocalDirectory
-from flinkish.engine.encodings import frame_row, join_list, split_value
-from flinkish.engine.files import StoreFiles
-from flinkish.engine.keycodec import compile_key
-from flinkish.engine.layout import key_encoder
-from flinkish.engine.records import REMOVE, Change, Content, plain_records, read_changelog
-from flinkish.engine.rocksdb_store import open_rocksdb_store, snapshot_families
-from flinkish.engine.rowcodec import RowCodec, compile_schema
-from flinkish.engine.types import CalendarInterval
-from flinkish.engine.writers import write_changelog, write_records
+from flinkish.engine.rows.encodings import frame_row, join_list, split_value
+from flinkish.engine.rows.key_codec import compile_key
+from flinkish.engine.rows.row_codec import RowCodec, compile_schema
+from flinkish.engine.rows.types import CalendarInterval
+from flinkish.engine.stores.checkpoints import (
+    OperatorState,
+    StoreState,
+    read_checkpoint,
+    store_files,
+)
+from flinkish.engine.stores.codecs import decompressed
+from flinkish.engine.stores.directories import LocalDirectory
+from flinkish.engine.stores.files import StoreFiles
+from flinkish.engine.stores.partitioning import key_encoder
+from flinkish.engine.stores.records import REMOVE, Change, Content, plain_records, read_changelog
+from flinkish.engine.stores.rocksdb_store import open_rocksdb_store, snapshot_families
+from flinkish.engine.stores.writers import write_changelog, write_records
 from tests.support.checkpoints import streaming_queries as cases
 from tests.support.engine import evolution_oracle, resuming_program
 from tests.support.engine.case_programs import run_cases, run_through

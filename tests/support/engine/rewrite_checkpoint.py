@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from flinkish.checkpoint.format.names import HDFS
-from flinkish.engine.encodings import normal_value
-from flinkish.engine.hdfs_store import read_hdfs_store
-from flinkish.engine.rocksdb_store import open_rocksdb_store
-from flinkish.engine.rocksdb_writer import Families, write_snapshot
-from flinkish.engine.writers import write_records
+from flinkish.engine.rows.encodings import normal_value
+from flinkish.engine.stores.hdfs_store import read_hdfs_store
+from flinkish.engine.stores.rocksdb_store import open_rocksdb_store
+from flinkish.engine.stores.rocksdb_writer import Families, write_snapshot
+from flinkish.engine.stores.writers import write_records
 from tests.support.checkpoints.streaming_queries import STORE
 from tests.support.engine.local_stores import Store, stores
 

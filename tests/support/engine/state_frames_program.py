@@ -15,12 +15,12 @@ from typing import Any
 
 from flinkish.checkpoint.format.log_rewrites import with_pins, with_state_ids
 from flinkish.checkpoint.format.pins import PIN_SHUFFLE_PARTITIONS
-from flinkish.engine.bootstrap_state import write_state
-from flinkish.engine.checkpoints import CheckpointState, read_checkpoint
-from flinkish.engine.directories import LocalDirectory, read_bytes
-from flinkish.engine.frames import state_tables
-from flinkish.engine.planning import TargetState
-from flinkish.engine.spark_frames import read_state
+from flinkish.engine.migration.migration_planner import TargetState
+from flinkish.engine.stores.checkpoints import CheckpointState, read_checkpoint
+from flinkish.engine.stores.directories import LocalDirectory, read_bytes
+from flinkish.engine.tables.bootstrap_state import write_state
+from flinkish.engine.tables.frames import state_tables
+from flinkish.engine.tables.spark_frames import read_state
 from tests.support.checkpoints import streaming_queries as cases
 from tests.support.engine.case_programs import run_cases
 from tests.support.engine.resuming_program import Case, copy_checkpoint, run_query

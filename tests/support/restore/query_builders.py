@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from flinkish.operators.identity import OperatorIdentity
-from flinkish.operators.murmur import murmur3_128
-from flinkish.restore.model import (
+from flinkish.operators.murmur3_128 import murmur3_128
+from flinkish.restore.source.restore_inputs import (
     NewOperator,
     NewQuery,
     NewSource,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from flinkish.checkpoint.cut import Cut, read_cut
-from flinkish.restore.checkpoint import make_checkpoint
+from flinkish.restore.materialize.new_checkpoint import make_checkpoint
 from flinkish.restore.recipe import Donor, Recipe
 from tests.support.checkpoints.recorded import unpack
 

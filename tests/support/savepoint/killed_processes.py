@@ -23,14 +23,14 @@ from typing import Any
 from fsspec.core import url_to_fs  # type: ignore[import-untyped]
 
 from flinkish import storage
-from flinkish.savepoint.dispose import dispose
-from flinkish.savepoint.model import QuerySource, SavepointInfo, SavepointJob
-from flinkish.savepoint.prune import collect_garbage, prune
-from flinkish.savepoint.reader import open_savepoint
+from flinkish.savepoint.directory.dispose import dispose
+from flinkish.savepoint.format.contents import QuerySource, SavepointInfo, SavepointJob
+from flinkish.savepoint.format.reader import open_savepoint
+from flinkish.savepoint.manage.prune import collect_garbage, prune
+from flinkish.savepoint.manage.retention import Policy
+from flinkish.savepoint.manage.verify import verify
 from flinkish.savepoint.reporter import SilentReporter
-from flinkish.savepoint.retention import Policy
-from flinkish.savepoint.verify import verify
-from flinkish.savepoint.writer import write_savepoint
+from flinkish.savepoint.write.writer import write_savepoint
 from tests.support.savepoint.small_savepoints import JOB_ID
 
 for _library in ("s3fs", "hdfs_native.fsspec"):

@@ -8,8 +8,8 @@ import secrets
 from flinkish import storage
 from flinkish.checkpoint.operators import StoreInfo
 from flinkish.operators.identity import OperatorIdentity
-from flinkish.savepoint.metadata import MetadataWriter
-from flinkish.savepoint.model import FileRecord, Header, OperatorRecord, QueryRecord
+from flinkish.savepoint.format.contents import FileRecord, Header, OperatorRecord, QueryRecord
+from flinkish.savepoint.format.metadata import MetadataWriter
 
 JOB_ID = "0123456789abcdef" * 2
 SCHEMA = {"type": "struct", "fields": [{"name": "key", "type": "string", "nullable": True}]}

@@ -1,0 +1,94 @@
+"""The table of commands: where each one lives and what one line of help says of it.
+
+Static, so that ``flinkish --help`` and the completion of command names import no command.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import click
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One command: ``module`` has it as ``attribute``; ``help`` is its line in the overview."""
+
+    module: str
+    attribute: str
+    help: str
+
+
+COMMANDS: dict[str, Entry] = {
+    "run": Entry("flinkish.cli.commands.run", "run", "Start a job."),
+    "list": Entry("flinkish.cli.commands.list", "list_command", "List jobs."),
+    "info": Entry(
+        "flinkish.cli.commands.info", "info", "Show a program's operators and their uids."
+    ),
+    "status": Entry("flinkish.cli.commands.status", "status", "Show one job in full."),
+    "savepoint": Entry(
+        "flinkish.cli.commands.savepoint",
+        "savepoint",
+        "Take a savepoint of a running job, or dispose one.",
+    ),
+    "stop": Entry("flinkish.cli.commands.stop", "stop", "Stop a job with a savepoint."),
+    "cancel": Entry("flinkish.cli.commands.cancel", "cancel", "Cancel a job."),
+    "check": Entry(
+        "flinkish.cli.commands.check",
+        "check",
+        "Show what restoring a savepoint would do, without doing it.",
+    ),
+    "migrate": Entry(
+        "flinkish.cli.commands.migrate",
+        "migrate",
+        "Make a new savepoint of an old one, with other state.",
+    ),
+    "state": Entry(
+        "flinkish.cli.commands.state", "state", "Show and export the state in a savepoint."
+    ),
+    "compat": Entry(
+        "flinkish.cli.commands.compat", "compat", "Show which versions can resume which savepoints."
+    ),
+    "checkpoint": Entry(
+        "flinkish.cli.commands.checkpoint",
+        "checkpoint",
+        "Show each query's newest committed batch.",
+    ),
+    "request": Entry(
+        "flinkish.cli.commands.request", "request", "Follow a detached savepoint or stop."
+    ),
+    "logs": Entry("flinkish.cli.commands.logs", "logs", "Show the driver's log of a job."),
+    "config": Entry("flinkish.cli.commands.config", "config", "Show the effective configuration."),
+    "completion": Entry(
+        "flinkish.cli.commands.completion", "completion", "Print a shell's completions."
+    ),
+}
+
+#: First words after a command that make it another command.
+SUB_WORDS: dict[str, dict[str, Entry]] = {
+    "savepoint": {
+        word: Entry(f"flinkish.cli.commands.savepoint_{word}", attribute, text)
+        for word, attribute, text in (
+            ("list", "list_savepoints", "List the savepoints in a directory."),
+            ("show", "show", "Show what is inside a savepoint."),
+            ("diff", "diff", "Show two savepoints side by side."),
+            ("verify", "verify_savepoints", "Check that savepoints are whole."),
+            ("prune", "prune", "Remove savepoints by a retention policy."),
+            ("import", "import_savepoints", "Put savepoints into the registry."),
+            ("unlock", "unlock", "Remove the locks of those who are gone."),
+        )
+    }
+}
+
+
+def load(name: str) -> click.Command | None:
+    """The command ``name`` (``savepoint show`` too), imported; None when there is none."""
+    first, _, word = name.partition(" ")
+    entry = SUB_WORDS.get(first, {}).get(word) if word else COMMANDS.get(first)
+    if entry is None:
+        return None
+    command: click.Command = getattr(import_module(entry.module), entry.attribute)
+    return command

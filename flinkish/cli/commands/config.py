@@ -1,0 +1,42 @@
+"""``flinkish config show``: the effective configuration."""
+
+from __future__ import annotations
+
+import click
+
+from flinkish.cli.base import HELP_NAMES, Call, command
+from flinkish.cli.output.text import table
+
+
+@click.group("config", context_settings={"help_option_names": HELP_NAMES}, no_args_is_help=False)
+def config() -> None:
+    """Show the effective configuration."""
+
+
+@command("show", exit_codes=())
+@click.option("--origin", is_flag=True, help="Show where each value comes from.")
+def show(call: Call, origin: bool) -> int:
+    """Show every key and its value; passwords are hidden."""
+    with call.session() as session:
+        settings = session.config.settings()
+        out = session.out
+        if out.json:
+            out.document(
+                {
+                    "settings": [
+                        {"key": s.key, "value": s.masked, "origin": s.origin} for s in settings
+                    ]
+                }
+            )
+        elif origin:
+            rows = [(s.key, "-" if s.masked is None else s.masked, s.origin) for s in settings]
+            for line in table(("KEY", "VALUE", "ORIGIN"), rows):
+                out.line(line)
+        else:
+            for setting in settings:
+                if setting.masked is not None:
+                    out.line(f"{setting.key}={setting.masked}")
+    return 0
+
+
+config.add_command(show)

@@ -1,0 +1,85 @@
+"""Following a launched job to its end, with its log (``run`` without ``-d``)."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+from flinkish.cli.output.printer import Output, copy_log
+from flinkish.cli.session import Interrupted, Session
+from flinkish.client.context import requester
+from flinkish.client.waiting import STARTING, look, not_canceled, not_failed
+from flinkish.errors import WrongState
+from flinkish.launch.job_logs import Follower
+from flinkish.registry.jobs import Job, JobState, RequestKind
+from flinkish.spec.requests import CancelArguments
+
+_POLL = 0.1
+
+
+def follow_to_the_end(
+    session: Session,
+    job: Job,
+    show_submitted: Callable[[Output, Job], int],
+    *,
+    cancel_on_exit: bool,
+) -> int:
+    """Show the job's log on stderr until it ends; returns 0 when it FINISHED.
+
+    A failed job raises its error; a canceled one too, as an attached ``flink run`` does.
+    """
+    out = session.out
+    assert job.log_path is not None
+    log = Follower(job.log_path)
+    submitted = out.json  # one document only: at the end
+    try:
+        while True:
+            current = look(session, job)
+            _copy(out, log.read())
+            if not submitted and current.state not in (*STARTING, JobState.FAILED):
+                show_submitted(out, current)
+                sys.stdout.flush()
+                submitted = True
+            if current.state.is_final:
+                break
+            time.sleep(_POLL)
+    except (KeyboardInterrupt, Interrupted) as stop:
+        raise _left(session, job, stop, cancel_on_exit=cancel_on_exit) from None
+    finished = not_failed(session, current)
+    _copy(out, log.rest())
+    not_canceled(finished)
+    if out.json:
+        return show_submitted(out, finished)
+    seconds = (finished.end_time or finished.start_time) - finished.start_time
+    out.note("Program execution finished")
+    out.note(f"Job with JobID {job.job_id} has finished.")
+    out.note(f"Job Runtime: {seconds * 1000:.0f} ms")
+    return 0
+
+
+def _copy(out: Output, text: str) -> None:
+    if text and not (out.json or out.quiet):
+        copy_log(text, sys.stderr)
+
+
+def _left(
+    session: Session, job: Job, stop: BaseException, *, cancel_on_exit: bool
+) -> BaseException:
+    """What to raise when the user stops following: the job goes on, or is being canceled."""
+    code = stop.code if isinstance(stop, Interrupted) else 130
+    if not cancel_on_exit:
+        return Interrupted(
+            code, f"stopped following; job {job.job_id} goes on", f"flinkish logs -f {job.job_id}"
+        )
+    try:
+        request = session.registry.submit(
+            job.job_id, RequestKind.CANCEL, CancelArguments(), requester()
+        )
+    except WrongState:
+        return Interrupted(code, f"job {job.job_id} has ended")
+    return Interrupted(
+        code,
+        f"canceling job {job.job_id} (-sae)",
+        f"flinkish request wait {request.request_id}",
+    )

@@ -1,0 +1,164 @@
+"""``flinkish info``: a program's operators, without running its queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+
+from flinkish.cli.base import Call, command
+from flinkish.cli.options.program import (
+    ProgramOptions,
+    parallelism_option,
+    program_of,
+    program_options,
+    program_words,
+)
+from flinkish.cli.output.driver_log import driver_output
+from flinkish.cli.output.printer import Output
+from flinkish.client.describing import describe
+from flinkish.errors import MissingUid, UsageError
+from flinkish.savepoint.format.operator_lookup import address
+
+#: Fields of a recorded query that are for people, not part of the JSON document.
+_SHOWN = ("tree", "dot", "coverage_message", "missing")
+
+
+@command(
+    "info",
+    exit_codes=(4,),
+    context_settings={"allow_interspersed_args": False},
+    options_metavar="[OPTIONS]",
+)
+@program_words
+@click.option("--dot", "as_dot", is_flag=True, help="The graph for Graphviz, one a query.")
+@click.option(
+    "--require-uids",
+    is_flag=True,
+    help="Exit 4 when a stateful operator has no uid (for CI).",
+)
+@parallelism_option
+@program_options
+def info(call: Call, as_dot: bool, require_uids: bool, **options: Any) -> int:
+    """Show a program's operators: uids, operator ids, state.
+
+    The program runs to its end, but its streaming queries are only planned: none is started, no
+    stream is read and no job is registered. Everything after APP.py goes to the program.
+    """
+    if as_dot and call.out.json:
+        raise UsageError("--dot and --json exclude each other", hint="ask for one of them")
+    given = ProgramOptions(**options)
+    parallelism = given.parallelism
+    flags = {"parallelism.default": None if parallelism is None else str(parallelism)}
+    with call.session(flags) as session, driver_output(call.out):
+        described = describe(session, program_of(given))
+    queries = list(described.queries)
+    missing = [fact for query in queries for fact in query["missing"]]
+    if require_uids and missing:
+        names = ", ".join(_described(fact) for fact in missing)
+        raise MissingUid(
+            f"{len(missing)} stateful operator{'s have' if len(missing) > 1 else ' has'} no uid: "
+            f"{names}",
+            operators=missing,
+        )
+    _show(call.out, queries, as_dot=as_dot)
+    return 0
+
+
+def _show(out: Output, queries: list[dict[str, Any]], *, as_dot: bool) -> None:
+    if not queries:
+        out.warning("the program started no streaming query")
+    for query in queries:
+        for note in query["notes"]:
+            out.warning(f"query '{query['name']}': {note}")
+        if query["missing"]:
+            out.warning(f"query '{query['name']}': {query['coverage_message']}")
+    if out.json:
+        documents = [
+            {**{k: v for k, v in q.items() if k not in _SHOWN}, "operators": _addressed(q)}
+            for q in queries
+        ]
+        out.document({"queries": documents})
+    elif as_dot:
+        for query in queries:
+            for line in query["dot"].split("\n"):
+                out.line(line)
+    else:
+        for number, query in enumerate(queries):
+            if number:
+                out.line()
+            for line in _text(query, quiet=out.quiet):
+                out.line(line)
+        shared = _shared_ids(queries)
+        if shared and not out.quiet:
+            out.line()
+            out.line("Operators of several queries have the same operator id; with their queries:")
+            for line in shared:
+                out.line(f"  {line}")
+
+
+def _addressed(query: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The operators; what has state with the address that is its own in the whole job."""
+    return [{**operator, "address": _address(query, operator)} for operator in query["operators"]]
+
+
+def _address(query: Mapping[str, Any], operator: Mapping[str, Any]) -> str | None:
+    """As ``savepoint.format.operator_lookup.address``; None for what keeps no state."""
+    if not operator["stateful"]:
+        return None
+    return address(query["name"], operator["uid"], operator["ordinal"])
+
+
+def _shared_ids(queries: list[dict[str, Any]]) -> list[str]:
+    """``ID: QUERY/ORDINAL, QUERY/ORDINAL`` for ids that stateful operators of several have."""
+    owners: dict[str, list[str]] = {}
+    for query in queries:
+        for operator in query["operators"]:
+            name = _address(query, operator)
+            if name is not None:
+                owners.setdefault(operator["operator_id"], []).append(name)
+    return [f"{id_}: {', '.join(names)}" for id_, names in owners.items() if len(set(names)) > 1]
+
+
+def _text(query: Mapping[str, Any], *, quiet: bool) -> Iterator[str]:
+    """A query for people: its tree, then what each stateful operator keeps."""
+    yield f"Query {query['name']}"
+    yield from (f"  {line}" for line in query["tree"])
+    if quiet:
+        return
+    stateful = sorted(
+        (op for op in query["operators"] if op["stateful"]), key=lambda op: op["ordinal"]
+    )
+    for operator in stateful:
+        yield (
+            f'  state {operator["ordinal"]}: "{operator["name"]}" ({operator["kind"]}, '
+            f"partitions: {operator['partitions']})"
+        )
+        for store in operator["stores"]:
+            key, value = _columns(store["key_schema"]), _columns(store["value_schema"])
+            yield f"    {store['name']}: ({key}) -> ({value})"
+
+
+def _columns(schema: Mapping[str, Any] | None) -> str:
+    """``k int, ts timestamp`` of a schema in Spark's JSON."""
+    fields = (schema or {}).get("fields", ())
+    return ", ".join(f"{field['name']} {_type(field['type'])}" for field in fields)
+
+
+def _type(type_: Any) -> str:
+    if not isinstance(type_, Mapping):
+        return str(type_)
+    kind = type_.get("type")
+    if kind == "struct":
+        return f"struct<{_columns(type_)}>"
+    if kind == "array":
+        return f"array<{_type(type_['elementType'])}>"
+    if kind == "map":
+        return f"map<{_type(type_['keyType'])}, {_type(type_['valueType'])}>"
+    return str(kind)
+
+
+def _described(fact: Mapping[str, Any]) -> str:
+    where = f", {fact['location']}" if fact["location"] else ""
+    return f'"{fact["name"]}" ({fact["kind"]}{where})'

@@ -1,0 +1,62 @@
+"""``flinkish list`` through the registry: every case, with dead jobs put right first."""
+
+from __future__ import annotations
+
+import sys
+
+from flinkish.cli.output.jobs_text import notice, show
+from flinkish.cli.session import Session
+from flinkish.registry.jobs import ACTIVE_STATES, SCHEDULED_STATES, JobState
+from flinkish.registry.liveness import reconcile
+
+
+def list_jobs(
+    session: Session, *, running: bool, scheduled: bool, everything: bool, name: str | None
+) -> int:
+    """Print the jobs; returns the exit status.
+
+    Parameters
+    ----------
+    running, scheduled: only these (Flink's ``-r`` and ``-s``); neither or both: both.
+    everything: jobs in a final state too (``-a``).
+    name: only jobs of that name.
+    """
+    states = wanted_states(running=running, scheduled=scheduled, everything=everything)
+    registry, out = session.registry, session.out
+    # Asked by state before looking at processes, filtered after: a dead job is not running.
+    jobs = [
+        job
+        for job in reconcile(registry, registry.jobs(states=states, name=name))
+        if states is None or job.state in states
+    ]
+    ids = [job.job_id for job in jobs]
+    queries = registry.queries_of(ids)
+    savepoints = registry.last_savepoints(ids)
+    rows = [
+        {
+            "job_id": job.job_id,
+            "name": job.name,
+            "state": job.state.value,
+            "start_time": job.start_time,
+            "end_time": job.end_time,
+            "queries": {query.name: query.batch_id for query in queries.get(job.job_id, ())},
+            "last_savepoint": savepoints[job.job_id].path if job.job_id in savepoints else None,
+        }
+        for job in jobs
+    ]
+    sys.stdout.write(show(rows, json=out.json, quiet=out.quiet))
+    if not rows:
+        for line in notice(running=running, scheduled=scheduled, everything=everything, name=name):
+            out.note(line)
+    return 0
+
+
+def wanted_states(
+    *, running: bool, scheduled: bool, everything: bool
+) -> frozenset[JobState] | None:
+    """The states to list; None for all. Pure."""
+    if everything:
+        return None
+    if running == scheduled:
+        return ACTIVE_STATES
+    return SCHEDULED_STATES if scheduled else ACTIVE_STATES - SCHEDULED_STATES

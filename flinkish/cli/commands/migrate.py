@@ -1,0 +1,207 @@
+"""``flinkish migrate PATH TARGET``: a new savepoint of an old one, with its state rewritten."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from flinkish.cli.base import Call, command
+from flinkish.cli.commands.request_result import completed
+from flinkish.cli.options.arguments import words_of
+from flinkish.cli.options.spark import prepared, spark_options
+from flinkish.cli.output.driver_log import driver_output
+from flinkish.cli.output.printer import Output
+from flinkish.cli.output.text import size_text
+from flinkish.client import migration
+from flinkish.errors import UsageError
+from flinkish.spec.codec import encode_fields
+from flinkish.spec.migration import Migration, MigrationResult, NewSchema
+
+if TYPE_CHECKING:
+    from flinkish.savepoint.format.reader import Savepoint
+
+_BACKENDS = ("hdfs", "rocksdb")
+_CODECS = ("lz4", "zstd", "snappy", "lzf")
+
+
+@command("migrate", exit_codes=(4, 11, 12, 15, 16))
+@click.argument("path", metavar="PATH", type=click.Path())
+@click.argument("target", metavar="TARGET", type=click.Path())
+@click.option(
+    "-p",
+    "--parallelism",
+    "partitions",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="State partitions (spark.sql.shuffle.partitions) of the new savepoint.",
+)
+@click.option(
+    "--backend",
+    type=click.Choice(_BACKENDS, case_sensitive=False),
+    shell_complete=words_of(*_BACKENDS),
+    help="State store backend of the new savepoint.",
+)
+@click.option(
+    "-type",
+    "--type",
+    "type_",
+    type=click.Choice(("native", "canonical"), case_sensitive=False),
+    shell_complete=words_of("native", "canonical"),
+    help="canonical: state as Avro files; native: files of Spark's backend.",
+)
+@click.option(
+    "--schema",
+    "schemas",
+    metavar="UID[/STATE]=FILE.avsc",
+    multiple=True,
+    help="New Avro schema of an operator's values (repeatable); resolved by Avro's rules.",
+)
+@click.option(
+    "--compression",
+    type=click.Choice(_CODECS, case_sensitive=False),
+    shell_complete=words_of(*_CODECS),
+    help="Codec of the state's files.",
+)
+@click.option(
+    "--checkpoint-format",
+    type=click.IntRange(1, 2),
+    metavar="1|2",
+    help="Spark's checkpoint format: 2 names state files by unique ids (Spark 4, RocksDB).",
+)
+@click.option(
+    "--join-format", type=click.IntRange(1, 4), metavar="N", help="State format of joins."
+)
+@click.option(
+    "--aggregation-format",
+    type=click.IntRange(1, 2),
+    metavar="1|2",
+    help="State format of aggregations.",
+)
+@click.option(
+    "--group-format",
+    type=click.IntRange(1, 2),
+    metavar="1|2",
+    help="State format of grouped functions (applyInPandasWithState).",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@spark_options
+def migrate(
+    call: Call,
+    path: str,
+    target: str,
+    partitions: int | None,
+    backend: str | None,
+    type_: str | None,
+    schemas: tuple[str, ...],
+    compression: str | None,
+    checkpoint_format: int | None,
+    join_format: int | None,
+    aggregation_format: int | None,
+    group_format: int | None,
+    dry_run: bool,
+    **spark: Any,
+) -> int:
+    """Make a new savepoint below TARGET of the savepoint PATH, with its state rewritten.
+
+    The state's partitions, backend, schemas and formats can change, all in one pass, as a Spark
+    application of its own. PATH is only read. What is not asked for stays as it is; rows are
+    counted and digested before and after.
+    """
+    from flinkish.savepoint.format.reader import open_savepoint
+
+    changes = migration.Changes(
+        partitions=partitions,
+        backend=backend,
+        type=type_,
+        compression=compression,
+        checkpoint_format=checkpoint_format,
+        join_format=join_format,
+        aggregation_format=aggregation_format,
+        group_format=group_format,
+    )
+    changes.check()
+    with call.session({}) as session:
+        savepoint = open_savepoint(path)
+        new = [_schema(text, savepoint) for text in schemas]
+        wanted = migration.wanted(savepoint, target, changes, new)
+        launch, installation = prepared(session, spark)
+        if dry_run:
+            return _show_dry_run(call.out, savepoint, wanted)
+        with driver_output(call.out), session.reporter.live():
+            done = migration.migrate(session, wanted, launch, installation)
+    _show(call.out, done)
+    return 0
+
+
+def _schema(text: str, savepoint: Savepoint) -> NewSchema:
+    """The Avro schema of ``UID[/STATE]=FILE``; UsageError where a file or a uid is not there."""
+    name, equals, file = text.partition("=")
+    if not (name and equals and file):
+        raise UsageError(
+            f"--schema {text!r} is not UID[/STATE]=FILE.avsc",
+            hint="name the operator by its uid, as `flinkish savepoint show` does",
+        )
+
+    def read() -> Any:
+        try:
+            with open(file, encoding="utf-8") as source:
+                return json.load(source)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"the schema {file} cannot be read: {error}") from error
+
+    return migration.new_schema(savepoint, name, read)
+
+
+def _show_dry_run(out: Output, savepoint: Savepoint, wanted: Migration) -> int:
+    changes = {
+        "state partitions": wanted.partitions,
+        "backend": wanted.backend,
+        "type": wanted.type,
+        "compression": wanted.compression,
+        "checkpoint format": wanted.checkpoint_format,
+        **{pin.rpartition("streaming.")[2]: version for pin, version in wanted.formats.items()},
+        **{f"schema of {schema.name}": "new" for schema in wanted.schemas},
+    }
+    asked = {key: value for key, value in changes.items() if value is not None}
+    plan = migration.plan_migration(savepoint, wanted)
+    if out.json:
+        operators = [each.to_json() for each in plan]
+        shown = {"dry_run": True, "path": savepoint.path, "changes": asked, "operators": operators}
+        out.document(shown)
+        return 0
+    out.line(f"Would rewrite {savepoint.path} into a new savepoint below {wanted.target}:")
+    for key, value in asked.items():
+        out.line(f"  {key}: {value}")
+    if not asked:
+        out.line("  nothing changes: the state is written anew as it is")
+    for each in plan:
+        name = f"'{each.uid}'" if each.uid else f"operator {each.ordinal}"
+        out.line(f"{name} of {each.query} ({each.kind or 'unknown kind'}):")
+        out.line(f"  partitions: {_change(each.partitions)}, backend: {_change(each.backend)}")
+        for line in each.changes:
+            out.line(f"  {line}")
+    return 0
+
+
+def _change(both: tuple[object, object]) -> str:
+    before, after = both
+    return str(before) if before == after else f"{before} -> {after}"
+
+
+def _show(out: Output, done: MigrationResult) -> None:
+    answer = encode_fields(done)
+    saved, operators = answer["savepoint"], answer["operators"]
+    if out.json:
+        out.document({"savepoint": saved, "operators": operators})
+    elif out.quiet:
+        out.line(saved["path"])
+    else:
+        for operator in operators:
+            name = operator["uid"] or f"operator {operator['ordinal']}"
+            out.line(
+                f"{name} of {operator['query']}: {operator['rows']:,} rows, "
+                f"{size_text(operator['bytes'])}, digest {operator['content']}"
+            )
+        out.line(completed(saved))

@@ -1,0 +1,281 @@
+"""``flinkish savepoint JOB [TARGET]``, ``--all``, ``--from-checkpoint URL`` and ``-d PATH``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from flinkish.cli.base import Call, command
+from flinkish.cli.commands import request_result
+from flinkish.cli.commands import savepoint_dispose as disposal
+from flinkish.cli.options.arguments import (
+    complete_job,
+    detached_option,
+    dry_run_option,
+    format_option,
+    timeout_option,
+)
+from flinkish.cli.options.retention import keep_options
+from flinkish.cli.output.driver_log import driver_output
+from flinkish.cli.session import Session
+from flinkish.client import requests
+from flinkish.client.context import accept
+from flinkish.client.retention import not_pruned, remove_old
+from flinkish.errors import UsageError
+from flinkish.registry.jobs import Job, Request, RequestKind
+
+if TYPE_CHECKING:
+    from flinkish.savepoint.manage.retention import Policy
+
+
+@command("savepoint", exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15))
+@click.argument("job", metavar="JOB", required=False, shell_complete=complete_job)
+@click.argument("target", metavar="[TARGET]", required=False, type=click.Path())
+@click.option(
+    "-d",
+    "--dispose",
+    "dispose",
+    metavar="PATH",
+    type=click.Path(),
+    help="Delete the savepoint at PATH instead of taking one.",
+)
+@click.option("--all", "every", is_flag=True, help="Take one of every running job; no JOB then.")
+@click.option(
+    "--from-checkpoint",
+    "checkpoint",
+    metavar="URL",
+    type=click.Path(),
+    help="Take one of a Spark checkpoint that flinkish never saw, or of a directory of several; "
+    "no JOB then.",
+)
+@click.option(
+    "--name",
+    metavar="NAME",
+    help="With --all: only jobs whose name is like this (* and ? are wildcards). With "
+    "--from-checkpoint: the job's name in the savepoint.",
+)
+@click.option(
+    "--full",
+    is_flag=True,
+    help="Share no files with an earlier savepoint: it can be moved and copied alone.",
+)
+@format_option
+@detached_option
+@timeout_option
+@keep_options(
+    "After success remove the job's savepoints in TARGET except the newest N, and those that "
+    "another --keep option keeps."
+)
+@click.option("--yes", is_flag=True, help="With -d and --from-checkpoint: do not ask.")
+@dry_run_option
+def savepoint(
+    call: Call,
+    job: str | None,
+    target: str | None,
+    dispose: str | None,
+    every: bool,
+    checkpoint: str | None,
+    name: str | None,
+    full: bool,
+    format_: str,
+    detached: bool,
+    timeout: float | None,
+    yes: bool,
+    dry_run: bool,
+    **keep: Any,
+) -> int:
+    """Take a savepoint of a running job, which goes on, or of what a dead one has left.
+
+    TARGET is the directory in which the savepoint gets a directory of its own; without it,
+    execution.checkpointing.savepoint-dir. A job that is FAILED, CANCELED or FINISHED is named by
+    its id: its savepoint is taken from its checkpoint, without a driver.
+    See what is inside one with: flinkish savepoint show PATH
+    """
+    from flinkish.savepoint.manage.retention import Policy
+
+    policy = Policy(**keep)
+    _check_words(job, target, dispose, every, checkpoint, name, detached, policy)
+    with call.session() as session:
+        if dispose is not None:
+            return disposal.dispose(session, dispose, yes=yes, dry_run=dry_run)
+        if every:
+            from flinkish.cli.commands.savepoint_all import save_all
+
+            where = requests.savepoint_target(session, job)
+            seconds = session.timeout(timeout)
+            return save_all(
+                session, where, name, seconds, policy, full=full, format_=format_, dry_run=dry_run
+            )
+        if checkpoint is not None:
+            where = requests.savepoint_target(session, job)
+            return _from_checkpoint(
+                session,
+                *(checkpoint, where, name, policy),
+                full=full,
+                format_=format_,
+                yes=yes,
+                dry_run=dry_run,
+            )
+        assert job is not None
+        found = session.find_job(job)
+        where = requests.savepoint_target(session, target, found)
+        if found.state.is_final:
+            return _of_dead_job(
+                session,
+                *(found, where, policy),
+                full=full,
+                format_=format_,
+                detached=detached,
+                dry_run=dry_run,
+            )
+        if dry_run:
+            return request_result.dry_run(session, found, RequestKind.SAVEPOINT, where)
+        seconds = session.timeout(timeout)
+        session.out.note(f"Triggering savepoint for job {found.job_id}.")
+        request = requests.submit(
+            *(session, found, RequestKind.SAVEPOINT, where, seconds), full=full, format_=format_
+        )
+        if detached:
+            return request_result.detached(session, request)
+        session.out.note("Waiting for response...")
+        request = request_result.wait_for(session, request, seconds)
+        return _finish(session, request, session.registry.job(found.job_id), where, policy)
+
+
+def _check_words(
+    job: str | None,
+    target: str | None,
+    dispose: str | None,
+    every: bool,
+    checkpoint: str | None,
+    name: str | None,
+    detached: bool,
+    policy: Policy,
+) -> None:
+    """Refuse what does not belong together. With --all and --from-checkpoint the first word is the
+    target."""
+    if dispose is not None:
+        if job is not None or detached:
+            raise UsageError(
+                "-d/--dispose takes one path and neither a job nor -detached",
+                hint="flinkish savepoint -d PATH",
+            )
+        if every or checkpoint or name or not policy.is_empty:
+            raise UsageError(
+                "-d/--dispose deletes one savepoint: no other option says more of it",
+                hint="flinkish savepoint -d PATH",
+            )
+        return
+    if every and checkpoint:
+        raise UsageError("--all and --from-checkpoint are two different things", hint="give one")
+    if every or checkpoint:
+        how = "--all" if every else "--from-checkpoint URL"
+        if target is not None:
+            raise UsageError(
+                f"{how} takes no JOB, only a target: {job!r} and {target!r} were given",
+                hint=f"flinkish savepoint {how} [TARGET]",
+            )
+        if detached:
+            raise UsageError(f"{how} waits for its result: it cannot be -detached", hint="")
+        return
+    if name is not None:
+        raise UsageError(
+            "--name goes with --all or --from-checkpoint", hint="flinkish savepoint JOB [TARGET]"
+        )
+    if job is None:
+        raise UsageError(
+            "missing JobID: specify the job to take a savepoint of",
+            hint="flinkish savepoint JOB [TARGET]; see the jobs with: flinkish list",
+        )
+    if detached and not policy.is_empty:
+        raise UsageError(
+            "old savepoints are removed once the new one is there, and -detached does not wait",
+            hint="leave -detached or the --keep options out",
+        )
+
+
+def _of_dead_job(
+    session: Session,
+    job: Job,
+    target: str,
+    policy: Policy,
+    *,
+    full: bool,
+    format_: str,
+    detached: bool,
+    dry_run: bool,
+) -> int:
+    from flinkish.client.offline import save_dead_job
+
+    if detached:
+        raise UsageError(
+            f"job {job.name} ({job.job_id}) is {job.state.value}: this command itself takes the "
+            "savepoint of its checkpoint, so it cannot be -detached",
+            hint="leave -detached out",
+        )
+    with driver_output(session.out), session.reporter.live():
+        request = save_dead_job(session, job, target, full=full, format_=format_, dry_run=dry_run)
+    if dry_run:
+        return _would(session, request, f"job {job.name} ({job.job_id}) from its checkpoint")
+    return _finish(session, request, job, target, policy)
+
+
+def _from_checkpoint(
+    session: Session,
+    url: str,
+    target: str,
+    name: str | None,
+    policy: Policy,
+    *,
+    full: bool,
+    format_: str,
+    yes: bool,
+    dry_run: bool,
+) -> int:
+    from flinkish.client.offline import save_checkpoints
+
+    agree = accept if yes else session.out.agree
+    with driver_output(session.out), session.reporter.live():
+        request = save_checkpoints(
+            *(session, url, target, name), full=full, format_=format_, agree=agree, dry_run=dry_run
+        )
+    if dry_run:
+        return _would(session, request, f"the checkpoint {url}")
+    return _finish(session, request, None, target, policy)
+
+
+def _would(session: Session, request: Request, of: str) -> int:
+    out, target = session.out, request.arguments.target
+    if out.json:
+        fields = {"job_id": request.job_id, "kind": request.kind.value, "target": target}
+        out.document({"dry_run": True, **fields})
+    elif not out.quiet:
+        out.line(f"Would take a savepoint of {of} in {target}.")
+    return 0
+
+
+def _finish(
+    session: Session, request: Request, job: Job | None, target: str, policy: Policy
+) -> int:
+    """Show the savepoint, and remove what the policy does not keep of the job's others.
+
+    ``job`` is None where there is none, only checkpoints. Raises PartialFailure when the savepoint
+    is there and the others could not be removed.
+    """
+    out = session.out
+    if not out.json:  # at once: removing the others may take long
+        request_result.show_result(session, request, job)
+    removal = remove_old(session, target, policy, [request.job_id])
+    if out.json:
+        document = request_result.result_document(request, job)
+        if not policy.is_empty:
+            document["pruned"] = list(removal.removed)
+        out.document(document)
+    elif removal.removed:
+        out.note(f"Removed {len(removal.removed)} older savepoints of the job.")
+    path = (requests.shown_result(request).get("savepoint") or {}).get("path")
+    out.note(f"You can resume your program from this savepoint with: flinkish run -s {path} APP.py")
+    if removal.error is not None:
+        raise not_pruned(target, removal.error)
+    return 0

@@ -1,0 +1,141 @@
+"""``flinkish savepoint --all``: of every running job, for crontabs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from flinkish.cli.options.arguments import interruptible
+from flinkish.cli.output.printer import Output
+from flinkish.cli.session import Session
+from flinkish.client import all_jobs
+from flinkish.client.all_jobs import Outcome
+from flinkish.client.retention import Removal, not_pruned, remove_old
+from flinkish.errors import FlinkishError, Locked
+from flinkish.registry.jobs import Job
+from flinkish.storage import to_uri
+
+if TYPE_CHECKING:
+    from flinkish.savepoint.manage.retention import Policy
+
+
+def save_all(
+    session: Session,
+    target: str,
+    pattern: str | None,
+    timeout: float,
+    policy: Policy,
+    *,
+    full: bool,
+    format_: str,
+    dry_run: bool,
+) -> int:
+    """Take a savepoint of every running job; returns the exit status.
+
+    Parameters
+    ----------
+    pattern: of the names of the jobs; None: all.
+    timeout: seconds for all of them together.
+    policy: what is kept in ``target`` of the jobs that have a new savepoint.
+    full: they share no files with earlier ones.
+    format_: ``native`` or ``canonical``.
+    """
+    out = session.out
+    jobs = all_jobs.running_jobs(session, pattern)
+    if not jobs:
+        like = f" has a name like {pattern!r}" if pattern else ""
+        out.note(f"Nothing to do: no running job{like}.")
+    if dry_run:
+        return _would(out, jobs, target)
+    message = "stopped waiting; the savepoints that were triggered go on"
+    with interruptible(message, "flinkish status JOB"):
+        outcomes = all_jobs.save_all(
+            *(session, jobs, target, timeout),
+            full=full,
+            format_=format_,
+            on_outcome=lambda outcome: _tell(out, outcome),
+        )
+    saved = [outcome.job.job_id for outcome in outcomes if outcome.savepoint is not None]
+    removal = remove_old(session, target, policy, saved)
+    if out.json:
+        out.document(document(outcomes, removal, policy))
+    _tell_removal(out, target, removal)
+    return exit_code(outcomes, removal)
+
+
+def exit_code(outcomes: Sequence[Outcome], removal: Removal) -> int:
+    """0: nothing failed; 1: everything that was tried; 3: a part. Pure.
+
+    A target whose old savepoints are just now in somebody else's hands is pruned the next time.
+    """
+    failed = [outcome for outcome in outcomes if outcome.error is not None]
+    if failed and not any(outcome.savepoint is not None for outcome in outcomes):
+        return FlinkishError.code
+    not_removed = removal.error is not None and not isinstance(removal.error, Locked)
+    return 3 if failed or not_removed else 0
+
+
+def document(outcomes: Sequence[Outcome], removal: Removal, policy: Policy) -> dict[str, Any]:
+    """The result as JSON. Pure."""
+
+    def entry(outcome: Outcome) -> dict[str, Any]:
+        job = outcome.job
+        return {"job_id": job.job_id, "name": job.name, "request_id": outcome.request_id}
+
+    found: dict[str, Any] = {
+        "savepoints": [
+            {**entry(o), **o.savepoint, "left_out": list(o.left_out)}
+            for o in outcomes
+            if o.savepoint is not None
+        ],
+        "failed": [
+            {**entry(o), "error": o.error.to_record()} for o in outcomes if o.error is not None
+        ],
+        "skipped": [{**entry(o), "reason": o.skipped} for o in outcomes if o.skipped is not None],
+    }
+    if not policy.is_empty:
+        found["pruned"] = list(removal.removed)
+        found["prune_error"] = None if removal.error is None else removal.error.to_record()
+    return found
+
+
+def _tell(out: Output, outcome: Outcome) -> None:
+    for each in outcome.left_out:
+        out.warning(
+            f"job {outcome.who}: query '{each['query']}' is not in the savepoint: {each['reason']}"
+        )
+    if outcome.error is not None:
+        _complain(out, f"error: job {outcome.who}: {outcome.error.message}")
+    elif outcome.skipped is not None:
+        _complain(out, f"skipped: job {outcome.who}: {outcome.skipped}")
+    elif outcome.savepoint is not None and not (out.json or out.quiet):
+        path = to_uri(str(outcome.savepoint.get("path")))
+        out.line(f"{outcome.who}: Savepoint completed. Path: {path}")
+        sys.stdout.flush()
+
+
+def _tell_removal(out: Output, target: str, removal: Removal) -> None:
+    if removal.removed:
+        out.note(f"Removed {len(removal.removed)} older savepoints of these jobs.")
+    if isinstance(removal.error, Locked):
+        _complain(out, f"skipped: removing old savepoints: {removal.error.message}")
+    elif removal.error is not None:
+        _complain(out, f"error: {not_pruned(target, removal.error).message}")
+
+
+def _complain(out: Output, text: str) -> None:
+    """One line on stderr, also with ``-q``: it is what a crontab mails. JSON has it all."""
+    if not out.json:
+        out.complain(text)
+
+
+def _would(out: Output, jobs: Sequence[Job], target: str) -> int:
+    running = [job for job in jobs if not job.state.is_final]
+    if out.json:
+        ids = [{"job_id": job.job_id, "name": job.name} for job in running]
+        out.document({"dry_run": True, "kind": "savepoint", "target": target, "jobs": ids})
+    elif not out.quiet:
+        for job in running:
+            out.line(f"Would savepoint job {job.name} ({job.job_id}), savepoint in {target}.")
+    return 0

@@ -1,0 +1,161 @@
+"""``flinkish savepoint list [DIR]``: the savepoints below a directory, or of the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from flinkish.cli.base import Call, command
+from flinkish.cli.output.text import iso_time, local_time, size_text, table
+from flinkish.cli.session import Session
+from flinkish.client.catalog import list_directory, list_registry
+from flinkish.client.requests import SAVEPOINT_DIR
+from flinkish.errors import FlinkishError, UnsupportedFormat, UsageError
+
+if TYPE_CHECKING:
+    from flinkish.savepoint.directory.catalog import Catalog, Entry
+
+
+@command("savepoint list", exit_codes=(11,))
+@click.argument("directory", metavar="[DIR]", required=False, type=click.Path())
+@click.option("--registry", "registry", is_flag=True, help="Those that the registry knows of.")
+def list_savepoints(call: Call, directory: str | None, registry: bool) -> int:
+    """List the savepoints directly below a directory, newest first.
+
+    DIR defaults to execution.checkpointing.savepoint-dir; where that is not set the savepoints of
+    the registry are listed. Their times are those in their metadata.
+    """
+    if directory is not None and registry:
+        raise UsageError(
+            "DIR and --registry exclude each other",
+            hint="flinkish savepoint list DIR, or flinkish savepoint list --registry",
+        )
+    with call.session() as session:
+        where = None if registry else directory or session.config.get(SAVEPOINT_DIR)
+        if where is None:
+            rows, notice = _of_registry(session)
+        else:
+            rows, notice = _of_directory(where, must_exist=directory is not None)
+        out = session.out
+        if out.json:
+            out.document({"savepoints": [_document(row) for row in rows]})
+        elif out.quiet:
+            for row in rows:
+                if row["state"] == "complete":
+                    out.line(row["path"])
+        elif rows:
+            for line in render(rows):
+                out.line(line)
+        else:
+            out.note(f"No savepoints in {where or 'the registry'}.")
+        for row in rows:
+            if row["error"] is not None:
+                out.note(f"{row['path']}: {row['error']['message']}")
+        if notice:
+            out.note(notice)
+    return 0
+
+
+def _of_directory(where: str, *, must_exist: bool) -> tuple[list[dict[str, Any]], str]:
+    location, catalog = list_directory(where, must_exist=must_exist)
+    count = len(catalog.unfinished)
+    notice = (
+        f"{count} unfinished or disposed {'ones are' if count > 1 else 'one is'} not shown; what "
+        f"nobody writes any more is removed by: flinkish savepoint prune --garbage {location}"
+        if count
+        else ""
+    )
+    return _rows(catalog), notice
+
+
+def _of_registry(session: Session) -> tuple[list[dict[str, Any]], str]:
+    """The registry's savepoints as they are now: the directory is the truth about each."""
+    catalog, missing = list_registry(session)
+    rows = _rows(catalog)
+    for record in missing:
+        rows.append(
+            {
+                **_row(record.path, "missing"),
+                "job_id": record.job_id,
+                "created": record.created,
+                "trigger": record.trigger,
+                "format": record.format,
+                "queries": {query["name"]: query["batch_id"] for query in record.queries},
+                "files": record.files,
+                "bytes": record.bytes,
+            }
+        )
+    rows.sort(key=lambda row: (-(row["created"] or 0), row["path"]))
+    return rows, ""
+
+
+def _rows(catalog: Catalog) -> list[dict[str, Any]]:
+    rows = [_complete(entry) for entry in catalog.savepoints]
+    return rows + [_row(each.path, _state(each.error), each.error) for each in catalog.unreadable]
+
+
+def _state(error: FlinkishError) -> str:
+    return "unsupported" if isinstance(error, UnsupportedFormat) else "damaged"
+
+
+def _row(path: str, state: str, error: FlinkishError | None = None) -> dict[str, Any]:
+    return {
+        "path": path,
+        "state": state,
+        "job_id": None,
+        "job_name": None,
+        "created": None,
+        "trigger": None,
+        "spark_version": None,
+        "flinkish_version": None,
+        "format": None,
+        "queries": {},
+        "files": None,
+        "bytes": None,
+        "error": error.to_record() if error is not None else None,
+    }
+
+
+def _complete(entry: Entry) -> dict[str, Any]:
+    header = entry.header
+    return {
+        **_row(entry.path, "complete"),
+        "job_id": header.job_id,
+        "job_name": header.job_name,
+        "created": header.created,
+        "trigger": header.trigger,
+        "spark_version": header.spark_version,
+        "flinkish_version": header.flinkish_version,
+        "format": header.format,
+        "queries": {query.name: query.batch_id for query in entry.queries},
+        "files": entry.files,
+        "bytes": entry.bytes,
+    }
+
+
+def _document(row: Mapping[str, Any]) -> dict[str, Any]:
+    queries = [{"name": name, "batch_id": batch} for name, batch in row["queries"].items()]
+    return {**row, "created": iso_time(row["created"]), "queries": queries}
+
+
+def render(rows: list[dict[str, Any]]) -> list[str]:
+    """The savepoints for people. Pure."""
+    head = ("CREATED", "JOB", "NAME", "BY", "SPARK", "QUERIES", "SIZE", "STATE", "PATH")
+    return table(head, [_cells(row) for row in rows], right="6")
+
+
+def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    queries = ", ".join(f"{name} at {batch}" for name, batch in row["queries"].items())
+    return (
+        local_time(row["created"]),
+        (row["job_id"] or "-")[:6],
+        row["job_name"] or "-",
+        row["trigger"] or "-",
+        row["spark_version"] or "-",
+        queries or "-",
+        "-" if row["bytes"] is None else size_text(row["bytes"]),
+        row["state"] if row["format"] != "canonical" else f"{row['state']}, canonical",
+        row["path"],
+    )

@@ -1,0 +1,199 @@
+"""``flinkish savepoint prune DIR``: retention with reasons, and the garbage of dead writers."""
+
+from __future__ import annotations
+
+import sys
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from flinkish.cli.base import Call, command
+from flinkish.cli.options.arguments import dry_run_option
+from flinkish.cli.options.retention import keep_options
+from flinkish.cli.output.printer import Output
+from flinkish.cli.output.text import iso_time, local_time, size_text, table
+from flinkish.client.retention import PruneResult, not_removed, prune_savepoints
+from flinkish.errors import ConsentNeeded
+
+if TYPE_CHECKING:
+    from flinkish.savepoint.manage.prune import GarbageOutcome, Outcome
+
+
+@command("savepoint prune", exit_codes=(3, 5, 11, 12))
+@click.argument("directory", metavar="DIR", type=click.Path())
+@keep_options("The newest N.")
+@click.option(
+    "--garbage",
+    is_flag=True,
+    help="Remove unfinished ones older than an hour that nobody is writing. Needs no --keep-...",
+)
+@dry_run_option
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def prune(call: Call, directory: str, garbage: bool, dry_run: bool, yes: bool, **keep: Any) -> int:
+    """Remove the savepoints of a directory that no --keep-... keeps, each job's counted by itself.
+
+    Jobs are told apart by their names. The newest savepoint of a job always stays, and so do one
+    that a running job was restored from and has no commit of its own since, and files that other
+    savepoints use. Says for each why it stays.
+    """
+    from flinkish.savepoint.manage.retention import Policy
+
+    policy = Policy(**keep)
+    if not garbage or not policy.is_empty:
+        policy.check()  # before the registry is opened
+    with call.session() as session:
+        names = dry_run or session.out.json
+
+        def carry_out(*, dry_run: bool, agreed: set[str] | None = None) -> PruneResult:
+            """Planned first, and again when it is carried out: time may have passed."""
+            return prune_savepoints(
+                *(session, directory, policy),
+                garbage=garbage,
+                dry_run=dry_run,
+                agreed=agreed,
+                names=names,
+            )
+
+        done = planned = carry_out(dry_run=True)
+        if not dry_run and (planned.going or planned.trash):
+            if not yes:
+                _ask(session.out, planned)
+            agreed = {each.savepoint.path for each in planned.going}
+            done = carry_out(
+                dry_run=False, agreed=agreed | {each.found.path for each in planned.trash}
+            )
+        _show(session.out, done, dry_run)
+    error = not_removed(done, len(planned.going) + len(planned.trash))
+    if error is not None:
+        raise error
+    return 0
+
+
+def _ask(out: Output, planned: PruneResult) -> None:
+    location, going, trash = planned.directory, planned.going, planned.trash
+    what = []
+    if going:
+        size = size_text(sum(each.bytes for each in going))
+        what.append(f"{len(going)} savepoints ({size})")
+    if trash:
+        size = size_text(sum(each.found.bytes for each in trash))
+        what.append(f"{len(trash)} unfinished ones ({size})")
+    text = " and ".join(what)
+    refused = ConsentNeeded(
+        f"removing {text} in {location} needs your agreement",
+        hint="give --yes to remove them, or --dry-run to see which would go",
+    )
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise refused
+    for each in going:
+        out.complain(f"  {each.savepoint.path}")
+    for other in trash:
+        out.complain(f"  {other.found.path}")
+    if not out.ask(f"Remove {text} in {location}?"):
+        raise refused
+
+
+def _show(out: Output, done: PruneResult, dry_run: bool) -> None:
+    location, savepoints, left = done.directory, done.savepoints, done.garbage
+    if out.json:
+        out.document(
+            {
+                "directory": location,
+                "dry_run": dry_run,
+                "savepoints": [_document(each) for each in savepoints],
+                "garbage": [_garbage_document(each) for each in left],
+                "unreadable": [{"path": p, "error": e.to_record()} for p, e in done.unreadable],
+            }
+        )
+        return
+    if out.quiet:
+        for path in [o.savepoint.path for o in savepoints if o.removed or (dry_run and not o.keep)]:
+            out.line(path)
+        for path in [g.found.path for g in left if g.removed or (dry_run and g.reason is None)]:
+            out.line(path)
+        return
+    rows = [_cells(each, dry_run) for each in savepoints]
+    rows += [_garbage_cells(each, dry_run) for each in left]
+    if rows:
+        for line in table(("", "CREATED", "JOB", "SIZE", "PATH", "WHY"), rows, right="3"):
+            out.line(line)
+    else:
+        out.note(f"Nothing to remove in {location}.")
+    if dry_run:
+        gone = [each.gone for each in savepoints] + [each.gone for each in left]
+        for name in chain.from_iterable(gone):
+            out.line(f"  {name}")
+    for path, error in done.unreadable:
+        out.warning(f"{path} is left alone: {error.message}")
+
+
+def _document(outcome: Outcome) -> dict[str, Any]:
+    header = outcome.savepoint.header
+    return {
+        "path": outcome.savepoint.path,
+        "job_id": header.job_id,
+        "job_name": header.job_name,
+        "created": iso_time(header.created),
+        "keep": outcome.keep,
+        "reasons": list(outcome.reasons),
+        "removed": outcome.removed,
+        "bytes": outcome.bytes if not outcome.keep else outcome.savepoint.bytes,
+        "shared_files": outcome.shared,
+        "gone": list(outcome.gone),
+        "error": None if outcome.error is None else outcome.error.to_record(),
+    }
+
+
+def _garbage_document(outcome: GarbageOutcome) -> dict[str, Any]:
+    found = outcome.found
+    return {
+        "path": found.path,
+        "modified": iso_time(found.modified),
+        "files": found.files,
+        "bytes": found.bytes,
+        "keep": outcome.reason is not None,
+        "reason": outcome.reason,
+        "gone": list(outcome.gone),
+        "removed": outcome.removed,
+        "error": None if outcome.error is None else outcome.error.to_record(),
+    }
+
+
+def _cells(outcome: Outcome, dry_run: bool) -> tuple[str, ...]:
+    header = outcome.savepoint.header
+    why = f"kept: {', '.join(outcome.reasons)}" if outcome.keep else "no rule keeps it"
+    if outcome.error is not None:
+        why = outcome.error.message
+    elif outcome.shared:
+        why += f"; {outcome.shared} files that others use stay"
+    size = outcome.savepoint.bytes if outcome.keep else outcome.bytes
+    return (
+        _word(outcome.keep, outcome.removed, dry_run),
+        local_time(header.created),
+        header.job_name,
+        size_text(size),
+        outcome.savepoint.path,
+        why,
+    )
+
+
+def _garbage_cells(outcome: GarbageOutcome, dry_run: bool) -> tuple[str, ...]:
+    found = outcome.found
+    why = f"kept: {outcome.reason}" if outcome.reason else "left unfinished, nobody writes it"
+    if outcome.error is not None:
+        why = outcome.error.message
+    return (
+        _word(outcome.reason is not None, outcome.removed, dry_run),
+        local_time(found.modified),
+        "-",
+        size_text(found.bytes),
+        found.path,
+        why,
+    )
+
+
+def _word(keep: bool, removed: bool, dry_run: bool) -> str:
+    if keep:
+        return "keep"
+    return "removed" if removed else "remove" if dry_run else "failed"

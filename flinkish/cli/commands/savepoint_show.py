@@ -1,0 +1,120 @@
+"""``flinkish savepoint show PATH``: what is inside a savepoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from flinkish.cli.base import Call, command
+from flinkish.cli.output.text import size_text, table
+
+if TYPE_CHECKING:
+    from flinkish.savepoint.format.reader import Savepoint
+
+
+@command("savepoint show", exit_codes=(4, 11, 15))
+@click.argument("path", metavar="PATH", type=click.Path())
+def show(call: Call, path: str) -> int:
+    """Show what is inside a savepoint: its queries, offsets, operators and schemas.
+
+    Its bytes are its own, which disposing of it frees, or shared with other savepoints or with a
+    checkpoint. A job that is itself named "show" is given to flinkish savepoint by its id.
+    """
+    from flinkish.savepoint.format.reader import open_savepoint
+
+    savepoint = open_savepoint(path)
+    out = call.out
+    if out.quiet and not out.json:
+        out.line(savepoint.path)
+        return 0
+    document = {"savepoint": describe_in_full(savepoint)}
+    if out.json:
+        out.document(document)
+    else:
+        for line in render(document["savepoint"]):
+            out.line(line)
+    return 0
+
+
+def describe_in_full(savepoint: Savepoint) -> dict[str, Any]:
+    """The savepoint as JSON data, with the bytes it shares."""
+    from flinkish.savepoint.directory.space import measure
+    from flinkish.savepoint.format.operator_lookup import address, shared_ids
+    from flinkish.savepoint.format.reader import describe
+
+    space = measure(savepoint)
+    described = describe(savepoint)["savepoint"]
+    for query in described["queries"]:
+        for operator in query["operators"]:
+            operator["address"] = address(query["name"], operator["uid"], operator["ordinal"])
+    return {
+        **described,
+        "shared_ids": sorted(shared_ids(savepoint)),
+        "own_bytes": space.own_bytes,
+        "shared_bytes": space.shared_bytes,
+        "users": list(space.users),
+    }
+
+
+_SHARED = (
+    "Operators of several queries have the same operator id: name them QUERY/UID or QUERY/ORDINAL."
+)
+
+
+def render(savepoint: Mapping[str, Any]) -> list[str]:
+    """A savepoint's description for people. Pure."""
+    lines = [
+        f"{savepoint['path']}",
+        f"  job          {savepoint['job_name']}  {savepoint['job_id']}",
+        f"  taken        {savepoint['created']} by {savepoint['trigger']}",
+        f"  format       {savepoint['format']}, version {savepoint['format_version']}",
+        f"  written      by flinkish {savepoint['flinkish_version']}, Spark "
+        f"{savepoint['spark_version'] or '-'}, Python {savepoint['python_version'] or '-'}",
+        f"  program      {savepoint['program'] or '-'}",
+        f"  restored     {_restored(savepoint)}",
+        f"  data         {savepoint['files']} files, {size_text(savepoint['bytes'])}: "
+        f"{size_text(savepoint['own_bytes'])} own, {size_text(savepoint['shared_bytes'])} shared",
+        f"  relocatable  {_relocatable(savepoint)}",
+    ]
+    if savepoint["users"]:
+        lines.append(f"  used by      {', '.join(savepoint['users'])}")
+    for query in savepoint["queries"]:
+        lines += ["", *_query(query)]
+    if savepoint["shared_ids"]:
+        lines += ["", _SHARED]
+    return lines
+
+
+def _restored(savepoint: Mapping[str, Any]) -> str:
+    return f"from {savepoint['restored_from']}" if savepoint["restored_from"] else "no"
+
+
+def _relocatable(savepoint: Mapping[str, Any]) -> str:
+    if savepoint["relocatable"]:
+        return "yes"
+    return f"no (shares files with {', '.join(savepoint['holders'])})"
+
+
+def _query(query: Mapping[str, Any]) -> Iterator[str]:
+    yield f"query {query['name']}  {query['query_id']}"
+    yield f"  batch      {query['batch_id']}"
+    yield f"  watermark  {query['watermark'] or '-'}"
+    yield f"  state      {query['backend'] or '-'}, checkpoint format {query['checkpoint_format']}"
+    yield f"  data       {query['files']} files, {size_text(query['bytes'])}"
+    rows = [
+        (
+            str(operator["ordinal"]),
+            operator["kind"] or "-",
+            operator["uid"] or "-",
+            str(operator["partitions"]),
+            "-" if operator["rows"] is None else str(operator["rows"]),
+            size_text(operator["bytes"]),
+            ", ".join(store["name"] for store in operator["stores"]),
+        )
+        for operator in query["operators"]
+    ]
+    if rows:
+        head = ("ORDINAL", "OPERATOR", "UID", "PARTITIONS", "ROWS", "SIZE", "STORES")
+        yield from ("  " + line for line in table(head, rows, right="0345"))

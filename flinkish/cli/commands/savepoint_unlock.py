@@ -1,0 +1,125 @@
+"""``flinkish savepoint unlock [DIR]``: see who is at work in a directory, remove dead locks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from flinkish.cli.base import Call, command
+from flinkish.cli.output.printer import Output
+from flinkish.cli.output.text import iso_time, local_time, table
+from flinkish.client import locks
+from flinkish.errors import ConsentNeeded
+
+if TYPE_CHECKING:
+    from flinkish.savepoint.directory.leases import FoundLease
+
+
+@command("savepoint unlock", exit_codes=(5,))
+@click.argument("directory", metavar="[DIR]", required=False, type=click.Path())
+@click.option("--force", is_flag=True, help="Remove locks whose owner may be alive, too: asks.")
+@click.option("--yes", is_flag=True, help="With --force: do not ask.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+def unlock(call: Call, directory: str | None, force: bool, yes: bool, dry_run: bool) -> int:
+    """Show who holds a directory of savepoints, and remove the locks of those who are gone.
+
+    DIR defaults to execution.checkpointing.savepoint-dir. Locks are refreshed while their owner
+    lives; one that is not is removed, by this command or by the next savepoint. With --force those
+    of living owners go too: their savepoints may then be damaged. So do files there that are
+    damaged or no locks at all.
+    """
+    with call.session() as session:
+        held = locks.find_locks(session, directory, force=force)
+        location, found, stale, chosen = held.directory, held.found, held.stale, held.chosen
+        if held.alive and not (yes or dry_run):
+            _ask(session.out, location, held.alive)
+        if not dry_run:
+            locks.remove_locks(held)
+        gone = {each.name for each in chosen}
+        out = session.out
+        if out.json:
+            documents = [_document(each, stale, gone, dry_run) for each in found]
+            out.document({"directory": location, "dry_run": dry_run, "leases": documents})
+        elif out.quiet:
+            for each in chosen:
+                out.line(each.name)
+        elif not found:
+            out.line(f"Nobody holds {location}.")
+        else:
+            for line in _render(found, stale, gone, dry_run):
+                out.line(line)
+            for each in found:
+                if each.damage is not None:
+                    out.warning(locks.damage_text(held, each, gone=each.name in gone))
+    return 0
+
+
+def _document(
+    lease: FoundLease, stale: Collection[str], gone: Collection[str], dry_run: bool
+) -> dict[str, Any]:
+    record = lease.record
+    kind = lease.kind if record is None else record.kind
+    return {
+        "lease_id": lease.name,
+        "kind": None if kind is None else kind.value,
+        "job_id": None if record is None else record.job_id,
+        "owner": None if record is None else record.owner,
+        "host": None if record is None else record.host,
+        "pid": None if record is None else record.pid,
+        "created": None if record is None else iso_time(record.created),
+        "refreshed": iso_time(lease.modified if record is None else record.refreshed),
+        "path": None if record is None else record.path,
+        "damage": lease.damage,
+        "stale": lease.name in stale,
+        "removed": lease.name in gone and not dry_run,
+    }
+
+
+def _render(
+    found: tuple[FoundLease, ...], stale: Collection[str], gone: Collection[str], dry_run: bool
+) -> list[str]:
+    removed = "would be removed" if dry_run else "removed"
+    rows = []
+    for each in found:
+        record = each.record
+        ends = removed if each.name in gone else "stays"
+        if record is None:
+            kind = each.kind.value if each.kind else "-"
+            written = local_time(each.modified)
+            rows.append((kind, "-", each.name, "-", "-", written, "damaged", ends))
+            continue
+        rows.append(
+            (
+                record.kind.value,
+                (record.job_id or "-")[:6],
+                f"{record.owner} on {record.host}",
+                str(record.pid),
+                local_time(record.created),
+                local_time(record.refreshed),
+                "stale" if each.name in stale else "alive",
+                ends,
+            )
+        )
+    head = ("FOR", "JOB", "OWNER", "PID", "SINCE", "REFRESHED", "STATE", "")
+    return table(head, rows, right="3")
+
+
+def _ask(out: Output, location: str, alive: Sequence[FoundLease]) -> None:
+    names = ", ".join(
+        f"the damaged {each.name}"
+        if each.record is None
+        else f"{each.record.owner} on {each.record.host}"
+        for each in alive
+    )
+    refused = ConsentNeeded(
+        f"removing {len(alive)} locks of {location} whose owners may be at work ({names}) needs "
+        "your agreement",
+        hint="give --yes, or leave out --force to remove only the stale ones",
+    )
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise refused
+    if not out.ask(f"Remove the locks of {names}, who may be at work in {location}?"):
+        raise refused

@@ -1,0 +1,106 @@
+"""``flinkish savepoint verify PATH...``: are the savepoints whole?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from flinkish.cli.base import Call, command
+from flinkish.cli.options.arguments import words_of
+from flinkish.cli.output.printer import Output
+from flinkish.cli.output.text import size_text
+from flinkish.client.savepoints import Savepoint
+from flinkish.errors import Corrupt, FlinkishError, PartialFailure
+
+if TYPE_CHECKING:
+    from flinkish.savepoint.manage.verify import Verification
+
+_LEVELS = ("quick", "full", "deep")
+
+
+@command("savepoint verify", exit_codes=(3, 4, 11, 15))
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())
+@click.option(
+    "--level",
+    type=click.Choice(_LEVELS, case_sensitive=False),
+    default="full",
+    shell_complete=words_of(*_LEVELS),
+    help="quick: names and sizes; full (default): every byte's digest; deep: every state row too.",
+)
+def verify_savepoints(call: Call, paths: tuple[str, ...], level: str) -> int:
+    """Verify savepoints: every file is there, with its size and its digest.
+
+    Files that another savepoint holds are followed to where they are. Exit code 15 when a file is
+    bad: the first ones are named, with --json all.
+    """
+    out = call.out
+    documents, errors = [], []
+    for path in paths:
+        document, error = _verify(path, level)
+        documents.append(document)
+        if error is not None:
+            errors.append(error)
+        if not out.json:
+            _show(out, document, error if len(paths) > 1 else None)
+    if out.json:
+        out.document({"savepoints": documents})
+    if errors:
+        raise _together(errors, len(paths))
+    return 0
+
+
+def _verify(path: str, level: str) -> tuple[dict[str, Any], FlinkishError | None]:
+    try:
+        found = Savepoint.open(path).verify(level)
+    except FlinkishError as error:
+        return {"path": path, "level": level, "ok": False, "error": error.to_record()}, error
+    damage = None if found.ok else found.error()
+    return _document(found, damage), damage
+
+
+def _document(found: Verification, error: FlinkishError | None) -> dict[str, Any]:
+    return {
+        "path": found.path,
+        "level": found.level,
+        "ok": found.ok,
+        "files": found.files,
+        "bytes": found.bytes,
+        "rows": found.rows,
+        "bad": [{"path": bad.path, "reason": bad.reason} for bad in found.bad],
+        "unexpected": list(found.unexpected),
+        "unread": list(found.unread),
+        "error": None if error is None else error.to_record(),
+    }
+
+
+def _show(out: Output, document: dict[str, Any], error: FlinkishError | None) -> None:
+    path = document["path"]
+    if document["ok"] and out.quiet:
+        out.line(path)
+    elif document["ok"]:
+        rows = "" if document["rows"] is None else f", {document['rows']} state rows"
+        out.line(
+            f"Savepoint '{path}' is whole: {document['files']} files, "
+            f"{size_text(document['bytes'])}{rows} ({document['level']})."
+        )
+    if error is not None:
+        out.warning(error.message)
+    unexpected = document.get("unexpected") or []
+    if unexpected:
+        some = ", ".join(unexpected[:3]) + (", ..." if len(unexpected) > 3 else "")
+        out.note(f"{len(unexpected)} files that are not the savepoint's own: {some}")
+    for text in document.get("unread") or []:
+        out.warning(f"rows were not decoded: {text}")
+
+
+def _together(errors: list[FlinkishError], asked: int) -> FlinkishError:
+    """One error for all: damage is the gravest, whatever else went wrong."""
+    if asked == 1:
+        return errors[0]
+    damaged = [error for error in errors if isinstance(error, Corrupt)]
+    words = f"{len(errors)} of {asked} savepoints are not whole or could not be read"
+    hint = "each is named above; with --json every bad file is"
+    if damaged:
+        return Corrupt(f"{words}: {damaged[0].message}", hint=hint)
+    return PartialFailure(f"{words}: {errors[0].message}", hint=hint)

@@ -1,0 +1,72 @@
+"""``flinkish state export SAVEPOINT UID[/STATE] TARGET``: a state as files for other tools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from flinkish.cli.base import Call, command
+from flinkish.cli.options.arguments import words_of
+from flinkish.cli.options.spark import prepared, spark_options
+from flinkish.cli.options.state import savepoint_argument, state_argument
+from flinkish.cli.output.driver_log import driver_output
+from flinkish.client import state
+from flinkish.launch import state_exporter
+
+
+@command("export", exit_codes=(4, 11, 15))
+@savepoint_argument
+@state_argument
+@click.argument("target", metavar="TARGET", type=click.Path())
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(state_exporter.FORMATS, case_sensitive=False),
+    shell_complete=words_of(*state_exporter.FORMATS),
+    default="parquet",
+    show_default=True,
+    help="What the files are.",
+)
+@click.option("--where", metavar="SQL", help="Only rows of which it is true; not with avro.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@spark_options
+def export(
+    call: Call,
+    path: str,
+    name: str,
+    target: str,
+    form: str,
+    where: str | None,
+    dry_run: bool,
+    **spark: Any,
+) -> int:
+    """Write a state of a savepoint into the new directory TARGET, by a Spark application.
+
+    Rows have partition, key and value (avro: key and value, a file for each partition). The file
+    _SUCCESS in TARGET says that all of it is there.
+    """
+    from flinkish.savepoint.format.reader import open_savepoint
+
+    state.check_export_format(form, where)
+    planned = state.plan_export(open_savepoint(path), name, target, form, where)
+    operator, place = planned.operator, planned.place
+    out = call.out
+    if dry_run:
+        if out.json:
+            out.document({"dry_run": True, "operator": operator, "path": place, "format": form})
+        else:
+            out.line(f"Would write the state {operator['state']} of {name} as {form} to {place}")
+        return 0
+    with call.session({}) as session:
+        application = prepared(session, spark)
+        with driver_output(out):
+            rows = state.export(session, planned, *application)
+    if out.json:
+        exported = {"path": place, "format": form, "rows": rows}
+        out.document({"operator": operator, "export": exported})
+    elif out.quiet:
+        out.line(place)
+    else:
+        out.line(f"{rows:,} rows written. Path: {place}")
+    return 0

@@ -1,0 +1,115 @@
+"""``flinkish state show SAVEPOINT UID[/STATE]``: the rows of a state."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from flinkish.cli.base import Call, command
+from flinkish.cli.options.spark import prepared, spark_options
+from flinkish.cli.options.state import savepoint_argument, state_argument
+from flinkish.cli.output.driver_log import driver_output
+from flinkish.cli.output.printer import Output
+from flinkish.cli.output.text import table
+from flinkish.client.state import check_partition, find_rows, first_rows, open_state
+
+#: Longer cells are cut in tables; ``--json`` has all of them.
+_WIDEST = 60
+
+
+@command("show", exit_codes=(4, 11, 15))
+@savepoint_argument
+@state_argument
+@click.option(
+    "--where",
+    metavar="SQL",
+    help="Only rows of which it is true, as in: \"key.k = 'a' AND value.count > 3\" (needs Spark).",
+)
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Rows, at most."
+)
+@click.option(
+    "--partition", type=click.IntRange(min=0), metavar="P", help="Only this state partition."
+)
+@spark_options
+def show(
+    call: Call,
+    path: str,
+    name: str,
+    where: str | None,
+    limit: int,
+    partition: int | None,
+    **spark: Any,
+) -> int:
+    """Show rows of a state in a savepoint: partition, key and value.
+
+    UID is the operator's uid, operator id or ordinal, with QUERY/ in front where several queries
+    have one; STATE one of its states where it has several: a state variable of a processor, left
+    or right of a join. With --where it runs a Spark application,
+    without it no Spark is needed.
+    """
+    from flinkish.savepoint.format.reader import open_savepoint
+
+    savepoint = open_savepoint(path)
+    state = open_state(savepoint, name)
+    if where is None:
+        found = first_rows(state, limit, partition)
+    else:
+        check_partition(state, partition)
+        with call.session({}) as session:
+            application = prepared(session, spark)
+            with driver_output(call.out):
+                found = find_rows(
+                    *(session, savepoint, name, where, *application),
+                    limit=limit,
+                    partition=partition,
+                )
+    _show(call.out, state.describe(), found.rows, found.more)
+    return 0
+
+
+def _show(
+    out: Output, operator: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], more: bool
+) -> None:
+    if out.json:
+        out.document({"operator": operator, "rows": rows, "more": more})
+    elif out.quiet:
+        for row in rows:
+            out.line(_text(row))
+    else:
+        for line in render(rows):
+            out.line(line)
+        if more:
+            out.note(f"there are more than these {len(rows):,} rows: see --limit")
+        elif not rows:
+            out.note(f"the state {operator['state']} has no such rows")
+
+
+def render(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Rows as a table with a column for each field of key and value. Pure."""
+    if not rows:
+        return []
+    fields: dict[tuple[str, str | None], None] = {}
+    for row in rows:
+        for part in ("key", "value"):
+            inner = row[part]
+            names = list(inner) if isinstance(inner, Mapping) else [None]
+            fields.update(dict.fromkeys((part, name) for name in names))
+    head = ["PARTITION", *(part if name is None else f"{part}.{name}" for part, name in fields)]
+    lines = [
+        [str(row["partition"]), *(_cell(row[part], name) for part, name in fields)] for row in rows
+    ]
+    return list(table(head, lines, right="0"))
+
+
+def _cell(value: Any, name: str | None) -> str:
+    found = value if name is None else value.get(name)
+    text = found if isinstance(found, str) else _text(found)
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}..."
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

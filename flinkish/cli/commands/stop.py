@@ -1,0 +1,65 @@
+"""``flinkish stop JOB``: savepoint and stop as one action."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from flinkish.cli.base import Call, command
+from flinkish.cli.commands import request_result
+from flinkish.cli.options.arguments import (
+    detached_option,
+    dry_run_option,
+    format_option,
+    job_argument,
+    timeout_option,
+)
+from flinkish.client import requests
+from flinkish.registry.jobs import RequestKind
+
+
+@command("stop", exit_codes=(4, 10, 12, 13, 14, 15))
+@job_argument
+@click.option(
+    "-p",
+    "--savepointPath",
+    "target",
+    metavar="PATH",
+    type=click.Path(),
+    help="Directory for the savepoint. Default: execution.checkpointing.savepoint-dir.",
+)
+@format_option
+@detached_option
+@timeout_option
+@dry_run_option
+def stop(
+    call: Call,
+    job: str,
+    target: str | None,
+    format_: str,
+    detached: bool,
+    timeout: float | None,
+    dry_run: bool,
+) -> int:
+    """Stop a job with a savepoint: nothing is processed after it.
+
+    When the savepoint fails, the job goes on from where it was.
+    """
+    with call.session() as session:
+        found = session.find_job(job)
+        where = requests.savepoint_target(session, target, found)
+        if dry_run:
+            return request_result.dry_run(session, found, RequestKind.STOP, where)
+        seconds = session.timeout(timeout)
+        deadline = time.monotonic() + seconds
+        out = session.out
+        out.note(f'Suspending job "{found.job_id}" with a {format_.upper()} savepoint.')
+        out.note(f"Triggering stop-with-savepoint for job {found.job_id}.")
+        request = requests.submit(session, found, RequestKind.STOP, where, seconds, format_=format_)
+        if detached:
+            return request_result.detached(session, request)
+        out.note("Waiting for response...")
+        request = request_result.wait_for(session, request, seconds)
+        ended = request_result.wait_for_end(session, request, deadline - time.monotonic())
+        return request_result.show_result(session, request, ended)

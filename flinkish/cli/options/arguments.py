@@ -1,0 +1,139 @@
+"""Options and arguments that several commands have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from flinkish.cli.session import Interrupted
+from flinkish.errors import FlinkishError, InvalidConfiguration, UsageError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def complete_job(
+    ctx: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Ids and names of the jobs in the registry that begin so, and words that make it another
+    command (``savepoint list``); no jobs when the registry cannot be read."""
+    from flinkish.cli.command_index import SUB_WORDS
+    from flinkish.config import Config
+    from flinkish.registry.job_registry import Registry
+
+    found = [
+        CompletionItem(word, help=entry.help)
+        for word, entry in SUB_WORDS.get(ctx.info_name or "", {}).items()
+        if word.startswith(incomplete)
+    ]
+    try:
+        with Registry.open(Config.load().registry_url(), create=False) as registry:
+            jobs = registry.jobs()
+    except FlinkishError:
+        return found
+    jobs.sort(key=lambda job: (job.state.is_final, -job.start_time))
+    found += [
+        CompletionItem(job.job_id, help=f"{job.name} {job.state.value}")
+        for job in jobs
+        if job.job_id.startswith(incomplete.lower())
+    ]
+    names = {job.name for job in jobs if not job.state.is_final} if incomplete else set()
+    found += [CompletionItem(n, help="job") for n in sorted(names) if n.startswith(incomplete)]
+    return found
+
+
+def words_of(
+    *words: str,
+) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """A completion of fixed words."""
+
+    def complete(
+        _ctx: click.Context, _parameter: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        return [CompletionItem(word) for word in words if word.startswith(incomplete.lower())]
+
+    return complete
+
+
+def complete_file(
+    _ctx: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """The shell's own completion of file names."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+def job_argument(function: F) -> F:
+    """The ``JOB`` argument: an id, a prefix of one, or a name."""
+    return click.argument("job", metavar="JOB", shell_complete=complete_job)(function)
+
+
+def parse_seconds(
+    _ctx: click.Context, _parameter: click.Parameter, value: str | None
+) -> float | None:
+    """The seconds of a duration such as ``90 s`` or ``10min``."""
+    from flinkish.config import parse_duration
+
+    if value is None:
+        return None
+    try:
+        return parse_duration(value)
+    except InvalidConfiguration as error:
+        raise UsageError(f"--timeout: {error.message}", hint=error.hint) from error
+
+
+timeout_option = click.option(
+    "--timeout",
+    callback=parse_seconds,
+    metavar="DURATION",
+    help="How long to wait before exit 14; the work goes on. Default: client.timeout.",
+)
+
+detached_option = click.option(
+    "-detached",
+    "--detached",
+    "detached",
+    is_flag=True,
+    help="Do not wait: print the request id.",
+)
+
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Say what would be done, and do nothing."
+)
+
+
+_FORMATS = ("native", "canonical")
+
+
+def check_format(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str:
+    """A savepoint format in any case, as Flink takes it."""
+    word = (value or "native").lower()
+    if word not in _FORMATS:
+        raise UsageError(
+            f"unknown savepoint type {value!r}", hint="-type takes native or canonical"
+        )
+    return word
+
+
+format_option = click.option(
+    "-type",
+    "--type",
+    "format_",
+    callback=check_format,
+    metavar="native|canonical",
+    shell_complete=words_of(*_FORMATS),
+    help="native (default): Spark's files as they are. canonical: state as Avro files.",
+)
+
+
+@contextmanager
+def interruptible(message: str, follow: str) -> Iterator[None]:
+    """Inside, Ctrl-C and SIGTERM end the waiting and say how to go on with it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(130, message, follow) from None
+    except Interrupted as stop:
+        raise Interrupted(stop.code, message, follow) from None

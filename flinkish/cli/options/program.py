@@ -1,0 +1,186 @@
+"""What ``run`` and ``info`` ask about a program: one list of options, and the record of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import click
+
+from flinkish.cli.options.arguments import F, complete_file
+from flinkish.client.program import Program
+from flinkish.errors import UsageError
+
+
+@dataclass(frozen=True)
+class ProgramOptions:
+    """The options of this module as parsed; names as in ``flinkish info --help``."""
+
+    words: tuple[str, ...]
+    parallelism: int | None
+    master: str | None
+    program: str | None
+    module: str | None
+    py_files: tuple[str, ...]
+    archives: tuple[str, ...]
+    python: str | None
+    client_python: str | None
+    jars: tuple[str, ...]
+    packages: tuple[str, ...]
+    spark_home: str | None
+    conf: Mapping[str, str]
+    secret_arguments: tuple[str, ...]
+
+
+def program_of(options: ProgramOptions) -> Program:
+    """The program that the options and words name, and what runs it."""
+    application, arguments = options.program or None, options.words
+    if not (options.program or options.module):
+        application, arguments = (*options.words, None)[0], options.words[1:]
+    return Program(
+        application=application,
+        module=options.module or None,
+        arguments=arguments,
+        secret_arguments=options.secret_arguments,
+        master=options.master,
+        spark_home=options.spark_home,
+        python=options.python,
+        client_python=options.client_python,
+        py_files=options.py_files,
+        archives=options.archives,
+        jars=options.jars,
+        packages=options.packages,
+        conf=options.conf,
+    )
+
+
+def pairs(
+    _ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> dict[str, str]:
+    """``key=value`` options as a mapping; of a repeated key the last wins."""
+    found = {}
+    for value in values:
+        key, equals, text = value.partition("=")
+        if not (key.strip() and equals):
+            raise UsageError(f"--conf {value!r} is not KEY=VALUE", hint="write --conf key=value")
+        found[key.strip()] = text
+    return found
+
+
+def _arguments_in(
+    ctx: click.Context, _parameter: click.Parameter, value: str | None
+) -> tuple[str, ...]:
+    if value is None or ctx.resilient_parsing:
+        return ()
+    from flinkish.launch.secret_settings import read_arguments
+
+    return read_arguments(value)
+
+
+#: The program and its arguments, or with ``-py`` and ``-pym`` the arguments only. Needs a command
+#: with ``allow_interspersed_args`` False.
+program_words = click.argument(
+    "words",
+    metavar="APP.py [ARGS]...",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    shell_complete=complete_file,
+)
+
+#: Not in the list below: ``run`` has its ``--name`` between this one and them.
+parallelism_option = click.option(
+    "-p",
+    "--parallelism",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="State partitions (spark.sql.shuffle.partitions).",
+)
+
+#: Also those of the commands that run Spark without a program (:mod:`flinkish.cli.options.spark`).
+master_option = click.option(
+    "-m", "--master", "--jobmanager", "master", metavar="URL", help="Spark's master."
+)
+python_option = click.option(
+    "-pyexec", "--pyExecutable", "python", metavar="PYTHON", help="Python of the executors."
+)
+client_python_option = click.option(
+    "-pyclientexec",
+    "--pyClientExecutable",
+    "client_python",
+    metavar="PYTHON",
+    help="Python of the driver.",
+)
+spark_home_option = click.option(
+    "--spark-home",
+    metavar="DIR",
+    type=click.Path(),
+    help="The Spark to use. Default: SPARK_HOME, else the installed pyspark.",
+)
+conf_option = click.option(
+    "--conf",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=pairs,
+    help="A Spark setting (repeatable).",
+)
+
+_OPTIONS = (
+    master_option,
+    click.option(
+        "-py",
+        "--python",
+        "program",
+        metavar="FILE",
+        type=click.Path(),
+        help="The program; then all words after the options are its arguments.",
+    ),
+    click.option(
+        "-pym", "--pyModule", "module", metavar="MODULE", help="The program, as a module."
+    ),
+    click.option(
+        "-pyfs",
+        "--pyFiles",
+        "py_files",
+        metavar="FILES",
+        multiple=True,
+        help="Files, comma-separated, for the program's imports.",
+    ),
+    click.option(
+        "-pyarch",
+        "--pyArchives",
+        "archives",
+        metavar="FILES",
+        multiple=True,
+        help="Archives, comma-separated, unpacked on the executors.",
+    ),
+    python_option,
+    client_python_option,
+    click.option(
+        "-C",
+        "--classpath",
+        "jars",
+        metavar="URL",
+        multiple=True,
+        help="A jar for driver and executors (repeatable).",
+    ),
+    click.option(
+        "--packages", metavar="COORDINATES", multiple=True, help="Maven packages, comma-separated."
+    ),
+    spark_home_option,
+    conf_option,
+    click.option(
+        "--secret-args",
+        "secret_arguments",
+        metavar="FILE",
+        callback=_arguments_in,
+        shell_complete=complete_file,
+        help="More arguments of the program, one a line, that are shown nowhere (mode 0600).",
+    ),
+)
+
+
+def program_options(function: F) -> F:
+    """Add the options that say which program it is and what Spark runs it, in the help's order."""
+    for option in reversed(_OPTIONS):  # decorators apply from the last to the first
+        function = option(function)
+    return function

@@ -1,0 +1,99 @@
+"""What ``run -s`` and ``check`` ask about a restore: one list of options and their record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import click
+
+from flinkish.cli.options.arguments import F, words_of
+from flinkish.client.restoring import Restore, check_uid_map, not_a_pair
+
+
+@dataclass(frozen=True)
+class RestoreOptions:
+    """The options of this module as parsed; names as in ``flinkish check --help``."""
+
+    savepoint: str | None
+    allow_non_restored: bool
+    fork: bool
+    uid_map: tuple[tuple[str, str], ...]
+    reset_sources: tuple[str, ...]
+    sink_ahead: str | None
+
+
+def restore_of(options: RestoreOptions, *, claim_mode: str | None = None) -> Restore:
+    """The restore that the options ask for; ``claim_mode`` is the flag, if it was given."""
+    return Restore(
+        savepoint=options.savepoint,
+        allow_non_restored=options.allow_non_restored,
+        claim_mode=claim_mode,
+        fork=options.fork,
+        uid_map=options.uid_map,
+        reset_sources=options.reset_sources,
+        sink_ahead=options.sink_ahead,
+    )
+
+
+def _uid_map(
+    _ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> tuple[tuple[str, str], ...]:
+    """``OLD=NEW`` options as pairs; the first ``=`` separates, so that NEW may contain more."""
+    pairs = []
+    for value in values:
+        old, equals, new = value.partition("=")
+        if not equals:
+            raise not_a_pair(value)
+        pairs.append((old, new))
+    return check_uid_map(pairs)
+
+
+_OPTIONS: tuple[Callable[[F], F], ...] = (
+    click.option(
+        "-s",
+        "--fromSavepoint",
+        "savepoint",
+        metavar="PATH",
+        type=click.Path(),
+        help="Restore from a savepoint, or from a plain Spark checkpoint.",
+    ),
+    click.option(
+        "-n",
+        "--allowNonRestoredState",
+        "allow_non_restored",
+        is_flag=True,
+        help="Drop savepoint state that nothing in the program takes.",
+    ),
+    click.option("--fork", is_flag=True, help="With -s: new query ids, the original may go on."),
+    click.option(
+        "--uid-map",
+        metavar="OLD=NEW",
+        multiple=True,
+        callback=_uid_map,
+        help="With -s: the state of OLD (a uid of the savepoint, or an operator id) goes to uid "
+        "NEW of the program; the first = separates (repeatable).",
+    ),
+    click.option(
+        "--reset-source",
+        "reset_sources",
+        metavar="NAME",
+        multiple=True,
+        help="With -s: this source (its uid, or what it reads) starts afresh, state is kept "
+        "(repeatable).",
+    ),
+    click.option(
+        "--sink-ahead",
+        metavar="rebase|accept",
+        type=click.Choice(["rebase", "accept"]),
+        shell_complete=words_of("rebase", "accept"),
+        help="With -s, where a sink has later batches: go on after them, or let it drop output.",
+    ),
+)
+
+
+def restore_options(function: F) -> F:
+    """Add the options that say what is restored and how, in the help's order."""
+    for option in reversed(_OPTIONS):  # decorators apply from the last to the first
+        function = option(function)
+    return function

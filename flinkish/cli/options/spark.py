@@ -1,0 +1,39 @@
+"""Which Spark runs an application of flinkish's own: the options, and what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from flinkish.cli.options.arguments import F
+from flinkish.cli.options.program import (
+    client_python_option,
+    conf_option,
+    master_option,
+    python_option,
+    spark_home_option,
+)
+from flinkish.cli.session import Session
+from flinkish.client.program import Program, own_application
+from flinkish.launch.spark_submit import Installation
+from flinkish.registry.jobs import Launch
+
+_OPTIONS = (
+    master_option,
+    spark_home_option,
+    python_option,
+    client_python_option,
+    conf_option,
+)
+
+
+def spark_options(function: F) -> F:
+    """Add the options that say which Spark runs the application."""
+    for option in reversed(_OPTIONS):  # decorators apply from the last to the first
+        function = option(function)
+    return function
+
+
+def prepared(session: Session, options: Mapping[str, Any]) -> tuple[Launch, Installation]:
+    """The Spark application to start, by the options of :func:`spark_options`. LaunchFailed."""
+    return own_application(Program(**options), session.config)

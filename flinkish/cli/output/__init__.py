@@ -1,0 +1,1 @@
+"""What users see: results, tables, progress; nothing is computed here."""

@@ -1,0 +1,74 @@
+"""How ``flinkish list`` shows its rows; used by the fast path and the long way alike."""
+
+from __future__ import annotations
+
+from flinkish.cli.output.text import iso_time, json_document, local_time, table, visible
+
+TYPE_CHECKING = False  # of this name, so that type checkers know it; typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+_HEAD = ("START", "JOB ID", "NAME", "STATE", "QUERIES", "BATCH", "LAST SAVEPOINT")
+_NUMBERS = "45"
+
+
+def show(rows: Sequence[dict[str, Any]], *, json: bool, quiet: bool) -> str:
+    """The text for stdout, with its line ends; empty when there is nothing to show. Pure.
+
+    Parameters
+    ----------
+    rows: of each job job_id, name, state, start_time and end_time (seconds since the epoch),
+        queries (name to newest committed batch), last_savepoint (path or None).
+    """
+    if json:
+        return json_document({"jobs": [_document(row) for row in rows]}) + "\n"
+    if quiet:
+        lines = [visible(row["job_id"]) for row in rows]
+    else:
+        lines = table(_HEAD, [_cells(row) for row in rows], right=_NUMBERS) if rows else []
+    return "".join(line + "\n" for line in lines)
+
+
+def notice(*, running: bool, scheduled: bool, everything: bool, name: str | None) -> list[str]:
+    """Flink's notices for an empty list (``CliFrontend.list``), a line each. Pure."""
+    named = visible(f" named {name}") if name else ""
+    if everything:
+        return [f"No jobs{named}."]
+    notices = []
+    if running or not scheduled:
+        notices.append(f"No running jobs{named}.")
+    if scheduled or not running:
+        notices.append(f"No scheduled jobs{named}.")
+    return notices
+
+
+def _last_batch(row: dict[str, Any]) -> int | None:
+    batches = [batch for batch in row["queries"].values() if batch is not None]
+    return max(batches) if batches else None
+
+
+def _document(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "job_id": row["job_id"],
+        "name": row["name"],
+        "state": row["state"],
+        "start_time": iso_time(row["start_time"]),
+        "end_time": iso_time(row["end_time"]),
+        "queries": [{"name": name, "batch_id": batch} for name, batch in row["queries"].items()],
+        "last_batch": _last_batch(row),
+        "last_savepoint": row["last_savepoint"],
+    }
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    batch = _last_batch(row)
+    return (
+        local_time(row["start_time"]),
+        row["job_id"],
+        row["name"],
+        row["state"],
+        str(len(row["queries"])),
+        "-" if batch is None else str(batch),
+        row["last_savepoint"] or "-",
+    )

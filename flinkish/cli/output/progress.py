@@ -1,0 +1,100 @@
+"""What happens meanwhile: notices on stderr, progress on a terminal, silence where nobody reads."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from flinkish.cli.output.printer import Output, copy_log, is_terminal
+from flinkish.cli.output.text import size_text, visible
+from flinkish.client.reporter import REWRITING, Progress
+
+
+class OutputReporter:
+    """A :class:`~flinkish.client.reporter.Reporter` that writes to one command's output.
+
+    Progress is drawn inside :meth:`live` only, and only on a terminal.
+    """
+
+    def __init__(self, out: Output) -> None:
+        self._out = out
+        self._is_live = False
+        self._status: Any = None
+
+    @contextmanager
+    def live(self) -> Iterator[None]:
+        """Draw the progress that is reported while the block runs."""
+        out = self._out
+        self._is_live = not (out.json or out.quiet) and is_terminal(sys.stderr)
+        try:
+            yield
+        finally:
+            self._is_live = False
+            self._stop()
+
+    def note(self, text: str) -> None:
+        """See :class:`~flinkish.client.reporter.Reporter`."""
+        self._stop()
+        self._out.note(text)
+
+    def warning(self, text: str) -> None:
+        """See :class:`~flinkish.client.reporter.Reporter`."""
+        self._stop()
+        self._out.warning(text)
+
+    def progress(self, progress: Progress) -> None:
+        """See :class:`~flinkish.client.reporter.Reporter`."""
+        if not self._is_live:
+            return
+        from rich.console import Console  # only on a terminal: it costs more than the whole command
+        from rich.text import Text  # what is no Text is read for rich's own markup
+
+        text = Text(visible(describe(progress)))
+        if self._status is None:
+            self._status = Console(stderr=True).status(text)
+            self._status.start()
+        self._status.update(text)
+
+    def log(self, text: str) -> None:
+        """See :class:`~flinkish.client.reporter.Reporter`; only with ``--debug``."""
+        if self._out.debug:
+            self._stop()
+            copy_log(text, sys.stderr)
+
+    def _stop(self) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+
+def describe(progress: Progress) -> str:
+    """Progress in a few words. Pure."""
+    if progress.phase == REWRITING:
+        return f"{progress.rows or 0:,} rows, {size_text(progress.bytes or 0)} written"
+    words = [progress.phase]
+    for done, total, text, unit in (
+        (progress.files, progress.files_total, str, " files"),
+        (progress.bytes, progress.bytes_total, size_text, ""),
+    ):
+        if done is not None:
+            of = f" of {text(total)}" if total else ""
+            words.append(f"{text(done)}{of}{unit}")
+    if progress.rows is not None:
+        words.append(f"{progress.rows:,} rows")
+    if progress.rate:
+        words.append(f"{size_text(int(progress.rate))}/s")
+    if progress.remaining:
+        words.append(f"{_span(float(progress.remaining))} left")
+    return ", ".join(words)
+
+
+def _span(seconds: float) -> str:
+    """``45 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    whole = max(1, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"

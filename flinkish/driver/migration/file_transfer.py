@@ -1,0 +1,139 @@
+"""Savepoint files carried by the job's executors instead of its driver.
+
+A large state of which nothing can be linked is many bytes for one host. The transfers are plain
+data (:class:`~flinkish.savepoint.write.transfer.Transfer`), so that a Spark job can do them: in
+waves, as the driver's memory must not grow with the number of files. Executors reach the storage by
+their own environment and get flinkish as a zip file.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Any
+
+import flinkish
+from flinkish import storage
+from flinkish.driver.log import say
+from flinkish.errors import FlinkishError, StorageError, from_record
+from flinkish.savepoint.write.transfer import Carrier, Outcome, Threads, Transfer
+
+#: From how many bytes on ``auto`` asks the executors.
+AUTO_BYTES = 1 << 30
+#: Transfers that the driver holds at a time, and that a task is given at most.
+WAVE = 8192
+_PIECE = 256
+
+
+def should_distribute(mode: str, *, master: str, source: str, target: str, size: int) -> bool:
+    """Whether executors carry the files. Pure.
+
+    Parameters
+    ----------
+    mode: ``auto``, ``true`` or ``false`` (``execution.savepoint.distributed``).
+    master: Spark's; a local one has no executors but the driver's own host.
+    source, target: locations of a file and of where it goes.
+    size: bytes to move.
+    """
+    if mode != "auto":
+        return mode == "true"
+    here = storage.is_local(source) or storage.is_local(target) or master.startswith("local")
+    return not here and size >= AUTO_BYTES
+
+
+class SparkCarrier:
+    """Carries files by the executors of a session where that pays, else by threads.
+
+    With ``auto`` whatever goes wrong on the executors (a library that is not installed there,
+    credentials that only the driver has) is said, and the driver goes on alone.
+    """
+
+    def __init__(self, session: Any, mode: str) -> None:
+        self._context = session.sparkContext
+        self._mode = mode
+        self._threads: Carrier = Threads()
+
+    def carry(self, transfers: Iterable[Transfer], *, total_bytes: int) -> Iterator[Outcome]:
+        """See :class:`flinkish.savepoint.write.transfer.Carrier`."""
+        iterator = iter(transfers)
+        first = next(iterator, None)
+        if first is None:
+            return
+        iterator = chain([first], iterator)
+        distributed = should_distribute(
+            self._mode,
+            master=self._context.master,
+            source=first.source,
+            target=first.target,
+            size=total_bytes,
+        )
+        if distributed:
+            ship_package(self._context)
+        while distributed and (wave := list(islice(iterator, WAVE))):
+            try:
+                outcomes = self._on_executors(wave)
+            except Exception as error:
+                # Py4J's and Spark's errors have no common base; what failed is tried again below.
+                if self._mode == "true":
+                    raise _refused(error) from error
+                say(f"executors could not copy the savepoint's files, the driver does: {error}")
+                iterator = chain(wave, iterator)
+                distributed = False
+                break
+            yield from outcomes
+        yield from self._threads.carry(iterator, total_bytes=total_bytes)
+
+    def _on_executors(self, wave: Sequence[Transfer]) -> list[Outcome]:
+        pieces = [list(wave[at : at + _PIECE]) for at in range(0, len(wave), _PIECE)]
+        self._context.setJobDescription("flinkish: copy a savepoint's files")
+        try:
+            results = self._context.parallelize(pieces, len(pieces)).map(carry_piece).collect()
+        finally:
+            self._context.setJobDescription(None)
+        outcomes: list[Outcome] = []
+        for result in results:
+            if isinstance(result, dict):
+                raise from_record(result)
+            outcomes += result
+        return outcomes
+
+
+def carry_piece(piece: Sequence[Transfer]) -> list[Outcome] | dict[str, Any]:
+    """On an executor: the outcomes, or the record of the error that ended it."""
+    try:
+        return list(Threads().carry(piece, total_bytes=0))
+    except FlinkishError as error:
+        return error.to_record()
+
+
+def _refused(error: Exception) -> FlinkishError:
+    if isinstance(error, FlinkishError):
+        return error
+    return StorageError(
+        f"the executors could not copy the savepoint's files: {error}",
+        hint="set execution.savepoint.distributed=false to let the driver do it",
+    )
+
+
+def ship_package(context: Any) -> None:
+    """Give the executors this flinkish, once for each context: a cluster's do not have it.
+
+    Knows that PySpark's ``SparkContext`` has a directory ``_temp_dir`` of its own (3.5 to 4.3).
+    """
+    if getattr(context, "_flinkish_shipped", False):
+        return
+    root = os.path.dirname(os.path.abspath(flinkish.__file__))
+    # Executors fetch it from there as long as Spark runs, which then removes the directory.
+    directory = tempfile.mkdtemp(prefix="flinkish-", dir=context._temp_dir)
+    path = os.path.join(directory, "flinkish.zip")
+    with zipfile.ZipFile(path, "w") as archive:
+        for folder, _, names in os.walk(root):
+            for name in sorted(names):
+                if name.endswith((".py", ".json")):
+                    file = os.path.join(folder, name)
+                    archive.write(file, os.path.relpath(file, os.path.dirname(root)))
+    context.addPyFile(path)
+    context._flinkish_shipped = True

@@ -1,0 +1,104 @@
+"""The engine's work on one query, in the words of savepoints: what it is to do, and its errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from flinkish import storage
+from flinkish.checkpoint.format.pins import PIN_PROVIDER, known_backend
+from flinkish.engine.migration.checkpoint_migration import rewrite_checkpoint
+from flinkish.engine.migration.migration_planner import FamilyChange, TargetState
+from flinkish.engine.migration.pipeline import Progress
+from flinkish.engine.stores.checkpoints import (
+    OperatorState,
+    read_checkpoint,
+)
+from flinkish.engine.stores.directories import Source, Target
+from flinkish.restore.plan.state_migration import StateRewrite
+from flinkish.savepoint.format.contents import QueryRecord
+from flinkish.savepoint.state.engine_errors import in_our_words
+from flinkish.savepoint.state.migration_targets import changes_of, target_of
+from flinkish.savepoint.state.state_directories import StorageDirectory
+from flinkish.spec.migration import MigratedOperator, Migration
+
+
+def rewrite_query(
+    context: Any,
+    source: Source,
+    target: Target,
+    query: QueryRecord,
+    migration: Migration,
+    progress: Progress,
+) -> list[MigratedOperator]:
+    """Make a checkpoint of a saved query whose state is what a migration makes of it.
+
+    Parameters
+    ----------
+    context: a ``SparkContext``.
+    source: the query's files; ``target``: the new checkpoint.
+
+    Raises Incompatible, UnsupportedFormat, Corrupt, UsageError (a schema for a
+    state that there is not).
+    """
+    with in_our_words(query.name):
+        found = read_checkpoint(source, query.batch_id)
+        result = rewrite_checkpoint(
+            *(context, source, target, target_of(migration, found)),
+            batch=query.batch_id,
+            each=changes_of(found, query, migration.schemas),
+            progress=progress,
+        )
+    uids = {operator.ordinal: operator.uid for operator in query.operators}
+    return [
+        MigratedOperator(
+            query=query.name,
+            uid=uids.get(written.ordinal),
+            ordinal=written.ordinal,
+            bytes=written.size,
+            rows=written.digest.rows,
+            keys=f"{written.digest.keys:016x}",
+            content=f"{written.digest.content:016x}",
+        )
+        for written in result.operators
+    ]
+
+
+def rewrite_restored(context: Any, staging: str, final: str, rewrite: StateRewrite) -> int:
+    """Make the checkpoint ``final`` of the one at ``staging``; the number of rows of state.
+
+    Raises Incompatible, UnsupportedFormat, Corrupt.
+    """
+    source, target = StorageDirectory(staging), StorageDirectory(final)
+    root = f"file:{final}" if storage.is_local(final) else storage.for_spark(final)
+    with in_our_words():
+        found = read_checkpoint(source)
+        each = {
+            operator.ordinal: TargetState(changes=_by_place(operator, values))
+            for operator in found.operators
+            if (values := rewrite.values.get(operator.ordinal))
+        }
+        backend = None
+        if rewrite.canonical:
+            provider = {PIN_PROVIDER: rewrite.provider} if rewrite.provider else found.pins
+            backend = known_backend(provider, "")
+        wanted = TargetState(
+            partitions=rewrite.partitions,
+            backend=backend,
+            formats=rewrite.fit.formats,
+            unique_ids=False if rewrite.fit.checkpoint_format == 1 else None,
+        )
+        result = rewrite_checkpoint(context, source, target, wanted, each=each, root=root)
+    return sum(written.digest.rows for written in result.operators)
+
+
+def _by_place(
+    operator: OperatorState, values: Mapping[str, Mapping[str, Any]]
+) -> dict[tuple[str, str], FamilyChange]:
+    return {
+        (store.name, family.name): FamilyChange(value=value)
+        for store in operator.stores
+        for family in store.families
+        for name, value in values.items()
+        if name in (store.name if len(store.families) == 1 else family.name, family.name)
+    }

@@ -1,0 +1,173 @@
+"""A savepoint made of another one, with its state rewritten by the engine.
+
+Each query becomes a checkpoint with rewritten state in a scratch directory; of these the new
+savepoint is taken as of any checkpoint, so that it is sealed, digested and locked as all are. The
+old savepoint is only read.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+from flinkish import storage
+from flinkish.driver.log import say
+from flinkish.driver.migration.file_transfer import ship_package
+from flinkish.errors import FlinkishError, LaunchFailed, StorageError
+from flinkish.savepoint.format.contents import (
+    FORMAT_NATIVE,
+    Header,
+    OperatorFacts,
+    OperatorRecord,
+    QueryRecord,
+    QuerySource,
+    SavepointInfo,
+    SavepointJob,
+)
+from flinkish.savepoint.format.reader import Savepoint
+from flinkish.savepoint.reporter import Reporter
+from flinkish.savepoint.state.state_directories import StorageDirectory, saved_directory
+from flinkish.savepoint.write.transfer import Carrier
+from flinkish.savepoint.write.writer import write_savepoint
+from flinkish.spec.migration import MigratedOperator, Migration
+
+#: The last line of a Python traceback, and the first of a Java one.
+_RAISED = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)\b.*)$", re.MULTILINE)
+_JAVA = re.compile(r"^: (.+)$", re.MULTILINE)
+#: In the text of an error of the operating system.
+_OS = "[Errno "
+#: Told of rows and bytes of state written so far, from another thread; must not raise.
+Progress = Callable[[int, int], None]
+
+
+def write_rewritten(
+    context: Any,
+    savepoint: Savepoint,
+    migration: Migration,
+    *,
+    scratch: str,
+    job: SavepointJob,
+    trigger: str,
+    reporter: Reporter,
+    progress: Progress,
+    carrier: Carrier | None = None,
+) -> tuple[SavepointInfo, list[MigratedOperator]]:
+    """Write the new savepoint; what it is, and what each operator's rows came to.
+
+    Parameters
+    ----------
+    context: a ``SparkContext``.
+    migration: what becomes of the state, and which directory gets the new savepoint.
+    scratch: where the checkpoints are made; the caller removes it.
+    job, trigger, carrier: see :func:`~flinkish.savepoint.write.writer.write_savepoint`.
+
+    Raises
+    ------
+    Incompatible: the state cannot become what the migration says; Corrupt: a state file is damaged.
+    LaunchFailed: this interpreter has not what the engine needs.
+    StorageError: of the target; FlinkishError: the Spark job failed.
+    """
+    sources: list[QuerySource] = []
+    written: list[MigratedOperator] = []
+    reporter.phase("rewriting")
+    for query in savepoint.queries:
+        checkpoint = storage.join(scratch, str(len(sources)))
+        say(f"rewriting the state of query {query.name}")
+        operators = _rewrite(context, savepoint, query, checkpoint, migration, progress)
+        sources.append(_source(query, checkpoint, operators))
+        written += operators
+    info = write_savepoint(
+        migration.target,
+        job,
+        sources,
+        trigger=trigger,
+        reporter=reporter,
+        deadline=time.monotonic(),
+        full=True,
+        carrier=carrier,
+        format_=_format(migration, savepoint.header),
+    )
+    return info, written
+
+
+def _format(migration: Migration, header: Header) -> str:
+    """What the new savepoint's state is: as the old one's where nothing else is asked for."""
+    if migration.type is not None:
+        return migration.type
+    return FORMAT_NATIVE if migration.backend else header.format
+
+
+def _rewrite(
+    context: Any,
+    savepoint: Savepoint,
+    query: QueryRecord,
+    checkpoint: str,
+    migration: Migration,
+    progress: Progress,
+) -> list[MigratedOperator]:
+    """Make a checkpoint of a query with the migrated state; facts of its operators."""
+    try:
+        from flinkish.driver.migration.query_migration import rewrite_query
+    except ImportError as error:
+        raise LaunchFailed(
+            f"the driver's Python cannot import {error.name}, which rewriting state needs",
+            hint="install flinkish there with its extra: pip install 'flinkish[engine]'",
+        ) from error
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j has no types
+    from pyspark.errors import PySparkException
+
+    ship_package(context)
+    try:
+        return rewrite_query(
+            context,
+            saved_directory(savepoint, query),
+            StorageDirectory(checkpoint),
+            query,
+            migration,
+            progress,
+        )
+    except (Py4JError, PySparkException) as error:
+        raise told_by_spark(query.name, str(error)) from error
+
+
+def told_by_spark(query: str, text: str) -> FlinkishError:
+    """The error of a Spark job that failed. Pure.
+
+    Parameters
+    ----------
+    text: PySpark's, a Java stack trace on 3.5, or only that of a Python worker where it failed
+        there, which ends in a line of its own: ``OSError: [Errno 28] No space left on device``.
+    """
+    found = _RAISED.search(text) or _JAVA.search(text)
+    reason = found.group(1) if found else text.strip().partition("\n")[0]
+    message = f"query {query}: its state could not be rewritten: {reason}"
+    hint = "the driver's log has the whole trace"
+    return StorageError(message, hint=hint) if _OS in reason else FlinkishError(message, hint=hint)
+
+
+def _source(query: QueryRecord, checkpoint: str, written: list[MigratedOperator]) -> QuerySource:
+    digests = {each.ordinal: each.content for each in written}
+    return QuerySource(
+        name=query.name,
+        checkpoint=checkpoint,
+        run_id=query.run_id,
+        source=query.source,
+        sink=query.sink,
+        operators=tuple(_facts(op, digests.get(op.ordinal)) for op in query.operators),
+        batch_id=query.batch_id,
+        rows_batch=query.batch_id,
+        origin=query.checkpoint,
+    )
+
+
+def _facts(operator: OperatorRecord, digest: str | None) -> OperatorFacts:
+    return OperatorFacts(
+        ordinal=operator.ordinal,
+        kind=operator.kind,
+        identity=operator.identity,
+        rows=operator.rows,
+        meaning=operator.meaning,
+        state_digest=digest,
+    )

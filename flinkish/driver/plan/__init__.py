@@ -1,0 +1,1 @@
+"""Queries as Spark has planned them: operators, sources, schemas, uids."""

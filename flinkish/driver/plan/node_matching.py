@@ -1,0 +1,93 @@
+"""Which stateful node of the analyzed plan became which operator of the physical one. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flinkish.driver.plan.plan_nodes import STATEFUL, LogicalNode, PhysicalOperator
+from flinkish.errors import Incompatible
+
+#: Nodes that are aggregations.
+AGGREGATES = frozenset({"Aggregate", "Distinct", "Except", "Intersect"})
+
+
+def stateful_positions(nodes: Sequence[LogicalNode], output_mode: str) -> list[int]:
+    """Positions of the nodes that keep state, in pre-order. Pure.
+
+    A limit keeps state unless it cuts the complete or updated result of an aggregation
+    (``StreamingGlobalLimitStrategy``); a join does when both sides are streams.
+    """
+    aggregates = _aggregates_below(nodes)
+    found = []
+    for position, node in enumerate(nodes):
+        if node.name == "Join":
+            stateful = len(node.children) > 1
+        elif node.name == "GlobalLimit":
+            stateful = output_mode.lower() == "append" or not aggregates[position]
+        else:
+            stateful = node.name in STATEFUL
+        if stateful:
+            found.append(position)
+    return found
+
+
+def match_stateful(
+    nodes: Sequence[LogicalNode], physical: Sequence[PhysicalOperator], output_mode: str
+) -> tuple[Sequence[LogicalNode], dict[int, PhysicalOperator]]:
+    """The physical operator of every stateful node, by position. Pure.
+
+    Where the optimizer has removed stateful nodes (the outer one of two limits), the rest is
+    matched when there is only one way to do so, given kinds and traces.
+
+    Raises Incompatible when the two plans do not fit together.
+    """
+    stateful = stateful_positions(nodes, output_mode)
+    ways = _embeddings(nodes, stateful, physical)
+    if len(ways) != 1:
+        ours = ", ".join(nodes[p].name for p in stateful) or "none"
+        theirs = ", ".join(f"{op.ordinal} {op.kind}" for op in physical) or "none"
+        why = "do not fit" if not ways else "fit in more than one way"
+        raise Incompatible(
+            f"the stateful operators of the analyzed plan ({ours}) {why} those that Spark would "
+            f"run ({theirs})",
+            hint="split the query into simpler steps, or report it with the query's explain()",
+        )
+    return nodes, dict(zip(ways[0], physical, strict=True))
+
+
+def _embeddings(
+    nodes: Sequence[LogicalNode], stateful: Sequence[int], physical: Sequence[PhysicalOperator]
+) -> list[tuple[int, ...]]:
+    """Ways (at most two are looked for) to find ``physical`` in order among ``stateful``."""
+    if len(stateful) == len(physical):
+        exact = all(_fits(nodes[p], p, op) for p, op in zip(stateful, physical, strict=True))
+        return [tuple(stateful)] if exact else []
+    ways: list[tuple[int, ...]] = [()]
+    for done, operator in enumerate(physical):
+        left = len(physical) - done - 1
+        longer: list[tuple[int, ...]] = []
+        for way in ways:
+            start = stateful.index(way[-1]) + 1 if way else 0
+            longer += [
+                (*way, p)
+                for p in stateful[start : len(stateful) - left]
+                if _fits(nodes[p], p, operator)
+            ]
+        ways = longer[:1000]
+    return ways[:2]
+
+
+def _fits(node: LogicalNode, position: int, operator: PhysicalOperator) -> bool:
+    if operator.link is not None and operator.link != position:
+        return False
+    return operator.kind in STATEFUL[node.name]
+
+
+def _aggregates_below(nodes: Sequence[LogicalNode]) -> list[bool]:
+    """Whether a streaming aggregation stands below each node."""
+    below = [False] * len(nodes)
+    for position in range(len(nodes) - 1, -1, -1):  # children before their parents
+        below[position] = any(
+            below[child] or nodes[child].name in AGGREGATES for child in nodes[position].children
+        )
+    return below

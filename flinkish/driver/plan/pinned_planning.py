@@ -1,0 +1,104 @@
+"""Planning with the configuration that a checkpoint pins, as Spark does when it restarts a query.
+
+Facts used:
+
+* ``OffsetSeqMetadata.setSessionConf``: what the offset log pins goes into the session; what a log
+  of an older Spark does not have gets the value that Spark had then (4.x: keys of
+  ``dropDuplicates`` in the old order, nullable outputs ...).
+* ``StreamExecution`` (4.1 on): the number of state partitions has a key of its own, which is
+  written to the log as that of the shuffle partitions.
+* ``MicroBatchExecution.logicalPlan`` (4.3): the keys of ``dropDuplicates`` are put into the order
+  that the log pins, whatever the analyzer has made of them (``ResolveDeduplicate``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from flinkish.checkpoint.format.pins import (
+    PIN_DEDUP_ORDER,
+    PIN_SHUFFLE_PARTITIONS,
+    PIN_STATE_PARTITIONS,
+    PIN_WATERMARK_POLICY,
+)
+from flinkish.driver.plan.plan_classes import (
+    find_class,
+    items,
+    scala_object,
+    streaming_object,
+    walk,
+)
+
+#: In every offset log (2.4 on), and nothing that a program would set for anything else.
+_ALWAYS_PINNED = PIN_WATERMARK_POLICY
+_RESOLVE_DEDUP = "org.apache.spark.sql.catalyst.analysis.ResolveDeduplicate$"
+_DEDUP = frozenset({"Deduplicate", "DeduplicateWithinWatermark"})
+
+
+def configure(jvm: Any, session: Any, settings: Mapping[str, str]) -> None:
+    """Set up a session to plan a query in.
+
+    Parameters
+    ----------
+    session: the JVM session, a clone that nothing else uses.
+    settings: Spark settings to set. When they are those of an offset log, what is missing is
+        filled in as Spark does.
+    """
+    conf = session.conf()
+    for key, value in settings.items():
+        conf.set(key, value)
+    if _ALWAYS_PINNED in settings:
+        log = {"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": dict(settings)}
+        metadata = streaming_object(jvm, "OffsetSeqMetadata")
+        target = session.sessionState().conf() if _takes_sql_conf(metadata) else conf
+        metadata.setSessionConf(metadata.apply(json.dumps(log)), target)
+    # Stateful queries run without both.
+    for key in ("spark.sql.adaptive.enabled", "spark.sql.cbo.enabled"):
+        conf.set(key, "false")
+    # As StreamExecution does: else the default of this key is a null.
+    partitions = settings.get(PIN_SHUFFLE_PARTITIONS)
+    if partitions is None or PIN_STATE_PARTITIONS in settings:
+        partitions = conf.get(PIN_STATE_PARTITIONS, conf.get(PIN_SHUFFLE_PARTITIONS))
+    conf.set(PIN_STATE_PARTITIONS, partitions)
+
+
+def _takes_sql_conf(metadata: Any) -> bool:
+    """Whether ``setSessionConf`` takes an ``SQLConf`` (4.x) or a ``RuntimeConfig`` (3.5)."""
+    methods = [m for m in metadata.getClass().getMethods() if m.getName() == "setSessionConf"]
+    return any(m.getParameterTypes()[1].getSimpleName() == "SQLConf" for m in methods)
+
+
+def with_pinned_keys(jvm: Any, session: Any, plan: Any) -> Any:
+    """The plan with the keys of ``dropDuplicates`` in the order that the session says."""
+    found = find_class(jvm, _RESOLVE_DEDUP)
+    if found is None or not any(_is_dedup(node) for node in walk(plan)):
+        return plan
+    rule = scala_object(found)
+    ordered = str(session.conf().get(PIN_DEDUP_ORDER)) == "true"
+    resolver = session.sessionState().analyzer().resolver()
+
+    def changed(node: Any) -> Any | None:
+        children = items(node.children())
+        below = [changed(child) for child in children]
+        new = node
+        if any(child is not None for child in below):
+            both = zip(below, children, strict=True)
+            new = node.withNewChildren(
+                jvm.PythonUtils.toSeq([old if child is None else child for child, old in both])
+            )
+        if _is_dedup(node):
+            keys = rule.recomputeKeysPreservingMetadataBoundary(
+                new.keys(), new.child(), new.dedupSpec().get(), ordered, resolver
+            )
+            if not keys.equals(new.keys()):
+                new = new.copy(keys, new.child(), new.dedupSpec())
+                new.copyTagsFrom(node)
+        return None if new is node else new
+
+    return changed(plan) or plan
+
+
+def _is_dedup(node: Any) -> bool:
+    return node.getClass().getSimpleName() in _DEDUP and bool(node.dedupSpec().isDefined())

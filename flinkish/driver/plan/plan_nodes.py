@@ -1,0 +1,355 @@
+"""Spark's plans of a streaming query as plain data: the analyzed plan, and its stateful operators.
+
+The only module that asks the JVM about plans. Facts used (Spark 3.5 to 4.3):
+
+* Every plan that is the top of a ``Dataset`` carries the tag ``dataset_id``
+  (``Dataset.DATASET_ID_TAG``): what lies between two of them was made in one step of the program,
+  by the analyzer or from SQL text.
+* ``IncrementalExecution`` numbers the stateful operators while it plans (``StateOpIdRule``), and
+  on 4.x writes their metadata and state schemas below its checkpoint location.
+* ``MicroBatchExecution`` plans in a clone of the session, see
+  :mod:`flinkish.driver.plan.pinned_planning`.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from flinkish.checkpoint.operators import StoreInfo
+from flinkish.driver.plan.pinned_planning import configure, with_pinned_keys
+from flinkish.driver.plan.plan_classes import (
+    find_class,
+    items,
+    streaming_class,
+    streaming_object,
+    walk,
+)
+from flinkish.driver.plan.plan_sources import SOURCES, Relation, entry_of, read_relations
+from flinkish.driver.plan.planned_schemas import files_below, stores_in_files, stores_of_node
+from flinkish.driver.plan.state_semantics import MeaningReader, with_properties
+from flinkish.operators.meaning import StateMeaning
+from flinkish.operators.tagging import ALIASES, Tag, tag_key, tag_of
+
+#: Nodes that are no operator of their own.
+PASSING = ALIASES | {
+    "LocalLimit",
+    "SubqueryColumnAliases",
+    "UpdateEventTimeWatermarkColumn",
+    "WithCTE",
+}
+_AGGREGATION = frozenset({"stateStoreSave", "sessionWindowStateStoreSaveExec"})
+_TRANSFORM_WITH_STATE = frozenset(
+    {
+        "transformWithStateExec",
+        "transformWithStateInPandasExec",
+        "transformWithStateInPySparkExec",  # 4.1 on: of rows, not of pandas frames
+    }
+)
+#: Nodes that may keep state, and Spark's names for the physical operators they become.
+STATEFUL: dict[str, frozenset[str]] = {
+    "Aggregate": _AGGREGATION,
+    "Deduplicate": frozenset({"dedupe"}),
+    "DeduplicateWithinWatermark": frozenset({"dedupeWithinWatermark"}),
+    "Distinct": _AGGREGATION,
+    "Except": _AGGREGATION,
+    "FlatMapGroupsInPandasWithState": frozenset({"applyInPandasWithState"}),
+    "FlatMapGroupsWithState": frozenset({"flatMapGroupsWithState"}),
+    "GlobalLimit": frozenset({"globalLimit"}),
+    "Intersect": _AGGREGATION,
+    "Join": frozenset({"symmetricHashJoin"}),
+    "TransformWithState": _TRANSFORM_WITH_STATE,
+    "TransformWithStateInPandas": _TRANSFORM_WITH_STATE,
+    "TransformWithStateInPySpark": _TRANSFORM_WITH_STATE,
+}
+_INDEX_TAG = "flinkish.index"
+
+
+@dataclass(frozen=True)
+class LogicalNode:
+    """One streaming node of an analyzed plan; parts that are not streaming are left out.
+
+    ``name`` is Spark's class. ``step``: the top of a DataFrame of the program. ``hidden_output``:
+    the projection that Spark lays over a USING join. ``exchange``: its input is redistributed.
+    ``source`` is the format of a source, ``source_name`` the name given by ``.name("x")``,
+    ``entry`` its line in the offset log. ``location`` is ``file:line`` where Spark knows it.
+    ``children`` are positions in the plan.
+    """
+
+    name: str
+    step: bool = False
+    hidden_output: bool = False
+    exchange: bool = False
+    tag: Tag | None = None
+    label: str = ""
+    source: str | None = None
+    source_name: str | None = None
+    entry: int | None = None
+    location: str | None = None
+    children: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class PhysicalOperator:
+    """One stateful operator as Spark will run it.
+
+    ``kind`` is Spark's own name for it, ``link`` the position in the analyzed plan of the node it
+    came from, where the optimizer has kept the trace. ``files`` are those that planning has
+    written (4.x), relative to ``state/<ordinal>``. ``meaning`` is what its columns are.
+    """
+
+    ordinal: int
+    kind: str
+    partitions: int
+    link: int | None
+    stores: tuple[StoreInfo, ...]
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    meaning: StateMeaning = field(default_factory=StateMeaning)
+
+
+class PlanReader:
+    """Reads the plans of one DataFrame that is to be written as a stream.
+
+    ``settings`` are set in the session that it is planned in. ``relations`` are its sources.
+    """
+
+    def __init__(
+        self, df: Any, output_mode: str, settings: Mapping[str, str] | None = None
+    ) -> None:
+        self._settings = settings or {}
+        self._jvm = df.sparkSession._jvm
+        self._spark4 = not str(df.sparkSession.version).startswith("3.")
+        self._session = df.sparkSession._jsparkSession
+        modes = self._jvm.org.apache.spark.sql.streaming.OutputMode
+        self._mode = getattr(modes, output_mode.capitalize())()
+        analyzed = df._jdf.queryExecution().analyzed()
+        self._check_supported(analyzed)
+        # A clone has a node of its own for every place of a DataFrame that is used twice.
+        plan = analyzed.clone()
+        self.relations: tuple[Relation, ...] = read_relations(self._jvm, plan)
+        self._plan = self._inlined(plan)
+
+    def logical(self) -> tuple[LogicalNode, ...]:
+        """The streaming part of the analyzed plan, in pre-order: the top first."""
+        keys = {name: tag_key(self._jvm, name) for name in ("dataset_id", _INDEX_TAG)}
+        uid_key = tag_key(self._jvm)
+        hidden = self._jvm.org.apache.spark.sql.catalyst.plans.logical.Project.hiddenOutputTag()
+        nodes: list[LogicalNode] = []
+        children: list[list[int]] = []
+        stack: list[tuple[Any, int | None]] = [(self._plan, None)]
+        while stack:
+            node, parent = stack.pop()
+            position = len(nodes)
+            if parent is not None:
+                children[parent].append(position)
+            name = str(node.getClass().getSimpleName())
+            if name in STATEFUL:  # others would hand it on to nodes the optimizer makes of two
+                node.setTagValue(keys[_INDEX_TAG], str(position))
+            entry = entry_of(self._jvm, node) if name in SOURCES else None
+            read = self.relations[entry] if entry is not None else None
+            nodes.append(
+                LogicalNode(
+                    name=name,
+                    step=bool(node.getTagValue(keys["dataset_id"]).isDefined()),
+                    hidden_output=name == "Project" and bool(node.getTagValue(hidden).isDefined()),
+                    exchange=_redistributes(name, node),
+                    tag=tag_of(node, uid_key),
+                    label=_label(name, node),
+                    source=read.format if read else None,
+                    source_name=read.name if read else None,
+                    entry=entry,
+                    location=self._origin(node),
+                )
+            )
+            children.append([])
+            stack += [
+                (child, position) for child in reversed(items(node.children())) if _streams(child)
+            ]
+        return tuple(
+            replace(node, children=tuple(below))
+            for node, below in zip(nodes, children, strict=True)
+        )
+
+    def physical(self) -> tuple[PhysicalOperator, ...]:
+        """The stateful operators of the physical plan by ordinal; plans, and runs no job."""
+        index = tag_key(self._jvm, _INDEX_TAG)
+        with _scratch() as directory:
+            state = os.path.join(directory, "state")
+            # transformWithState reads the checkpoint back at once, and wants this batch's offsets.
+            os.makedirs(os.path.join(directory, "offsets"))
+            open(os.path.join(directory, "offsets", "0"), "wb").close()
+            found = []
+            execution = self._execution(f"file://{state}")
+            plan = execution.executedPlan()
+            meaning = MeaningReader((self._plan, execution.optimizedPlan()))
+            for ordinal, kind, node in _stateful(self._jvm, plan):
+                partitioning = node.children().apply(0).outputPartitioning()
+                link = node.logicalLink()
+                tagged = link.get().getTagValue(index) if link.isDefined() else link
+                files = os.path.join(state, str(ordinal))
+                written = files_below(files)
+                found.append(
+                    PhysicalOperator(
+                        ordinal=ordinal,
+                        kind=kind,
+                        partitions=int(partitioning.numPartitions()),
+                        link=int(tagged.get()) if tagged.isDefined() else None,
+                        stores=stores_in_files(files)
+                        if os.path.isdir(files)
+                        else stores_of_node(self._jvm, kind, node),
+                        files=written,
+                        meaning=with_properties(meaning.read(kind, node), written),
+                    )
+                )
+        return tuple(sorted(found, key=lambda operator: operator.ordinal))
+
+    # --- inside -----------------------------------------------------------------------------
+
+    def _check_supported(self, analyzed: Any) -> None:
+        """Raise what Spark itself would raise at the start of the query."""
+        conf = self._session.sessionState().conf()
+        if conf.isUnsupportedOperationCheckEnabled():
+            checker = self._jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+            checker.checkForStreaming(analyzed, self._mode)
+
+    def _inlined(self, plan: Any) -> Any:
+        """The plan with common table expressions put where they are used, as Spark runs them."""
+        tables = [n for n in walk(plan) if n.getClass().getSimpleName() == "WithCTE"]
+        if not tables:
+            return plan
+        for table in tables:
+            table.plan().copyTagsFrom(table)
+        rule: Any = find_class(self._jvm, "org.apache.spark.sql.catalyst.optimizer.InlineCTE")
+        (constructor,) = rule.getConstructors()
+        inline = self._jvm.org.apache.spark.sql.catalyst.optimizer.InlineCTE
+        inlined = inline(*[True] + [False] * (constructor.getParameterCount() - 1)).apply(plan)
+        return inlined.clone()  # an expression that is used twice is one node in two places
+
+    def _execution(self, checkpoint: str) -> Any:
+        session = self._session.cloneSession()
+        configure(self._jvm, session, self._settings)
+        execution = streaming_class(self._jvm, "IncrementalExecution")
+        (constructor,) = execution.getConstructors()
+        ids = [self._jvm.java.util.UUID.randomUUID() for _ in range(2)]
+        arguments = [
+            session,
+            with_pinned_keys(self._jvm, session, self._plan),
+            self._mode,
+            checkpoint,
+            *ids,
+            0,
+            getattr(getattr(self._jvm.scala, "None$"), "MODULE$"),
+            streaming_object(self._jvm, "OffsetSeqMetadata").apply(0, 0, session.conf()),
+            streaming_object(self._jvm, "WatermarkPropagator").noop(),
+        ]
+        if constructor.getParameterCount() > len(arguments):
+            arguments.append(True)  # isFirstBatch; what follows has defaults
+            companion = streaming_object(self._jvm, "IncrementalExecution")
+            for number in range(len(arguments) + 1, constructor.getParameterCount() + 1):
+                arguments.append(getattr(companion, f"$lessinit$greater$default${number}")())
+        make: Any = self._jvm
+        for part in str(execution.getName()).split("."):
+            make = getattr(make, part)
+        return make(*arguments)
+
+    def _origin(self, node: Any) -> str | None:
+        """Place in the program of a column that the node computes (PySpark 4 notes it)."""
+        if not self._spark4:
+            return None
+        for expression in items(node.expressions()):
+            context = expression.origin().pysparkErrorContext()
+            if context.isDefined():
+                return str(context.get()._2())
+        return None
+
+
+def executed_operators(df_or_session: Any, execution: Any) -> tuple[tuple[int, str], ...]:
+    """The stateful operators that a running query really has: (ordinal, kind), sorted.
+
+    To be compared with those of its plan; reads no partitions or schemas.
+
+    Parameters
+    ----------
+    df_or_session: the classic DataFrame or session of the query.
+    execution: its ``StreamExecution.lastExecution`` (an ``IncrementalExecution``), not None. A
+        plan that Spark has not made yet is waited for, and made here at worst.
+
+    Raises
+    ------
+    Incompatible: this Spark keeps its classes elsewhere.
+    """
+    session = getattr(df_or_session, "sparkSession", df_or_session)
+    found = _stateful(session._jvm, execution.executedPlan())
+    return tuple(sorted((ordinal, kind) for ordinal, kind, _ in found))
+
+
+def _stateful(jvm: Any, plan: Any) -> Iterator[tuple[int, str, Any]]:
+    """Ordinal, kind and node of the stateful operators of a physical plan."""
+    is_writer = streaming_class(jvm, "StateStoreWriter").isInstance
+    for node in walk(plan):
+        if is_writer(node) and node.stateInfo().isDefined():
+            yield int(node.stateInfo().get().operatorId()), _operator_name(node), node
+
+
+def _operator_name(node: Any) -> str:
+    """Spark's name for a stateful operator, as in its metadata and progress reports of 4.x."""
+    name = str(node.shortName())
+    if name != "defaultName":
+        return name
+    simple = str(node.getClass().getSimpleName())  # 3.5 has no name for session windows
+    return simple[:1].lower() + simple[1:]
+
+
+def _streams(node: Any) -> bool:
+    return bool(node.isStreaming())
+
+
+def _redistributes(name: str, node: Any) -> bool:
+    if name == "Repartition":
+        return bool(node.shuffle())
+    if name == "Sort":
+        return bool(getattr(node, "global")())
+    return name in {
+        "FlatMapCoGroupsInArrow",
+        "FlatMapCoGroupsInPandas",
+        "FlatMapGroupsInArrow",
+        "FlatMapGroupsInPandas",
+        "RebalancePartitions",
+        "RepartitionByExpression",
+    }
+
+
+_NAMED: dict[str, Callable[[Any], list[Any]]] = {
+    "Aggregate": lambda node: items(node.groupingExpressions()),
+    "Deduplicate": lambda node: items(node.keys()),
+    "DeduplicateWithinWatermark": lambda node: items(node.keys()),
+    "EventTimeWatermark": lambda node: [node.eventTime()],
+}
+
+
+def _label(name: str, node: Any) -> str:
+    """A few words that tell it from others of its kind, such as the columns it groups by."""
+    columns = [_column(e) for e in _NAMED[name](node)] if name in _NAMED else []
+    if name == "Join":
+        return str(node.joinType().sql()).lower()
+    return ", ".join(columns[:5]) + (", ..." if len(columns) > 5 else "")
+
+
+def _column(expression: Any) -> str:
+    kind = expression.getClass().getSimpleName()
+    if kind in ("AttributeReference", "Alias"):
+        return str(expression.name())
+    text = str(expression.sql())
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+@contextmanager
+def _scratch() -> Iterator[str]:
+    with tempfile.TemporaryDirectory(
+        prefix="flinkish-plan-", ignore_cleanup_errors=True
+    ) as directory:
+        yield directory

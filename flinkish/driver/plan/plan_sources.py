@@ -1,0 +1,197 @@
+"""The sources of an analyzed plan: how Spark numbers them, and what each of them reads.
+
+Facts used (``MicroBatchExecution.logicalPlan``, Spark 3.5 to 4.3):
+
+* ``sources = logicalPlan.collect {...}``: one line of the offset log for every place where the
+  analyzed plan has a streaming relation, in pre-order. The definitions of a WITH clause are
+  collected where they are defined: once however often they are used, and unused ones too.
+* ``toExecutionRelationMap`` and ``v2ToRelationMap``: relations that are equal share one source and
+  one directory ``sources/<i>``. A union leaves the relation of a DataFrame that it has twice as it
+  is; a join makes another one of it (``DeduplicateRelations``), and so does its ``_metadata``.
+* ``StreamingUtils.getMetadataPath``: where sources have names (Spark 4.2 on, with source evolution
+  enabled), the directory is that name, and so is the key in the offset log.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish.driver.plan.plan_classes import find_class, walk
+from flinkish.operators.tagging import tag_key
+
+#: Leaves that are sources of a streaming query.
+SOURCES = frozenset({"StreamingRelation", "StreamingRelationV2"})
+#: Options that say what is read; the others can hold anything, credentials too.
+_READ = (
+    *("path", "subscribe", "subscribePattern", "assign", "topic"),
+    *("host", "port", "rowsPerSecond", "numPartitions"),
+)
+_ENTRY_TAG = "flinkish.entry"
+_CATALYST = "org.apache.spark.sql.catalyst"
+#: ``user:secret@`` of a location; a port (``host:8020/``) is none, a container has no colon.
+_SECRET = re.compile(r"^[^/:@]*:(?!\d*(?:/|$))[^@]*@")
+
+
+@dataclass(frozen=True)
+class Relation:
+    """One place of a plan where a source is read.
+
+    ``entry`` is its line in the offset log, ``directory`` its directory below ``sources/``,
+    ``format`` is ``file``, ``rate``, ``kafka`` ..., ``signature`` says what it reads, ``name`` is
+    what the program called it by ``readStream.name("x")`` (Spark 4.2 on).
+    """
+
+    entry: int
+    directory: str
+    format: str
+    signature: str
+    name: str | None = None
+
+
+def read_relations(jvm: Any, plan: Any) -> tuple[Relation, ...]:
+    """The sources of an analyzed plan in Spark's order; marks each for :func:`entry_of`.
+
+    Parameters
+    ----------
+    plan: as Spark starts the query with it, that is with its WITH clauses; not shared with others.
+    """
+    key = tag_key(jvm, _ENTRY_TAG)
+    nameable = find_class(jvm, f"{_CATALYST}.streaming.HasStreamingSourceIdentifyingName")
+    relations: list[Relation] = []
+    distinct: list[tuple[Any, str]] = []
+    numbered = 0
+    for node in walk(plan):
+        class_name = str(node.getClass().getSimpleName())
+        if class_name not in SOURCES:
+            continue
+        assigned, given = _names(node) if nameable and nameable.isInstance(node) else (None, None)
+        directory = next((known for other, known in distinct if other.equals(node)), None)
+        if directory is None:
+            directory = assigned
+            if directory is None:
+                directory = str(numbered)
+                numbered += 1
+            distinct.append((node, directory))
+        entry = len(relations)
+        node.setTagValue(key, str(entry))
+        format_ = _format(node)
+        text = _signature(class_name, format_, node)
+        relations.append(Relation(entry, directory, format_, text, given))
+    return tuple(relations)
+
+
+def entry_of(jvm: Any, node: Any) -> int:
+    """The entry of a relation that :func:`read_relations` has marked."""
+    return int(node.getTagValue(tag_key(jvm, _ENTRY_TAG)).get())
+
+
+def signature(
+    format_: str, options: Mapping[str, str], *, path: str | None = None, table: str | None = None
+) -> str:
+    """What a source reads, as ``format[what]``: the same for the same input in any session. Pure.
+
+    Parameters
+    ----------
+    format_: the format, such as ``kafka``.
+    options: the source's options; only those that say what is read are looked at.
+    path: where the source itself says what it reads.
+    table: the name of the table it reads.
+    """
+    given = {name.lower(): value for name, value in options.items()}
+    if path is not None:
+        given["path"] = path
+    parts = [table] if table is not None else []
+    for name in _READ:
+        value = given.get(name.lower())
+        if value is None:
+            continue
+        value = _normal(name, value.strip())
+        parts.append(value if name == "path" else f"{name}={value}")
+    return f"{format_}[{', '.join(parts)}]"
+
+
+def normal_path(path: str) -> str:
+    """A location without credentials, in one of the ways it can be written. Pure.
+
+    ``file:///in/``, ``file:/in`` and ``/in`` are the same; a relative one stays relative.
+    """
+    scheme, colon, rest = path.partition(":")
+    if not colon or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
+        scheme, rest = "", path
+    authority = ""
+    if scheme and rest.startswith("//"):
+        authority, slash, rest = _SECRET.sub("", rest[2:]).partition("/")
+        rest = slash + rest
+    rest = re.sub(r"/(?:\.?/)+", "/", rest)
+    rest = re.sub(r"(?<=.)/\.?$", "", rest)
+    if not scheme or scheme.lower() == "file":
+        return rest
+    return f"{scheme.lower()}:{'//' if authority else ''}{authority}{rest}"
+
+
+def _normal(name: str, value: str) -> str:
+    if name == "path":
+        return normal_path(value)
+    if name == "subscribe":
+        return ",".join(sorted(topic.strip() for topic in value.split(",")))
+    if name == "assign":
+        try:
+            return json.dumps(json.loads(value), sort_keys=True, separators=(",", ":"))
+        except ValueError:
+            return value
+    return value
+
+
+def _format(node: Any) -> str:
+    """Of the relation's ``sourceName``: ``FileSource[/dir]``, ``rate`` ..."""
+    word = str(node.sourceName()).partition("[")[0].strip()
+    return word.removesuffix("Source").lower() or word or "unknown"
+
+
+def _names(node: Any) -> tuple[str | None, str | None]:
+    """The name of a source as Spark uses it, and the same if the program gave it."""
+    named = node.sourceIdentifyingName()
+    if not named.nameOpt().isDefined():
+        return None, None
+    name = str(named.nameOpt().get())
+    return name, name if named.getClass().getSimpleName() == "UserProvided" else None
+
+
+def _signature(class_name: str, format_: str, node: Any) -> str:
+    if class_name == "StreamingRelation":
+        word, bracket, path = str(node.sourceName()).partition("[")
+        if word.strip() == "FileSource" and bracket:
+            return signature(format_, {}, path=path.removesuffix("]"))
+        return signature(format_, _scala_options(node.dataSource().options()))
+    if node.identifier().isDefined():
+        catalog = node.catalog()
+        parts = [str(catalog.get().name())] if catalog.isDefined() else []
+        return signature("table", {}, table=".".join([*parts, str(node.identifier().get())]))
+    options = node.extraOptions()
+    found = {name: options.get(name) for name in _READ}
+    return signature(
+        format_,
+        {name: str(value) for name, value in found.items() if value is not None},
+        table=_table_name(format_, str(node.table().name())),
+    )
+
+
+def _table_name(format_: str, name: str) -> str | None:
+    """The name of a table, where it is one: that of the rate source holds its parallelism."""
+    return name if re.fullmatch(r"[\w.`-]+", name) and name.lower() != format_ else None
+
+
+def _scala_options(options: Any) -> dict[str, str]:
+    """Those of a Scala map's options that say what is read."""
+    wanted = {name.lower() for name in _READ}
+    found: dict[str, str] = {}
+    iterator = options.iterator()
+    while iterator.hasNext():
+        pair = iterator.next()
+        if str(pair._1()).lower() in wanted:
+            found[str(pair._1())] = str(pair._2())
+    return found

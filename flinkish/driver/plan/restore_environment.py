@@ -1,0 +1,96 @@
+"""What the planner of a restore looks up: sinks, input files, other runs of a query."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from flinkish import storage
+from flinkish.driver.log import say
+from flinkish.errors import FlinkishError
+from flinkish.restore.check.source_files import missing_files
+from flinkish.restore.materialize.new_logs import replays_planned
+from flinkish.restore.plan.decisions import QueryPlan
+from flinkish.restore.plan.query_id import OtherRun
+from flinkish.restore.plan.sinks import SinkMode, SinkPlan, judge_sink, sink_position
+from flinkish.restore.plan.verdicts import Check, Outcome
+from flinkish.restore.recipe import Recipe
+from flinkish.restore.source.restore_inputs import NewQuery
+from flinkish.restore.source.restore_source import Offer
+
+
+class LocalFiles:
+    """Reading access to this host's files."""
+
+    def list_names(self, path: str) -> list[str]:
+        """Names of the files in a directory, hidden ones left out; none when it is not there."""
+        return [name for name in storage.list_directory(path).files if name[:1] != "."]
+
+    def read_bytes(self, path: str) -> bytes:
+        """The whole of a file; FileNotFoundError when it is not there."""
+        with storage.open_file(path) as file:
+            return file.read()
+
+
+class DriverWorld:
+    """The planner's world inside a driver.
+
+    Parameters
+    ----------
+    other_runs: gives all other jobs that ever ran a Spark query id.
+    """
+
+    def __init__(self, other_runs: Callable[[str], Sequence[OtherRun]]) -> None:
+        self._other_runs = other_runs
+        self._files = LocalFiles()
+
+    def other_runs(self, query_id: str) -> Sequence[OtherRun]:
+        """See :class:`flinkish.restore.plan.restore_planner.World`."""
+        return self._other_runs(query_id)
+
+    def sink(
+        self, new: NewQuery, offer: Offer, recipe: Recipe, keep_id: bool, mode: SinkMode | None
+    ) -> SinkPlan | None:
+        """See :class:`flinkish.restore.plan.restore_planner.World`."""
+        position = sink_position(new.sink.format, new.sink.path, offer.query_id, self._files)
+        if position is None:
+            return None
+        replays = replays_planned(recipe)
+        return judge_sink(
+            recipe.batch_id,
+            position,
+            keep_id,
+            mode,
+            replays_planned=replays,
+            stateful=bool(offer.query.operators if recipe.states is None else recipe.states),
+        )
+
+    def input_files(self, new: NewQuery, offer: Offer, plan: QueryPlan) -> Sequence[Check]:
+        """See :class:`flinkish.restore.plan.restore_planner.World`."""
+        afresh = {(s.query, s.entry) for s in plan.sources.given_up}
+        sources = [s for s in offer.query.sources or () if (s.query, s.entry) not in afresh]
+        if not sources:
+            return ()
+        try:
+            found = missing_files(offer.donor, sources)
+        except FlinkishError as error:
+            # The restore itself reads these logs too, and says it better.
+            say(f"query '{new.name}': its input files were not checked: {error.message}")
+            return ()
+        checks = []
+        for check in found:
+            grave = [Check("files-gone", Outcome.WARNING, text) for text in check.warnings()]
+            light = [Check("files-gone", Outcome.NOTE, text) for text in check.notes()]
+            checks += [*grave, *light]
+        return checks
+
+
+def qualified(path: str | None, session: Any) -> str | None:
+    """A sink's path with the file system that Spark would write it to, where that is not local."""
+    if path is None or "://" in path or path.startswith("file:"):
+        return path
+    default = str(session._jsc.hadoopConfiguration().get("fs.defaultFS") or "")
+    if default.startswith("file:") or not default:
+        return os.path.abspath(path)
+    return default.rstrip("/") + "/" + path.lstrip("/")

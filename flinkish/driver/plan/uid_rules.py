@@ -1,0 +1,126 @@
+"""Planning the queries of a program as it starts them: the rules for uids over all of them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import flinkish
+from flinkish.config import parse_boolean
+from flinkish.driver.log import say
+from flinkish.driver.plan.plan_extraction import PlannedQuery, check_across_queries, plan_query
+from flinkish.driver.plan.writer_settings import WriterFacts
+from flinkish.errors import FlinkishError, Incompatible, InvalidConfiguration
+from flinkish.operators.hasher import HasherVersion
+
+
+class Planning:
+    """Plans every query of one job.
+
+    Parameters
+    ----------
+    options: flinkish's configuration; ``execution.stream-graph-hasher.version`` and
+        ``pipeline.auto-generate-uids`` count here. Raises InvalidConfiguration for a bad value.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        word = options.get("execution.stream-graph-hasher.version") or HasherVersion.V3.value
+        try:
+            self.hasher = HasherVersion(word.lower())
+        except ValueError:
+            raise InvalidConfiguration(
+                f"execution.stream-graph-hasher.version is {word!r}", hint="it takes v2 or v3"
+            ) from None
+        self.uids_required = not parse_boolean(options.get("pipeline.auto-generate-uids", "true"))
+        self._planned: dict[str, PlannedQuery] = {}
+
+    def plan(
+        self,
+        name: str,
+        writer: Any,
+        facts: WriterFacts,
+        *,
+        require_uids: bool,
+        settings: Mapping[str, str] | None = None,
+    ) -> tuple[PlannedQuery, list[str]]:
+        """Plan the query that ``writer`` is about to start under ``name``.
+
+        Returns the plan and what is to be said of it. Raises what
+        :func:`~flinkish.driver.plan.plan_extraction.plan_query` and ``check_across_queries`` raise.
+        """
+        format_ = facts.format or ("table" if facts.table else None)
+        planned = plan_query(
+            writer._df,
+            facts.output_mode or "append",
+            facts.query_name,
+            hasher=self.hasher,
+            require_uids=require_uids,
+            sink=f"{format_} sink" if format_ else "sink",
+            location=caller(),
+            settings=settings or {},
+        )
+        others = [(other, plan) for other, plan in self._planned.items() if other != name]
+        notes = [*planned.notes, *check_across_queries(name, planned, others)]
+        self._planned[name] = planned
+        return planned, notes
+
+    def plan_to_run(
+        self, name: str, writer: Any, facts: WriterFacts, settings: Mapping[str, str]
+    ) -> tuple[PlannedQuery | None, list[str]]:
+        """The same for a query that is to run: with the coverage, and None when it has no plan.
+
+        A plan that flinkish cannot read is no reason to refuse a query that Spark can run, unless
+        uids are required; its state is then known by position only, and the user is told.
+
+        Raises
+        ------
+        MissingUid, DuplicateUid, HashCollision, InvalidUid: the rules for uids.
+        AnalysisException: Spark does not support the query.
+        """
+        from pyspark.errors import AnalysisException
+
+        try:
+            planned, notes = self.plan(
+                name, writer, facts, require_uids=self.uids_required, settings=settings
+            )
+        except AnalysisException:
+            raise
+        except Incompatible as error:
+            if type(error) is not Incompatible or self.uids_required:
+                raise  # the rules for uids have classes of their own
+            return None, [_unread(name, error.message)]
+        except FlinkishError:
+            raise
+        except Exception as error:
+            # Whatever an unknown Spark or an unusual plan makes of it: Py4J hands on Java's errors.
+            if self.uids_required:
+                raise
+            return None, [_unread(name, f"{type(error).__name__}: {error}")]
+        coverage = planned.coverage()
+        if not coverage.complete:
+            notes.append(f"query '{name}': {coverage.message()}")
+        return planned, notes
+
+
+def _unread(name: str, why: str) -> str:
+    say(f"the operators of query '{name}' cannot be read: {why}")
+    return (
+        f"the operators of query '{name}' cannot be read (the log says why): its state will be "
+        "known by position only"
+    )
+
+
+def caller() -> str | None:
+    """Place in the program that starts the query, ``file:line``."""
+    import pyspark
+
+    own = tuple(
+        os.path.dirname(os.path.abspath(str(path))) + os.sep
+        for path in (flinkish.__file__, pyspark.__file__)
+    )
+    frame = sys._getframe(1)
+    while frame.f_back is not None and os.path.abspath(frame.f_code.co_filename).startswith(own):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"

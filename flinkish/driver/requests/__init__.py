@@ -1,0 +1,1 @@
+"""Requests that the registry brings: savepoint, stop, cancel, canonical savepoints."""

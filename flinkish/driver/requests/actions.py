@@ -1,0 +1,370 @@
+"""What the agent does for a request: savepoint, stop, cancel."""
+
+from __future__ import annotations
+
+import platform
+import time
+import traceback
+from typing import Any
+
+from flinkish import __version__, storage
+from flinkish.driver.log import say
+from flinkish.driver.migration.file_transfer import SparkCarrier
+from flinkish.driver.plan.planned_queries import operator_facts
+from flinkish.driver.plan.writer_settings import why_not_savepointable
+from flinkish.driver.requests.canonical_savepoints import check_engine, save_canonical
+from flinkish.driver.requests.unsavable import ended_without_commit, has_committed, left_out
+from flinkish.driver.runtime.job_runtime import Runtime
+from flinkish.driver.runtime.quiesce import quiesce, stop_hard
+from flinkish.driver.runtime.running_query import ManagedQuery, sources_of, status_of
+from flinkish.driver.spark import jvm as spark_jvm
+from flinkish.errors import FlinkishError, StorageError, WaitTimeout, WrongState, from_record
+from flinkish.registry.jobs import JobState, Request, RequestKind, RequestState
+from flinkish.savepoint.format import digests
+from flinkish.savepoint.format.contents import (
+    FORMAT_CANONICAL,
+    FORMAT_NATIVE,
+    QuerySource,
+    SavepointJob,
+)
+from flinkish.savepoint.reporter import Pace
+from flinkish.savepoint.write.writer import write_savepoint
+from flinkish.spec.requests import LeftOut, RequestResult, SavepointArguments
+from flinkish.spec.savepoints import SavepointResult
+
+#: Seconds a savepoint may take when the request does not say.
+DEFAULT_SAVEPOINT_TIMEOUT = 600.0
+
+
+class Actions:
+    """Carries out requests, one at a time.
+
+    Parameters
+    ----------
+    runtime: the job.
+    quiesce_timeout: seconds ``stop`` waits for running batches.
+    cancel_grace: seconds a plain cancel waits for them before it interrupts.
+    distributed: who copies a savepoint's files; see
+        :func:`flinkish.driver.migration.file_transfer.should_distribute`.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        *,
+        quiesce_timeout: float,
+        cancel_grace: float,
+        distributed: str = "auto",
+    ) -> None:
+        self._runtime = runtime
+        self._distributed = distributed
+        self._quiesce_timeout = quiesce_timeout
+        self._cancel_grace = cancel_grace
+
+    def perform(self, request: Request) -> None:
+        """Do what ``request`` asks and write its result or error into the registry."""
+        registry = self._runtime.registry
+        do = {
+            RequestKind.SAVEPOINT: self._savepoint,
+            RequestKind.STOP: self._stop,
+            RequestKind.CANCEL: self._cancel,
+        }[request.kind]
+        if request.kind is not RequestKind.SAVEPOINT:
+            self._runtime.restore_gate.open()  # a query that is held cannot end
+        with self._runtime.in_flight():
+            try:
+                if self._runtime.ending is not None:
+                    raise WrongState(f"the job is ending ({self._runtime.ending.value})")
+                result = do(request)
+            except FlinkishError as error:
+                say(f"request {request.request_id} ({request.kind.value}) failed: {error.message}")
+                registry.fail(request.request_id, error.to_record())
+            except Exception as error:  # noqa: BLE001 - see below
+                # The boundary of the agent: whatever went wrong must reach the client, and the
+                # job must go on.
+                traceback.print_exc()
+                wrapped = _ours(error)
+                wrapped.message = f"{request.kind.value} failed: {wrapped.message}"
+                registry.fail(request.request_id, wrapped.to_record())
+            else:
+                registry.complete(request.request_id, result)
+
+    def _savepoint(self, request: Request) -> RequestResult:
+        queries, left = self._await_first_commits(request, self._savepointable(request))
+        info = self._write(request, queries, "savepoint", _wanted(request).format)
+        return RequestResult(info, left_out=left)
+
+    def _stop(self, request: Request) -> RequestResult:
+        result = self._quiesce_and_write(request, "stop")
+        self._runtime.end(JobState.FINISHED)
+        return result
+
+    def _cancel(self, request: Request) -> RequestResult:
+        if request.savepoint is not None:
+            result = self._quiesce_and_write(request, "cancel")
+        else:
+            result = RequestResult(rung=self._end_all())
+        registry = self._runtime.registry
+        registry.transition(self._runtime.job_id, JobState.CANCELLING, "cancel requested")
+        self._runtime.end(JobState.CANCELED)
+        return result
+
+    def _savepointable(self, request: Request) -> list[ManagedQuery]:
+        queries = self._runtime.queries()
+        if not queries:
+            raise WrongState(
+                "the job has no streaming query",
+                hint="a savepoint is of streaming queries; a batch program has no state to keep",
+            )
+        for query in queries:
+            reason = why_not_savepointable(query.facts)
+            if reason is not None:
+                reason.message = f"query '{query.name}': {reason.message}"
+                raise reason
+        if _wanted(request).format == FORMAT_CANONICAL:
+            check_engine()
+        return queries
+
+    def _quiesce_and_write(self, request: Request, trigger: str) -> RequestResult:
+        """Savepoint and end as one action, its result; when it fails, the queries go on."""
+        queries = self._savepointable(request)
+        check_writable(_wanted(request).target)
+        queries, left = self._await_first_commits(request, queries)
+        active = [q for q in queries if not spark_jvm.has_ended(q.jsq)]
+        for query in active:
+            query.quiesced = True
+        try:
+            if active:
+                quiesce(
+                    active[0].gateway_jvm,
+                    [q.jsq for q in active],
+                    self._quiesce_timeout,
+                    lambda: self._check_not_cancelled(request),
+                )
+            info = self._write_at_the_end(request, queries, trigger)
+            return RequestResult(info, "quiesce", left)
+        except BaseException:
+            self._runtime.resume(active)
+            raise
+
+    def _write_at_the_end(
+        self, request: Request, queries: list[ManagedQuery], trigger: str
+    ) -> SavepointResult:
+        """The savepoint that a job ends with. Where its state cannot be rewritten, the cut that
+        was waited for is kept as a native one, and the error says so."""
+        format_ = _wanted(request).format
+        try:
+            return self._write(request, queries, trigger, format_)
+        except Exception as error:
+            if format_ == FORMAT_NATIVE:
+                raise
+            self._check_not_cancelled(request)
+            raise self._with_native(request, queries, trigger, _ours(error)) from error
+
+    def _with_native(
+        self, request: Request, queries: list[ManagedQuery], trigger: str, error: FlinkishError
+    ) -> FlinkishError:
+        """``error``, with what became of a native savepoint in place of the canonical one."""
+        say(f"no canonical savepoint: {error.message}")
+        what = f"no canonical savepoint could be made, and the job goes on: {error.message}"
+        facts = {}
+        try:
+            path = self._write(request, queries, trigger, FORMAT_NATIVE).path
+        except Exception as second:  # noqa: BLE001 - the first error is the one to tell
+            kept = f"; nor could a native one be kept: {_ours(second).message}"
+            hint = error.hint
+        else:
+            kept, facts = f"; a native savepoint is kept at {path}", {"savepoint": path}
+            hint = f"{error.hint}; " if error.hint else ""
+            hint += f"end the job with -type native, or run it from there: flinkish run -s {path}"
+        return from_record({**error.to_record(), "message": what + kept, "hint": hint, **facts})
+
+    def _end_all(self) -> str:
+        """Plain cancel: batch boundary if it comes soon, else interrupt. Returns the rung."""
+        active = [q for q in self._runtime.queries() if not spark_jvm.has_ended(q.jsq)]
+        if not active:
+            return "quiesce"
+        for query in active:
+            query.quiesced = True
+        try:
+            quiesce(active[0].gateway_jvm, [q.jsq for q in active], self._cancel_grace)
+        except WaitTimeout:
+            stop_hard([q.jsq for q in active])
+            return "stop"
+        return "quiesce"
+
+    def _await_first_commits(
+        self, request: Request, queries: list[ManagedQuery]
+    ) -> tuple[list[ManagedQuery], tuple[LeftOut, ...]]:
+        """Wait for queries that have committed nothing yet: they have nothing to save.
+
+        Returns those that have, and for the result what is left out because it ended before.
+        """
+        deadline = time.monotonic() + self._timeout(request)
+        ended: list[ManagedQuery] = []
+        waiting = queries
+        while waiting := [q for q in waiting if not has_committed(q)]:
+            ended += [q for q in waiting if ended_without_commit(q)]
+            waiting = [q for q in waiting if q not in ended]
+            if not waiting:
+                break
+            if time.monotonic() > deadline:
+                raise WaitTimeout(
+                    "no batch was committed yet", hint="is there input? see: flinkish status JOB"
+                )
+            self._check_not_cancelled(request)
+            time.sleep(0.2)
+        savable = [q for q in queries if q not in ended]
+        left = left_out(queries, savable)
+        for each in left:
+            say(f"query '{each.query}' is not in the savepoint: {each.reason}")
+        return savable, left
+
+    def _check_not_cancelled(self, request: Request) -> None:
+        """A plain cancel does not wait behind a savepoint that itself waits."""
+        for other in self._runtime.registry.requests(request.job_id):
+            plain = other.kind is RequestKind.CANCEL and other.savepoint is None
+            if plain and other.state is RequestState.PENDING:
+                raise WrongState(
+                    f"given up for the cancel request {other.request_id}",
+                    hint=f"see: flinkish request show {other.request_id}",
+                )
+
+    def _timeout(self, request: Request) -> float:
+        return _wanted(request).timeout or DEFAULT_SAVEPOINT_TIMEOUT
+
+    def _write(
+        self, request: Request, queries: list[ManagedQuery], trigger: str, format_: str
+    ) -> SavepointResult:
+        runtime = self._runtime
+        session = queries[0].session
+        job = runtime.registry.job(runtime.job_id)
+        saved = SavepointJob(
+            job_id=job.job_id,
+            name=job.name,
+            spark_version=session.version,
+            python_version=platform.python_version(),
+            flinkish_version=__version__,
+            program=digest_of_program(job.launch.application),
+            restored_from=job.launch.restore.path if job.launch.restore else None,
+            owner=request.requester,
+        )
+        target = _wanted(request).target
+        sources = [_source_of(query) for query in queries]
+        reporter = _RequestReporter(runtime, request)
+        deadline = time.monotonic() + self._timeout(request)
+        carrier = SparkCarrier(session, self._distributed)
+        if format_ == FORMAT_CANONICAL:
+            info = save_canonical(
+                *(session.sparkContext, target, saved, sources),
+                trigger=trigger,
+                reporter=reporter,
+                deadline=deadline,
+                carrier=carrier,
+                give_up=lambda: self._check_not_cancelled(request),
+            )
+        else:
+            info = write_savepoint(
+                *(target, saved, sources),
+                trigger=trigger,
+                reporter=reporter,
+                deadline=deadline,
+                full=_wanted(request).full,
+                carrier=carrier,
+            )
+        runtime.registry.add_savepoint(info.to_record(request.request_id))
+        say(f"savepoint completed: {info.path}")
+        return info.to_result()
+
+
+def _wanted(request: Request) -> SavepointArguments:
+    """Return the savepoint that a request asks for; it is not a plain cancel."""
+    assert request.savepoint is not None, request.kind
+    return request.savepoint
+
+
+def _ours(error: Exception) -> FlinkishError:
+    """Any error as one that can be told."""
+    if isinstance(error, FlinkishError):
+        return error
+    return FlinkishError(
+        f"{type(error).__name__}: {error}",
+        hint="the driver's log has the traceback: flinkish logs JOB",
+    )
+
+
+def check_writable(target: str) -> None:
+    """Find out that a target cannot be written before any query is quiesced for it.
+
+    Raises StorageError naming the path.
+    """
+    directory = storage.locate(target)
+    storage.make_directory(directory)
+    probe = storage.temporary_name(storage.join(directory, "probe"))
+    if storage.is_local(directory):
+        storage.make_new_directory(probe)
+        storage.remove_tree(*storage.split(probe))
+        return
+    storage.write_bytes(probe, b"")
+    storage.remove_file(*storage.split(probe))
+
+
+def digest_of_program(application: str | None) -> str | None:
+    """The digest of the program's file, ``sha256:<hex>``; None where it is none, or gone."""
+    if application is None:
+        return None
+    try:
+        return digests.compute(storage.locate(application), digests.SHA256)
+    except (FileNotFoundError, StorageError):
+        return None
+
+
+def _source_of(query: ManagedQuery) -> QuerySource:
+    status = status_of(query)
+    return QuerySource(
+        name=query.name,
+        checkpoint=query.checkpoint,
+        run_id=query.run_id,
+        source=sources_of(query),
+        sink=query.facts.describe_sink(),
+        rows_batch=query.progress.get("batchId"),
+        operators=operator_facts(query.planned, status.operators),
+    )
+
+
+class _RequestReporter:
+    """Progress of a savepoint, written into its request at most a few times a second."""
+
+    _INTERVAL = 0.3
+
+    def __init__(self, runtime: Runtime, request: Request) -> None:
+        self._registry = runtime.registry
+        self._request_id = request.request_id
+        self._facts: dict[str, Any] = {}
+        self._next = 0.0
+        self._pace = Pace()
+
+    def phase(self, name: str) -> None:
+        self._facts["phase"] = name
+        self._pace = Pace()
+        if name == "rewriting":  # what follows is counted anew
+            self._facts = {"phase": name}
+        self._send(force=True)
+
+    def files(self, done: int, total: int) -> None:
+        self._facts.update(files=done, files_total=total)
+        self._send()
+
+    def bytes(self, done: int, total: int) -> None:
+        self._facts.update(bytes=done, bytes_total=total, **self._pace.measure(done, total))
+        self._send()
+
+    def rows(self, done: int, size: int) -> None:
+        self._facts.update(rows=done, bytes=size)
+        self._send()
+
+    def _send(self, *, force: bool = False) -> None:
+        now = time.monotonic()
+        if force or now >= self._next:
+            self._next = now + self._INTERVAL
+            self._registry.progress(self._request_id, dict(self._facts))

@@ -1,0 +1,147 @@
+"""The driver's two service threads: one serves requests, one writes the heartbeat."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable
+
+from flinkish.driver.log import say
+from flinkish.driver.requests.actions import Actions
+from flinkish.driver.runtime.job_runtime import Runtime
+from flinkish.errors import DriverLost, RegistryError, WrongState
+from flinkish.registry.jobs import JobState
+
+_POLL = 0.1  # seconds between cheap looks at the registry
+_FULL_POLL = 1.0  # seconds after which it is read even when it seems unchanged
+
+
+class Agent:
+    """Serves one job until :meth:`close`.
+
+    Parameters
+    ----------
+    heartbeat_interval: seconds between heartbeats.
+    shutdown_grace: seconds the program may go on after its job was stopped or cancelled.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        actions: Actions,
+        *,
+        heartbeat_interval: float,
+        shutdown_grace: float,
+    ) -> None:
+        self._runtime = runtime
+        self._actions = actions
+        self._interval = heartbeat_interval
+        self._grace = shutdown_grace
+        self._closed = threading.Event()
+        self._parent = os.getppid()
+        self._threads = [
+            threading.Thread(target=self._serve, name="flinkish-agent", daemon=True),
+            threading.Thread(target=self._beat, name="flinkish-heartbeat", daemon=True),
+        ]
+
+    def start(self) -> None:
+        """Start both threads."""
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """Stop serving; waits for the request in flight."""
+        self._closed.set()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join()
+
+    def _serve(self) -> None:
+        registry = self._runtime.registry
+        seen: object = None
+        last = 0.0
+        while not self._closed.wait(_POLL):
+            try:
+                marker = registry.changes_marker()
+                now = time.monotonic()
+                if marker == seen and now - last < _FULL_POLL:
+                    continue
+                seen, last = marker, now
+                request = registry.claim(self._runtime.job_id)
+                while request is not None:
+                    self._actions.perform(request)
+                    if self._runtime.ending is not None:
+                        self._watch_the_end()
+                        return
+                    request = registry.claim(self._runtime.job_id)
+            except RegistryError as error:
+                # The registry may be away for a while (PostgreSQL restarts); the job is not.
+                say(f"registry: {error.message}")
+                self._closed.wait(_FULL_POLL)
+            except Exception:  # noqa: BLE001 - logged; without this thread no request is served
+                traceback.print_exc()
+                self._closed.wait(_FULL_POLL)
+
+    def _beat(self) -> None:
+        while not self._closed.wait(self._interval):
+            if os.getppid() != self._parent:
+                self._lost()
+            try:
+                state = self._runtime.report()
+                if state.is_final and not self._closed.is_set():
+                    self._disowned(state)
+            except RegistryError as error:
+                say(f"registry: {error.message}")
+            except Exception:  # noqa: BLE001 - logged; a heartbeat must not end the job
+                if os.getppid() != self._parent:
+                    self._lost()
+                if self._closed.is_set() or self._runtime.session_stopped:
+                    continue
+                # Spark refused an answer: say so in the log, the next beat asks again.
+                traceback.print_exc()
+
+    def _lost(self) -> None:
+        error = jvm_lost()
+        say(error.message)
+        registry = self._runtime.registry
+        registry.abandon(self._runtime.job_id, error.to_record())
+        registry.transition(
+            self._runtime.job_id, JobState.FAILED, error.message, failure=error.to_record()
+        )
+        os._exit(1)
+
+    def _disowned(self, state: JobState) -> None:
+        """A reader that could not see this driver has declared the job lost, and that is final:
+        another may have been started from its savepoint. So this one must not go on."""
+        say(f"the registry says that this job is {state.value}: ending its queries")
+        self._runtime.end_queries()
+        os._exit(1)
+
+    def _watch_the_end(self) -> None:
+        """The job is stopped or cancelled: see that its program really ends."""
+        # A program without queries waits for none: nothing tells it but an interrupt.
+        grace = self._grace if self._runtime.queries() else 0.0
+        if self._closed.wait(grace):
+            return
+        say(f"the program did not end within {grace:.0f} s of its job: interrupting it")
+        os.kill(os.getpid(), signal.SIGINT)
+        if self._closed.wait(5.0):
+            return
+        finish_now(self._runtime)
+
+
+def jvm_lost() -> DriverLost:
+    """The error of a driver whose JVM was killed or crashed under it."""
+    return DriverLost("the Spark JVM of the driver is gone (killed or crashed)")
+
+
+def finish_now(runtime: Runtime, leave: Callable[[int], None] = os._exit) -> None:
+    """Write the job's end and leave without asking the program any more."""
+    state = runtime.ending or JobState.FAILED
+    ended = WrongState(f"the job is {state.value}")
+    runtime.registry.abandon(runtime.job_id, ended.to_record())
+    runtime.registry.transition(runtime.job_id, state, "its program did not end by itself")
+    leave(0)

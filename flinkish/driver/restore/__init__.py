@@ -1,0 +1,1 @@
+"""``run -s`` inside the driver: each starting query gets its state back."""

@@ -1,0 +1,212 @@
+"""The first batch of a restored query: not before all state has an owner, not with another plan.
+
+Spark holds a query's progress lock (a fair one) to plan a batch's offsets and to commit a batch.
+Who holds it from outside keeps the query from both, unharmed (3.5.9 and 4.3.0). A restored query
+is so held until the program has started the other queries whose state is in the savepoint: when one
+is missing, nothing has been processed yet. Then, before the first batch can commit, the ordinals of
+Spark's real plan are compared with those that the state was given to.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from flinkish.driver.plan.plan_nodes import executed_operators
+from flinkish.driver.spark import jvm as spark_jvm
+from flinkish.errors import FlinkishError, Incompatible
+
+_POLL = 0.002  # seconds; a batch takes longer from its plan to its commit
+_IDLE_POLL = 0.02  # seconds, once no batch came for a while
+_IDLE_AFTER = 5.0
+
+#: Ordinal and kind of stateful operators.
+Operators = Sequence[tuple[int, str]]
+
+
+class _Look:
+    """One of the two threads that look at the plan of the first batch.
+
+    Parameters
+    ----------
+    jvm_thread: the JVM's thread that takes the lock for it.
+    """
+
+    def __init__(self, jvm_thread: Any) -> None:
+        self._jvm_thread = jvm_thread
+        #: Set when it takes the lock no more.
+        self.over = threading.Event()
+
+    def wait_until_queued(self, lock: Any) -> None:
+        """Wait until it waits for the lock, or is over."""
+        while not self.over.is_set() and not lock.hasQueuedThread(self._jvm_thread):
+            time.sleep(_POLL / 4)
+
+
+class FirstBatch:
+    """Watches one restored query, in threads of its own.
+
+    Parameters
+    ----------
+    expected: the operators that the state was given to; None: nothing to compare.
+    refuse: called with the error when Spark's plan is another; it fails the job.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        session: Any,
+        expected: Operators | None,
+        refuse: Callable[[FlinkishError], None],
+    ) -> None:
+        self._name = name
+        self._session = session
+        self._jsq: Any = None
+        self._expected = expected
+        self._refuse = refuse
+        self._ready = threading.Event()
+        self._started = threading.Event()
+        self._locked = threading.Event()
+        self._released = threading.Event()
+        self._given_up = threading.Event()
+        self._seen = threading.Event()
+        # Py4J gives each Python thread a thread of the JVM: the lock belongs to that one.
+        self._thread = threading.Thread(target=self._run, name="flinkish-first-batch", daemon=True)
+
+    def get_ready(self) -> None:
+        """Before the query is started: the thread of the JVM that will take the lock must not have
+        to be made when every millisecond counts."""
+        self._thread.start()
+        self._ready.wait(10.0)
+
+    def start(self, jsq: Any, *, held: bool) -> None:
+        """The query runs; when ``held``, it plans no batch until :meth:`release` is called."""
+        self._jsq = jsq
+        if not held:
+            self._released.set()
+        self._started.set()
+        self._locked.wait(10.0)
+
+    @property
+    def held(self) -> bool:
+        """Whether the query is being kept from its first batch."""
+        return not self._released.is_set()
+
+    def release(self) -> None:
+        """Let the query go on."""
+        self._released.set()
+
+    def give_up(self) -> None:
+        """End the watch, without a word on what the query does."""
+        self._given_up.set()
+        self._released.set()
+        self._started.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(10.0)
+
+    # --- the thread -------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        first = None
+        try:
+            first = _Look(self._current_jvm_thread())
+            self._ready.set()
+            self._started.wait()
+            if self._jsq is None:  # Spark has refused to start it
+                return
+            lock = spark_jvm.progress_lock(self._jsq)
+            lock.lock()
+            self._locked.set()
+            try:
+                self._released.wait()
+                if self._expected is None or self._given_up.is_set():
+                    return
+                expected = list(self._expected)
+                second = self._second_look(lock, first, expected)
+                second.wait_until_queued(lock)
+            finally:
+                lock.unlock()
+            self._verify(lock, second, expected)
+        except Exception:  # noqa: BLE001 - logged; Spark is being stopped under the watch
+            if not self._given_up.is_set():
+                traceback.print_exc()
+        finally:
+            if first is not None:
+                first.over.set()  # the second thread may hold the lock and wait for this one
+            self._ready.set()
+            self._locked.set()
+
+    def _current_jvm_thread(self) -> Any:
+        """Return the JVM's thread that serves this Python thread; made when there is none."""
+        return self._session._jvm.java.lang.Thread.currentThread()
+
+    def _second_look(self, lock: Any, first: _Look, expected: list[tuple[int, str]]) -> _Look:
+        """Start the second of two threads that take turns; called while the lock is held."""
+        made: queue.SimpleQueue[_Look] = queue.SimpleQueue()
+
+        def run() -> None:
+            second = _Look(self._current_jvm_thread())
+            made.put(second)
+            try:
+                self._verify(lock, first, expected)
+            except Exception:  # noqa: BLE001 - as in _run
+                if not self._given_up.is_set():
+                    traceback.print_exc()
+            finally:
+                second.over.set()
+
+        threading.Thread(target=run, name="flinkish-first-batch-2", daemon=True).start()
+        return made.get(timeout=10.0)
+
+    def _verify(self, lock: Any, other: _Look, expected: list[tuple[int, str]]) -> None:
+        """Look at the plan of the first batch before it can commit.
+
+        Two threads do this in turns: one lets the lock go when the other one waits for it. The lock
+        is fair, so between the planning of a batch's offsets and its commit one of them has it,
+        however slow the driver is.
+        """
+        started = time.monotonic()
+        while True:
+            lock.lock()
+            try:
+                if self._seen.is_set() or self._given_up.is_set():
+                    return
+                execution = spark_jvm.stream_execution(self._jsq).lastExecution()
+                if execution is not None:
+                    self._seen.set()
+                    self._compare(list(executed_operators(self._session, execution)), expected)
+                    return
+                if spark_jvm.has_ended(self._jsq):
+                    self._seen.set()
+                    return
+                waited = time.monotonic() - started
+                time.sleep(_POLL if waited < _IDLE_AFTER else _IDLE_POLL)
+                other.wait_until_queued(lock)
+            finally:
+                lock.unlock()
+
+    def _compare(self, real: list[tuple[int, str]], expected: list[tuple[int, str]]) -> None:
+        if real == expected:
+            return
+        self._refuse(
+            Incompatible(
+                f"query '{self._name}': Spark runs the stateful operators {_listed(real)}, the "
+                f"state was given to {_listed(expected)}; the query was stopped before its first "
+                "commit",
+                hint="report it with the query's explain(); the savepoint is untouched",
+            )
+        )
+        # Its thread waits for the lock that is held here: it sees the interrupt when it gets it,
+        # before it can commit.
+        stop = threading.Thread(target=self._jsq.stop, name="flinkish-stop", daemon=True)
+        stop.start()
+        while not spark_jvm.is_told_to_end(self._jsq):
+            time.sleep(_POLL)
+
+
+def _listed(operators: Operators) -> str:
+    return ", ".join(f"{ordinal} {kind}" for ordinal, kind in operators) or "none"

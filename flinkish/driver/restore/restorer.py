@@ -1,0 +1,304 @@
+"""``run -s`` inside the driver: gives each starting query its state back, as planned."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+from flinkish.checkpoint.cut import newest_committed_batch
+from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
+from flinkish.driver.log import say
+from flinkish.driver.migration.checkpoint_migration import engine_is_here, make_rewritten
+from flinkish.driver.plan.plan_extraction import PlannedQuery
+from flinkish.driver.plan.planned_queries import empty_states, new_query
+from flinkish.driver.plan.restore_environment import DriverWorld
+from flinkish.driver.plan.writer_settings import WriterFacts
+from flinkish.errors import FlinkishError, UsageError
+from flinkish.operators.hasher import HasherVersion
+from flinkish.registry.job_registry import Registry
+from flinkish.restore.check.version_check import fit_offers
+from flinkish.restore.materialize.new_checkpoint import make_checkpoint
+from flinkish.restore.plan.document import compare_with_expected
+from flinkish.restore.plan.non_restored_state import Untaken
+from flinkish.restore.plan.plan_text import plan_lines
+from flinkish.restore.plan.positions import check_reset
+from flinkish.restore.plan.preconditions import SETTING_SCHEMA_CHECK
+from flinkish.restore.plan.query_id import OtherRun, newest_batch
+from flinkish.restore.plan.query_restore import QueryRestore, RestoreOptions
+from flinkish.restore.plan.restore_planner import RestorePlanner
+from flinkish.restore.plan.verdicts import FOR_THE_ENGINE
+from flinkish.restore.source.restore_inputs import NewQuery
+from flinkish.restore.source.restore_source import Offers, read_offers
+from flinkish.savepoint.directory.dispose import dispose
+from flinkish.spec.launch import RestoreSpec
+
+if TYPE_CHECKING:
+    from flinkish.restore.plan.sinks import SinkMode
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a query was given: the batch it stands at, None when it starts empty.
+
+    ``notes`` is what is to be said of it, ``plan`` its part of the restore plan as plain data.
+    """
+
+    batch_id: int | None
+    notes: tuple[str, ...]
+    plan: Mapping[str, Any]
+
+
+class Restorer:
+    """Serves one job's restore; thread-safe, as queries may be started from several threads."""
+
+    def __init__(
+        self, registry: Registry, job_id: str, spec: RestoreSpec, hasher: HasherVersion
+    ) -> None:
+        self._registry = registry
+        self._job_id = job_id
+        self._spec = spec
+        self._lock = threading.Lock()
+        self._starting: dict[str, NewQuery] = {}
+        #: By query, what it was given: the batch, and the location of its checkpoint.
+        self._given: dict[str, tuple[int, str]] = {}
+        self._claimed = False
+        self._agreed = False
+        self._offers = offers_here(spec.path)
+        self._planner = RestorePlanner(
+            self._offers, options_of(spec, hasher), DriverWorld(self._other_runs)
+        )
+
+    def settings_for(self, name: str) -> Mapping[str, str]:
+        """Spark settings to plan the query ``name`` with: those its checkpoint will pin."""
+        return planning_settings(self._offers, name)
+
+    def restore(
+        self, name: str, planned: PlannedQuery | None, facts: WriterFacts, session: Any, target: str
+    ) -> Restored:
+        """Plan the restore of query ``name`` and materialise its checkpoint at ``target``.
+
+        Raises the plan's refusal, with the plan in its data, and what ``make_checkpoint`` raises.
+        """
+        with self._lock:
+            new, plan = plan_start(self._planner, name, planned, facts, session)
+            self._starting[name] = new
+            record = self._planner.document_of(plan)
+            for line in plan_lines(record):
+                say(line)
+            refusal = plan.refusal or compare_with_expected(record, self._spec.expected, name)
+            if refusal is not None:
+                refusal.data.setdefault("plan", record)
+                raise refusal
+            if plan.recipe is None or plan.identity is None:
+                for note in plan.notes:
+                    say(note)
+                return Restored(None, plan.notes, record)
+            keep = plan.identity.keep
+            recipe = replace(plan.recipe, query_id=None if keep else _new_query_id())
+            if plan.rewrite is None:
+                make_checkpoint(recipe, target)
+            else:
+                make_rewritten(session, recipe, plan.rewrite, target)
+            self._given[name] = recipe.batch_id, target
+        notes = (
+            *plan.notes,
+            f"query '{name}' restored at batch {recipe.batch_id} from {self._spec.path}, "
+            f"{'same' if keep else 'new'} query id ({plan.identity.reason})",
+        )
+        for note in notes:
+            say(note)
+        return Restored(recipe.batch_id, notes, record)
+
+    def _other_runs(self, query_id: str) -> Sequence[OtherRun]:
+        return [
+            OtherRun(job.job_id, job.state, newest_batch(query))
+            for job, query in self._registry.find_query(query_id)
+            if job.job_id != self._job_id
+        ]
+
+    def untaken(self) -> Untaken:
+        """What of the savepoint no query has taken so far."""
+        with self._lock:
+            return self._planner.untaken()
+
+    def document(self) -> dict[str, Any]:
+        """The plan of the whole restore, now that the program has started all its queries."""
+        with self._lock:
+            return self._planner.document(complete=True)
+
+    def is_waiting(self) -> bool:
+        """Whether state waits for a query that the program has not started yet."""
+        return bool(self.untaken()) and not self._agreed
+
+    def check(self, *, more_to_come: bool) -> list[str]:
+        """Refuse to go on with state left behind, unless ``-n`` was given.
+
+        Parameters
+        ----------
+        more_to_come: the program may start more queries after this one (it waits for a query that
+            ends by itself): saved queries that nothing was taken of may wait for them, unless a
+            query of this program has found nothing at all.
+
+        Returns what is to be said of dropped state. Raises NonRestoredState.
+        """
+        left = self.untaken()
+        if not more_to_come:
+            check_names(self._spec, list(self._starting.values()))
+        plans = self._planner.query_plans()
+        if more_to_come and all(plan.base is not None for plan in plans):
+            left = replace(left, queries=())
+        if not left or self._agreed:
+            return []
+        if not self._spec.allow_non_restored:
+            error: FlinkishError = left.error()
+            error.data.setdefault("plan", self.document())
+            raise error
+        if more_to_come:
+            return []
+        self._agreed = True
+        notes = [f"state dropped (-n): {line}" for line in left.lines()]
+        for note in notes:
+            say(note)
+        return notes
+
+    def session_settings(self) -> Mapping[str, str]:
+        """Spark settings the restored checkpoints need that the offset log does not pin.
+
+        ``checkpointFormatVersion`` is not pinned: a checkpoint written with 2 fails on Spark
+        before 4.3 unless it is set again, and one rewritten to 1 fails on 4.0 where it is 2.
+        """
+        keys = {plan.base.key for plan in self._planner.query_plans() if plan.base is not None}
+        offers = [self._offers.by_key[key] for key in keys]
+        rewritten = any(offer.fit.checkpoint_format == 1 for offer in offers)
+        newest = max((offer.checkpoint_format for offer in offers), default=1)
+        return _format_setting(newest, always=rewritten)
+
+    def settle_claim(self, committed: Mapping[str, int | None]) -> None:
+        """Delete a claimed savepoint once every restored query has a commit of its own.
+
+        Parameters
+        ----------
+        committed: newest committed batch by query name.
+        """
+        if self._claimed or self._spec.claim_mode != "claim" or not self._offers.is_savepoint:
+            return
+        if not self._agreed and self.untaken():
+            return
+        with self._lock:
+            for name, (restored_at, _) in self._given.items():
+                batch = committed.get(name)
+                if batch is None or batch <= restored_at:
+                    return
+            if not all(_has_committed(*given) for given in self._given.values()):
+                return
+            self._claimed = True
+        # Many files on remote storage take their time, and the heartbeat must go on meanwhile.
+        threading.Thread(target=self._give_up_claimed, name="flinkish-claim").start()
+
+    def _give_up_claimed(self) -> None:
+        path = self._spec.path
+        try:
+            done = dispose(path)
+            self._registry.mark_disposed(path)
+        except FlinkishError as error:
+            say(
+                f"claimed savepoint {path} is no longer needed, and was not deleted: "
+                f"{error.message}"
+            )
+            return
+        kept = f" ({done.kept} of its files stay: other savepoints use them)" if done.kept else ""
+        say(f"claimed savepoint {path} deleted: the job's own checkpoints replace it{kept}")
+
+
+def _has_committed(restored_at: int, checkpoint: str) -> bool:
+    """Whether a checkpoint has a batch of its own in its commit log: of one on remote storage
+    Spark's progress alone has told so far, which may come before the commit."""
+    try:
+        batch = newest_committed_batch(checkpoint)
+    except FlinkishError:
+        return False  # asked again at the next heartbeat
+    return batch is not None and batch > restored_at
+
+
+def offers_here(path: str) -> Offers:
+    """What is offered at a path, as the Spark of this process needs it; raises what
+    :func:`~flinkish.restore.source.restore_source.read_offers` raises."""
+    from pyspark import __version__ as spark
+
+    return fit_offers(read_offers(path), spark)
+
+
+def plan_start(
+    planner: RestorePlanner,
+    name: str,
+    planned: PlannedQuery | None,
+    facts: WriterFacts,
+    session: Any,
+) -> tuple[NewQuery, QueryRestore]:
+    """What the starting query asks for, and the plan of its restore: for a run and for a check.
+
+    Parameters
+    ----------
+    planned: the query planned with :func:`planning_settings`, None when it cannot be.
+    """
+    new = new_query(name, planned, facts, session, _asked_settings(planner.offers, session))
+    return new, planner.plan(new, empty_states(planned) if planned is not None else {})
+
+
+def options_of(spec: RestoreSpec, hasher: HasherVersion) -> RestoreOptions:
+    """What the user has asked for, in the planner's words."""
+    return RestoreOptions(
+        allow_non_restored=spec.allow_non_restored,
+        fork=spec.fork,
+        uid_map={new: old for old, new in spec.uid_map},
+        reset_sources=spec.reset_sources,
+        sink_ahead=cast("SinkMode | None", spec.sink_ahead),
+        parallelism=spec.parallelism,
+        hasher=hasher,
+        executors=FOR_THE_ENGINE if engine_is_here() else frozenset(),
+    )
+
+
+def check_names(spec: RestoreSpec, queries: Sequence[NewQuery]) -> None:
+    """Raise UsageError when ``--uid-map`` or ``--reset-source`` names what is not in the program.
+
+    Parameters
+    ----------
+    queries: all that the program has started.
+    """
+    check_reset(spec.reset_sources, queries)
+    uids = {op.uid for query in queries for op in query.operators or ()}
+    uids |= {source.uid for query in queries for source in query.sources or ()}
+    for old, new in spec.uid_map:
+        if new not in uids:
+            raise UsageError(
+                f"--uid-map {old}={new}: the program has no operator with uid {new!r}",
+                hint="see its uids with: flinkish info APP.py",
+            )
+
+
+def planning_settings(offers: Offers, name: str) -> Mapping[str, str]:
+    """Spark settings to plan the query ``name`` with: those its checkpoint will pin."""
+    by_key = offers.by_key
+    offer = by_key.get(name) or by_key.get(None) or next(iter(by_key.values()))
+    rewritten = offer.fit.checkpoint_format == 1
+    return {**offer.pins, **_format_setting(offer.checkpoint_format, always=rewritten)}
+
+
+def _asked_settings(offers: Offers, session: Any) -> dict[str, str]:
+    """What the session sets of the settings that the savepoint pins or the checks look at."""
+    keys = {key for offer in offers.by_key.values() for key in offer.pins} | {SETTING_SCHEMA_CHECK}
+    found = {key: session.conf.get(key, None) for key in sorted(keys)}
+    return {key: str(value) for key, value in found.items() if value is not None}
+
+
+def _format_setting(version: int, *, always: bool = False) -> dict[str, str]:
+    return {SETTING_CHECKPOINT_FORMAT: str(version)} if always or version > 1 else {}
+
+
+def _new_query_id() -> str:
+    import uuid
+
+    return str(uuid.uuid4())

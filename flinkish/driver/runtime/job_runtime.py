@@ -1,0 +1,373 @@
+"""The job inside its driver: its queries, its life, and the gate that holds the program back.
+
+Three kinds of threads meet here: the program's own (through the hook), the agent's (requests)
+and the heartbeat's. One condition guards what they share. The *gate* is the rule that lets a
+``stop`` be one action: from the moment a request quiesces the queries until it has its result,
+``awaitTermination`` does not return, ``isActive`` stays true and ``SparkSession.stop`` waits.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from flinkish.driver.log import say
+from flinkish.driver.plan.uid_rules import Planning
+from flinkish.driver.plan.writer_settings import WriterFacts
+from flinkish.driver.restore.restorer import Restorer
+from flinkish.driver.runtime.query_setup import Preparer
+from flinkish.driver.runtime.quiesce import quiesce, stop_hard
+from flinkish.driver.runtime.restore_gate import RestoreGate
+from flinkish.driver.runtime.running_query import (
+    ManagedQuery,
+    lasting_facts,
+    set_identity,
+    status_of,
+)
+from flinkish.driver.spark import jvm as spark_jvm
+from flinkish.errors import FlinkishError, ProgramFailed, WaitTimeout
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import Job, JobState, QueryStatus
+
+_AWAIT_SLICE = 3600.0  # seconds; any bound does, waits are renewed
+#: Seconds after which a stream thread that was told to end, and then not to, has surely left.
+_LEAVING = 0.5
+_END_GRACE = 10.0  # seconds a batch gets when the program has ended without its query
+
+
+class Runtime:
+    """The state of one job in its driver.
+
+    Parameters
+    ----------
+    registry: the control plane.
+    job: the job's record, state INITIALIZING or CREATED.
+    checkpoint_root: directory under which this job's queries get their checkpoints.
+    """
+
+    def __init__(self, registry: Registry, job: Job, checkpoint_root: str) -> None:
+        self.registry = registry
+        self.job_id = job.job_id
+        self.launch = job.launch
+        planning = Planning(job.launch.options)
+        spec = job.launch.restore
+        self.restorer = Restorer(registry, job.job_id, spec, planning.hasher) if spec else None
+        self._preparer = Preparer(checkpoint_root, planning, self.restorer, self.queries)
+        #: The state the job ends in once its program lets go: set by stop and cancel.
+        self.ending: JobState | None = None
+        self.fatal: FlinkishError | None = None
+        self._changed = threading.Condition(threading.RLock())
+        self._in_flight = 0
+        self._queries: list[ManagedQuery] = []
+        self._by_run: dict[str, ManagedQuery] = {}
+        self._resumes = 0
+        self._announced = False
+        self._session: Any = None
+        self.session_stopped = False
+        self._failed_before_stop: tuple[str, str] | None = None
+        self.restore_gate = RestoreGate(self.restorer, self.queries, self.fail, self._running)
+        #: Tells a program that waits for nothing that its job is over.
+        self.interrupt: Callable[[], None] = lambda: os.kill(os.getpid(), signal.SIGINT)
+
+    # --- what the agent needs ---------------------------------------------------------------
+
+    def queries(self) -> list[ManagedQuery]:
+        """The newest run of each query name, in the order they were first started."""
+        with self._changed:
+            newest = {query.name: query for query in self._queries}
+        return list(newest.values())
+
+    @contextmanager
+    def in_flight(self) -> Iterator[None]:
+        """While inside, the program does not get past an ended query."""
+        with self._changed:
+            self._in_flight += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._in_flight -= 1
+                self._changed.notify_all()
+
+    def resume(self, queries: list[ManagedQuery]) -> None:
+        """Let quiesced queries go on, as if nothing had happened to them.
+
+        A query that cannot be started again fails the job; the others go on. Raises nothing:
+        the caller has the error to tell that led here.
+        """
+        for query in queries:
+            try:
+                self._go_on(query)
+            except Exception as error:  # noqa: BLE001 - any refusal of Spark; it becomes the failure
+                traceback.print_exc()
+                self.fail(
+                    ProgramFailed(
+                        f"query '{query.name}' could not be started again after a failed stop: "
+                        f"{type(error).__name__}: {error}"
+                    )
+                )
+            query.quiesced = False
+        with self._changed:
+            self._resumes += 1
+
+    def _go_on(self, query: ManagedQuery) -> None:
+        """Start ``query`` again, unless its run could be kept from ending."""
+        deadline = time.monotonic() + _LEAVING
+        while not spark_jvm.has_ended(query.jsq):
+            if time.monotonic() > deadline:
+                return
+            time.sleep(0.05)
+        with self._preparer.session_settings(query.session):
+            query.restart()
+        with self._changed:
+            self._by_run[query.run_id] = query
+
+    def end(self, state: JobState) -> None:
+        """Declare how the job ends; the program is let go when the request in flight settles."""
+        with self._changed:
+            self.ending = state
+            self._changed.notify_all()
+
+    def fail(self, error: FlinkishError) -> None:
+        """Note an error that fails the job whatever the program does about it."""
+        with self._changed:
+            self.fatal = self.fatal or error
+
+    def statuses(self) -> list[QueryStatus]:
+        """The present status of every query (asks the JVM)."""
+        return [status_of(query) for query in self.queries()]
+
+    def report(self) -> JobState:
+        """Write the heartbeat and, while Spark can be asked, every query's status.
+
+        Returns the job's state in the registry: a reader may have declared it lost meanwhile.
+        """
+        self.restore_gate.settle_late(self.interrupt)
+        statuses = [] if self.session_stopped else self.statuses()
+        state = self._beat(statuses)
+        self.settle_claim({s.name: s.batch_id for s in statuses})
+        return state
+
+    def _beat(self, statuses: Sequence[QueryStatus]) -> JobState:
+        """The heartbeat, with the facts of queries that are new to the registry or tell more now:
+        Spark describes the sources of a query in its first progress report."""
+        state = self.registry.heartbeat(self.job_id, statuses)
+        for query in self.queries() if statuses else ():
+            facts = lasting_facts(query)
+            if facts != query.recorded:
+                self.registry.record_facts(self.job_id, query.name, query.query_id, facts)
+                query.recorded = facts
+        return state
+
+    # --- what the hook needs ----------------------------------------------------------------
+
+    def session_created(self, session: Any) -> None:
+        """Record which Spark this is, once."""
+        self._session, self.session_stopped = session, False
+        if not self._announced:
+            self._announced = True
+            context = session.sparkContext
+            self.registry.update_job(
+                self.job_id, spark_version=session.version, application_id=context.applicationId
+            )
+
+    def start_query(self, writer: Any, facts: WriterFacts, begin: Callable[[], Any]) -> Any:
+        """Start one query of the program under flinkish's care.
+
+        Names it, gives it a checkpoint (restored where the job is), starts it, and makes the
+        job RUNNING.
+
+        Raises
+        ------
+        SystemExit: the job has been stopped or cancelled; the program has nothing more to do.
+        FlinkishError: the restore is refused; the job will fail with it.
+        """
+        self._settle()
+        if self.ending is not None:
+            raise SystemExit(0)
+        with self.restore_gate.starting():
+            return self._start_query(writer, facts, begin)
+
+    def _start_query(self, writer: Any, facts: WriterFacts, begin: Callable[[], Any]) -> Any:
+        session = writer._spark
+        self.session_created(session)
+        try:
+            prepared = self._preparer.prepare(writer, facts)
+        except FlinkishError as error:
+            self.fail(error)
+            raise
+        set_identity(writer, prepared.name, prepared.location)
+        kept = facts.copy()
+        with (
+            self._preparer.session_settings(session),
+            self.restore_gate.watching(prepared, session) as started,
+        ):
+            handle = begin()
+            started(handle._jsq)  # at once: before it plans a batch
+        query = ManagedQuery(
+            name=prepared.name,
+            generated_name=prepared.generated_name,
+            facts=kept,
+            writer=writer,
+            begin=begin,
+            handle=handle,
+            root_uri=spark_jvm.checkpoint_root(handle._jsq),
+            session=session,
+            query_id=str(handle._jsq.id().toString()),
+            run_id=str(handle._jsq.runId().toString()),
+            restored_batch=prepared.restored_batch,
+            planned=prepared.planned,
+            notes=prepared.notes,
+            plan=prepared.plan,
+        )
+        with self._changed:
+            self._queries.append(query)
+            self._by_run[query.run_id] = query
+        if self.restore_gate.closed:
+            self._beat(self.statuses())
+        else:
+            self._running([query])
+        return handle
+
+    def _running(self, queries: Sequence[ManagedQuery]) -> None:
+        self._beat(self.statuses())
+        names = ", ".join(f"'{query.name}'" for query in queries)
+        noun = "query" if len(queries) == 1 else "queries"
+        self.registry.transition(self.job_id, JobState.RUNNING, f"{noun} {names} started")
+
+    def await_query(
+        self, query: Any, wait: Callable[[float], Any], timeout: float | None
+    ) -> bool | None:
+        """``StreamingQuery.awaitTermination`` behind the gate."""
+        self.restore_gate.settle()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            self._rebind(query)
+            left = _AWAIT_SLICE if deadline is None else max(deadline - time.monotonic(), 0.001)
+            try:
+                ended = wait(left)
+            finally:
+                self._settle()
+            if self._rebind(query):
+                continue
+            if ended and spark_jvm.has_ended(query._jsq):
+                return None if deadline is None else True
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+
+    def await_any(
+        self, manager: Any, wait: Callable[[float], Any], timeout: float | None
+    ) -> bool | None:
+        """``StreamingQueryManager.awaitAnyTermination`` behind the gate."""
+        self.restore_gate.settle()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            resumes = self._resumes
+            left = _AWAIT_SLICE if deadline is None else max(deadline - time.monotonic(), 0.001)
+            try:
+                ended = wait(left)
+            finally:
+                self._settle()
+            if self._resumes != resumes:
+                # Spark keeps the ended run in its list; without this the next wait returns at once.
+                manager.resetTerminated()
+                continue
+            if ended:
+                return None if deadline is None else True
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+
+    def appears_active(self, query: Any) -> bool:
+        """True while ``query`` is quiesced by a request that has no result yet."""
+        self.restore_gate.settle()
+        with self._changed:
+            self._rebind(query)
+            managed = self._managed(query)
+            return managed is not None and managed.quiesced and self._in_flight > 0
+
+    def before_session_stop(self) -> None:
+        """The program wants to stop Spark: let the request in flight finish first."""
+        self._settle()
+        self.report()
+        self._failed_before_stop = self.failed_query()
+        self.session_stopped = True
+
+    # --- the end of the program -------------------------------------------------------------
+
+    def wait_for_requests(self) -> None:
+        """Return when no request is in flight."""
+        self._settle()
+
+    def jvm_is_gone(self) -> bool:
+        """True when the session's JVM does not answer any more."""
+        if self._session is None or self.session_stopped:
+            return False
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j has no types
+
+        try:
+            self._session._jvm.java.lang.System.nanoTime()
+        except (Py4JError, OSError):
+            return True
+        return False
+
+    def failed_query(self) -> tuple[str, str] | None:
+        """Name and error of a query whose newest run failed, or None."""
+        if self.session_stopped:
+            return self._failed_before_stop
+        for query in self.queries():
+            error = spark_jvm.error_of(query.jsq)
+            if error is not None:
+                return query.name, error
+        return None
+
+    def end_queries(self) -> None:
+        """The program has ended: so do its queries, at a batch boundary where one comes soon."""
+        for query in self.queries():
+            query.quiesced = False
+        if self.session_stopped:
+            return
+        self.restore_gate.close()
+        running = [q for q in self.queries() if not spark_jvm.has_ended(q.jsq)]
+        if not running:
+            return
+        names = ", ".join(f"'{q.name}'" for q in running)
+        say(f"the program ended while {names} ran: ending them (did it miss awaitTermination?)")
+        try:
+            quiesce(running[0].gateway_jvm, [q.jsq for q in running], _END_GRACE)
+        except WaitTimeout:
+            stop_hard([q.jsq for q in running])
+
+    def stop_session(self) -> None:
+        """Stop Spark, so that nothing of the job runs any more when its end is recorded."""
+        if self._session is not None and not self.session_stopped:
+            self.session_stopped = True
+            self._session.stop()
+
+    def settle_claim(self, committed: Mapping[str, int | None]) -> None:
+        """See :meth:`Restorer.settle_claim`."""
+        if self.restorer is not None:
+            self.restorer.settle_claim(committed)
+
+    # --- inside -----------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._in_flight == 0)
+
+    def _managed(self, query: Any) -> ManagedQuery | None:
+        return self._by_run.get(str(query._jsq.runId().toString()))
+
+    def _rebind(self, query: Any) -> bool:
+        """Point ``query`` at the current run of its query; True when it was an older one."""
+        with self._changed:
+            managed = self._managed(query)
+            if managed is None or managed.run_id == str(query._jsq.runId().toString()):
+                return False
+            query._jsq = managed.jsq
+            return True

@@ -1,0 +1,139 @@
+"""What happens to a query before Spark starts it: named, planned, restored, given its place."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from flinkish import storage
+from flinkish.driver.log import say
+from flinkish.driver.plan.plan_extraction import PlannedQuery
+from flinkish.driver.plan.uid_rules import Planning
+from flinkish.driver.plan.writer_settings import WriterFacts
+from flinkish.driver.restore.restorer import Restorer
+from flinkish.driver.runtime.naming import Names
+from flinkish.driver.runtime.running_query import ManagedQuery
+from flinkish.driver.spark import jvm as spark_jvm
+from flinkish.driver.spark.settings import configured
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A query that is ready to be started.
+
+    ``location`` is None for the program's own, handed to Spark as the program wrote it.
+    ``restored_batch`` is None unless it was restored just now; ``planned`` is None when its plan
+    could not be read. ``notes`` are for the user, ``plan`` is its part of the restore plan.
+    """
+
+    name: str
+    generated_name: bool
+    location: str | None
+    restored_batch: int | None
+    planned: PlannedQuery | None
+    notes: tuple[str, ...]
+    plan: Mapping[str, Any] | None = None
+
+
+class Preparer:
+    """Prepares the queries of one job.
+
+    Parameters
+    ----------
+    queries: gives the newest run of each query started so far.
+    """
+
+    def __init__(
+        self,
+        checkpoint_root: str,
+        planning: Planning,
+        restorer: Restorer | None,
+        queries: Callable[[], Sequence[ManagedQuery]],
+    ) -> None:
+        self._names = Names(checkpoint_root)
+        self._planning = planning
+        self._restorer = restorer
+        self._queries = queries
+        self._lock = threading.Lock()
+        #: Locations of the checkpoints restored in this job, by query name.
+        self._restored: dict[str, str] = {}
+
+    def prepare(self, writer: Any, facts: WriterFacts) -> Prepared:
+        """Do all that can be refused before Spark is asked.
+
+        Raises FlinkishError when uids break the rules or the restore is refused, and what Spark
+        raises for a query it does not support.
+        """
+        session = writer._spark
+        own = _own_location(facts, session)
+        if facts.query_name is None:
+            name = self._names.generate(own, self._retried())
+        else:
+            name = self._names.given(str(facts.query_name))
+        settings = self._restorer.settings_for(name) if self._restorer is not None else {}
+        planned, notes = self._planning.plan_to_run(name, writer, facts, settings)
+        for note in notes:
+            say(note)
+        prepared = Prepared(name, facts.query_name is None, own, None, planned, tuple(notes))
+        return self._placed(prepared, facts, session)
+
+    def _placed(self, prepared: Prepared, facts: WriterFacts, session: Any) -> Prepared:
+        """The query with the place of its checkpoint, restored if it has to be; its ``location``
+        was the program's own."""
+        name, own = prepared.name, prepared.location
+        with self._lock:
+            if own is not None and name in self._restored:
+                # Started again by its program: its history is the restored one, not that of the
+                # original job at the program's own location.
+                return replace(prepared, location=self._restored[name])
+        directory = self._names.directory(name, fresh=self._is_fresh(name))
+        local = storage.is_local(directory)
+        location = f"file://{directory}" if local else storage.for_spark(directory)
+        if self._restorer is not None and name not in self._restored:
+            restored = self._restorer.restore(name, prepared.planned, facts, session, directory)
+            prepared = replace(
+                prepared,
+                restored_batch=restored.batch_id,
+                notes=(*prepared.notes, *restored.notes),
+                plan=restored.plan,
+            )
+            if restored.batch_id is not None:
+                with self._lock:
+                    self._restored[name] = location
+                if own is not None:
+                    say(
+                        f"query '{name}': the program's checkpointLocation is not used, "
+                        f"the restored checkpoint is at {directory}"
+                    )
+                return replace(prepared, location=location)
+        return replace(prepared, location=location if own is None else None)
+
+    def _retried(self) -> str | None:
+        """Name of an unnamed query without a location of its own whose newest run failed."""
+        for query in self._queries():
+            unnamed = query.generated_name and "checkpointlocation" not in query.facts.options
+            if unnamed and spark_jvm.error_of(query.jsq) is not None:
+                return query.name
+        return None
+
+    def _is_fresh(self, name: str) -> bool:
+        """True unless the newest run of ``name`` failed: then it goes on where it was."""
+        newest = next((q for q in self._queries() if q.name == name), None)
+        return newest is None or spark_jvm.error_of(newest.jsq) is None
+
+    def session_settings(self, session: Any) -> AbstractContextManager[None]:
+        """Settings a restored checkpoint needs and Spark does not pin (put back afterwards)."""
+        wanted = self._restorer.session_settings() if self._restorer is not None else {}
+        return configured(session, wanted)
+
+
+def _own_location(facts: WriterFacts, session: Any) -> str | None:
+    """The checkpoint location the program names itself, as it wrote it, or None."""
+    own = facts.options.get("checkpointlocation")
+    if own is None and facts.query_name is not None:
+        configured = session.conf.get("spark.sql.streaming.checkpointLocation", None)
+        own = f"{configured.rstrip('/')}/{facts.query_name}" if configured else None
+    return own

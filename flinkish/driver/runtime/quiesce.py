@@ -1,0 +1,132 @@
+"""Ending queries at a batch boundary, and by harder means when that takes too long.
+
+The rungs, softest first (which one was needed is part of a request's result):
+
+* ``quiesce``: the running batch commits, no other starts; whatever the sink.
+* ``stop``: ``StreamingQuery.stop()`` in the middle of a batch. The batch is replayed by a
+  restore; Spark may leave torn state of the *uncommitted* version behind, which a savepoint
+  never includes.
+
+Setting a query's state to TERMINATED lets its batch finish, but on Spark 4.x not at any moment:
+``MicroBatchExecution.runBatch`` looks at the state once more between planning and execution, and
+interrupts its own thread when it is not active (seen on 4.3.0: 6 of 25 queries that were ended at
+a random moment lost the batch they were planning; 3.5.9 has no such check: 0 of 20). So there the
+state is set only while Spark's progress lock is held, which stops a batch from being planned and
+from being committed, and only when the query sleeps or is past that check.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from flinkish.driver.spark import jvm as spark_jvm
+from flinkish.driver.spark.jvm import Stage
+from flinkish.errors import FlinkishError, WaitTimeout
+
+_POLL = 0.05  # seconds
+_LOOK = 1.0  # seconds between questions whether to give up
+_STAGE_POLL = 0.003  # seconds; stages may be that short
+#: Seconds between the end of a batch's planning and Spark's look at the state, generously.
+_PAST_CHECK = 0.05
+#: A trigger is taken to sleep when it was seen idle twice, this far apart: between Spark's check
+#: of the state and its "trigger active" flag lies a moment in which a batch has begun unseen.
+_IDLE_CONFIRMATION = 0.1
+
+
+def quiesce(
+    jvm: Any,
+    queries: Sequence[Any],
+    timeout: float,
+    interrupted: Callable[[], None] | None = None,
+) -> None:
+    """End every query (JVM ``StreamingQuery`` objects) at its next batch boundary.
+
+    Parameters
+    ----------
+    timeout: seconds to wait for running batches.
+    interrupted: called about once a second; raises when the wait should be given up.
+
+    Raises
+    ------
+    WaitTimeout: a batch was still running after ``timeout`` seconds; the queries that could be
+        set going again without a restart were (the caller sees to those that ended).
+    """
+    deadline = time.monotonic() + timeout
+    for query in queries:
+        _declare_end(jvm, query, deadline)
+    idle_since: dict[int, float] = {}
+    waiting = list(queries)
+    next_look = time.monotonic() + _LOOK
+    while waiting:
+        waiting = [q for q in waiting if not spark_jvm.has_ended(q)]
+        now = time.monotonic()
+        for query in waiting:
+            if spark_jvm.in_trigger(query):
+                idle_since.pop(id(query), None)
+            elif now - idle_since.setdefault(id(query), now) >= _IDLE_CONFIRMATION:
+                # Wakes a trigger that sleeps until its next interval; no batch can be hit.
+                query.stop()
+        try:
+            if waiting and now > deadline:
+                raise WaitTimeout(
+                    f"a running batch did not end within {timeout:.0f} s",
+                    hint="raise execution.quiesce.timeout, or cancel the job without a savepoint",
+                )
+            if waiting and interrupted is not None and now >= next_look:
+                next_look = now + _LOOK
+                interrupted()
+        except FlinkishError:
+            for query in waiting:
+                spark_jvm.take_back_end(jvm, query)
+            raise
+        if waiting:
+            time.sleep(_POLL)
+
+
+def _declare_end(jvm: Any, query: Any, deadline: float) -> None:
+    """Set the state of one query to TERMINATED at a moment that costs no batch."""
+    if not spark_jvm.has_stages(query):
+        spark_jvm.end_after_batch(jvm, query)
+        return
+    lock = spark_jvm.progress_lock(query)
+    while not spark_jvm.has_ended(query):
+        if lock.tryLock():
+            try:
+                if _declare_locked(jvm, query, deadline):
+                    return
+            finally:
+                lock.unlock()
+        if time.monotonic() > deadline:
+            return  # the caller's wait notices: nothing has ended
+        time.sleep(_STAGE_POLL)
+
+
+def _declare_locked(jvm: Any, query: Any, deadline: float) -> bool:
+    """One try, with the progress lock held; False: not now."""
+    stage = spark_jvm.stage_of(query)
+    while stage is Stage.PLANNING and time.monotonic() < deadline:
+        time.sleep(_STAGE_POLL)
+        stage = spark_jvm.stage_of(query)
+    if stage is Stage.EXECUTING:
+        # It cannot commit while the lock is held, so it is still there after this pause, in which
+        # it gets past the check that follows planning.
+        time.sleep(_PAST_CHECK)
+        spark_jvm.end_after_batch(jvm, query)
+        return True
+    if stage is Stage.ASLEEP:
+        spark_jvm.end_after_batch(jvm, query)
+        time.sleep(_PAST_CHECK)
+        if spark_jvm.stage_of(query) is Stage.ASLEEP:
+            return True
+        # A trigger has begun meanwhile; it waits for the lock, so it has not seen the state yet.
+        spark_jvm.take_back_end(jvm, query)
+    return False
+
+
+def stop_hard(queries: Sequence[Any]) -> None:
+    """The last rung inside the driver: interrupt whatever runs."""
+    for query in queries:
+        if not spark_jvm.has_ended(query):
+            query.stop()

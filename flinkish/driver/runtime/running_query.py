@@ -1,0 +1,154 @@
+"""One streaming query of the job as the driver keeps it, and its status for the registry."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from flinkish.checkpoint.cut import newest_committed_batch
+from flinkish.driver.plan.plan_extraction import PlannedQuery
+from flinkish.driver.plan.planned_queries import lasting_operators, operator_status, source_records
+from flinkish.driver.plan.writer_settings import WriterFacts, facts_of, why_not_savepointable
+from flinkish.driver.spark import jvm as spark_jvm
+from flinkish.errors import StorageError
+from flinkish.registry.jobs import OperatorStatus, QueryFacts, QueryStatus
+from flinkish.storage import locate
+
+
+@dataclass
+class ManagedQuery:
+    """A started query: the user's handle, and all it takes to start it again.
+
+    ``begin`` calls PySpark's own ``start`` or ``toTable`` on the kept writer. ``handle`` is the
+    object the program holds; a restart rebinds its ``_jsq``. ``facts`` are those of this query,
+    ``root_uri`` is its checkpoint as Spark resolved it: the writer may have gone on to another.
+    ``planned`` is None where its plan could not be read; ``notes`` are for the user, ``plan``
+    is its part of a restore plan. ``recorded`` are the facts of it that the registry has.
+    """
+
+    name: str
+    generated_name: bool
+    facts: WriterFacts
+    writer: Any
+    begin: Callable[[], Any]
+    handle: Any
+    root_uri: str
+    session: Any
+    query_id: str
+    run_id: str
+    restored_batch: int | None = None
+    planned: PlannedQuery | None = None
+    notes: tuple[str, ...] = ()
+    plan: Mapping[str, Any] | None = None
+    quiesced: bool = False
+    progress: Mapping[str, Any] = field(default_factory=dict)
+    recorded: QueryFacts | None = None
+
+    @property
+    def checkpoint(self) -> str:
+        """The checkpoint as a local path where it is local."""
+        return checkpoint_location(self.root_uri)
+
+    @property
+    def jsq(self) -> Any:
+        """The JVM query of the current run."""
+        return self.handle._jsq
+
+    @property
+    def gateway_jvm(self) -> Any:
+        """Py4J's view of the JVM."""
+        return self.session._jvm
+
+    def restart(self) -> None:
+        """Start again on the same checkpoint: same query id, next batch."""
+        set_identity(self.writer, self.name, self.root_uri)
+        self.handle._jsq = self.begin()._jsq
+        self.run_id = str(self.handle._jsq.runId().toString())
+        self.quiesced = False
+
+
+def set_identity(writer: Any, name: str, location: str | None) -> None:
+    """Give a writer a query name and, unless None, a checkpoint location.
+
+    What the program itself said stays recorded: the writer may be started again by it.
+    """
+    facts = facts_of(writer)
+    before = facts.copy()
+    writer.queryName(name)
+    if location is not None:
+        writer.option("checkpointLocation", location)
+    facts.query_name, facts.options = before.query_name, before.options
+
+
+def checkpoint_location(uri: str) -> str:
+    """Spark's checkpoint root as a local path, or as it is where it is not local."""
+    try:
+        return locate(uri)
+    except StorageError:
+        return uri
+
+
+def _newest_batch(query: ManagedQuery, progress: Mapping[str, Any]) -> int | None:
+    """From the commit log where it can be read here, else from Spark's last progress."""
+    if query.checkpoint.startswith("/"):
+        return newest_committed_batch(query.checkpoint)
+    batch = progress.get("batchId")
+    return None if batch is None else int(batch)
+
+
+def operators_of(progress: Mapping[str, Any]) -> tuple[OperatorStatus, ...]:
+    """The stateful operators in a progress report.
+
+    Spark reports them in pre-order of the physical plan, the order in which it numbers them
+    (``ProgressContext.extractStateOperatorMetrics``).
+    """
+    return tuple(
+        OperatorStatus(ordinal=i, kind=str(op.get("operatorName", "")), rows=op.get("numRowsTotal"))
+        for i, op in enumerate(progress.get("stateOperators", ()))
+    )
+
+
+def status_of(query: ManagedQuery) -> QueryStatus:
+    """Ask the JVM and the checkpoint for the query's present status."""
+    progress = spark_jvm.last_progress(query.jsq)
+    if progress is not None:
+        query.progress = progress
+    facts = query.progress
+    operators = operator_status(query.planned, operators_of(facts))
+    return QueryStatus(
+        name=query.name,
+        query_id=query.query_id,
+        run_id=query.run_id,
+        checkpoint_dir=query.checkpoint,
+        active=query.quiesced or not spark_jvm.has_ended(query.jsq),
+        batch_id=_newest_batch(query, facts),
+        watermark=facts.get("eventTime", {}).get("watermark"),
+        input_rows_per_second=facts.get("inputRowsPerSecond"),
+        processed_rows_per_second=facts.get("processedRowsPerSecond"),
+        state_rows=sum(op.rows or 0 for op in operators) if operators else None,
+        operators=operators,
+        error=spark_jvm.error_of(query.jsq),
+        notes=query.notes,
+        plan=query.plan,
+    )
+
+
+def sources_of(query: ManagedQuery) -> list[dict[str, Any]]:
+    """The query's sources for a savepoint."""
+    described = [str(s.get("description", "")) for s in query.progress.get("sources", ())]
+    return source_records(query.planned, described)
+
+
+def lasting_facts(query: ManagedQuery) -> QueryFacts:
+    """What a savepoint of the query needs when this driver is gone."""
+    problem = why_not_savepointable(query.facts)
+    return QueryFacts(
+        run_id=query.run_id,
+        sources=tuple(sources_of(query)),
+        sink=query.facts.describe_sink(),
+        operators=lasting_operators(query.planned, operators_of(query.progress)),
+        python_version=platform.python_version(),
+        problem=None if problem is None else problem.to_record(),
+    )

@@ -1,0 +1,1 @@
+"""Spark's JVM objects and settings, for every supported version."""

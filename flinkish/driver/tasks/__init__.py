@@ -1,0 +1,1 @@
+"""Drivers that are run for one answer instead of a job."""

@@ -1,0 +1,310 @@
+"""Describe mode: the user's program is run, its queries are planned, none is started.
+
+``flinkish info`` starts the driver with ``FLINKISH_DESCRIBE`` naming the file that gets the
+result. ``DataStreamWriter.start`` and ``toTable`` plan the query and hand the program a query that
+has ended already; everything else of the program runs as it is, to its end.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from flinkish.driver.plan.plan_extraction import PlannedQuery
+from flinkish.driver.plan.restore_environment import DriverWorld
+from flinkish.driver.plan.uid_rules import Planning
+from flinkish.driver.plan.writer_settings import WriterFacts
+from flinkish.driver.restore.restorer import (
+    check_names,
+    offers_here,
+    options_of,
+    plan_start,
+    planning_settings,
+)
+from flinkish.driver.runtime.hook import Hook
+from flinkish.driver.runtime.job_runtime import Runtime
+from flinkish.driver.runtime.restore_gate import RestoreGate
+from flinkish.driver.script import Outcome, print_traceback, program_failed, run_program
+from flinkish.driver.tasks.answering import write_answer
+from flinkish.errors import FlinkishError
+from flinkish.operators.coverage import require_uids
+from flinkish.operators.graph import OperatorNode
+from flinkish.operators.render import dot, tree
+from flinkish.registry.jobs import JobState
+from flinkish.restore.plan.query_id import OtherRun
+from flinkish.restore.plan.restore_planner import RestorePlanner
+from flinkish.restore.source.restore_inputs import NewQuery
+from flinkish.spec.calls import Described, RestoreQuestion
+from flinkish.spec.codec import decode
+from flinkish.spec.launch import RestoreSpec
+
+#: The environment variable with the path of the result; its presence asks for this mode.
+RESULT_VARIABLE = "FLINKISH_DESCRIBE"
+#: The environment variable with the configuration, a JSON object.
+OPTIONS_VARIABLE = "FLINKISH_DESCRIBE_OPTIONS"
+#: With the restore to plan, a :class:`~flinkish.spec.calls.RestoreQuestion` as JSON.
+RESTORE_VARIABLE = "FLINKISH_DESCRIBE_RESTORE"
+
+
+def main(argv: Sequence[str]) -> int:
+    """The driver's main function in this mode; ``argv`` as in :mod:`.bootstrap`.
+
+    Writes a :class:`~flinkish.spec.calls.Described` and returns the program's exit status.
+    """
+    error: FlinkishError | None
+    status = 0
+    description = Description(json.loads(os.environ.get(OPTIONS_VARIABLE) or "{}"))
+    try:
+        if os.environ.get(RESTORE_VARIABLE):
+            description.plan_restore(
+                decode(RestoreQuestion, json.loads(os.environ[RESTORE_VARIABLE]))
+            )
+        outcome = description.run(lambda: run_program(argv))
+        error, status = description.failure(outcome), outcome.status
+    except FlinkishError as refused:
+        error = refused
+    found = None if error is not None else description.found()
+    write_answer(os.environ[RESULT_VARIABLE], found, error)
+    description.stop_session()
+    return status or (0 if error is None else 1)
+
+
+_STOPPED = {"message": "Stopped", "isDataAvailable": False, "isTriggerActive": False}
+
+
+class Description:
+    """Takes the place of the runtime behind the hook; ``queries`` are the planned ones by name."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._planning = Planning(options)
+        self.queries: list[tuple[str, PlannedQuery]] = []
+        #: What the hook asks before a program looks at a query: nothing is restored here.
+        self.restore_gate = RestoreGate(None, list, self.fail, lambda _: None)
+        self._fatal: FlinkishError | None = None
+        self._session: Any = None
+        self._planner: RestorePlanner | None = None
+        self._spec: RestoreSpec | None = None
+        self._starting: list[NewQuery] = []
+
+    def plan_restore(self, question: RestoreQuestion) -> None:
+        """Plan the restore of a savepoint too, with the queries that the program starts.
+
+        Raises SavepointNotFound and what else opening it raises, UsageError.
+        """
+        runs = {
+            query_id: [OtherRun(run.job_id, JobState(run.state), run.last_batch) for run in known]
+            for query_id, known in question.runs.items()
+        }
+        self._spec = question.spec
+        self._planner = RestorePlanner(
+            offers_here(self._spec.path),
+            options_of(self._spec, self._planning.hasher),
+            DriverWorld(lambda query_id: runs.get(query_id, ())),
+        )
+
+    def found(self) -> Described:
+        """Describe the queries, and plan the restore when one was asked for."""
+        queries = tuple(query_record(name, planned) for name, planned in self.queries)
+        plan = None if self._planner is None else self._planner.document(complete=True)
+        return Described(queries, plan)
+
+    def run(self, program: Callable[[], Outcome]) -> Outcome:
+        """Run ``program`` with PySpark's writers intercepted."""
+        hook = Hook(cast(Runtime, self))  # it has what the hook calls
+        hook.install()
+        try:
+            return program()
+        finally:
+            hook.remove()
+
+    def failure(self, outcome: Outcome) -> FlinkishError | None:
+        """The error that the program's submission would end with, if any."""
+        if self._fatal is not None:
+            return self._fatal
+        if outcome.status != 0:
+            if outcome.error is not None:
+                print_traceback(outcome.error)
+            return program_failed(outcome)
+        if self._spec is not None:
+            try:
+                check_names(self._spec, self._starting)
+            except FlinkishError as unused:
+                return unused
+        if self._planning.uids_required:
+            try:
+                # Of all queries at once, so that the user hears of every operator.
+                require_uids(node for _, planned in self.queries for node in planned.graph)
+            except FlinkishError as missing:
+                return missing
+        return None
+
+    def stop_session(self) -> None:
+        """Stop Spark when the program has not."""
+        if self._session is not None:
+            self._session.stop()
+
+    # --- what the hook calls ----------------------------------------------------------------
+
+    def session_created(self, session: Any) -> None:
+        """Keep the session, to stop it at the end."""
+        self._session = session
+
+    def before_session_stop(self) -> None:
+        """The program stops Spark itself."""
+        self._session = None
+
+    def fail(self, error: FlinkishError) -> None:
+        """Note an error that counts whatever the program does about it."""
+        self._fatal = self._fatal or error
+
+    def start_query(self, writer: Any, facts: WriterFacts, begin: Callable[[], Any]) -> Any:
+        """Plan the query; ``begin`` is never called.
+
+        Returns a query that has ended.
+        """
+        self.session_created(writer._spark)
+        name = facts.query_name or self._next_name()
+        try:
+            if self._planner is not None:
+                self._plan_restore(self._planner, name, writer, facts)
+                return ended_query(name)
+            planned, notes = self._planning.plan(name, writer, facts, require_uids=False)
+        except FlinkishError as error:
+            self.fail(error)
+            raise
+        planned = replace(planned, notes=tuple(notes))
+        self.queries.append((name, planned))
+        return ended_query(name)
+
+    def _plan_restore(
+        self, planner: RestorePlanner, name: str, writer: Any, facts: WriterFacts
+    ) -> None:
+        """As ``flinkish.driver.restore.restorer`` does before it makes the checkpoint."""
+        planned, _ = self._planning.plan_to_run(
+            name, writer, facts, planning_settings(planner.offers, name)
+        )
+        new, _ = plan_start(planner, name, planned, facts, writer._spark)
+        self._starting.append(new)
+
+    def await_query(self, query: Any, wait: Callable[[float], Any], timeout: float | None) -> Any:
+        """No query runs, so there is nothing to wait for."""
+        return None if timeout is None else True
+
+    def await_any(self, manager: Any, wait: Callable[[float], Any], timeout: float | None) -> Any:
+        """As :meth:`await_query`."""
+        return None if timeout is None else True
+
+    def wait_for_requests(self) -> None:
+        """There are no requests."""
+
+    def appears_active(self, query: Any) -> bool:
+        """No query is active."""
+        return False
+
+    # --- inside -----------------------------------------------------------------------------
+
+    def _next_name(self) -> str:
+        """As a job's runtime names queries without a name: by the order of their start."""
+        taken = {name for name, _ in self.queries}
+        return next(n for n in map("query-{}".format, itertools.count(1)) if n not in taken)
+
+
+def ended_query(name: str) -> Any:
+    """A ``StreamingQuery`` that has ended well without a single batch."""
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    class EndedQuery(StreamingQuery):
+        """Answers at once, and with nothing. PySpark's own class reaches into the JVM."""
+
+        id = property(lambda self: query_id)
+        runId = property(lambda self: run_id)
+        name = property(lambda self: name)
+        isActive = property(lambda self: False)
+        lastProgress = property(lambda self: None)
+        recentProgress = property(lambda self: [])
+        status = property(lambda self: dict(_STOPPED))
+
+        def __init__(self) -> None:
+            pass
+
+        def awaitTermination(self, timeout: int | None = None) -> bool | None:
+            return None if timeout is None else True
+
+        def processAllAvailable(self) -> None:
+            pass
+
+        def stop(self) -> None:
+            pass
+
+        def explain(self, extended: bool = False) -> None:
+            pass
+
+        def exception(self) -> None:
+            pass
+
+    query_id, run_id = str(uuid.uuid4()), str(uuid.uuid4())
+    return EndedQuery()
+
+
+def query_record(name: str, planned: PlannedQuery) -> dict[str, Any]:
+    """A planned query as plain data: the fields of ``flinkish info --json``, and how it is shown.
+
+    ``tree``, ``dot``, ``coverage_message`` and ``missing`` are for the command's other outputs.
+    """
+    found = planned.coverage()
+    return {
+        "name": name,
+        "operators": [_operator_record(planned, node) for node in planned.graph],
+        "coverage": {"stateful": found.stateful, "with_uid": found.with_uid},
+        "notes": list(planned.notes),
+        "tree": list(tree(planned.graph, planned.identities, planned.hasher)),
+        "dot": dot(planned.graph, planned.identities, planned.hasher),
+        "coverage_message": found.message(),
+        "missing": [_facts(node) for node in found.missing],
+    }
+
+
+def _operator_record(planned: PlannedQuery, node: OperatorNode) -> dict[str, Any]:
+    identity = planned.identities[node.key]
+    inputs = [planned.identities[key].operator_id(planned.hasher) for key in node.in_edges]
+    record: dict[str, Any] = {
+        "name": node.name,
+        "uid": node.uid,
+        "uid_hash": identity.user_hash,
+        "operator_id": identity.operator_id(planned.hasher),
+        "operator_id_v2": identity.operator_id_v2,
+        "operator_id_v3": identity.operator_id_v3,
+        "kind": node.kind,
+        "stateful": node.stateful,
+        "ordinal": None,
+        "inputs": inputs,
+        "chained": [edge.chainable for edge in node.out_edges],
+        "location": node.location,
+        "key_schema": None,
+        "value_schema": None,
+    }
+    for operator in planned.operators:
+        if operator.key == node.key:
+            stores = [
+                {"name": s.name, "key_schema": s.key_schema, "value_schema": s.value_schema}
+                for s in operator.stores
+            ]
+            record.update(ordinal=operator.ordinal, partitions=operator.partitions, stores=stores)
+            if stores:  # of an operator with several stores: the first one's
+                record["key_schema"] = stores[0]["key_schema"]
+                record["value_schema"] = stores[0]["value_schema"]
+    return record
+
+
+def _facts(node: OperatorNode) -> dict[str, Any]:
+    return {
+        "name": node.name,
+        "kind": node.kind,
+        "stateful": node.stateful,
+        "location": node.location,
+    }

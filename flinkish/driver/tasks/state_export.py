@@ -1,0 +1,183 @@
+"""State as data: a driver without a program that selects or exports rows of a savepoint's state.
+
+``flinkish state`` starts it with ``FLINKISH_STATE`` naming the file that gets the result. The
+savepoint is only read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flinkish import storage
+from flinkish.driver.migration.file_transfer import ship_package
+from flinkish.driver.tasks.answering import answer
+from flinkish.errors import LaunchFailed, UsageError
+from flinkish.spec.calls import StateAnswer, StateTask
+from flinkish.spec.codec import decode
+
+if TYPE_CHECKING:
+    from flinkish.savepoint.state.state_rows import SavedState
+
+#: The environment variable with the path of the result; its presence asks for this mode.
+RESULT_VARIABLE = "FLINKISH_STATE"
+#: With the :class:`~flinkish.spec.calls.StateTask` as JSON.
+TASK_VARIABLE = "FLINKISH_STATE_TASK"
+_SUCCESS = "_SUCCESS"
+
+
+def main() -> int:
+    """The driver's main function in this mode.
+
+    Writes a :class:`~flinkish.spec.calls.StateAnswer`.
+    """
+    return answer(
+        RESULT_VARIABLE,
+        lambda _: run(_session(), decode(StateTask, json.loads(os.environ[TASK_VARIABLE]))),
+    )
+
+
+def _session() -> Any:
+    from pyspark.sql import SparkSession
+
+    return (
+        SparkSession.builder.config("spark.ui.enabled", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+
+
+def run(session: Any, task: StateTask) -> StateAnswer:
+    """Do what a task says; its result.
+
+    Raises
+    ------
+    UsageError: no such state, a condition that Spark refuses, or a target that exists.
+    Corrupt, UnsupportedFormat: of the state. StorageError: of the target.
+    """
+    from flinkish.savepoint.format.reader import open_savepoint
+
+    try:
+        from flinkish.savepoint.state.engine_errors import in_our_words
+        from flinkish.savepoint.state.state_rows import open_state
+    except ImportError as error:
+        raise LaunchFailed(
+            f"the driver's Python cannot import {error.name}, which reading state needs",
+            hint="install flinkish there with its extra: pip install 'flinkish[engine]'",
+        ) from error
+    state = open_state(open_savepoint(task.path), task.name)
+    ship_package(session.sparkContext)
+    with in_our_words(state.query.name):
+        if task.target is None:
+            return _select(session, state, task)
+        return StateAnswer(exported=_export(session, state, task, task.target))
+
+
+def _frame(session: Any, state: SavedState, task: StateTask) -> Any:
+    from flinkish.engine.tables.spark_frames import read_table_on
+
+    partition = task.partition
+    frame = read_table_on(
+        session, state.source, state.table, None if partition is None else (partition,)
+    )
+    where = task.where
+    if where is None:
+        return frame
+    from pyspark.errors import AnalysisException, ParseException
+
+    try:
+        return frame.where(where)
+    except (AnalysisException, ParseException) as error:
+        columns = ", ".join(
+            f"{field.name} {field.dataType.simpleString()}" for field in frame.schema
+        )
+        raise UsageError(
+            f"Spark refuses --where {where!r}: {str(error).strip().splitlines()[0]}",
+            hint=f"the columns are: {columns}",
+        ) from error
+
+
+def _select(session: Any, state: SavedState, task: StateTask) -> StateAnswer:
+    from flinkish.engine.tables.spark_frames import json_rows
+
+    limit = task.limit
+    found = json_rows(_frame(session, state, task).limit(limit + 1))
+    return StateAnswer(tuple(found[:limit]), len(found) > limit)
+
+
+def _export(session: Any, state: SavedState, task: StateTask, target: str) -> int:
+    if storage.exists(target):
+        raise UsageError(f"the target exists: {target}", hint="name a directory that does not")
+    if task.format == "avro":
+        return _export_avro(session.sparkContext, state, target)
+    from pyspark.sql import Observation, functions
+
+    from flinkish.engine.tables.spark_frames import computed
+
+    frame = _frame(session, state, task)
+    # Neither format has structs without fields: the key of an aggregate without keys is one.
+    empty = [f.name for f in frame.schema if not getattr(f.dataType, "fields", True)]
+    seen = Observation("exported")
+    counted = frame.drop(*empty).observe(seen, functions.count(functions.lit(1)).alias("rows"))
+    writer = counted.write.mode("error").format(task.format)
+    try:
+        computed(lambda: writer.save(storage.for_spark(target)))
+    except BaseException:
+        storage.remove_tree(*storage.split(target))
+        raise
+    return int(seen.get["rows"])
+
+
+def _export_avro(context: Any, state: SavedState, target: str) -> int:
+    """A file for each partition, put into its place when all of them are there."""
+    from flinkish.engine.errors import EngineError
+    from flinkish.savepoint.state.state_directories import StorageDirectory
+
+    directory = StorageDirectory(target)
+    attempts = "_temporary"
+    partitions = state.table.operator.partitions
+    tasks = context.parallelize(range(partitions), partitions)
+    try:
+        results = tasks.mapPartitions(
+            _WriteAvro(state.source, state.table, directory, attempts)
+        ).collect()
+        for result in results:
+            if isinstance(result, EngineError):
+                raise result
+        for partition, path, _ in results:
+            directory.move(path, f"part-{partition:05}.avro")
+        directory.remove(attempts)
+        with directory.create(_SUCCESS):
+            pass
+    except BaseException:
+        storage.remove_tree(*storage.split(target))
+        raise
+    return sum(rows for _, _, rows in results)
+
+
+@dataclass(frozen=True)
+class _WriteAvro:
+    """A task: partitions of a state as Avro files; a task tried again writes other files."""
+
+    source: Any
+    table: Any
+    target: Any
+    attempts: str
+
+    def __call__(self, partitions: Iterable[int]) -> Iterator[Any]:
+        from flinkish.engine.errors import EngineError
+        from flinkish.engine.tables.table_files import write_table
+
+        for partition in partitions:
+            path = f"{self.attempts}/{uuid.uuid4()}.avro"
+            try:
+                with self.target.create(path) as file:
+                    rows = write_table(file, self.source, self.table, partition)
+            except EngineError as error:
+                yield error
+            else:
+                yield partition, path, rows

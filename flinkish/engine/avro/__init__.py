@@ -1,0 +1,1 @@
+"""State as Avro: canonical savepoints and exports."""

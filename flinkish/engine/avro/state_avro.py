@@ -1,0 +1,300 @@
+"""Canonical state: the rows of a state store as an Avro object container file.
+
+Each record is ``{key, value}``; the schema in the header is :func:`.avro_schemas.avro_schema`'s, so
+that any Avro tool reads the rows. They are encoded whole columns at a time
+(:mod:`.avro_encode`), and decoded by fastavro. The container around them is written and read here,
+because that gives an error the place of the damaged block, and keeps fastavro from turning values
+into Python's types.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+from fastavro import parse_schema, schemaless_reader
+from fastavro.schema import SchemaParseException, to_parsing_canonical_form
+
+from flinkish.checkpoint.format.text import parse_json
+from flinkish.engine.avro.container import COMPRESS, MAGIC, Source, decompress, zigzag
+from flinkish.engine.avro.encoder import encode_records
+from flinkish.engine.avro.null_arrays import count_empty, has_empty_items
+from flinkish.engine.avro.record_columns import Wire, compile_list, compile_wire
+from flinkish.engine.avro.schemas import avro_schema, spark_struct
+from flinkish.engine.errors import StateFormatError, UnsupportedState
+from flinkish.engine.rows.arrow_parts import build
+from flinkish.engine.rows.row_bytes import CannotEncode
+from flinkish.engine.rows.types import Array, Field, Struct, arrow_type
+from flinkish.engine.rows.unsafe_rows import UnknownType
+
+#: The version of the files, in their metadata as ``FORMAT_KEY``.
+FORMAT: Final = "1"
+FORMAT_KEY: Final = "flinkish.format"
+#: In the metadata of files whose values are lists of records: ``true``.
+LISTS_KEY: Final = "flinkish.lists"
+#: Rows of a block, at most; a block that is read has no more either.
+BLOCK_ROWS: Final = 10_000
+#: Bytes of a block's columns, about: what is in memory as Python objects is some times as much.
+BLOCK_BYTES: Final = 4 << 20
+#: Rows of a block that is read, at most.
+_MAX_ROWS: Final = 1_000_000
+_NAME: Final = "flinkish.row"
+
+
+class AvroState(NamedTuple):
+    """What a canonical file has.
+
+    Attributes:
+        metadata: as given to :func:`write_avro`, and the ``flinkish.`` entries of the file itself.
+        key: the schema of the keys.
+        value: the schema of the values, or of one record of their lists; None for keys alone.
+        blocks: pairs of a batch of keys and one of values (None for keys alone).
+    """
+
+    metadata: dict[str, str]
+    key: Struct
+    value: Struct | None
+    blocks: Iterator[tuple[Any, Any]]
+
+
+def list_column(value: Struct) -> Struct:
+    """The schema of the value batches of a file with lists: one column, a list of ``value``."""
+    return Struct((Field("list", Array(value), nullable=False),))
+
+
+def row_schema(key: Struct, value: Struct | None, *, lists: bool = False) -> dict[str, Any]:
+    """The Avro schema of a file's records, as it stands in the header."""
+    fields = [{"name": "key", "type": avro_schema(key, f"{_NAME}.key")}]
+    if value is not None:
+        name = f"{_NAME}.value"
+        made: Any = avro_schema(value, f"{name}.element" if lists else name)
+        fields.append(
+            {"name": "value", "type": {"type": "array", "items": made} if lists else made}
+        )
+    return {"type": "record", "name": _NAME, "fields": fields}
+
+
+def write_avro(
+    file: BinaryIO,
+    key: Struct,
+    value: Struct | None,
+    batches: Iterator[tuple[Any, Any]],
+    *,
+    codec: str = "zstandard",
+    metadata: Mapping[str, str] | None = None,
+    lists: bool = False,
+) -> int:
+    """Write rows as an Avro object container file.
+
+    Args:
+        file: what is written to; it stays open.
+        key: the schema of the keys.
+        value: the schema of the values, or None for keys alone.
+        batches: pairs of record batches of as many rows, taken by the places of their columns:
+            keys, and values (None for keys alone).
+        codec: ``zstandard``, or ``deflate``, which every Avro tool knows.
+        metadata: for the file's header; names that begin with ``avro.`` are Avro's own.
+        lists: values are lists of records of ``value``: batches as of :func:`list_column`.
+
+    Returns:
+        How many rows were written.
+
+    Raises:
+        CannotEncode: batches are not of the schemas, have a null where these have none, or have
+            rows too large for a block (2 GiB).
+        ValueError: the codec or a name in the metadata is none that can be written.
+    """
+    if codec not in COMPRESS:
+        raise ValueError(f"the codec {codec} is none of {', '.join(COMPRESS)}")
+    reserved = [name for name in metadata or {} if name.startswith(("avro.", "flinkish."))]
+    if reserved:
+        raise ValueError(f"the name {reserved[0]} is reserved in a file's metadata")
+    form = _Form.of(key, value, lists)
+    sync = os.urandom(16)
+    header = {
+        "avro.codec": codec,
+        "avro.schema": json.dumps(row_schema(key, value, lists=lists)),
+        **(metadata or {}),
+        FORMAT_KEY: FORMAT,
+        **({LISTS_KEY: "true"} if lists else {}),
+    }
+    file.write(MAGIC + zigzag(len(header)))
+    for name, text in header.items():
+        for part in (name.encode(), text.encode()):
+            file.write(zigzag(len(part)) + part)
+    file.write(b"\0" + sync)
+    rows = 0
+    for keys, values in batches:
+        for count, data in form.encode(keys, values):
+            packed = COMPRESS[codec](data)
+            file.write(b"".join((zigzag(count), zigzag(len(packed)), packed, sync)))
+            rows += count
+    return rows
+
+
+def read_avro(file: BinaryIO, name: str) -> AvroState:
+    """Read a file of :func:`write_avro`; its blocks are read as they are asked for.
+
+    Args:
+        file: what is read from, at its start; it must stay open as long as blocks are read.
+        name: the file's name, for errors.
+
+    Raises:
+        StateFormatError: the file is damaged, cut short or foreign; also while blocks are read.
+            Its offset is that of the damaged block in the file. A file that ends between two
+            blocks cannot be told from a whole one: whoever keeps it has to know its rows.
+        UnsupportedState: the file has another version, codec or Avro version.
+    """
+    source = Source(file, name)
+    header, sync = source.header()
+    found = header.get(FORMAT_KEY)
+    if found is None:
+        raise StateFormatError(name, 0, f"no canonical state: the metadata has no {FORMAT_KEY}")
+    if found != FORMAT:
+        reason = f"version {found} of canonical state: only {FORMAT} is read; use a newer release"
+        raise UnsupportedState(name, 0, reason)
+    codec = header.get("avro.codec", "null")
+    unpack = decompress(codec, name)
+    lists = header.get(LISTS_KEY) == "true"
+    key, value = _schemas(header.get("avro.schema", ""), name, lists)
+    form = _Form.of(key, value, lists)
+    metadata = {k: v for k, v in header.items() if not k.startswith("avro.")}
+    return AvroState(metadata, key, value, _blocks(source, sync, unpack, form))
+
+
+def _schemas(text: str, name: str, lists: bool) -> tuple[Struct, Struct | None]:
+    try:
+        schema = parse_json(text)
+        types = {field["name"]: field["type"] for field in schema["fields"]}
+        key = spark_struct(types["key"])
+        value = None
+        if "value" in types:
+            value = spark_struct(types["value"]["items"] if lists else types["value"])
+        # What the header's schema puts on the wire must be what is read from it.
+        derived = row_schema(key, value, lists=lists)
+        same = _canonical(schema) == _canonical(derived)
+    except (ValueError, TypeError, KeyError, SchemaParseException, UnknownType) as error:
+        raise StateFormatError(name, 0, f"the header has no schema of a state: {error}") from error
+    if not same:
+        raise StateFormatError(name, 0, "the schema in the header is none of a state")
+    return key, value
+
+
+def _canonical(schema: Any) -> str:
+    return to_parsing_canonical_form(schema)
+
+
+def _blocks(
+    source: Source, sync: bytes, unpack: Callable[[bytes], bytes], form: _Form
+) -> Iterator[tuple[Any, Any]]:
+    while (block := source.block(sync)) is not None:
+        offset, count, packed = block
+        try:
+            data = unpack(packed)
+            # Rows take bytes, but for those without any fields.
+            if count > max(len(data), BLOCK_ROWS) or count > _MAX_ROWS:
+                raise ValueError(f"{count} rows in {len(data)} bytes")
+            keys, values = form.decode(count, data)
+        except (ValueError, TypeError, EOFError, LookupError, ArithmeticError) as error:
+            reason = f"a damaged block: {error or type(error).__name__}"
+            raise StateFormatError(source.name, offset, reason) from error
+        for at in range(0, count, BLOCK_ROWS):
+            part = None if values is None else values.slice(at, BLOCK_ROWS)
+            yield keys.slice(at, BLOCK_ROWS), part
+
+
+@dataclass(frozen=True)
+class _Form:
+    """How pairs of batches are a block's bytes, and a block's bytes a pair of batches.
+
+    fastavro reads a block as one record with an array of rows: its bytes are the number of rows,
+    the rows as they stand in the block, and a zero.
+
+    Attributes:
+        types: of keys and, but for keys alone, of values: structs, or arrays for lists of records.
+        parts: their wire forms, by their names on the wire.
+        arrows: their Arrow types, likewise.
+        schema: of the record that is a block, as parsed by fastavro.
+    """
+
+    types: tuple[Struct | Array, ...]
+    parts: dict[str, Wire]
+    arrows: dict[str, Any]
+    schema: Any
+
+    @classmethod
+    def of(cls, key: Struct, value: Struct | None, lists: bool) -> _Form:
+        types: dict[str, Struct | Array] = {"k": key}
+        if value is not None:
+            types["v"] = Array(value) if lists else value
+        names = (f"r{i}" for i in itertools.count(2))  # r0 is the block, r1 a row
+        parts = {name: compile_wire(data_type, names) for name, data_type in types.items()}
+        if lists and value is not None:
+            parts["v"] = compile_list(value, names)
+        arrows = {name: arrow_type(data_type) for name, data_type in types.items()}
+        fields = [{"name": name, "type": wire.schema} for name, wire in parts.items()]
+        row = {"type": "record", "name": "r1", "fields": fields}
+        rows = {"name": "rows", "type": {"type": "array", "items": row}}
+        schema = parse_schema({"type": "record", "name": "r0", "fields": [rows]})
+        return cls(tuple(types.values()), parts, arrows, schema)
+
+    def encode(self, keys: Any, values: Any) -> Iterator[tuple[int, bytes]]:
+        """Blocks of a pair of batches: how many rows, and their bytes."""
+        batches = (keys,) if values is None else (keys, values)
+        if len(batches) != len(self.parts) or len({b.num_rows for b in batches}) != 1:
+            raise CannotEncode("keys and values are not as many rows, or not both given")
+        count = keys.num_rows
+        arrays = [_array(b, a) for b, a in zip(batches, self.arrows.values(), strict=True)]
+        size = sum(array.nbytes for array in arrays)
+        step = max(1, min(BLOCK_ROWS, BLOCK_BYTES * count // max(size, 1)))
+        for at in range(0, count, step):
+            rows = min(step, count - at)
+            slices = (array.slice(at, rows) for array in arrays)
+            yield rows, encode_records(list(zip(self.types, slices, strict=True)), rows)
+
+    def decode(self, count: int, data: bytes) -> tuple[Any, Any]:
+        """The batches of a block. Raises ValueError and its like when it is none of the schema."""
+        whole = b"".join((zigzag(count), data, b"\0" if count else b""))
+        if has_empty_items(self.schema):
+            count_empty(self.schema, whole)
+        framed = io.BytesIO(whole)
+        # fastavro types a schemaless record as any JSON value; ours has one shape.
+        block: Any = schemaless_reader(framed, self.schema, None)
+        rows = block["rows"]
+        if len(rows) != count or framed.read(1):
+            raise ValueError(f"its bytes are not those of {count} rows")
+        batches = []
+        for name, wire in self.parts.items():
+            array = wire.from_python([row[name] for row in rows])
+            if pa.types.is_struct(array.type):
+                batches.append(pa.RecordBatch.from_struct_array(array))
+            else:
+                batches.append(pa.RecordBatch.from_arrays([array], names=["list"]))
+        return batches[0], batches[1] if len(batches) == 2 else None
+
+
+def _array(batch: Any, arrow: Any) -> Any:
+    """A batch as one array of a type: a struct of its columns, or its only column for lists."""
+    fields = list(arrow) if pa.types.is_struct(arrow) else [pa.field("list", arrow)]
+    if len(fields) != batch.num_columns:
+        raise CannotEncode(f"{batch.num_columns} columns in place of {len(fields)}")
+    columns = []
+    for column, field in zip(batch.columns, fields, strict=True):
+        try:
+            columns.append(column if column.type == field.type else column.cast(field.type))
+        except pa.ArrowException as error:
+            reason = f"the column {field.name} is {column.type}, not {field.type}: {error}"
+            raise CannotEncode(reason) from error
+    none = np.zeros(batch.num_rows, bool)
+    if pa.types.is_struct(arrow):
+        return build(arrow, none, columns)
+    if columns[0].null_count:
+        raise CannotEncode("a list of values is null")
+    return columns[0]

@@ -1,0 +1,1 @@
+"""State rewritten: planned (pure), and carried out by Spark."""

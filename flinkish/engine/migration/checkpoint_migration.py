@@ -1,0 +1,158 @@
+"""A checkpoint's state, rewritten: the entry point for those who have a directory and a session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from flinkish.checkpoint.format.log_rewrites import with_pins, with_state_ids
+from flinkish.checkpoint.format.logs import StateIds
+from flinkish.checkpoint.format.names import COMMITS, METADATA, OFFSETS, SOURCES, numbers_among
+from flinkish.checkpoint.format.pins import PIN_SHUFFLE_PARTITIONS
+from flinkish.engine.errors import engine_errors
+from flinkish.engine.migration.migration_plan import OperatorMove
+from flinkish.engine.migration.migration_planner import (
+    CannotMigrate,
+    TargetState,
+    for_spark,
+    plan_operator,
+)
+from flinkish.engine.migration.pins import target_pins
+from flinkish.engine.migration.pipeline import Progress, WrittenOperator, run_moves
+from flinkish.engine.migration.state_files import operator_files
+from flinkish.engine.stores.checkpoints import OperatorState, read_checkpoint
+from flinkish.engine.stores.directories import Source, Target, read_bytes
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """What was written.
+
+    Attributes:
+        operators: by their new ordinals.
+        pins: the settings that the offset log has to pin now, where they differ.
+        state_ids: by ordinal the unique ids for the commit log; None in checkpoint format 1.
+    """
+
+    operators: tuple[WrittenOperator, ...]
+    pins: Mapping[str, str]
+    state_ids: Mapping[int, StateIds] | None
+
+
+def rewrite_state(
+    context: Any,
+    source: Source,
+    target: Target,
+    operators: Sequence[OperatorState],
+    wanted: TargetState,
+    *,
+    each: Mapping[int, TargetState] | None = None,
+    root: str | None = None,
+    progress: Progress | None = None,
+) -> Rewritten:
+    """Write the state of a query's operators anew: ``state/`` in the target, with all it needs.
+
+    Args:
+        context: a ``SparkContext``, of the version that will use the state.
+        source: the checkpoint with the state.
+        target: where ``state/`` is made.
+        operators: those to take along, of one query.
+        wanted: what the state of all shall be; what concerns one alone is not looked at.
+        each: by the old ordinal what concerns one operator alone: ``ordinal``, ``changes`` and
+            ``name``.
+        root: the new checkpoint as Spark will call it (see :func:`~.state_files.operator_files`).
+        progress: told of rows and bytes written.
+
+    Raises:
+        CannotMigrate: what is wanted cannot be; nothing was written.
+        StateFormatError: the source is damaged.
+        LostRows: the rows written are not those that were read.
+    """
+    wanted = for_spark(wanted, context.version)
+    moves = plan_operators(source, operators, wanted, each)
+    written = run_moves(context, source, target, moves, progress)
+    pins = dict(operators[0].pins) if operators else {}
+    changed = target_pins(wanted, pins)
+    partitions = int({**pins, **changed}.get(PIN_SHUFFLE_PARTITIONS, "200"))
+    for move in moves:
+        for path, content in operator_files(source, move, partitions, root):
+            with target.create(path) as file:
+                file.write(content)
+    return Rewritten(written, changed, _state_ids(moves, written))
+
+
+def plan_operators(
+    source: Source,
+    operators: Sequence[OperatorState],
+    wanted: TargetState,
+    each: Mapping[int, TargetState] | None = None,
+) -> list[OperatorMove]:
+    """What :func:`rewrite_state` would do; arguments and errors are its. Needs no Spark."""
+    alone = each or {}
+    moves = [_plan(source, operator, wanted, alone.get(operator.ordinal)) for operator in operators]
+    ordinals = [move.ordinal for move in moves]
+    if len(set(ordinals)) != len(ordinals):
+        raise CannotMigrate(f"two operators cannot have one ordinal: {sorted(ordinals)}")
+    return moves
+
+
+def _plan(
+    source: Source, operator: OperatorState, wanted: TargetState, alone: TargetState | None
+) -> OperatorMove:
+    both = replace(wanted, ordinal=None, changes={}, name=None)
+    if alone is not None:
+        both = replace(both, ordinal=alone.ordinal, changes=alone.changes, name=alone.name)
+    return plan_operator(source, operator, both)
+
+
+def _state_ids(
+    moves: Sequence[OperatorMove], written: Sequence[WrittenOperator]
+) -> dict[int, StateIds] | None:
+    if not any(move.unique_ids for move in moves):
+        return None
+    return {w.ordinal: w.unique_ids for w in written if w.unique_ids is not None}
+
+
+@engine_errors()
+def rewrite_checkpoint(
+    context: Any,
+    source: Source,
+    target: Target,
+    wanted: TargetState,
+    *,
+    batch: int | None = None,
+    each: Mapping[int, TargetState] | None = None,
+    root: str | None = None,
+    progress: Progress | None = None,
+) -> Rewritten:
+    """Make a checkpoint of another one: its state rewritten, its logs carried, the source as it is.
+
+    The new checkpoint goes on after the same batch. Arguments and errors are those of
+    :func:`rewrite_state`; ``batch`` is a committed batch, the newest by default.
+    """
+    found = read_checkpoint(source, batch)
+    result = rewrite_state(
+        *(context, source, target, found.operators, wanted),
+        each=each,
+        root=root,
+        progress=progress,
+    )
+    for number in numbers_among(source.names(OFFSETS)):
+        if number >= found.batch - 1:  # Spark asks for the one before; later ones are planned
+            name = f"{OFFSETS}/{number}"
+            _write(target, name, with_pins(read_bytes(source, name), name, pins=result.pins))
+    name = f"{COMMITS}/{found.batch}"
+    _write(target, name, with_state_ids(read_bytes(source, name), name, ids=result.state_ids))
+    for log in source.names(SOURCES):
+        for entry in source.names(f"{SOURCES}/{log}"):
+            if not entry.startswith("."):
+                path = f"{SOURCES}/{log}/{entry}"
+                _write(target, path, read_bytes(source, path))
+    _write(target, METADATA, read_bytes(source, METADATA))
+    return result
+
+
+def _write(target: Target, path: str, content: bytes) -> None:
+    with target.create(path) as file:
+        file.write(content)

@@ -1,0 +1,364 @@
+"""Whether state of one schema can become state of another, and how: Avro's resolution rules.
+
+The rules are those of the Avro specification 1.11, "Schema Resolution", on the schemas of
+:mod:`.avro_schemas`; with Spark's types that are finer than Avro's (a byte may become a short), and
+decimals that may grow. The verdicts are Flink's (``TypeSerializerSchemaCompatibility``).
+
+Fields are found by their names. Where a name repeats in a struct, the second is ``name_2`` (see
+:func:`.avro_schemas.unique_names`). A field's path has the names of the fields around it, and
+``element``, ``key`` and ``value`` for what is in arrays and maps, joined by dots; a name that has a
+dot itself stands in backquotes, as in Spark's SQL.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+
+from flinkish.engine.avro.schemas import unique_names
+from flinkish.engine.migration.evolution_steps import (
+    CannotEvolve,
+    Cast,
+    Elements,
+    Entries,
+    Part,
+    Parts,
+    Same,
+    Step,
+    added,
+)
+from flinkish.engine.rows.arrow_parts import list_parts, map_parts, null_mask
+from flinkish.engine.rows.type_json import type_name
+from flinkish.engine.rows.types import (
+    Array,
+    Bytes,
+    DataType,
+    Decimal,
+    Field,
+    Fixed,
+    Map,
+    Struct,
+    Void,
+    arrow_type,
+)
+
+#: What a number may become: anything to its right.
+_NUMBERS: Final = ("byte", "short", "integer", "long", "float", "double")
+#: Where two different numbers may become equal.
+_ROUNDS: Final = {("integer", "float"), ("long", "float"), ("long", "double")}
+
+
+class Verdict(enum.Enum):
+    """What a new schema means for the state there is, in Flink's words."""
+
+    #: The rows' bytes are right as they are; names may still differ.
+    AS_IS = "compatible as is"
+    #: The rows must be written anew.
+    AFTER_MIGRATION = "compatible after migration"
+    INCOMPATIBLE = "incompatible"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a schema is incompatible: the field, what is wrong, and what to do about it."""
+
+    path: str
+    reason: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}. {self.advice}"
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """How rows of one schema become rows of another. It can be pickled, if the defaults can.
+
+    Attributes:
+        verdict: whether they can.
+        writer: the schema of the rows that are there.
+        reader: the schema they get.
+        problems: why not, for INCOMPATIBLE; else empty.
+        changes: what changes, a line for each field.
+        parts: what is done; internal.
+    """
+
+    verdict: Verdict
+    writer: Struct
+    reader: Struct
+    problems: tuple[Problem, ...]
+    changes: tuple[str, ...]
+    parts: Parts
+
+    def apply(self, batch: Any) -> Any:
+        """The rows of the reader's schema.
+
+        Args:
+            batch: a ``pyarrow.RecordBatch`` of the writer's schema, its columns taken by place.
+
+        Returns:
+            A ``pyarrow.RecordBatch``. Columns that do not change are the same arrays.
+
+        Raises:
+            CannotEvolve: the schemas are incompatible, the batch is not of the writer's schema, or
+                a value has no counterpart (a null where none may be, bytes that are no UTF-8).
+        """
+        if self.verdict is Verdict.INCOMPATIBLE:
+            raise CannotEvolve("; ".join(map(str, self.problems)))
+        if batch.num_columns != self.parts.written:
+            reason = f"{batch.num_columns} columns in place of {self.parts.written}"
+            raise CannotEvolve(f"the rows are not of the schema they are said to have: {reason}")
+        none = np.zeros(batch.num_rows, bool)
+        columns = self.parts.columns(list(batch.columns), none)
+        if not columns:
+            empty = pa.Array.from_buffers(pa.struct([]), batch.num_rows, [None], children=[])
+            return pa.RecordBatch.from_struct_array(empty)
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(list(arrow_type(self.reader))))
+
+
+def resolve(
+    writer: Struct,
+    reader: Struct,
+    *,
+    renames: Mapping[str, str] | None = None,
+    defaults: Mapping[str, Any] | None = None,
+    check_nulls: bool = False,
+    keys: bool = False,
+) -> Resolution:
+    """Decide how rows of one schema become rows of another.
+
+    Args:
+        writer: the schema of the rows that are there.
+        reader: the schema they shall get.
+        renames: paths of the reader's fields, and of the writer's fields they are. A field keeps
+            its struct: only its last name may differ from that of its counterpart.
+        defaults: paths of fields that are added, and their value in the rows that are there, as
+            ``pyarrow.array`` takes it. Without one a nullable field becomes null.
+        check_nulls: a nullable field may become one that is not; a null there is then an error when
+            the rows are read.
+        keys: the rows are keys. What could make two of them equal is then incompatible.
+
+    Returns:
+        The resolution. Nothing is raised for what is incompatible: it says so.
+    """
+    resolver = _Resolver(dict(renames or {}), dict(defaults or {}), check_nulls)
+    parts = resolver.struct(writer, reader, ("", ""), keys)
+    resolver.unused()
+    if resolver.problems:
+        verdict = Verdict.INCOMPATIBLE
+    else:
+        verdict = Verdict.AFTER_MIGRATION if parts.rewrites else Verdict.AS_IS
+    problems, changes = tuple(resolver.problems), tuple(resolver.changes)
+    return Resolution(verdict, writer, reader, problems, changes, parts)
+
+
+def join_path(path: str, name: str) -> str:
+    """The path of a field below another; see the module."""
+    if "." in name or "`" in name or not name:
+        name = "`" + name.replace("`", "``") + "`"
+    return f"{path}.{name}" if path else name
+
+
+#: The paths of the reader's and the writer's field.
+_Paths = tuple[str, str]
+
+
+@dataclass
+class _Resolver:
+    """The walk through both schemas; what it finds on its way."""
+
+    renames: dict[str, str]
+    defaults: dict[str, Any]
+    check_nulls: bool
+    problems: list[Problem] = field(default_factory=list)
+    changes: list[str] = field(default_factory=list)
+    seen: set[str] = field(default_factory=set)  # paths of renames and defaults that were met
+
+    def struct(self, writer: Struct, reader: Struct, paths: _Paths, keys: bool) -> Parts:
+        """Where each field of the reader's struct comes from."""
+        names = unique_names(f.name for f in writer.fields)
+        places = {join_path(paths[1], name): index for index, name in enumerate(names)}
+        names = unique_names(f.name for f in reader.fields)
+        found = [join_path(paths[0], name) for name in names]
+        renamed = self._renamed(found, places)
+        parts = []
+        for path, name, wanted in zip(found, names, reader.fields, strict=True):
+            same = join_path(paths[1], name)
+            free = same in places and same not in renamed.values()
+            place = renamed.get(path, same if free else None)
+            if place is None:
+                parts.append(self._added(path, wanted))
+            else:
+                index = places[place]
+                parts.append(self._kept(writer.fields[index], wanted, index, (path, place), keys))
+        used = {part.source for part in parts}
+        for place, index in places.items():
+            if index not in used:
+                self._removed(place, keys)
+        order = [part.source for part in parts if part.source is not None]
+        if order != sorted(order):
+            self.changes.append(f"{paths[0] or 'the row'}: fields in another order")
+        return Parts(reader, tuple(parts), len(writer.fields))
+
+    def _renamed(self, names: list[str], places: Mapping[str, int]) -> dict[str, str]:
+        """The reader's fields that are renamed, and the writer's fields they are."""
+        renamed: dict[str, str] = {}
+        for path in names:
+            if path not in self.renames:
+                continue
+            self.seen.add(path)
+            place = self.renames[path]
+            if place not in places:
+                there = ", ".join(places) or "none"
+                reason = f"it is said to be renamed from {place}, which is no field of its struct"
+                self._problem(path, reason, f"Name one of the fields that are there: {there}")
+            elif place in renamed.values():
+                self._problem(path, f"{place} is renamed to another field too", "Rename it once")
+            else:
+                renamed[path] = place
+                self.changes.append(f"{path}: renamed from {place}")
+        return renamed
+
+    def _removed(self, place: str, keys: bool) -> None:
+        self.changes.append(f"{place}: removed")
+        if keys:
+            reason = "it is removed from a key, so that two keys may become equal"
+            self._problem(place, reason, "Keep the field")
+
+    def _added(self, path: str, wanted: Field) -> Part:
+        default = None
+        if path in self.defaults:
+            self.seen.add(path)
+            default = self.defaults[path]
+            self._check_default(path, wanted, default)
+        elif not wanted.nullable:
+            self._problem(
+                path,
+                "it is added, and may not be null, but the rows that are there have no value of it",
+                "Make it nullable, give a default, or say which field it is renamed from",
+            )
+        self.changes.append(f"{path}: added, {'null' if default is None else repr(default)}")
+        return Part(path, wanted.type, None, Same(), default)
+
+    def _check_default(self, path: str, wanted: Field, default: Any) -> None:
+        try:
+            array = added(wanted.type, default, 1)
+        except CannotEvolve as error:
+            self._problem(path, str(error), f"Give a default of the type {type_name(wanted.type)}")
+            return
+        if (array.null_count and not wanted.nullable) or _null_below(wanted.type, array):
+            reason = f"the default {default!r} has a null where none may be"
+            self._problem(path, reason, "Give a default without it")
+
+    def _kept(self, written: Field, wanted: Field, index: int, paths: _Paths, keys: bool) -> Part:
+        path = paths[0]
+        step = self.type(written.type, wanted.type, paths, keys)
+        check = written.nullable and not wanted.nullable
+        if check:
+            self.changes.append(f"{path}: may no longer be null")
+            if not self.check_nulls:
+                self._problem(
+                    path,
+                    "it may be null in the rows that are there, and not in the new schema",
+                    "Let it stay nullable, or ask for a check of the rows, if there are no nulls",
+                )
+        return Part(path, wanted.type, index, step, check=check)
+
+    def type(self, written: DataType, wanted: DataType, paths: _Paths, keys: bool) -> Step:
+        """The step from one type to another; a problem is noted where there is none."""
+        step = self._nested(written, wanted, paths, keys)
+        if step is not None:
+            same = not step.rewrites and arrow_type(written) == arrow_type(wanted)
+            return Same() if same else step
+        if written == wanted:
+            return Same()
+        reason = _refused(written, wanted, keys)
+        if reason is None:
+            self.changes.append(f"{paths[0]}: {type_name(written)} becomes {type_name(wanted)}")
+            return Cast(wanted, paths[0])
+        advice = "Keep the type, or add a field of the new type under another name"
+        self._problem(paths[0], reason, advice)
+        return Same()
+
+    def _nested(
+        self, written: DataType, wanted: DataType, paths: _Paths, keys: bool
+    ) -> Step | None:
+        """The step between two structs, arrays or maps; None for everything else."""
+
+        def below(name: str) -> _Paths:
+            return f"{paths[0]}.{name}", f"{paths[1]}.{name}"
+
+        if isinstance(written, Struct) and isinstance(wanted, Struct):
+            return self.struct(written, wanted, paths, keys)
+        if isinstance(written, Array) and isinstance(wanted, Array):
+            step = self.type(written.element, wanted.element, below("element"), keys)
+            return Elements(wanted, step)
+        if isinstance(written, Map) and isinstance(wanted, Map):
+            # The keys of a map must not become equal, wherever the map is.
+            key = self.type(written.key, wanted.key, below("key"), True)
+            value = self.type(written.value, wanted.value, below("value"), keys)
+            return Entries(wanted, key, value)
+        return None
+
+    def unused(self) -> None:
+        """Note the renames and defaults that are of no field they could be of."""
+        for path in self.renames:
+            if path not in self.seen:
+                reason = "it is said to be renamed, and is no field of the new schema"
+                self._problem(path, reason, "Name a field of the new schema by its whole path")
+        for path in self.defaults:
+            if path not in self.seen:
+                reason = "it has a default, and is no field that is added"
+                self._problem(path, reason, "Leave the default out, or correct the path")
+
+    def _problem(self, path: str, reason: str, advice: str) -> None:
+        self.problems.append(Problem(path, reason, f"{advice}."))
+
+
+def _refused(written: DataType, wanted: DataType, keys: bool) -> str | None:
+    """Why values of one type cannot become values of another; None when they can."""
+    both = f"{type_name(written)} cannot become {type_name(wanted)}"
+    if isinstance(written, Void):
+        return None  # there are only nulls
+    if isinstance(written, Bytes) and isinstance(wanted, Bytes):
+        return None
+    if isinstance(written, Decimal) and isinstance(wanted, Decimal):
+        more = wanted.scale - written.scale
+        if more < 0:
+            return f"{both}, which has fewer digits behind the point"
+        if wanted.precision - written.precision < more:
+            return f"{both}, which has fewer digits before the point"
+        return None
+    if not isinstance(written, Fixed) or not isinstance(wanted, Fixed):
+        return both
+    if written.name not in _NUMBERS or wanted.name not in _NUMBERS:
+        return both
+    if _NUMBERS.index(written.name) > _NUMBERS.index(wanted.name):
+        return f"{both}, which is narrower"
+    if keys and (written.name, wanted.name) in _ROUNDS:
+        return f"{both} in a key, as two of them may become equal"
+    return None
+
+
+def _null_below(data_type: DataType, array: Any) -> bool:
+    """Whether a struct inside of the values has a null in a field that may have none."""
+    if isinstance(data_type, Array):
+        return _null_below(data_type.element, list_parts(array)[1])
+    if isinstance(data_type, Map):
+        _, keys, items = map_parts(array)
+        return _null_below(data_type.key, keys) or _null_below(data_type.value, items)
+    if not isinstance(data_type, Struct):
+        return False
+    present = ~null_mask(array)
+    for index, part in enumerate(data_type.fields):
+        child = array.field(index)
+        if not part.nullable and (null_mask(child) & present).any():
+            return True
+        if _null_below(part.type, child):
+            return True
+    return False

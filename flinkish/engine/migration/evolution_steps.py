@@ -1,0 +1,188 @@
+"""What :mod:`.evolution` decided, done to columns: only those that change are touched.
+
+A step takes the Arrow array of a value as it was written and gives the one that the reader has.
+Steps are plain data, so that they travel to Spark's workers as pickles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+
+from flinkish.engine.errors import EngineError
+from flinkish.engine.rows.arrow_parts import build, build_map, list_parts, map_parts, null_mask
+from flinkish.engine.rows.types import Array, Bytes, DataType, Fixed, Map, Struct, arrow_type
+
+
+class CannotEvolve(EngineError):
+    """A value cannot become one of the new schema, or the schemas do not allow to try it."""
+
+
+@dataclass(frozen=True)
+class Same:
+    """The same type: the array is passed on."""
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether a value's bytes in a state row change, or may only be known after a look."""
+        return False
+
+    def run(self, array: Any) -> Any:
+        """The array as the reader has it. Raises CannotEvolve."""
+        return array
+
+
+@dataclass(frozen=True)
+class Cast:
+    """Another type for each value; ``path`` is the field's, for errors."""
+
+    target: DataType
+    path: str
+
+    @property
+    def rewrites(self) -> bool:
+        """See :class:`Same`."""
+        return True
+
+    def run(self, array: Any) -> Any:
+        """See :class:`Same`."""
+        arrow = arrow_type(self.target)
+        if pa.types.is_null(array.type):
+            return pa.nulls(len(array), arrow)
+        if self.target == Bytes(text=False):
+            return array.view(arrow)
+        # To a float is the only cast that may round, as Java's and Avro's do; it cannot overflow.
+        rounds = isinstance(self.target, Fixed) and self.target.name in {"float", "double"}
+        try:
+            return array.cast(arrow, safe=not rounds)
+        except pa.ArrowException as error:
+            raise CannotEvolve(f"{self.path}: a value is no {arrow}: {error}") from error
+
+
+@dataclass(frozen=True)
+class Part:
+    """Where a field comes from.
+
+    Attributes:
+        path: the field's, for errors.
+        target: its type.
+        source: the writer's field, or None for one that is added.
+        step: what is done to the writer's field.
+        default: the value of a field that is added.
+        check: a null is an error: the writer's field may be null, the reader's not.
+    """
+
+    path: str
+    target: DataType
+    source: int | None
+    step: Step
+    default: Any = None
+    check: bool = False
+
+    def run(self, columns: list[Any], null: Any) -> Any:
+        """The field's array; ``null`` tells which structs are null themselves."""
+        if self.source is None:
+            return added(self.target, self.default, len(null))
+        array = columns[self.source]
+        if self.check and array.null_count and (null_mask(array) & ~null).any():
+            reason = f"{self.path}: a value is null, and the new schema has no nulls there"
+            raise CannotEvolve(f"{reason}. Let the field stay nullable.")
+        return self.step.run(array)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The fields of a struct, each from its place.
+
+    Attributes:
+        target: the reader's struct.
+        parts: its fields.
+        written: how many fields the writer's struct has.
+    """
+
+    target: Struct
+    parts: tuple[Part, ...]
+    written: int
+
+    @property
+    def rewrites(self) -> bool:
+        """See :class:`Same`."""
+        return len(self.parts) != self.written or any(
+            part.source != index or part.check or part.step.rewrites
+            for index, part in enumerate(self.parts)
+        )
+
+    def columns(self, columns: list[Any], null: Any) -> list[Any]:
+        """The fields' arrays, from those of the writer's."""
+        return [part.run(columns, null) for part in self.parts]
+
+    def run(self, array: Any) -> Any:
+        """See :class:`Same`."""
+        null = null_mask(array)
+        columns = [array.field(i) for i in range(self.written)]
+        return build(arrow_type(self.target), null, self.columns(columns, null))
+
+
+@dataclass(frozen=True)
+class Elements:
+    """The elements of lists."""
+
+    target: Array
+    step: Step
+
+    @property
+    def rewrites(self) -> bool:
+        """See :class:`Same`."""
+        return self.step.rewrites
+
+    def run(self, array: Any) -> Any:
+        """See :class:`Same`."""
+        offsets, elements = list_parts(array)
+        return build(arrow_type(self.target), null_mask(array), [self.step.run(elements)], offsets)
+
+
+@dataclass(frozen=True)
+class Entries:
+    """The keys and values of maps."""
+
+    target: Map
+    key: Step
+    value: Step
+
+    @property
+    def rewrites(self) -> bool:
+        """See :class:`Same`."""
+        return self.key.rewrites or self.value.rewrites
+
+    def run(self, array: Any) -> Any:
+        """See :class:`Same`."""
+        offsets, keys, items = map_parts(array)
+        keys, items = self.key.run(keys), self.value.run(items)
+        return build_map(arrow_type(self.target), null_mask(array), offsets, keys, items)
+
+
+Step = Same | Cast | Parts | Elements | Entries
+
+
+def added(target: DataType, default: Any, count: int) -> Any:
+    """The array of a field that is added.
+
+    Args:
+        target: its type.
+        default: what ``pyarrow.array`` takes as a value of it, or None for null.
+        count: how many values.
+
+    Raises:
+        CannotEvolve: the default is no value of the type.
+    """
+    arrow = arrow_type(target)
+    if default is None:
+        return pa.nulls(count, arrow)
+    try:
+        one = pa.array([default], arrow)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise CannotEvolve(f"the default {default!r} is no {arrow}: {error}") from error
+    return one.take(pa.array(np.zeros(count, np.int64)))

@@ -1,0 +1,184 @@
+"""From one state format of stream-stream joins to another. Pure decisions.
+
+(``SymmetricHashJoinStateManager``; its ``V1`` has formats 1 and 2, its ``V2`` format 3.) For each
+side formats 1 to 3 have ``keyToNumValues``, how many rows a key has, and ``keyWithIndexToValue``,
+the rows by key and index, the indexes of a key being 0, 1, 2 ... Formats 1 and 2 have a store for
+each, format 3 one store with a column family for each; format 1 lacks the last column of a row,
+which tells whether it was matched.
+
+Format 4 (``SymmetricHashJoinStateManagerV4``) has in the one store ``keyWithTsToValues``, the rows
+of a key and a time as a list, and ``tsWithKey``, by time and key as many empty rows. The time is
+that of the join key where a join key is the event time of either input, otherwise the row's event
+time. Where neither exists it is a random number below 1024, and ``tsWithKey`` is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from flinkish.checkpoint.format.names import DEFAULT_STORE, HDFS, JOIN_STORES
+from flinkish.engine.errors import CannotMigrate
+from flinkish.engine.migration.migration_plan import (
+    EventTime,
+    FamilyMove,
+    Made,
+    Regroup,
+    RowForm,
+    StoreMove,
+)
+from flinkish.engine.rows.encodings import NO_PREFIX, TIMESTAMP_POSTFIX, TIMESTAMP_PREFIX
+
+SIDES: Final = ("left", "right")
+#: The column families of format 4, in Spark's order.
+JOIN_FAMILIES_4: Final = tuple(
+    f"{side}-{made.value}" for side in SIDES for made in (Made.LISTS, Made.TIMES)
+)
+_FORMATS: Final = ("1", "2", "3", "4")
+_ENCODERS: Final = {
+    Made.INDEXED: NO_PREFIX,
+    Made.COUNTS: NO_PREFIX,
+    Made.LISTS: TIMESTAMP_POSTFIX,
+    Made.TIMES: TIMESTAMP_PREFIX,
+}
+#: What the watermark leaves in a column's metadata (``EventTimeWatermark.delayKey``).
+_WATERMARK: Final = "spark.watermarkDelayMs"
+_TIMES: Final = ("timestamp", "timestamp_ntz")
+
+
+def _column(name: str, data_type: str) -> dict[str, Any]:
+    return {"name": name, "type": data_type, "nullable": True, "metadata": {}}
+
+
+_INDEX: Final = _column("index", "long")
+_EVENT_TIME: Final = _column("__event_time", "long")
+COUNT_VALUE: Final = {"type": "struct", "fields": [_column("value", "long")]}
+TIMES_VALUE: Final = {"type": "struct", "fields": [_column("__dummy__", "void")]}
+
+
+def is_join(name: str | None, families: Sequence[str]) -> bool:
+    """Whether an operator is a join, by Spark's name of it or by what its state consists of."""
+    return name == "symmetricHashJoin" or set(families) in ({*JOIN_STORES}, {*JOIN_FAMILIES_4})
+
+
+def join_moves(
+    stores: Sequence[StoreMove], old: str, new: str, backend: str, what: str
+) -> tuple[StoreMove, ...]:
+    """The ways of a join's stores into another format.
+
+    Args:
+        stores: their ways within the old format, with the flag of format 1 seen to.
+        old, new: ``spark.sql.streaming.join.stateFormatVersion``.
+        backend: of the new state.
+        what: the operator, for errors.
+
+    Raises CannotMigrate when a format is not known or cannot be in the backend, the state is not of
+    the old format, or the times that format 4 needs are not known.
+    """
+    if old not in _FORMATS or new not in _FORMATS:
+        raise CannotMigrate(f"joins of state format {old} cannot become format {new}: 1 to 4 are")
+    if new in {"3", "4"} and backend == HDFS:
+        raise CannotMigrate(f"joins of state format {new} need RocksDB")
+    moves = {
+        f.source if move.source == DEFAULT_STORE else move.source: (move.source, f)
+        for move in stores
+        for f in move.families
+    }
+    expected = set(JOIN_FAMILIES_4) if old == "4" else set(JOIN_STORES)
+    if set(moves) != expected or (len(stores) > 1) != (old in {"1", "2"}):
+        raise CannotMigrate(f"the state of {what} is not that of a join of format {old}")
+    if "4" in (old, new):
+        return _regrouped(moves, old, new, what)
+    if {old, new} == {"1", "2"}:
+        return tuple(stores)
+    return tuple(
+        _store(moves[name][0], name, new, replace(moves[name][1], target=name))
+        for name in JOIN_STORES
+    )
+
+
+def _store(source: str, name: str, new: str, family: FamilyMove) -> StoreMove:
+    if new in {"1", "2"}:
+        return StoreMove(source, name, (family,))
+    encoder = family.after.encoder or _encoder(NO_PREFIX)
+    after = replace(family.after, encoder=encoder)
+    return StoreMove(source, DEFAULT_STORE, (replace(family, target=name, after=after),))
+
+
+def _regrouped(
+    moves: Mapping[str, tuple[str, FamilyMove]], old: str, new: str, what: str
+) -> tuple[StoreMove, ...]:
+    wanted = (Made.COUNTS, Made.INDEXED) if old == "4" else (Made.LISTS, Made.TIMES)
+    rows = Made.LISTS.value if old == "4" else Made.INDEXED.value
+    made = []
+    for side in SIDES:
+        store, family = moves[f"{side}-{rows}"]
+        time = None if old == "4" else event_time(family.before, f"the {side} input of {what}")
+        for kind in wanted:
+            regroup = Regroup(kind, family.before, time)
+            target = f"{side}-{kind.value}"
+            made.append(_store(store, target, new, _regroup(family, target, regroup)))
+    return tuple(made)
+
+
+def _regroup(family: FamilyMove, target: str, regroup: Regroup) -> FamilyMove:
+    """The way of a family of the rows that are made of the rows of ``family``."""
+    made = regroup.made
+    fields = list(family.before.key["fields"][:-1])
+    last = {Made.INDEXED: [_INDEX], Made.COUNTS: []}.get(made, [_EVENT_TIME])
+    key = {**family.before.key, "fields": [*fields, *last]}
+    form = RowForm(key, COUNT_VALUE, _encoder(_ENCODERS[made]), framed=True)
+    if made in (Made.COUNTS, Made.TIMES):
+        value = COUNT_VALUE if made is Made.COUNTS else TIMES_VALUE
+        before = replace(form, value=value)
+        after = replace(before, framed=family.after.framed)
+        return FamilyMove(
+            family.source, target, before, after, family.partition_by, regroup=regroup
+        )
+    before = replace(form, value=family.before.value)
+    after = replace(form, value=family.after.value, framed=family.after.framed)
+    return replace(family, target=target, before=before, after=after, regroup=regroup)
+
+
+def _encoder(kind: str) -> dict[str, Any]:
+    return {"keyStateEncoderType": kind}
+
+
+def event_time(rows: RowForm, what: str) -> EventTime:
+    """Where the time of the buffered rows of one side is, for format 4.
+
+    The schemas tell which column of the rows has a watermark, but not whether a join key is an
+    event time too, in which case Spark looks for rows at the time of that key only
+    (``StreamingSymmetricHashJoinHelper.findJoinKeyOrdinalForWatermark``). Where a join key can be
+    one, it has to be equal to the event time of each row: then both times are the same.
+
+    Args:
+        rows: what the rows are like in formats 1 to 3.
+        what: the side, for errors.
+
+    Raises CannotMigrate when several columns have watermarks, or a join key can be an event time
+    and no column has a watermark.
+    """
+    fields = rows.value["fields"]
+    marked = [i for i, field in enumerate(fields) if _WATERMARK in (field.get("metadata") or {})]
+    keys = tuple(i for i, field in enumerate(rows.key["fields"][:-1]) if _is_time(field["type"]))
+    if len({fields[i]["name"] for i in marked}) > 1:
+        raise CannotMigrate(f"joins of state format 4 have one event time, and {what} has several")
+    if keys and not marked:
+        names = ", ".join(str(i + 1) for i in keys)
+        raise CannotMigrate(
+            f"{what} has no event time of its own, and whether its join key ({names}.) is one does "
+            "not stand in the state: joins of state format 4 keep their rows by that time"
+        )
+    if not marked:
+        return EventTime(None, window=False, keys=())
+    return EventTime(marked[0], not isinstance(fields[marked[0]]["type"], str), keys)
+
+
+def _is_time(data_type: Any) -> bool:
+    """A timestamp, or a window of two."""
+    if isinstance(data_type, str):
+        return data_type in _TIMES
+    fields = data_type.get("fields", ())
+    return len(fields) == 2 and all(f["type"] in _TIMES for f in fields)

@@ -1,0 +1,280 @@
+"""The rows of joins regrouped: of lists by key and time single rows by key and index, or back.
+
+All rows of a join key are in one state partition, so a task that reads one can number and collect
+them before they go anywhere else. Rows of format 4 come from RocksDB sorted by key and then by
+time; where rows are not sorted as they are needed, they go through a sorter on the local disk.
+Memory is bounded by a block of rows and the rows of one key and time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+import rocksdict
+
+from flinkish.engine.errors import EngineError, StateFormatError
+from flinkish.engine.migration.migration_plan import EventTime, FamilyMove, Made, StoreMove
+from flinkish.engine.rows.batches import in_pieces
+from flinkish.engine.rows.encodings import (
+    TIMESTAMP_POSTFIX,
+    BadEncoding,
+    frame_row,
+    join_list,
+    split_value,
+)
+from flinkish.engine.rows.key_codec import compile_key
+from flinkish.engine.stores.rocksdb import pieces_of, rocksdb_errors, without_log
+from flinkish.engine.stores.scratch import make_scratch, remove_scratch
+from flinkish.engine.stores.store_rows import RowBlock
+
+_TIME_BYTES: Final = 8
+_INDEX: Final = struct.Struct(">q")
+_COUNT: Final = struct.Struct("<Bqq")
+_LONG: Final = struct.Struct("<q")
+_POSTFIX: Final = {"keyStateEncoderType": TIMESTAMP_POSTFIX}
+#: A row whose only column, of type void, is null (``TsWithKeyTypeStore.EMPTY_ROW``).
+_EMPTY_ROW: Final = _LONG.pack(1) + bytes(8)
+#: Where rows have no event time, their times are below this (``bucketCountForNoEventTime``).
+_BUCKETS: Final = 1024
+_SORTING: Final = "RocksDB, sorting"
+
+Rows = Iterator[tuple[bytes, bytes]]
+
+
+def regrouped(blocks: Iterable[RowBlock], store: StoreMove, name: str) -> Iterator[RowBlock]:
+    """The rows of a partition of a store, those of families that are regrouped made into others.
+
+    What is made is as RocksDB has it, in the forms that the families' moves say (``before``).
+
+    Args:
+        blocks: all rows of the partition.
+        store: its way.
+        name: of the store, for errors.
+
+    Raises StateFormatError or EngineError when rows cannot be regrouped.
+    """
+    with contextlib.ExitStack() as stack:
+        workers: dict[str, _Exploding | _Collecting] = {}
+        for family in store.families:
+            if family.regroup is not None:
+                exploding = family.regroup.made in (Made.INDEXED, Made.COUNTS)
+                kind = _Exploding if exploding else _Collecting
+                workers[family.source] = kind(family, name, stack)
+        for block in blocks:
+            worker = workers.get(block.family)
+            if worker is None:
+                yield block
+            else:
+                yield from worker.add(block)
+        for worker in workers.values():
+            yield from worker.finish()
+
+
+class _Exploding:
+    """Lists by key and time, sorted by both, become rows by key and index, or their numbers.
+
+    Rows that are not RocksDB's are not sorted, and are sorted first.
+    """
+
+    def __init__(self, move: FamilyMove, name: str, stack: contextlib.ExitStack) -> None:
+        assert move.regroup is not None
+        self._family = move.source
+        self._counts = move.regroup.made is Made.COUNTS
+        self._source = compile_key(move.regroup.source.key, _POSTFIX)
+        self._target = compile_key(move.before.key)
+        self._name = name
+        self._sorter = None if move.regroup.source.framed else stack.enter_context(Sorter())
+        self._key: bytes | None = None
+        self._count = 0
+
+    def add(self, block: RowBlock) -> Iterator[RowBlock]:
+        if self._sorter is None:
+            yield from self._explode(block.keys, block.values)
+            return
+        columns = self._source.decode(block.keys, framed=False, name=self._name)
+        self._sorter.put(self._source.encode(columns, framed=True), block.values)
+
+    def finish(self) -> Iterator[RowBlock]:
+        for piece in in_pieces(self._sorter.rows()) if self._sorter is not None else ():
+            yield from self._explode([key for key, _ in piece], [value for _, value in piece])
+        if self._counts and self._key is not None:
+            yield RowBlock(self._family, [self._key], [_count(self._count)], framed=True)
+        self._key = None
+
+    def _explode(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Iterator[RowBlock]:
+        try:
+            lists = [split_value(value) for value in values]
+        except BadEncoding as error:
+            raise StateFormatError(self._name, None, f"a value: {error}") from error
+        firsts: list[int] = []
+        done: list[tuple[bytes, int]] = []
+        for key, rows in zip(keys, lists, strict=True):
+            own = key[:-_TIME_BYTES]
+            if own != self._key:
+                if self._key is not None:
+                    done.append((self._key, self._count))
+                self._key, self._count = own, 0
+            firsts.append(self._count)
+            self._count += len(rows)
+        if self._counts:
+            if done:
+                counts = [_count(count) for _, count in done]
+                yield RowBlock(self._family, [key for key, _ in done], counts, framed=True)
+            return
+        lengths = np.fromiter(map(len, lists), np.int64, len(lists))
+        starts = np.cumsum(lengths) - lengths
+        indexes = np.arange(lengths.sum()) + np.repeat(np.array(firsts) - starts, lengths)
+        columns = self._source.decode(keys, framed=True, name=self._name)
+        repeated = columns.take(pa.array(np.repeat(np.arange(len(lists)), lengths)))
+        made = pa.RecordBatch.from_arrays(
+            [*repeated.columns[:-1], pa.array(indexes, pa.int64())],
+            schema=self._target.whole.schema,
+        )
+        framed = [frame_row(row) for rows in lists for row in rows]
+        yield RowBlock(self._family, self._target.encode(made, framed=True), framed, framed=True)
+
+
+class _Collecting:
+    """Rows by key and index become lists by key and time, or by time and key empty rows."""
+
+    def __init__(self, move: FamilyMove, name: str, stack: contextlib.ExitStack) -> None:
+        assert move.regroup is not None
+        assert move.regroup.time is not None
+        self._family = move.source
+        self._times = move.regroup.made is Made.TIMES
+        self._source = compile_key(move.regroup.source.key, move.regroup.source.encoder)
+        self._target = compile_key(move.before.key, _POSTFIX)
+        self._time = move.regroup.time
+        self._width = len(move.regroup.source.value["fields"])
+        self._name = name
+        self._sorter = stack.enter_context(Sorter())
+
+    def add(self, block: RowBlock) -> Iterator[RowBlock]:
+        if self._times and self._time.column is None:
+            return
+        columns = self._source.decode(block.keys, framed=block.framed, name=self._name)
+        indexes = columns.column(columns.num_columns - 1)
+        rows = [value[1:] for value in block.values] if block.framed else block.values
+        times = self._times_of(rows, columns, indexes)
+        made = pa.RecordBatch.from_arrays(
+            [*columns.columns[:-1], times], schema=self._target.whole.schema
+        )
+        keys = self._target.encode(made, framed=True)
+        numbers = map(_INDEX.pack, indexes.to_pylist())
+        sort_keys = [key + number for key, number in zip(keys, numbers, strict=True)]
+        self._sorter.put(sort_keys, [b""] * len(rows) if self._times else rows)
+        yield from ()
+
+    def finish(self) -> Iterator[RowBlock]:
+        for piece in in_pieces(self._lists()):
+            keys, values = [key for key, _ in piece], [value for _, value in piece]
+            yield RowBlock(self._family, keys, values, framed=True)
+
+    def _lists(self) -> Rows:
+        current: bytes | None = None
+        rows: list[bytes] = []
+        for sort_key, row in self._sorter.rows():
+            key = sort_key[: -_INDEX.size]
+            if key != current:
+                if current is not None:
+                    yield self._list(current, rows)
+                current, rows = key, []
+            rows.append(row)
+        if current is not None:
+            yield self._list(current, rows)
+
+    def _list(self, key: bytes, rows: list[bytes]) -> tuple[bytes, bytes]:
+        if self._times:
+            return key[-_TIME_BYTES:] + key[:-_TIME_BYTES], join_list([_EMPTY_ROW] * len(rows))
+        return key, join_list(rows)
+
+    def _times_of(self, rows: Sequence[bytes], columns: Any, indexes: Any) -> Any:
+        if self._time.column is None:
+            return pa.array(indexes.to_numpy() % _BUCKETS, pa.int64())
+        times = pa.array(event_times(rows, self._width, self._time, self._name), pa.int64())
+        for place in self._time.keys:
+            if not _instants(columns.column(place)).equals(times):
+                raise EngineError(
+                    f"{self._name}: the join key {place + 1} is a time, but not the event time of "
+                    "each row. Which of both joins of state format 4 keep their rows by does not "
+                    "stand in the state"
+                )
+        return times
+
+
+def event_times(rows: Sequence[bytes], width: int, time: EventTime, name: str) -> list[int]:
+    """The event times of buffered rows, as Spark takes them (``extractEventTimeFn``): 0 for null.
+
+    Args:
+        rows: UnsafeRows.
+        width: the number of their columns.
+        time: where their time is.
+        name: of the store, for errors.
+
+    Raises StateFormatError when a row is too short.
+    """
+    assert time.column is not None
+    slot = 8 * (-(-width // 64) + time.column)
+    try:
+        found = [_LONG.unpack_from(row, slot)[0] for row in rows]
+        if time.window:  # the end of a window, behind a word of nulls and its start
+            found = [
+                _LONG.unpack_from(row, (word >> 32) + 16)[0]
+                for row, word in zip(rows, found, strict=True)
+            ]
+    except struct.error as error:
+        raise StateFormatError(name, None, f"a row has no event time: {error}") from error
+    return found
+
+
+def _instants(column: Any) -> Any:
+    """Timestamps, or the ends of windows, as microseconds; 0 for null."""
+    if pa.types.is_struct(column.type):
+        column = column.flatten()[1]
+    return column.cast(pa.int64()).fill_null(0)
+
+
+def _count(count: int) -> bytes:
+    return _COUNT.pack(0, 0, count)
+
+
+class Sorter:
+    """Rows in the order of their keys, by a database on the local disk. A context manager."""
+
+    def __init__(self) -> None:
+        self._directory = make_scratch("state-sort-")
+        options: Any = rocksdict.Options(True)
+        options.create_if_missing(True)
+        options.set_compression_type(rocksdict.DBCompressionType.lz4())
+        self._write = without_log()
+        with rocksdb_errors(_SORTING):
+            self._database: Any = rocksdict.Rdict(self._directory, options=options)
+
+    def __enter__(self) -> Sorter:
+        return self
+
+    def put(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+        """Add rows, whose keys are all different; EngineError when RocksDB fails."""
+        changes = rocksdict.WriteBatch(raw_mode=True)
+        for key, value in zip(keys, values, strict=True):
+            changes.put(key, value)
+        with rocksdb_errors(_SORTING):
+            self._database.write(changes, self._write)
+
+    def rows(self) -> Rows:
+        """Every row; EngineError when RocksDB fails."""
+        with rocksdb_errors(_SORTING):
+            for piece in pieces_of(self._database):
+                yield from piece
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            with rocksdb_errors(_SORTING):
+                self._database.close()
+        finally:
+            remove_scratch(self._directory)

@@ -1,0 +1,408 @@
+"""From what an operator's state is to what it shall be: the moves of its rows. Pure decisions.
+
+The only things read here are the small ``metadata`` of a RocksDB snapshot, for the ids of its
+column families, which stand nowhere else, and headers of canonical files, for which are internal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from flinkish.checkpoint.format.names import CANONICAL, DEFAULT_STORE, HDFS, JOIN_STORES, ROCKSDB
+from flinkish.checkpoint.format.pins import (
+    PIN_AGGREGATION_FORMAT,
+    PIN_GROUP_FORMAT,
+    PIN_JOIN_FORMAT,
+    PIN_MERGE_OPERATOR,
+    pinned,
+)
+from flinkish.checkpoint.format.schema_files import FamilySchemas
+from flinkish.engine.avro.container import COMPRESS
+from flinkish.engine.errors import CannotMigrate as CannotMigrate
+from flinkish.engine.errors import StateFormatError
+from flinkish.engine.migration.evolution import Resolution, Verdict, resolve
+from flinkish.engine.migration.join_formats import is_join, join_moves
+from flinkish.engine.migration.migration_plan import (
+    FamilyMove,
+    Made,
+    OperatorMove,
+    RowForm,
+    StoreMove,
+)
+from flinkish.engine.rows.spark_hash import check_hashable
+from flinkish.engine.rows.types import parse_struct
+from flinkish.engine.rows.value_formats import (
+    Reshape,
+    group_format,
+    is_group_state,
+    matched_flag,
+    value_struct,
+)
+from flinkish.engine.stores.canonical import DEFAULT_CODEC, internal_families
+from flinkish.engine.stores.checkpoints import OperatorState, StoreState, store_files
+from flinkish.engine.stores.directories import Source
+from flinkish.engine.stores.partitioning import (
+    has_one_partition,
+    is_internal,
+    key_encoder,
+    partition_paths,
+)
+from flinkish.engine.stores.rocksdb_store import snapshot_families
+from flinkish.engine.stores.rocksdb_writer import Families
+
+_JOIN_ROWS: Final = (Made.INDEXED.value, Made.LISTS.value)
+#: Spark's names of the operators with state of :data:`PIN_GROUP_FORMAT`.
+_GROUPED: Final = frozenset({"applyInPandasWithState", "flatMapGroupsWithState"})
+
+
+@dataclass(frozen=True)
+class FamilyChange:
+    """How the rows of a column family shall be different.
+
+    Attributes:
+        key, value: JSON of the new ``StructType``; None where it stays what it is.
+        renames: new columns' paths by the old ones' in the value.
+        defaults: values of columns that are new in the value, by their paths.
+    """
+
+    key: Mapping[str, Any] | None = None
+    value: Mapping[str, Any] | None = None
+    renames: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TargetState:
+    """What an operator's state shall be; None is what it is now.
+
+    Attributes:
+        ordinal: Spark's operator id.
+        partitions: Spark's ``spark.sql.shuffle.partitions``.
+        backend: ``HDFS``, ``ROCKSDB`` or ``CANONICAL``.
+        compression: the codec: Spark's name of it, of canonical state Avro's.
+        unique_ids: names as in checkpoint format 2; canonical state has none.
+        formats: state formats by the settings that pin them (``PIN_JOIN_FORMAT`` ...).
+        changes: by (store, family) how rows change.
+        spark: (major, minor) of the Spark that will use the state (see :func:`for_spark`); None is
+            the newest.
+        name: Spark's name of the operator, for one whose state does not tell it (Spark 3.5).
+    """
+
+    ordinal: int | None = None
+    partitions: int | None = None
+    backend: str | None = None
+    compression: str | None = None
+    unique_ids: bool | None = None
+    formats: Mapping[str, str] = field(default_factory=dict)
+    changes: Mapping[tuple[str, str], FamilyChange] = field(default_factory=dict)
+    spark: tuple[int, int] | None = None
+    name: str | None = None
+
+
+def for_spark(wanted: TargetState, version: str) -> TargetState:
+    """What is wanted, for a Spark of this version where no other was said.
+
+    Its version decides about three things: the days of calendar intervals are hashed from 4.3 on
+    (:func:`hashes_interval_days`), what stands between the records of a list
+    (:func:`list_delimiter`), and the version of archives (:func:`archive_version`).
+    """
+    if wanted.spark is not None:
+        return wanted
+    major, minor = (int(part) for part in re.findall(r"\d+", f"{version}.0")[:2])
+    return replace(wanted, spark=(major, minor))
+
+
+def hashes_interval_days(spark: tuple[int, int] | None) -> bool:
+    """Whether a Spark hashes the days of calendar intervals (SPARK-58236): measured on 3.5.9,
+    4.0.5, 4.1.4 and 4.2.1, which do not, and on 4.3.0."""
+    return spark is None or spark >= (4, 3)
+
+
+def list_delimiter(spark: tuple[int, int] | None, pins: Mapping[str, str]) -> bytes:
+    """What a Spark expects between the records of a list in RocksDB.
+
+    Up to 4.1 it is ",", later what the log pins: a query that was started on 4.1 keeps ",". Others
+    are misread, without an error.
+    """
+    delimited = (spark is not None and spark < (4, 2)) or pinned(pins, PIN_MERGE_OPERATOR) == "1"
+    return b"," if delimited else b""
+
+
+def archive_version(spark: tuple[int, int] | None, *, unique_ids: bool) -> int:
+    """The version that a Spark wants in a snapshot's archive: 4.0 the checkpoint format's, others 1
+    (``RocksDBCheckpointMetadata``; each reads its own only)."""
+    return 2 if unique_ids and spark == (4, 0) else 1
+
+
+def plan_operator(source: Source, operator: OperatorState, wanted: TargetState) -> OperatorMove:
+    """How an operator's state becomes what is wanted.
+
+    Raises:
+        CannotMigrate: it cannot.
+        StateFormatError: a schema or a snapshot's metadata is damaged, missing or unknown.
+    """
+    operator = replace(operator, name=operator.name or wanted.name)
+    backend = wanted.backend or operator.backend
+    if backend not in {HDFS, ROCKSDB, CANONICAL}:
+        raise CannotMigrate(f"there is no state store backend {backend!r}: hdfs, rocksdb or avro")
+    partitions = operator.partitions
+    if wanted.partitions is not None and not has_one_partition(operator):
+        partitions = wanted.partitions
+    if partitions < 1:
+        raise CannotMigrate(f"state cannot have {partitions} partitions")
+    stores = tuple(_store(operator, store, backend, wanted) for store in operator.stores)
+    old, new = _format(operator, wanted, PIN_JOIN_FORMAT)
+    if old != new and _is_join(operator):
+        stores = join_moves(stores, old, new, backend, f"the join {_name(operator)}")
+    regrouped = any(f.regroup is not None for move in stores for f in move.families)
+    families = {}
+    if any(store.schema_version == 3 for store in operator.stores):
+        if backend == HDFS and not all(move.target in JOIN_STORES for move in stores):
+            raise CannotMigrate(
+                f"the operator {_name(operator)} keeps its state in column families, which only "
+                "RocksDB has: it cannot be moved to the HDFS-backed state store"
+            )
+        if not regrouped:
+            families = {s.name: _families(source, operator, s) for s in operator.stores}
+    families = {
+        name: families.get(name) or _new_families(stores, name)
+        for name in {move.target for move in stores}
+        if _has_families(operator, stores, name)
+    }
+    moved = regrouped or any(move.source != move.target for move in stores)
+    if partitions != operator.partitions:
+        for store in operator.stores:
+            for family in store.families:
+                check_hashable(family.key)
+    unique = bool(operator.unique_ids) and backend != CANONICAL
+    if wanted.unique_ids is not None:
+        unique = wanted.unique_ids
+    if unique and backend != ROCKSDB:
+        what = "HDFS-backed stores have" if backend == HDFS else "canonical state has"
+        raise CannotMigrate(f"checkpoint format 2 needs RocksDB: {what} no ids")
+    return OperatorMove(
+        operator=operator,
+        ordinal=operator.ordinal if wanted.ordinal is None else wanted.ordinal,
+        partitions=partitions,
+        backend=backend,
+        compression=_compression(operator, backend, wanted),
+        unique_ids=unique,
+        stores=stores,
+        families=families,
+        shuffled=moved or partitions != operator.partitions,
+        interval_days=hashes_interval_days(wanted.spark),
+        delimiter=list_delimiter(wanted.spark, operator.pins) if families else b"",
+        archive=archive_version(wanted.spark, unique_ids=unique),
+    )
+
+
+def _compression(operator: OperatorState, backend: str, wanted: TargetState) -> str:
+    """Spark's codec, or Avro's for canonical state."""
+    if backend != CANONICAL:
+        return wanted.compression or operator.compression
+    codec = wanted.compression or DEFAULT_CODEC
+    if codec not in COMPRESS:
+        raise CannotMigrate(
+            f"the codec {codec!r} is none of canonical state: {', '.join(COMPRESS)}"
+        )
+    return codec
+
+
+def _name(operator: OperatorState) -> str:
+    return f"{operator.ordinal} ({operator.name})" if operator.name else str(operator.ordinal)
+
+
+def _store(
+    operator: OperatorState, store: StoreState, backend: str, wanted: TargetState
+) -> StoreMove:
+    moves = tuple(_family(operator, store, f, backend, wanted) for f in store.families)
+    return StoreMove(store.name, store.name, moves)
+
+
+def _family(
+    operator: OperatorState,
+    store: StoreState,
+    family: FamilySchemas,
+    backend: str,
+    wanted: TargetState,
+) -> FamilyMove:
+    encoder = key_encoder(operator, store, family)
+    before = RowForm(family.key, family.value, encoder, operator.backend == ROCKSDB)
+    select, value_schema = _aggregation(operator, family, wanted)
+    shape, value_schema = _reshape(operator, store, family, wanted, value_schema)
+    change = wanted.changes.get((store.name, family.name), FamilyChange())
+    what = f"{_name(operator)}, {store.name}"
+    what += f"/{family.name}" if family.name != store.name else ""
+    paths = partition_paths(operator, store, family)
+    if change.key is not None:
+        _check_partitioning(family, change, paths, what)
+    key = _resolution(family.key, change.key, f"the key of {what}", {}, {}, keys=True)
+    value = _resolution(
+        *(value_schema, change.value, f"the value of {what}", change.renames, change.defaults),
+        encoder=encoder,
+    )
+    after = RowForm(
+        change.key or family.key, change.value or value_schema, encoder, backend == ROCKSDB
+    )
+    return FamilyMove(family.name, family.name, before, after, paths, key, value, select, shape)
+
+
+def _resolution(
+    old: Mapping[str, Any],
+    new: Mapping[str, Any] | None,
+    what: str,
+    renames: Mapping[str, str],
+    defaults: Mapping[str, Any],
+    *,
+    encoder: Mapping[str, Any] | None = None,
+    keys: bool = False,
+) -> Resolution | None:
+    if new is None or new == old:
+        return None
+    if keys:
+        before, after = parse_struct(old), parse_struct(new)
+    else:
+        before, after = value_struct(old, encoder), value_struct(new, encoder)
+    found = resolve(before, after, renames=renames, defaults=defaults, keys=keys)
+    if found.verdict is Verdict.INCOMPATIBLE:
+        problems = "; ".join(map(str, found.problems))
+        raise CannotMigrate(f"{what} cannot become what the new schema says: {problems}")
+    return None if found.verdict is Verdict.AS_IS else found
+
+
+def _check_partitioning(
+    family: FamilySchemas, change: FamilyChange, paths: tuple[tuple[int, ...], ...], what: str
+) -> None:
+    """Columns that rows are partitioned by (and found by) cannot change; others of a key can."""
+    for path in paths:
+        column = _column(family.key, path)
+        if column is None or _column(change.key or family.key, path) != column:
+            name = column[0] if column else path
+            raise CannotMigrate(
+                f"the column {name!r} of the key of {what} cannot change: Spark "
+                "finds and partitions the state by it. Start the operator under another uid"
+            )
+
+
+def _column(schema: Mapping[str, Any], path: tuple[int, ...]) -> tuple[str, Any] | None:
+    """Name (with those of the structs around it) and type of a column; None where there is none."""
+    data_type: Any = schema
+    names = []
+    for place in path:
+        fields = data_type["fields"] if isinstance(data_type, Mapping) else ()
+        if place >= len(fields):
+            return None
+        names.append(str(fields[place]["name"]))
+        data_type = fields[place]["type"]
+    return ".".join(names), data_type
+
+
+def _aggregation(
+    operator: OperatorState, family: FamilySchemas, wanted: TargetState
+) -> tuple[tuple[tuple[str, int], ...] | None, Mapping[str, Any]]:
+    """Format 1 of aggregations has the key's columns in the value too, format 2 has not
+    (``StreamingAggregationStateManager``)."""
+    old, new = _format(operator, wanted, PIN_AGGREGATION_FORMAT)
+    if old == new or operator.name not in {None, "stateStoreSave"}:
+        return None, family.value
+    keys, values = family.key["fields"], family.value["fields"]
+    names = [field["name"] for field in keys]
+    if (old, new) == ("1", "2"):
+        if [field["name"] for field in values[: len(keys)]] != names:
+            raise CannotMigrate(
+                f"the state of {_name(operator)} is not that of an aggregation of format 1"
+            )
+        places = range(len(keys), len(values))
+        kept = [values[i] for i in places]
+        return tuple(("value", i) for i in places), {**family.value, "fields": kept}
+    if (old, new) == ("2", "1"):
+        select = [("key", i) for i in range(len(keys))]
+        select += [("value", i) for i in range(len(values))]
+        return tuple(select), {**family.value, "fields": [*keys, *values]}
+    raise CannotMigrate(f"aggregations of state format {old} cannot become format {new}")
+
+
+def _reshape(
+    operator: OperatorState,
+    store: StoreState,
+    family: FamilySchemas,
+    wanted: TargetState,
+    value: Mapping[str, Any],
+) -> tuple[Reshape | None, Mapping[str, Any]]:
+    """How a value's columns become those of another format of grouped functions or of joins."""
+    old, new = _format(operator, wanted, PIN_GROUP_FORMAT)
+    if old != new and _is_grouped(operator, store, family):
+        return group_format(value, old, new, _name(operator))
+    old, new = _format(operator, wanted, PIN_JOIN_FORMAT)
+    rows = (store.name, family.name)
+    if old != new and _is_join(operator) and any(name.endswith(_JOIN_ROWS) for name in rows):
+        return matched_flag(value, old, new)
+    return None, value
+
+
+def _is_grouped(operator: OperatorState, store: StoreState, family: FamilySchemas) -> bool:
+    """By Spark's name, or where nothing tells it (Spark 3.5) by the columns of either format."""
+    if operator.name is not None:
+        return operator.name in _GROUPED
+    if len(operator.stores) > 1 or key_encoder(operator, store, family) is not None:
+        return False
+    if is_group_state(family.value):
+        return True
+    raise CannotMigrate(
+        f"nothing tells what the operator {_name(operator)} is, so whether its state is that of a "
+        "grouped function: name it"
+    )
+
+
+def _format(operator: OperatorState, wanted: TargetState, pin: str) -> tuple[str, str]:
+    old = pinned(operator.pins, pin)
+    return old, wanted.formats.get(pin, old)
+
+
+def _is_join(operator: OperatorState) -> bool:
+    names = [f.name for store in operator.stores for f in store.families]
+    if len(operator.stores) > 1:
+        names = [store.name for store in operator.stores]
+    return is_join(operator.name, names)
+
+
+def _has_families(operator: OperatorState, moves: tuple[StoreMove, ...], name: str) -> bool:
+    into = [move for move in moves if move.target == name]
+    if any(move.source != name for move in into):
+        return name == DEFAULT_STORE
+    return any(store.name == name and store.schema_version == 3 for store in operator.stores)
+
+
+def _families(source: Source, operator: OperatorState, store: StoreState) -> Families:
+    """The column families in the snapshots of a store; those that no snapshot has get new ids, as
+    those of canonical state do, which has none."""
+    files = store_files(source, operator, 0, store)
+    if operator.backend == CANONICAL:
+        return _numbered([f.name for f in store.families], internal_families(files))
+    found = snapshot_families(files)
+    if not found.ids:
+        raise StateFormatError(
+            f"{operator.directory}/0/{store.directory}", None, "no snapshot names column families"
+        )
+    ids = dict(found.ids)
+    internal = set(found.internal)
+    for family in store.families:
+        if family.name not in ids:
+            ids[family.name] = max(ids.values()) + 1
+            internal |= {family.name} if is_internal(family.name) else set()
+    return Families(ids, frozenset(internal))
+
+
+def _new_families(moves: tuple[StoreMove, ...], name: str) -> Families:
+    targets = [f.target for move in moves if move.target == name for f in move.families]
+    return _numbered(targets, frozenset(family for family in targets if is_internal(family)))
+
+
+def _numbered(names: list[str], internal: frozenset[str]) -> Families:
+    """Families with new ids, behind the one that every store has."""
+    numbers = enumerate(dict.fromkeys([DEFAULT_STORE, *names]), 1)
+    ids = {name: number for number, name in numbers}
+    return Families(ids, internal.intersection(ids))

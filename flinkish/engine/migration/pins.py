@@ -1,0 +1,48 @@
+"""The pins of a checkpoint whose state is rewritten.
+
+The settings that an entry of the offset log pins (backend, partitions, formats) win over the
+session's at a restart, so they have to say what the state is now (``OffsetSeqMetadata``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from flinkish.checkpoint.format.names import CANONICAL, HDFS, ROCKSDB
+from flinkish.checkpoint.format.pins import (
+    PIN_CODEC,
+    PIN_MERGE_OPERATOR,
+    PIN_PROVIDER,
+    PIN_SHUFFLE_PARTITIONS,
+    PIN_STATE_PARTITIONS,
+    PROVIDER_PACKAGE,
+    PROVIDERS,
+    backend_of,
+)
+from flinkish.engine.avro.container import COMPRESS
+from flinkish.engine.migration.migration_planner import TargetState
+
+
+def target_pins(wanted: TargetState, pins: Mapping[str, str]) -> dict[str, str]:
+    """The pins that change for what is wanted of all operators of a query. Pure.
+
+    Canonical state changes neither the backend nor the codec: pins keep those it came from.
+
+    Args:
+        wanted: what the state shall be.
+        pins: those of the old state.
+    """
+    found = dict(wanted.formats)
+    if wanted.partitions is not None:
+        found[PIN_SHUFFLE_PARTITIONS] = str(wanted.partitions)
+        if PIN_STATE_PARTITIONS in pins:
+            found[PIN_STATE_PARTITIONS] = str(wanted.partitions)
+    if wanted.backend is not None and wanted.backend != CANONICAL:
+        backend = HDFS if wanted.backend == HDFS else ROCKSDB
+        if backend_of(pins) != backend:
+            found[PIN_PROVIDER] = PROVIDER_PACKAGE + PROVIDERS[backend]
+    if wanted.spark is not None and wanted.spark < (4, 2) and pins.get(PIN_MERGE_OPERATOR) == "2":
+        found[PIN_MERGE_OPERATOR] = "1"  # which is all that these know
+    if wanted.compression is not None and wanted.compression not in COMPRESS:
+        found[PIN_CODEC] = wanted.compression
+    return {key: value for key, value in found.items() if pins.get(key) != value}

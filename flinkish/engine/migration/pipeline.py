@@ -1,0 +1,333 @@
+"""The rewrite of state as a Spark job: one task for each partition of a store.
+
+Where rows keep their partition a task reads and writes. Where they do not, tasks read, Spark
+shuffles the pieces, and one task for each new partition writes. Whatever is written stands in a
+directory of attempts until all of it is there and its digests are those of what was read: then the
+driver moves it into its place. Nothing of the source is changed.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from flinkish.checkpoint.format.names import STATE
+from flinkish.engine.errors import EngineError, LostRows
+from flinkish.engine.migration.digests import RowsDigest, digest_rows, family_salt, sum_digests
+from flinkish.engine.migration.migration_plan import OperatorMove, StoreMove, store_directory
+from flinkish.engine.migration.store_tasks import (
+    ReadRows,
+    WrittenStore,
+    moved_rows,
+    read_pieces,
+    target_families,
+    write_pieces,
+    write_store,
+)
+from flinkish.engine.rows.gc_tuning import seldom_collecting
+from flinkish.engine.stores.directories import Source, Target
+
+#: Told of rows and bytes that have been written so far.
+Progress = Callable[[int, int], None]
+_POLL_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class WrittenOperator:
+    """An operator's new state, in its place.
+
+    Attributes:
+        ordinal: its Spark operator id.
+        digests: of the rows, by store; equal to those of what was read.
+        unique_ids: by partition the ids of the stores; None in checkpoint format 1.
+        size: bytes.
+    """
+
+    ordinal: int
+    digests: Mapping[str, RowsDigest]
+    unique_ids: tuple[tuple[str, ...], ...] | None
+    size: int
+
+    @property
+    def digest(self) -> RowsDigest:
+        """Of all stores."""
+        return sum_digests(self.digests.values())
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A task: a partition of one store of the source."""
+
+    move: int
+    store: StoreMove
+    partition: int
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What tasks need, sent to each worker once."""
+
+    source: Source
+    target: Target
+    attempts: str
+    moves: tuple[OperatorMove, ...]
+    #: By (move, new store) the number of the first of its new partitions.
+    firsts: Mapping[tuple[int, str], int] = field(default_factory=dict)
+    count: int = 0
+
+    def target_of(self, number: int) -> tuple[int, str, int]:
+        """The move, the store and the partition of a number."""
+        for (move, store), first in self.firsts.items():
+            if first <= number < first + self.moves[move].partitions:
+                return move, store, number - first
+        raise EngineError(f"there is no new partition {number}")
+
+
+def run_moves(
+    context: Any,
+    source: Source,
+    target: Target,
+    moves: Sequence[OperatorMove],
+    progress: Progress | None = None,
+) -> tuple[WrittenOperator, ...]:
+    """Write the new state of operators.
+
+    Args:
+        context: a ``SparkContext``; its workers have to be able to import the engine.
+        source: the checkpoint with the state; never changed.
+        target: where ``state/<ordinal>/<partition>/`` is made; schemas and metadata are not.
+        moves: what to do; ordinals differ.
+        progress: told of rows and bytes written, now and then.
+
+    Raises:
+        StateFormatError: a file of the source is damaged, missing or not known.
+        LostRows: the rows written are not those that were read.
+        EngineError: anything else that the engine refuses.
+
+    Then nothing is left in the target.
+    """
+    attempts = f"_attempts-{uuid.uuid4()}"
+    job = _Job(source, target, attempts, tuple(moves), *_numbers(moves))
+    try:
+        with _watched(context, progress) as counters:
+            read, written = _run(context, job, counters)
+        _compare(job, read, written)
+        for store in written:
+            move = job.moves[store.move]
+            directory = f"{STATE}/{move.ordinal}/{store.partition}/{store_directory(store.store)}"
+            _place(target, store.attempt, directory.rstrip("/"))
+    finally:
+        target.remove(attempts)
+    return tuple(_written(job, index, written) for index in range(len(moves)))
+
+
+def _numbers(moves: Sequence[OperatorMove]) -> tuple[dict[tuple[int, str], int], int]:
+    firsts: dict[tuple[int, str], int] = {}
+    count = 0
+    for index, move in enumerate(moves):
+        for store in move.targets if move.shuffled else ():
+            firsts[index, store] = count
+            count += move.partitions
+    return firsts, count
+
+
+def _run(context: Any, job: _Job, counters: _Counters) -> tuple[list[ReadRows], list[WrittenStore]]:
+    results: list[Any] = []
+    context.setJobDescription("flinkish: rewrite state")
+    try:
+        direct = _reads(job, shuffled=False)
+        if direct:
+            tasks = context.parallelize(direct, len(direct))
+            results += tasks.mapPartitions(_Direct(job, counters)).collect()
+        shuffled = _reads(job, shuffled=True)
+        if shuffled:
+            tasks = context.parallelize(shuffled, len(shuffled)).mapPartitions(_Reading(job))
+            arranged = tasks.partitionBy(job.count + 1, _itself)
+            results += arranged.mapPartitionsWithIndex(_Writing(job, counters)).collect()
+    finally:
+        context.setJobDescription(None)
+    for result in results:
+        if isinstance(result, EngineError):
+            raise result
+    read = [result for result in results if isinstance(result, ReadRows)]
+    return read, [result for result in results if isinstance(result, WrittenStore)]
+
+
+def _reads(job: _Job, *, shuffled: bool) -> list[_Read]:
+    return [
+        _Read(index, store, partition)
+        for index, move in enumerate(job.moves)
+        if move.shuffled == shuffled
+        for partition in range(move.operator.partitions)
+        for store in move.stores
+    ]
+
+
+def _itself(number: int) -> int:
+    return number
+
+
+@dataclass(frozen=True)
+class _Direct:
+    """Reads and writes: rows keep their partition."""
+
+    job: _Job
+    counters: _Counters
+
+    def __call__(self, tasks: Iterable[_Read]) -> Iterator[Any]:
+        with seldom_collecting():
+            for task in tasks:
+                try:
+                    yield from self._run(task)
+                except EngineError as error:  # tried again it would fail again
+                    yield error
+
+    def _run(self, task: _Read) -> Iterator[Any]:
+        job = self.job
+        move = job.moves[task.move]
+        names = target_families(move, task.store.target)
+        digests: list[RowsDigest] = []
+
+        def rows() -> Iterator[tuple[int, list[bytes], list[bytes]]]:
+            for place, keys, values, _ in moved_rows(job.source, move, task.store, task.partition):
+                family = task.store.families[place].target
+                salt = family_salt(task.store.target, family)
+                digests.append(digest_rows(keys, values, salt))
+                yield names.index(family), keys, values
+
+        written = write_store(
+            *(job.target, job.attempts, task.move, move, task.store.target, task.partition), rows()
+        )
+        self.counters.add(written)
+        yield written
+        yield ReadRows(task.move, task.store.target, sum_digests(digests))
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Reads; what it has read, or why it could not, goes to the number behind the last."""
+
+    job: _Job
+
+    def __call__(self, tasks: Iterable[_Read]) -> Iterator[tuple[int, bytes]]:
+        with seldom_collecting():
+            for task in tasks:
+                try:
+                    yield from self._run(task)
+                except EngineError as error:
+                    yield self.job.count, pickle.dumps(error)
+
+    def _run(self, task: _Read) -> Iterator[tuple[int, bytes]]:
+        job = self.job
+        first = job.firsts[task.move, task.store.target]
+        move = job.moves[task.move]
+        for item in read_pieces(job.source, task.move, move, task.store, task.partition, first):
+            if isinstance(item, ReadRows):
+                yield job.count, pickle.dumps(item)
+            else:
+                yield item
+
+
+@dataclass(frozen=True)
+class _Writing:
+    """Writes the new partition of its number."""
+
+    job: _Job
+    counters: _Counters
+
+    def __call__(self, number: int, pieces: Iterable[tuple[int, bytes]]) -> Iterator[Any]:
+        job = self.job
+        if number == job.count:
+            for _, report in pieces:
+                yield pickle.loads(report)
+            return
+        move, store, partition = job.target_of(number)
+        try:
+            with seldom_collecting():
+                written = write_pieces(
+                    *(job.target, job.attempts, move, job.moves[move], store, partition),
+                    (piece for _, piece in pieces),
+                )
+        except EngineError as error:
+            yield error
+        else:
+            self.counters.add(written)
+            yield written
+
+
+@dataclass(frozen=True)
+class _Counters:
+    rows: Any
+    size: Any
+
+    def add(self, written: WrittenStore) -> None:
+        self.rows.add(written.digest.rows)
+        self.size.add(written.size)
+
+
+class _watched:
+    """Counters of a job, and a thread that tells of them while it runs."""
+
+    def __init__(self, context: Any, progress: Progress | None) -> None:
+        self._counters = _Counters(context.accumulator(0), context.accumulator(0))
+        self._progress = progress
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._tell, name="engine-progress", daemon=True)
+
+    def __enter__(self) -> _Counters:
+        if self._progress is not None:
+            self._thread.start()
+        return self._counters
+
+    def _tell(self) -> None:
+        while not self._done.wait(_POLL_SECONDS):
+            self._report()
+
+    def _report(self) -> None:
+        if self._progress is not None:
+            self._progress(self._counters.rows.value, self._counters.size.value)
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._report()
+
+
+def _compare(job: _Job, read: Sequence[ReadRows], written: Sequence[WrittenStore]) -> None:
+    for index, move in enumerate(job.moves):
+        for store in move.targets:
+            before = sum_digests(r.digest for r in read if (r.move, r.store) == (index, store))
+            mine = [w for w in written if (w.move, w.store) == (index, store)]
+            after = sum_digests(w.digest for w in mine)
+            there = sorted(w.partition for w in mine)
+            if before != after or there != list(range(move.partitions)):
+                raise LostRows(
+                    f"the rewritten state of the operator {move.ordinal} ({store}) is not what was "
+                    f"read: {after.rows:,} rows of {before.rows:,} in {len(there)} partitions of "
+                    f"{move.partitions}, digests {after.content:016x} and {before.content:016x}"
+                )
+
+
+def _place(target: Target, attempt: str, directory: str) -> None:
+    """Move a store's files into its directory, where other things may be already."""
+    for name in target.names(attempt):
+        target.move(f"{attempt}/{name}", f"{directory}/{name}")
+
+
+def _written(job: _Job, index: int, written: Sequence[WrittenStore]) -> WrittenOperator:
+    move = job.moves[index]
+    mine = [w for w in written if w.move == index]
+    digests = {s: sum_digests(w.digest for w in mine if w.store == s) for s in move.targets}
+    ids = None
+    if move.unique_ids:
+        by_place = {(w.partition, w.store): w.unique_id or "" for w in mine}
+        ids = tuple(
+            tuple(by_place[partition, store] for store in move.targets)
+            for partition in range(move.partitions)
+        )
+    return WrittenOperator(move.ordinal, digests, ids, sum(w.size for w in mine))

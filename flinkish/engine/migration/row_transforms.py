@@ -1,0 +1,250 @@
+"""Blocks of rows, made into what they are in the new state, and told where they belong.
+
+Keys and values that need no change stay the bytes they are; what does is decoded, changed and
+encoded by columns, a block at a time.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+
+from flinkish.engine.errors import EngineError, StateFormatError
+from flinkish.engine.migration.migration_plan import FamilyMove
+from flinkish.engine.rows.encodings import (
+    NO_PREFIX,
+    BadEncoding,
+    are_rows,
+    delimited,
+    frame_sized_row,
+    split_value,
+)
+from flinkish.engine.rows.key_codec import compile_key
+from flinkish.engine.rows.row_codec import RowCodec, codec_of
+from flinkish.engine.rows.spark_hash import hash_columns, partition_of
+from flinkish.engine.rows.types import Array, CalendarInterval, DataType, Map, Struct
+from flinkish.engine.rows.value_formats import reshape, value_struct
+from flinkish.engine.stores.partitioning import Path
+from flinkish.engine.stores.store_rows import RowBlock
+
+_VERSION = b"\x00"
+
+
+@dataclass(frozen=True)
+class MovedBlock:
+    """Rows as they are in the new state; ``partitions`` is None where they keep theirs."""
+
+    keys: list[bytes]
+    values: list[bytes]
+    partitions: Any
+
+
+class BlockTransform:
+    """Does what a :class:`~.moves.FamilyMove` says; made once in each task.
+
+    Args:
+        move: what to do.
+        partitions: the new number of partitions; None where no row leaves its own.
+        name: of the file or store that rows are from, for errors.
+        interval_days: see :class:`~.moves.OperatorMove`.
+        lists: values of rows that are not framed are lists all the same: those of canonical state,
+            which are as RocksDB has them.
+        canonical: the new state is canonical: what Spark leaves in a row where a calendar interval
+            is null becomes zeros, because columns do not have it.
+    """
+
+    def __init__(
+        self,
+        move: FamilyMove,
+        partitions: int | None,
+        name: str,
+        *,
+        interval_days: bool = True,
+        lists: bool = False,
+        canonical: bool = False,
+    ) -> None:
+        self._move = move
+        self._partitions = partitions
+        self._name = name
+        self._interval_days = interval_days
+        self._lists = lists
+        self._before = compile_key(move.before.key, move.before.encoder)
+        self._after = compile_key(move.after.key, move.after.encoder)
+        self._value_before = codec_of(value_struct(move.before.value, move.before.encoder))
+        self._value_after = codec_of(value_struct(move.after.value, move.after.encoder))
+        self._keys = self._key_change()
+        self._values = self._value_change()
+        self._clean_key = canonical and _has_intervals(self._after.whole.struct)
+        self._clean_value = canonical and _has_intervals(self._value_after.struct)
+        self._types = [_type_at(self._before.whole.struct, path) for path in move.partition_by]
+        self._needs_columns = bool(self._types) and partitions is not None and partitions > 1
+
+    def __call__(self, block: RowBlock) -> MovedBlock:
+        """Transform a block; StateFormatError or EngineError when a row cannot be."""
+        columns = None
+        if self._needs_columns or self._keys is None or self._move.select is not None:
+            framed = self._move.before.framed
+            columns = self._before.decode(block.keys, framed=framed, name=self._name)
+        keys = self._keys(block.keys) if self._keys is not None else self._encode_keys(columns)
+        values = self._values(block.values, columns)
+        if self._clean_key:
+            keys = self._cleaned(self._after.whole, keys)
+        if self._clean_value:
+            clean = functools.partial(self._cleaned, self._value_after)
+            values = self._each_row(values, clean) if self._lists else clean(values)
+        return MovedBlock(keys, values, self._targets(columns, len(keys)))
+
+    def _targets(self, columns: Any, rows: int) -> Any:
+        if self._partitions is None:
+            return None
+        if not self._needs_columns:
+            return np.zeros(rows, np.int64)
+        chosen = [_column_at(columns, path) for path in self._move.partition_by]
+        hashes = hash_columns(chosen, self._types, rows, interval_days=self._interval_days)
+        return partition_of(hashes, self._partitions)
+
+    def _key_change(self) -> Callable[[list[bytes]], list[bytes]] | None:
+        """What keeps a key's columns, or None when they have to be encoded again."""
+        before, after = self._move.before, self._move.after
+        if self._move.key is not None:
+            return None
+        if before.framed == after.framed:
+            if before.framed and before.encoder != after.encoder:
+                return None
+            return _same
+        framed = before if before.framed else after
+        if (framed.encoder or {}).get("keyStateEncoderType", NO_PREFIX) != NO_PREFIX:
+            return None
+        return self._unframe if before.framed else _frame
+
+    def _encode_keys(self, columns: Any) -> list[bytes]:
+        changed = self._move.key.apply(columns) if self._move.key is not None else columns
+        return self._after.encode(changed, framed=self._move.after.framed)
+
+    def _value_change(self) -> Callable[[list[bytes], Any], list[bytes]]:
+        move = self._move
+        if not (move.value is None and move.select is None and move.reshape is None):
+            return self._evolve
+        if move.before.framed and move.after.framed:
+            return lambda values, _: self._normal(values)
+        if self._lists:
+            return lambda values, _: self._normal(self._only_lists(values))
+        if not move.before.framed and not move.after.framed:
+            return lambda values, _: values
+        if move.before.framed:
+            return lambda values, _: self._unframe(values)
+        return lambda values, _: _frame(values)
+
+    def _normal(self, values: list[bytes]) -> list[bytes]:
+        """Lists with nothing between their records: see :func:`~.encodings.normal_value`."""
+        try:
+            return delimited(values)
+        except BadEncoding as error:
+            raise StateFormatError(self._name, None, f"a value: {error}") from error
+
+    def _unframe(self, rows: list[bytes]) -> list[bytes]:
+        if not are_rows(rows):
+            reason = (
+                "a row does not start with the version 0: lists cannot be in this backend, nor "
+            )
+            reason += "in canonical state where the operator's metadata does not name them"
+            raise StateFormatError(self._name, None, reason)
+        return [row[1:] for row in rows]
+
+    def _evolve(self, values: list[bytes], columns: Any) -> list[bytes]:
+        move = self._move
+        if self._lists and not (move.before.framed and move.after.framed):
+            values = self._only_lists(values)
+        framed = move.before.framed or self._lists
+        if framed and not are_rows(values):
+            return self._evolve_lists(values)
+        skip = 1 if move.before.framed else 0
+        batch = self._value_before.decode(values, skip=skip, name=self._name)
+        if move.select is not None:
+            sides = {"key": columns, "value": batch}
+            chosen = [sides[side].column(place) for side, place in move.select]
+            names = [str(i) for i in range(len(chosen))]
+            batch = pa.RecordBatch.from_arrays(chosen, names=names)
+        return self._value_after.encode(
+            self._changed(batch), prefix=_VERSION if move.after.framed else b""
+        ).rows()
+
+    def _changed(self, batch: Any) -> Any:
+        move = self._move
+        if move.reshape is not None:
+            batch = reshape(batch, move.reshape, self._name)
+        return move.value.apply(batch) if move.value is not None else batch
+
+    def _evolve_lists(self, values: list[bytes]) -> list[bytes]:
+        if self._move.select is not None or not (self._move.after.framed or self._lists):
+            raise EngineError(f"{self._name}: lists can only be evolved within RocksDB")
+
+        def evolved(rows: list[bytes]) -> list[bytes]:
+            batch = self._changed(self._value_before.decode(rows, name=self._name))
+            return self._value_after.encode(batch).rows()
+
+        return self._each_row(values, evolved)
+
+    def _each_row(
+        self, values: list[bytes], change: Callable[[list[bytes]], list[bytes]]
+    ) -> list[bytes]:
+        """Framed values, each of whose rows is changed."""
+        try:
+            split = [split_value(value) for value in values]
+        except BadEncoding as error:
+            raise StateFormatError(self._name, None, f"a value: {error}") from error
+        changed = iter(change(list(itertools.chain.from_iterable(split))))
+        return [
+            b"".join(frame_sized_row(row) for row in itertools.islice(changed, len(part)))
+            if value[:1] != _VERSION
+            else _VERSION + next(changed)
+            for value, part in zip(values, split, strict=True)
+        ]
+
+    def _cleaned(self, codec: RowCodec, rows: list[bytes]) -> list[bytes]:
+        return codec.encode(codec.decode(rows, name=self._name)).rows()
+
+    def _only_lists(self, values: list[bytes]) -> list[bytes]:
+        if any(value[:1] == _VERSION for value in values):
+            raise StateFormatError(self._name, None, "a value is no list, as the others are")
+        return values
+
+
+def _same(rows: list[bytes]) -> list[bytes]:
+    return rows
+
+
+def _frame(rows: Sequence[bytes]) -> list[bytes]:
+    return [_VERSION + row for row in rows]
+
+
+def _has_intervals(data_type: DataType) -> bool:
+    if isinstance(data_type, Struct):
+        return any(_has_intervals(field.type) for field in data_type.fields)
+    if isinstance(data_type, Array):
+        return _has_intervals(data_type.element)
+    if isinstance(data_type, Map):
+        return _has_intervals(data_type.key) or _has_intervals(data_type.value)
+    return isinstance(data_type, CalendarInterval)
+
+
+def _type_at(struct: Struct, path: Path) -> DataType:
+    found: DataType = struct
+    for place in path:
+        if not isinstance(found, Struct):
+            raise EngineError(f"a key has no column at {path}")
+        found = found.fields[place].type
+    return found
+
+
+def _column_at(batch: Any, path: Path) -> Any:
+    column = batch.column(path[0])
+    for place in path[1:]:
+        column = column.flatten()[place]
+    return column

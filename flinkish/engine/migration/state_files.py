@@ -1,0 +1,136 @@
+"""What stands beside the rows of an operator's new state: its schemas and Spark 4's metadata."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from flinkish.checkpoint.format.names import DEFAULT_STORE, STATE
+from flinkish.checkpoint.format.operator_files import (
+    OperatorMetadata,
+    OperatorStore,
+    write_operator_metadata,
+)
+from flinkish.checkpoint.format.schema_files import NO_USER_KEY, FamilySchemas, write_schema_file
+from flinkish.checkpoint.format.text import spark_json
+from flinkish.engine.errors import engine_errors
+from flinkish.engine.migration.migration_plan import FamilyMove, OperatorMove, store_directory
+from flinkish.engine.migration.store_tasks import store_of
+from flinkish.engine.stores.checkpoints import StoreState
+from flinkish.engine.stores.directories import Source, read_bytes
+
+#: What Spark writes of a join with one store (``SymmetricHashJoinStateManager``).
+_JOIN_PROPERTIES: Final = '{"useVirtualColumnFamilies":true}'
+
+
+def operator_files(
+    source: Source, move: OperatorMove, shuffle_partitions: int, root: str | None = None
+) -> Iterator[tuple[str, bytes]]:
+    """The schema and metadata files of an operator's new state.
+
+    Args:
+        source: the checkpoint with the old state.
+        move: what becomes of it.
+        shuffle_partitions: the query's setting: Spark's metadata has it also of operators that
+            have one partition.
+        root: the new checkpoint as Spark will call it, for the paths in its metadata; None keeps
+            the old paths, for those who put in their own later.
+
+    Yields: path relative to the checkpoint, and content.
+    """
+    base = f"{STATE}/{move.ordinal}"
+    paths: dict[str, str] = {}
+    for name in move.targets:
+        path, content = _schema(source, move, name)
+        yield f"{base}/{path}", content
+        paths[name] = path
+    metadata = move.operator.metadata
+    if metadata is None:
+        return
+    yield from _metadata(move, metadata, paths, shuffle_partitions, root)
+
+
+@engine_errors()
+def _schema(source: Source, move: OperatorMove, name: str) -> tuple[str, bytes]:
+    families = _families_of(move, name)
+    old = _unmoved(move, name)
+    if old is not None:
+        same = tuple(f for _, f in families) == old.families
+        path = f"{move.operator.directory}/{old.schema_path}"
+        if same:
+            return old.schema_path, read_bytes(source, path)
+        return old.schema_path, write_schema_file([f for _, f in families], old.schema_version)
+    if name == DEFAULT_STORE:  # of several stores one with families
+        batch = move.operator.version - 1
+        path = f"_stateSchema/{name}/{batch}_{uuid.uuid4()}"
+        return path, write_schema_file([f for _, f in families], 3)
+    path = f"0/{store_directory(name)}_metadata/schema"
+    [(_, family)] = families
+    return path, write_schema_file([replace(family, name="default")], 2)
+
+
+def _unmoved(move: OperatorMove, name: str) -> StoreState | None:
+    if any(s.source != s.target for s in move.stores if s.target == name):
+        return None
+    return store_of(move.operator, name)
+
+
+def _families_of(move: OperatorMove, name: str) -> list[tuple[FamilyMove, FamilySchemas]]:
+    found = []
+    for store in move.stores:
+        if store.target != name:
+            continue
+        old = {f.name: f for f in store_of(move.operator, store.source).families}
+        for family in store.families:
+            schemas = replace(
+                old[family.source],
+                name=family.target,
+                key=dict(family.after.key),
+                value=dict(family.after.value),
+            )
+            if schemas.user_key != NO_USER_KEY and family.before.key != family.after.key:
+                schemas = replace(schemas, user_key=_user_key(schemas))
+            moved = schemas.encoder is None and store.source != store.target
+            if family.after.encoder and (moved or family.regroup is not None):
+                schemas = replace(schemas, encoder=dict(family.after.encoder))
+            found.append((family, schemas))
+    return found
+
+
+def _user_key(schemas: FamilySchemas) -> str:
+    """The schema of the user's key, which a map's schemas have once more beside the whole key
+    (``StateStoreColumnFamilySchemaUtils.getMapStateSchema``)."""
+    [_, user_key] = schemas.key["fields"]
+    return spark_json(user_key["type"])
+
+
+def _metadata(
+    move: OperatorMove,
+    metadata: OperatorMetadata,
+    paths: dict[str, str],
+    shuffle_partitions: int,
+    root: str | None,
+) -> Iterator[tuple[str, bytes]]:
+    base = f"{STATE}/{move.ordinal}"
+    old = {store.name: store for store in metadata.stores}
+    with_paths = any(path.startswith("_stateSchema/") for path in paths.values())
+    prefix = max((store.prefix_columns for store in metadata.stores), default=0)
+    stores = []
+    for name, path in paths.items():
+        given: tuple[str, ...] | None = None
+        if with_paths:
+            before = old[name].schema_paths if name in old else None
+            given = (f"{root}/{base}/{path}",) if root or not before else before
+        stores.append(OperatorStore(name, prefix, shuffle_partitions, given))
+    properties = metadata.properties or _JOIN_PROPERTIES if with_paths else None
+    written = OperatorMetadata(
+        2 if with_paths else 1, move.ordinal, metadata.name, tuple(stores), properties
+    )
+    path = f"_metadata/v2/{move.operator.version - 1}" if with_paths else "_metadata/metadata"
+    if with_paths and metadata.version == 2 and move.operator.metadata_path is not None:
+        path = move.operator.metadata_path
+    with engine_errors():
+        content = write_operator_metadata(written)
+    yield f"{base}/{path}", content

@@ -1,0 +1,284 @@
+"""What one task does: reads a partition of a store, or writes one, and checks what it wrote."""
+
+from __future__ import annotations
+
+import functools
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+import pyarrow.compute as pc  # type: ignore[import-untyped,unused-ignore]
+
+from flinkish.checkpoint.format.names import CANONICAL, HDFS
+from flinkish.engine.errors import EngineError
+from flinkish.engine.migration.digests import RowsDigest, digest_rows, family_salt
+from flinkish.engine.migration.join_regrouping import regrouped
+from flinkish.engine.migration.migration_plan import FamilyMove, OperatorMove, StoreMove
+from flinkish.engine.migration.row_blocks import Packer, Piece, Rows, in_lists, unpack
+from flinkish.engine.migration.row_transforms import BlockTransform
+from flinkish.engine.rows.encodings import delimited
+from flinkish.engine.stores.canonical import (
+    CanonicalFamily,
+    list_families,
+    read_canonical,
+    read_rows,
+    write_canonical,
+)
+from flinkish.engine.stores.checkpoints import OperatorState, StoreState, store_files
+from flinkish.engine.stores.directories import Source, Target
+from flinkish.engine.stores.files import StoreFiles
+from flinkish.engine.stores.rocksdb_writer import NO_FAMILIES
+from flinkish.engine.stores.rocksdb_writer import write_pieces as write_snapshot_pieces
+from flinkish.engine.stores.store_rows import DEFAULT_FAMILY, read_store
+from flinkish.engine.stores.writers import write_records
+
+
+@dataclass(frozen=True)
+class WrittenStore:
+    """One store of one partition of the new state, not yet in its place.
+
+    Attributes:
+        move: the place of its operator among the moves.
+        store: its name.
+        partition: of the new state.
+        attempt: the directory that it was written to, relative to the target.
+        unique_id: in its file's name; None in checkpoint format 1.
+        digest: of its rows, as they were read again from the files.
+        size: bytes written.
+    """
+
+    move: int
+    store: str
+    partition: int
+    attempt: str
+    unique_id: str | None
+    digest: RowsDigest
+    size: int
+
+
+@dataclass(frozen=True)
+class ReadRows:
+    """What a task has read: the digest is that of the rows as the new state has them."""
+
+    move: int
+    store: str
+    digest: RowsDigest
+
+
+class _Counting:
+    """Creates files in a directory, and counts their bytes."""
+
+    def __init__(self, target: Target, directory: str) -> None:
+        self._target = target
+        self._directory = directory
+        self.paths: list[str] = []
+
+    def __call__(self, name: str) -> BinaryIO:
+        self.paths.append(name)
+        return self._target.create(f"{self._directory}/{name}")
+
+
+def moved_rows(
+    source: Source, move: OperatorMove, store: StoreMove, partition: int
+) -> Iterator[tuple[int, list[bytes], list[bytes], object]]:
+    """The rows of a partition of a store as the new state has them: (place of the family's move,
+    keys, values, the partition of each row or None)."""
+    state = store_of(move.operator, store.source)
+    files = store_files(source, move.operator, partition, state)
+    name = f"{move.operator.directory}/{partition}/{state.directory}"
+    moves = store.by_family
+    transforms: dict[str, BlockTransform] = {}
+    partitions = move.partitions if move.shuffled else None
+    lists = list_families(move.operator, state)
+    wanted = (b for b in read_rows(files, move.operator, state) if b.family in moves)
+    for block in regrouped(wanted, store, name):
+        place, family = moves[block.family]
+        if block.family not in transforms:
+            transforms[block.family] = BlockTransform(
+                family,
+                partitions,
+                name,
+                interval_days=move.interval_days,
+                lists=_is_list(family, lists),
+                canonical=move.backend == CANONICAL,
+            )
+        moved = transforms[block.family](block)
+        yield place, moved.keys, moved.values, moved.partitions
+
+
+def _is_list(family: FamilyMove, lists: frozenset[str]) -> bool:
+    """Whether a family's new values are lists; ``lists`` are the old families that have some."""
+    return family.source in lists if family.regroup is None else family.regroup.lists
+
+
+def read_pieces(
+    source: Source, index: int, move: OperatorMove, store: StoreMove, partition: int, first: int
+) -> Iterator[Piece | ReadRows]:
+    """Read a partition of a store and give its rows in pieces for the partitions they belong to.
+
+    ``first`` is the number of the target's first partition. At the end comes what was read.
+    """
+    packer = Packer()
+    total = RowsDigest()
+    for place, keys, values, partitions in moved_rows(source, move, store, partition):
+        family = store.families[place].target
+        total += digest_rows(keys, values, family_salt(store.target, family))
+        yield from packer.add(first, _place_in_target(move, store, place), keys, values, partitions)
+    yield from packer.finish()
+    yield ReadRows(index, store.target, total)
+
+
+def _place_in_target(move: OperatorMove, store: StoreMove, place: int) -> int:
+    names = target_families(move, store.target)
+    return names.index(store.families[place].target)
+
+
+def target_families(move: OperatorMove, store: str) -> list[str]:
+    """The families of a new store that rows are moved to, in one order for all tasks."""
+    found = [f.target for s in move.stores if s.target == store for f in s.families]
+    return list(dict.fromkeys(found))
+
+
+def write_pieces(
+    target: Target, attempts: str, index: int, move: OperatorMove, store: str, partition: int,
+    pieces: Iterable[bytes],
+) -> WrittenStore:  # fmt: skip
+    """Write a partition of a new store of the pieces for it; see :func:`write_store`."""
+    rows = (block for piece in pieces for block in unpack(piece))
+    return write_store(target, attempts, index, move, store, partition, rows)
+
+
+def write_store(
+    target: Target, attempts: str, index: int, move: OperatorMove, store: str, partition: int,
+    rows: Iterable[Rows],
+) -> WrittenStore:  # fmt: skip
+    """Write a partition of a new store into a directory of its own, and read it again.
+
+    A task that is tried again writes into another directory: what a failed one has left, or still
+    writes, is never looked at.
+
+    Args:
+        target: where the new state goes.
+        attempts: the directory for what is not yet in its place.
+        index: the place of the operator among the moves.
+        move: the operator's way.
+        store: the new store's name.
+        partition: of the new state.
+        rows: the rows; the places of families are those in :func:`target_families`.
+    """
+    directory = f"{attempts}/{uuid.uuid4()}"
+    unique = str(uuid.uuid4()) if move.unique_ids else None
+    version = move.operator.version
+    named = f"{version}_{unique}" if unique else str(version)
+    create = _Counting(target, directory)
+    names = target_families(move, store)
+    families = move.families.get(store, NO_FAMILIES)
+    canonical = _canonical_families(move, store) if move.backend == CANONICAL else []
+    if canonical:
+        write_canonical(in_lists(rows), create, canonical, version, codec=move.compression)
+    elif move.backend == HDFS:
+        with create(f"{named}.snapshot") as file:
+            write_records(file, _plain(rows), move.compression)
+    else:
+        numbers = [families.ids.get(name) if families.ids else None for name in names]
+        write_snapshot_pieces(
+            _prefixed(_delimited(rows, move.delimiter), numbers),
+            create,
+            f"{named}.zip",
+            families=families,
+            with_families=bool(families.ids),
+            version=move.archive,
+        )
+    written = _written_files(target, directory, move, unique)
+    digest = RowsDigest()
+    for block in read_canonical(written, canonical) if canonical else read_store(written):
+        # A store without families has one family, which has any name in a store that has some.
+        family = names[0] if block.family == DEFAULT_FAMILY and not families.ids else block.family
+        values = delimited(block.values) if move.delimiter else block.values
+        digest += digest_rows(block.keys, values, family_salt(store, family))
+    size = sum(_size(target, f"{directory}/{path}") for path in create.paths)
+    return WrittenStore(index, store, partition, directory, unique, digest, size)
+
+
+def _canonical_families(move: OperatorMove, store: str) -> list[CanonicalFamily]:
+    """The families of a new canonical store, in the order of :func:`target_families`."""
+    families = move.families.get(store, NO_FAMILIES)
+    found: dict[str, CanonicalFamily] = {}
+    for source in move.stores:
+        lists = list_families(move.operator, store_of(move.operator, source.source))
+        for family in source.families if source.target == store else ():
+            made = CanonicalFamily(
+                store=store,
+                name=family.target if families.ids else DEFAULT_FAMILY,
+                key=family.after.key,
+                value=family.after.value,
+                encoder=family.after.encoder,
+                lists=_is_list(family, lists),
+                internal=family.target in families.internal,
+            )
+            found.setdefault(family.target, made)
+    return list(found.values())
+
+
+def _plain(rows: Iterable[Rows]) -> Iterator[tuple[bytes, bytes]]:
+    for _, keys, values in in_lists(rows):
+        yield from zip(keys, values, strict=True)
+
+
+def _prefixed(
+    rows: Iterable[Rows], numbers: Sequence[int | None]
+) -> Iterator[tuple[int | None, Any, Any]]:
+    """Rows behind the ids of their families, where there are any."""
+    nothing = pa.scalar(b"", pa.large_binary())
+    for place, keys, values in rows:
+        number = numbers[place]
+        if number is not None:
+            prefix = pa.scalar(number.to_bytes(2, "little", signed=True), pa.large_binary())
+            array = pa.array(keys, pa.large_binary()) if isinstance(keys, list) else keys
+            yield number, pc.binary_join_element_wise(prefix, array, nothing), values
+        else:
+            yield number, keys, values
+
+
+def _delimited(rows: Iterable[Rows], delimiter: bytes) -> Iterable[Rows]:
+    """Rows with what Spark expects between the records of lists; until here there is nothing."""
+    if not delimiter:
+        return rows
+    return ((place, keys, delimited(values, delimiter)) for place, keys, values in in_lists(rows))
+
+
+def _written_files(
+    target: Target, directory: str, move: OperatorMove, unique: str | None
+) -> StoreFiles:
+    return StoreFiles(
+        names=tuple(target.names(directory)),
+        version=move.operator.version,
+        open=functools.partial(_open_in, target, directory),
+        backend=move.backend,
+        unique_id=unique,
+        compression=move.compression,
+        local_path=functools.partial(_local_in, target, directory),
+    )
+
+
+def _open_in(target: Target, directory: str, name: str) -> BinaryIO:
+    return target.open(f"{directory}/{name}")
+
+
+def _local_in(target: Target, directory: str, name: str) -> str | None:
+    return target.local_path(f"{directory}/{name}")
+
+
+def _size(target: Target, path: str) -> int:
+    with target.open(path) as file:
+        return file.seek(0, 2)
+
+
+def store_of(operator: OperatorState, name: str) -> StoreState:
+    """An operator's store by its name; EngineError when it has none of that name."""
+    for store in operator.stores:
+        if store.name == name:
+            return store
+    raise EngineError(f"the operator {operator.ordinal} has no store {name!r}")

@@ -1,0 +1,1 @@
+"""Spark's UnsafeRows to columns and back."""

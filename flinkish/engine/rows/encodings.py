@@ -1,0 +1,244 @@
+"""How RocksDB stores wrap rows into keys and values (Spark's ``RocksDBStateEncoder``).
+
+HDFS-backed stores have bare UnsafeRows. In RocksDB a row has a byte 0 (the encoding's version)
+before it, and keys come in kinds, by Spark's ``KeyStateEncoderSpec``:
+
+- no prefix: one row;
+- prefix scan: int32LE size | row of the first n columns | row of the others;
+- range scan: int32LE size | row of the ordering columns, each as sortable binary | row of the
+  others, if there are any;
+- timestamp as prefix or postfix (joins of state format 4): 8 bytes | row, or row | 8 bytes.
+
+A value is one row, or (lists) records of int32LE size | row. What Spark merged into a list is
+joined by "," or by nothing, and one list may have both. The sizes count the byte 0, so they are
+one more than a multiple of 8 and never begin with a byte 0 or ",": the first byte tells each form.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish.engine.rows.unsafe_rows import RowShape, check_rows, shape_of, types_of
+
+_SIZE = struct.Struct("<i")
+_COMMA = 0x2C
+_TIMESTAMP_BYTES = 8
+
+NO_PREFIX = "NoPrefixKeyStateEncoderSpec"
+PREFIX_SCAN = "PrefixKeyScanStateEncoderSpec"
+RANGE_SCAN = "RangeKeyScanStateEncoderSpec"
+TIMESTAMP_PREFIX = "TimestampAsPrefixKeyStateEncoderSpec"
+TIMESTAMP_POSTFIX = "TimestampAsPostfixKeyStateEncoderSpec"
+
+
+class BadEncoding(ValueError):
+    """A key or value is not encoded as Spark does; ``args[0]`` says what is wrong."""
+
+
+@dataclass(frozen=True)
+class FamilyShape:
+    """What the rows of a column family have to be like.
+
+    Attributes:
+        encoder: kind of the keys (``NO_PREFIX`` ...); None where the schema does not say (format
+            v2, which session windows have too): a key then tells it by its first byte.
+        parts: the shapes of a key's rows; of one row where ``encoder`` is None.
+        value: the shape of each row of a value.
+    """
+
+    encoder: str | None
+    parts: tuple[RowShape, ...]
+    value: RowShape
+
+
+def family_shape(
+    key_schema: Mapping[str, Any],
+    value_schema: Mapping[str, Any],
+    encoder: Mapping[str, Any] | None = None,
+) -> FamilyShape:
+    """The shape of a column family, from its schemas and key encoder as in Spark's schema file.
+
+    Args:
+        key_schema: JSON of the key's ``StructType``.
+        value_schema: JSON of the value's ``StructType``.
+        encoder: JSON of the key's encoder (schema files v3); None when not known.
+
+    Raises:
+        UnknownType: a type in the schemas is not known.
+        BadEncoding: the encoder is not known.
+    """
+    types = types_of(key_schema)
+    value = shape_of(types_of(value_schema))
+    if encoder is None:
+        return FamilyShape(None, (shape_of(types),), value)
+    kind = str(encoder.get("keyStateEncoderType"))
+    return FamilyShape(kind, _key_parts(kind, types, encoder), value)
+
+
+def _key_parts(kind: str, types: Sequence[Any], encoder: Mapping[str, Any]) -> tuple[RowShape, ...]:
+    if kind == NO_PREFIX:
+        return (shape_of(types),)
+    if kind in {TIMESTAMP_PREFIX, TIMESTAMP_POSTFIX}:
+        return (shape_of(types[:-1]),)  # the last column is the timestamp itself
+    if kind == PREFIX_SCAN:
+        count = int(encoder["numColsPrefixKey"])
+        return shape_of(types[:count]), shape_of(types[count:])
+    if kind == RANGE_SCAN:
+        ordinals = [int(i) for i in encoder["orderingOrdinals"]]
+        ordered = RowShape(len(ordinals), tuple(range(len(ordinals))))
+        rest = [t for i, t in enumerate(types) if i not in ordinals]
+        return (ordered, shape_of(rest)) if rest else (ordered,)
+    raise BadEncoding(f"keys by {kind[:60]!r} are not known")
+
+
+def split_key(key: bytes, encoder: str | None = None) -> tuple[bytes, ...]:
+    """The rows in a key of a RocksDB store (without its family's id): one or two.
+
+    Raises BadEncoding.
+    """
+    if encoder == TIMESTAMP_PREFIX:
+        return (_row(key, _TIMESTAMP_BYTES, len(key)),)
+    if encoder == TIMESTAMP_POSTFIX:
+        return (_row(key, 0, len(key) - _TIMESTAMP_BYTES),)
+    if encoder == NO_PREFIX or (encoder is None and key[:1] == b"\x00"):
+        return (_row(key, 0, len(key)),)
+    first, end = _sized_row(key, 0)
+    return (first,) if end == len(key) else (first, _row(key, end, len(key)))
+
+
+def split_value(value: bytes) -> list[bytes]:
+    """The rows in a value of a RocksDB store: one, or those of a list. Raises BadEncoding."""
+    if value[:1] == b"\x00":
+        return [_row(value, 0, len(value))]
+    rows = []
+    at = 0
+    while at < len(value):
+        # Between records only: what follows is a size, and no size begins with this byte.
+        if value[at] == _COMMA and at:
+            at += 1
+        row, at = _sized_row(value, at)
+        rows.append(row)
+    if not rows:
+        raise BadEncoding("an empty value")
+    return rows
+
+
+def frame_row(row: bytes) -> bytes:
+    """A row as a value of a RocksDB store."""
+    return b"\x00" + row
+
+
+def frame_sized_row(row: bytes) -> bytes:
+    """A row behind its size: the first part of a key, or a record of a list."""
+    return _SIZE.pack(len(row) + 1) + b"\x00" + row
+
+
+def join_list(rows: Sequence[bytes], delimiter: bytes = b"") -> bytes:
+    """The rows of a list as its value; :func:`split_value` takes it apart.
+
+    ``delimiter`` is what stands between records: nothing (``mergeOperatorVersion`` 2 of Spark 4.1
+    and later) or ",".
+    """
+    return delimiter.join(map(frame_sized_row, rows))
+
+
+def are_rows(values: Sequence[bytes]) -> bool:
+    """Whether all values are single rows behind a version, and none a list."""
+    # The greatest of them tells of all first bytes, several times faster than a look at each.
+    return all(values) and max(values, default=b"\x00") < b"\x01"
+
+
+def delimited(values: list[bytes], delimiter: bytes = b"") -> list[bytes]:
+    """Values with one delimiter throughout: see :func:`normal_value`."""
+    return values if are_rows(values) else [normal_value(value, delimiter) for value in values]
+
+
+def normal_value(value: bytes, delimiter: bytes = b"") -> bytes:
+    """A value as it has to be written: one row as it is, a list with the same delimiter throughout.
+
+    Whatever is read from RocksDB and written again has to go through this. What Spark had not
+    merged yet, RocksDB's binding joins by ",", and Spark finds other rows in that, without a word.
+    Raises BadEncoding.
+    """
+    return value if value[:1] == b"\x00" else join_list(split_value(value), delimiter)
+
+
+def _sized_row(data: bytes, at: int) -> tuple[bytes, int]:
+    if len(data) - at < _SIZE.size:
+        raise BadEncoding("it ends within the size of a row")
+    (size,) = _SIZE.unpack_from(data, at)
+    end = at + _SIZE.size + size
+    if size < 1 or size % 8 != 1 or end > len(data):
+        raise BadEncoding(f"a row in it has the size {size}")
+    return _row(data, at + _SIZE.size, end), end
+
+
+def _row(data: bytes, start: int, end: int) -> bytes:
+    if end <= start or data[start]:
+        raise BadEncoding("a row in it does not start with the version 0")
+    return data[start + 1 : end]
+
+
+def check_block(
+    keys: Sequence[bytes], values: Sequence[bytes], shape: FamilyShape, *, framed: bool
+) -> tuple[int, str] | None:
+    """The first row of a block whose structure is wrong, and what is wrong; None when none is.
+
+    Args:
+        keys, values: the rows, keys without their family's id.
+        shape: what they have to be like.
+        framed: they are RocksDB's; otherwise bare UnsafeRows.
+    """
+    if not framed:
+        # A bare key has all columns in one row, also where RocksDB would split them.
+        keys_shape = shape.parts[0] if len(shape.parts) == 1 else None
+        found = _named("key", check_rows(keys, keys_shape)) if keys_shape else None
+        return found or _named("value", check_rows(values, shape.value))
+    return _check_framed_keys(keys, shape) or _check_framed_values(values, shape.value)
+
+
+def _check_framed_keys(keys: Sequence[bytes], shape: FamilyShape) -> tuple[int, str] | None:
+    simple = shape.encoder in {None, NO_PREFIX} and all(key[:1] == b"\x00" for key in keys)
+    if simple:
+        return _named("key", check_rows(keys, shape.parts[0], skip=1))
+    split = []
+    for index, key in enumerate(keys):
+        try:
+            rows = split_key(key, shape.encoder)
+        except BadEncoding as error:
+            return index, f"key: {error}"
+        if shape.encoder is None:
+            continue  # which columns are in which part is not known
+        if len(rows) != len(shape.parts):
+            return index, f"key: {len(rows)} rows in place of {len(shape.parts)}"
+        split.append(rows)
+    if shape.encoder is None:
+        return None
+    for part, rows_shape in enumerate(shape.parts):
+        found = check_rows([rows[part] for rows in split], rows_shape)
+        if found:
+            return _named("key", found)
+    return None
+
+
+def _check_framed_values(values: Sequence[bytes], shape: RowShape) -> tuple[int, str] | None:
+    if all(value[:1] == b"\x00" for value in values):
+        return _named("value", check_rows(values, shape, skip=1))
+    rows: list[bytes] = []
+    owners: list[int] = []
+    for index, value in enumerate(values):
+        try:
+            found = split_value(value)
+        except BadEncoding as error:
+            return index, f"value: {error}"
+        rows.extend(found)
+        owners.extend([index] * len(found))
+    wrong = check_rows(rows, shape)
+    return _named("value", (owners[wrong[0]], wrong[1]) if wrong else None)
+
+
+def _named(what: str, found: tuple[int, str] | None) -> tuple[int, str] | None:
+    return (found[0], f"{what}: {found[1]}") if found else None

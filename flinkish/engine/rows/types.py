@@ -1,0 +1,246 @@
+"""The types of Spark's state schemas, as a small tree, and the Arrow types that hold their values.
+
+State schema files have the JSON of Spark's ``StructType``. Types that Spark keeps in the same bytes
+are one type here: char, varchar and collated strings are strings, geometry and geography are
+binaries, a user-defined type is its ``sqlType``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+
+from flinkish.engine.rows.unsafe_rows import UnknownType
+
+#: Decimals of more digits do not fit into 8 bytes (``Decimal.MAX_LONG_DIGITS``).
+MAX_LONG_DIGITS: Final = 18
+
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
+_STRING = re.compile(r"(string( collate \w+)?|(char|varchar)\(\d+\))")
+_BINARY = re.compile(r"(binary|(geometry|geography)(\(.*\))?)")
+_MONTHS = re.compile(r"interval (year|month)( to month)?")
+_MICROS = re.compile(r"interval (day|hour|minute|second)( to (hour|minute|second))?")
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A type whose values fit into the 8 bytes of a row's field.
+
+    ``width`` is the size of a value as an element of an array.
+    """
+
+    name: str
+    width: int
+
+
+@dataclass(frozen=True)
+class Void:
+    """The type of which every value is null (``NullType``)."""
+
+
+@dataclass(frozen=True)
+class Decimal:
+    """A decimal, in a row's field up to ``MAX_LONG_DIGITS`` digits, behind the fields above."""
+
+    precision: int
+    scale: int
+
+    @property
+    def is_long(self) -> bool:
+        """Whether values are kept as a long."""
+        return self.precision <= MAX_LONG_DIGITS
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """Strings (``text``) and binaries."""
+
+    text: bool
+
+
+@dataclass(frozen=True)
+class CalendarInterval:
+    """Months, days and microseconds (``CalendarIntervalType``)."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A value and its metadata, both binary (``VariantType``)."""
+
+
+@dataclass(frozen=True)
+class Array:
+    """A list of values of one type."""
+
+    element: DataType
+
+
+@dataclass(frozen=True)
+class Map:
+    """Keys and values, in the order they were put in."""
+
+    key: DataType
+    value: DataType
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a struct. Names may repeat: two averages have two fields ``sum``."""
+
+    name: str
+    type: DataType
+    nullable: bool = True
+
+
+@dataclass(frozen=True)
+class Struct:
+    """Fields in order; rows are structs too."""
+
+    fields: tuple[Field, ...]
+
+
+DataType = Fixed | Void | Decimal | Bytes | CalendarInterval | Variant | Array | Map | Struct
+
+BOOLEAN: Final = Fixed("boolean", 1)
+LONG: Final = Fixed("long", 8)
+STRING: Final = Bytes(text=True)
+BINARY: Final = Bytes(text=False)
+_FIXED: Final = {
+    t.name: t
+    for t in (
+        *(BOOLEAN, Fixed("byte", 1), Fixed("short", 2), Fixed("integer", 4), LONG),
+        *(Fixed("float", 4), Fixed("double", 8), Fixed("date", 4)),
+        *(Fixed("timestamp", 8), Fixed("timestamp_ntz", 8)),
+    )
+}
+_MONTHS_TYPE: Final = Fixed("year-month interval", 4)
+_MICROS_TYPE: Final = Fixed("day-time interval", 8)
+_TIME_TYPE: Final = Fixed("time", 8)
+_ALIASES: Final[dict[str, DataType]] = {
+    "timestamp_ltz": _FIXED["timestamp"],
+    "void": Void(),
+    "null": Void(),
+    "interval": CalendarInterval(),
+    "calendar_interval": CalendarInterval(),
+    "variant": Variant(),
+}
+_ARROW: Final = {
+    "boolean": pa.bool_(),
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "year-month interval": pa.int32(),
+    "day-time interval": pa.duration("us"),
+    "time": pa.time64("ns"),
+}
+
+
+def parse_type(data_type: Any) -> DataType:
+    """A type from the JSON of Spark's ``DataType``; UnknownType when it is none we know."""
+    if isinstance(data_type, str):
+        return _parse_name(data_type)
+    try:
+        return _parse_nested(data_type)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise _unknown(data_type) from error
+
+
+def parse_struct(schema: Any) -> Struct:
+    """A struct from the JSON of Spark's ``StructType``; UnknownType when it is none."""
+    parsed = parse_type(schema)
+    if not isinstance(parsed, Struct):
+        raise _unknown(schema)
+    return parsed
+
+
+def _parse_name(name: str) -> DataType:
+    found: DataType | None = _FIXED.get(name) or _ALIASES.get(name)
+    if found is not None:
+        return found
+    decimal = _DECIMAL.fullmatch(name)
+    if decimal and 1 <= int(decimal[1]) <= 38:
+        return Decimal(int(decimal[1]), int(decimal[2]))
+    for pattern, chosen in (
+        *((_STRING, STRING), (_BINARY, BINARY), (_MONTHS, _MONTHS_TYPE), (_MICROS, _MICROS_TYPE)),
+        (re.compile(r"time(\(\d+\))?"), _TIME_TYPE),
+    ):
+        if pattern.fullmatch(name):
+            return chosen
+    raise _unknown(name)
+
+
+def _parse_nested(data_type: Mapping[str, Any]) -> DataType:
+    kind = data_type["type"]
+    if kind == "struct":
+        fields = data_type["fields"]
+        return Struct(
+            tuple(
+                Field(str(f["name"]), parse_type(f["type"]), bool(f.get("nullable", True)))
+                for f in fields
+            )
+        )
+    if kind == "array":
+        return Array(parse_type(data_type["elementType"]))
+    if kind == "map":
+        return Map(parse_type(data_type["keyType"]), parse_type(data_type["valueType"]))
+    if kind == "udt":
+        return parse_type(data_type["sqlType"])
+    raise _unknown(data_type)
+
+
+def _unknown(data_type: Any) -> UnknownType:
+    return UnknownType(f"the type {str(data_type)[:100]} is not known")
+
+
+def is_fixed(data_type: DataType) -> bool:
+    """Whether values are in a row's 8-byte fields and nothing is behind those."""
+    return isinstance(data_type, Fixed | Void) or (
+        isinstance(data_type, Decimal) and data_type.is_long
+    )
+
+
+def element_width(data_type: DataType) -> int:
+    """The size of an element of an array of the type, or of its place-and-size word."""
+    return data_type.width if isinstance(data_type, Fixed) else 8
+
+
+#: No Arrow type holds Spark's calendar interval: nanoseconds of 64 bits are fewer than its micros.
+INTERVAL_ARROW: Final = pa.struct(
+    [("months", pa.int32()), ("days", pa.int32()), ("microseconds", pa.int64())]
+)
+VARIANT_ARROW: Final = pa.struct([("value", pa.binary()), ("metadata", pa.binary())])
+
+
+def arrow_type(data_type: DataType) -> Any:
+    """The ``pyarrow.DataType`` that holds a type's values without any loss.
+
+    Year-month intervals are int32 months, calendar intervals and variants structs; every field is
+    nullable, whatever the schema says.
+    """
+    if isinstance(data_type, Fixed):
+        return _ARROW[data_type.name]
+    if isinstance(data_type, Void):
+        return pa.null()
+    if isinstance(data_type, Decimal):
+        return pa.decimal128(data_type.precision, data_type.scale)
+    if isinstance(data_type, Bytes):
+        return pa.string() if data_type.text else pa.binary()
+    if isinstance(data_type, CalendarInterval):
+        return INTERVAL_ARROW
+    if isinstance(data_type, Variant):
+        return VARIANT_ARROW
+    if isinstance(data_type, Array):
+        return pa.list_(arrow_type(data_type.element))
+    if isinstance(data_type, Map):
+        return pa.map_(arrow_type(data_type.key), arrow_type(data_type.value))
+    return pa.struct([pa.field(f.name, arrow_type(f.type)) for f in data_type.fields])

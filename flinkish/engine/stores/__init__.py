@@ -1,0 +1,1 @@
+"""State stores: their files, versions and records."""

@@ -1,0 +1,369 @@
+"""Canonical state: a store of one partition as Avro files, one for each column family.
+
+``<family>.avro`` has the family's rows (:mod:`flinkish.engine.avro.state_avro`), decoded: all
+columns of the key, whatever its encoding in RocksDB, and the value, or the list of values. No
+backend of Spark is needed to read them. Each file's header says what it is: ``state.store``,
+``state.family`` (the true name, which a file's name may not have), ``state.version``, ``state.key``
+and ``state.value`` (JSON of Spark's schemas), ``state.encoder`` (JSON of the key's encoder, where
+it has one), ``state.lists`` and ``state.internal`` (``true`` or ``false``).
+
+A container file that ends between two blocks looks whole, so ``_counts.json`` has the number of
+rows of each file, and its CRC-32C, because deflate has no checksum. It is written last: without it
+a store is not complete. A family without rows has a file too.
+
+One column is another one in Avro: the timeouts of ``flatMapGroupsWithState`` in state format 1 are
+longs (:func:`~flinkish.engine.rows.value_formats.value_struct`).
+
+Between tasks, rows of a canonical store are bytes as all others are: keys and values as bare
+UnsafeRows, lists as RocksDB has them (:func:`~flinkish.engine.rows.encodings.join_list`, no
+delimiter).
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Final, cast
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+import xxhash
+
+from flinkish.checkpoint.format.names import CANONICAL, COUNTS
+from flinkish.checkpoint.format.text import parse_json, spark_json
+from flinkish.engine.avro.state_avro import LISTS_KEY, AvroState, read_avro, write_avro
+from flinkish.engine.errors import StateFormatError
+from flinkish.engine.rows.arrow_parts import build, list_parts
+from flinkish.engine.rows.encodings import BadEncoding, join_list, split_value
+from flinkish.engine.rows.row_bytes import CannotEncode
+from flinkish.engine.rows.row_codec import RowCodec, codec_of
+from flinkish.engine.rows.types import Array, Struct, arrow_type, parse_struct
+from flinkish.engine.rows.value_formats import value_struct
+from flinkish.engine.stores.canonical_counts import FileCounts, Summed, counts_json, read_counts
+from flinkish.engine.stores.checkpoints import OperatorState, StoreState
+from flinkish.engine.stores.files import StoreFiles, open_state_file
+from flinkish.engine.stores.partitioning import key_encoder
+from flinkish.engine.stores.store_rows import RowBlock, read_store
+
+#: What every Avro tool can read; many need a library more for zstandard, which is faster.
+DEFAULT_CODEC: Final = "deflate"
+_BLOCK_ROWS: Final = 10_000
+_BLOCK_BYTES: Final = 4 << 20
+_FAMILY: Final = "state.family"
+_INTERNAL: Final = "state.internal"
+_VERSION: Final = "state.version"
+#: A family's name may be longer than a file's.
+_MAX_NAME: Final = 150
+_JOIN_LISTS: Final = ("-keyWithTsToValues", "-tsWithKey")
+_UNSAFE = re.compile(rb"[^A-Za-z0-9_-]")
+_SPOOL: Final = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary())])
+
+#: Keys and values of some rows.
+Block = tuple[list[bytes], list[bytes]]
+
+
+@dataclass(frozen=True)
+class CanonicalFamily:
+    """A column family of a canonical store.
+
+    Attributes:
+        store: the store's name.
+        name: its own; ``default`` in stores without column families.
+        key: JSON of the key's ``StructType``.
+        value: JSON of the value's, or of an element of the list.
+        encoder: JSON of the key's encoder in RocksDB; None is one without a prefix.
+        lists: a value is a list of rows.
+        internal: Spark does not count its rows (``columnFamilyTypeMap`` of RocksDB's snapshots).
+    """
+
+    store: str
+    name: str
+    key: Mapping[str, Any]
+    value: Mapping[str, Any]
+    encoder: Mapping[str, Any] | None = None
+    lists: bool = False
+    internal: bool = False
+
+    @property
+    def file(self) -> str:
+        """The name of its file: what is not safe in names of files is ``~`` and hexadecimal."""
+        raw = self.name.encode("utf-8", "surrogatepass")
+        safe = _UNSAFE.sub(lambda found: b"~%02x" % ord(found[0]), raw).decode()
+        if safe.startswith("_"):  # Spark and Hadoop do not read what begins with "_"
+            safe = f"~5f{safe[1:]}"
+        if len(safe) > _MAX_NAME:
+            safe = f"{safe[:_MAX_NAME]}~{xxhash.xxh3_64_hexdigest(raw)}"
+        return f"{safe}.avro"
+
+    @property
+    def key_struct(self) -> Struct:
+        """The keys' schema in Avro."""
+        return parse_struct(self.key)
+
+    @property
+    def value_struct(self) -> Struct:
+        """The values' schema in Avro: Spark's, but for timeouts (see the module)."""
+        return value_struct(self.value, self.encoder)
+
+
+def list_families(operator: OperatorState, store: StoreState) -> frozenset[str]:
+    """The column families whose values are lists. Pure.
+
+    They are the ``ListState`` variables of ``transformWithState``, which its metadata names
+    (``TransformWithStateOperatorProperties``), and both families of each side of joins of state
+    format 4 (``SymmetricHashJoinStateManagerV4``). Raises StateFormatError when the metadata is
+    damaged.
+    """
+    names = [family.name for family in store.families]
+    found = {name for name in names if name.endswith(_JOIN_LISTS)}
+    properties = operator.metadata.properties if operator.metadata else None
+    try:
+        parsed = parse_json(properties) if properties else {}
+        variables = parsed.get("stateVariables", []) if isinstance(parsed, dict) else []
+        found |= {v["stateName"] for v in variables if v["stateVariableType"] == "ListState"}
+    except (ValueError, TypeError, KeyError) as error:
+        where = f"{operator.directory}/{operator.metadata_path}"
+        raise StateFormatError(where, None, "damaged operator properties") from error
+    return frozenset(found.intersection(names))
+
+
+def families_of(operator: OperatorState, store: StoreState) -> list[CanonicalFamily]:
+    """What a store's column families are in canonical state, by its schema and metadata."""
+    lists = list_families(operator, store)
+    return [
+        CanonicalFamily(
+            store=store.name,
+            name=family.name,
+            key=family.key,
+            value=family.value,
+            encoder=key_encoder(operator, store, family),
+            lists=family.name in lists,
+        )
+        for family in store.families
+    ]
+
+
+def read_rows(files: StoreFiles, operator: OperatorState, store: StoreState) -> Iterator[RowBlock]:
+    """Every row of a store of any backend: :func:`~.rows.read_store`, or :func:`read_canonical`."""
+    if files.backend == CANONICAL:
+        return read_canonical(files, families_of(operator, store))
+    return read_store(files)
+
+
+def write_canonical(
+    rows: Iterable[tuple[int, list[bytes], list[bytes]]],
+    create: Callable[[str], BinaryIO],
+    families: Sequence[CanonicalFamily],
+    version: int,
+    *,
+    codec: str = DEFAULT_CODEC,
+    scratch: str | None = None,
+) -> int:
+    """Write a store of one partition as Avro files.
+
+    Memory is bounded by a block of rows. Of several families the rows come in any order, and the
+    files are written one behind the other: the local disk has to hold the rows once.
+
+    Args:
+        rows: the place of the family, keys and values (see the module: bare rows, joined lists).
+        create: opens a path relative to the store's directory for writing.
+        families: the store's families, each with a name of its own.
+        version: the state's version.
+        codec: Avro's name of the codec.
+        scratch: directory for local files; the system's temporary directory by default.
+
+    Returns:
+        How many rows.
+
+    Raises:
+        StateFormatError: a row is not one of its schema.
+        CannotEncode: a row has a null where its schema has none.
+    """
+    with tempfile.TemporaryDirectory(prefix="canonical-", dir=scratch) as directory:
+        if len(families) == 1:
+            parts: list[Iterator[Block]] = [((keys, values) for _, keys, values in rows)]
+        else:
+            parts = _spooled(rows, directory, len(families))
+        counts = {}
+        for family, blocks in zip(families, parts, strict=True):
+            metadata = {
+                "state.store": family.store,
+                _FAMILY: family.name,
+                _VERSION: str(version),
+                "state.key": spark_json(family.key),
+                "state.value": spark_json(family.value),
+                **({"state.encoder": spark_json(family.encoder)} if family.encoder else {}),
+                "state.lists": _flag(family.lists),
+                _INTERNAL: _flag(family.internal),
+            }
+            with create(family.file) as file:
+                summed = Summed(file)
+                written = write_avro(
+                    cast(BinaryIO, summed),
+                    family.key_struct,
+                    family.value_struct,
+                    _batches(family, blocks),
+                    codec=codec,
+                    metadata=metadata,
+                    lists=family.lists,
+                )
+            counts[family.file] = FileCounts(written, summed.crc)
+    with create(COUNTS) as file:
+        file.write(counts_json(counts, version))
+    return sum(count.rows for count in counts.values())
+
+
+def read_canonical(files: StoreFiles, families: Sequence[CanonicalFamily]) -> Iterator[RowBlock]:
+    """Every row of a canonical store, in blocks of at most 10,000 rows of one family.
+
+    Args:
+        files: the store.
+        families: what has to be in it; their encoders and ``internal`` are not looked at.
+
+    Yields:
+        Blocks that are not framed. Values of lists are as RocksDB has them all the same.
+
+    Raises:
+        StateFormatError: a file is damaged, cut short, foreign, of another version of the state or
+            other schemas, or missing (MissingStateFile). Rows may have been given by then.
+        UnsupportedState: a file is of a newer release.
+    """
+    counts = read_counts(files)
+    for family in families:
+        expected = counts.get(family.file)
+        if expected is None:
+            raise StateFormatError(COUNTS, None, f"the family {family.name!r} is not in it")
+        rows = 0
+        with open_state_file(files, family.file) as file:
+            summed = Summed(file)
+            state = read_avro(cast(BinaryIO, summed), family.file)
+            _check(state, family, files.version)
+            codecs = codec_of(family.key_struct), codec_of(family.value_struct)
+            for keys, values in state.blocks:
+                rows += keys.num_rows
+                yield _block(family, codecs, keys, values)
+        if rows != expected.rows:
+            reason = f"{rows} rows in place of {expected.rows}: it is cut short, or another file"
+            raise StateFormatError(family.file, None, reason)
+        if summed.crc != expected.crc32c:
+            raise StateFormatError(family.file, None, f"its checksum is not that in {COUNTS}")
+
+
+def internal_families(files: StoreFiles) -> frozenset[str]:
+    """The column families that the files of a canonical store say are Spark's own.
+
+    Errors are those of :func:`read_canonical`.
+    """
+    found = set()
+    for name in read_counts(files):
+        with open_state_file(files, name) as file:
+            metadata = read_avro(file, name).metadata
+        if metadata.get(_INTERNAL) == "true":
+            found.add(metadata.get(_FAMILY, ""))
+    return frozenset(found)
+
+
+def _flag(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _check(state: AvroState, family: CanonicalFamily, version: int) -> None:
+    """The file is the family's, by its header."""
+    metadata = state.metadata
+    found = tuple(metadata.get(name) for name in ("state.store", _FAMILY, _VERSION))
+    expected = (family.store, family.name, str(version))
+    if found != expected:
+        reason = f"it is of (store, family, version) {found}, not of {expected}"
+        raise StateFormatError(family.file, 0, reason)
+    if (metadata.get(LISTS_KEY) == "true") != family.lists:
+        reason = "its values are lists" if not family.lists else "its values are no lists"
+        raise StateFormatError(family.file, 0, f"{reason}, unlike the operator's metadata says")
+    if (state.key, state.value) != (family.key_struct, family.value_struct):
+        reason = "its schema is not that of the state's schema file"
+        raise StateFormatError(family.file, 0, reason)
+
+
+def _block(
+    family: CanonicalFamily, codecs: tuple[RowCodec, RowCodec], keys: Any, values: Any
+) -> RowBlock:
+    try:
+        encoded = codecs[0].encode(keys).rows()
+        if not family.lists:
+            return RowBlock(family.name, encoded, codecs[1].encode(values).rows(), framed=False)
+        offsets, elements = list_parts(values.column(0))
+        rows = codecs[1].encode(pa.RecordBatch.from_struct_array(elements)).rows()
+    except CannotEncode as error:
+        raise StateFormatError(family.file, None, str(error)) from error
+    lists = [rows[start:end] for start, end in itertools.pairwise(offsets.tolist())]
+    if not all(lists):
+        raise StateFormatError(family.file, None, "a list without elements, which Spark never has")
+    return RowBlock(family.name, encoded, [join_list(part) for part in lists], framed=False)
+
+
+def _batches(family: CanonicalFamily, blocks: Iterable[Block]) -> Iterator[tuple[Any, Any]]:
+    """Rows as columns: of keys, and of values or lists."""
+    key_codec, value_codec = codec_of(family.key_struct), codec_of(family.value_struct)
+    where = f"{family.store}/{family.name}"
+    for keys, values in _gathered(blocks):
+        columns = key_codec.decode(keys, name=where)
+        if not family.lists:
+            yield columns, value_codec.decode(values, name=where)
+            continue
+        try:
+            split = [split_value(value) for value in values]
+        except BadEncoding as error:
+            raise StateFormatError(where, None, f"a value: {error}") from error
+        rows = value_codec.decode(list(itertools.chain.from_iterable(split)), name=where)
+        yield columns, _lists(family.value_struct, rows, [len(part) for part in split])
+
+
+def _lists(struct: Struct, rows: Any, lengths: list[int]) -> Any:
+    """Rows as a batch of one column of lists."""
+    arrow = arrow_type(Array(struct))
+    elements = build(arrow.value_type, np.zeros(rows.num_rows, bool), list(rows.columns))
+    offsets = np.cumsum([0, *lengths])
+    column = build(arrow, np.zeros(len(lengths), bool), [elements], offsets)
+    return pa.RecordBatch.from_arrays([column], names=["list"])
+
+
+def _gathered(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Small blocks made into larger ones: what Spark shuffles may be many of a few rows."""
+    keys: list[bytes] = []
+    values: list[bytes] = []
+    size = 0
+    for some_keys, some_values in blocks:
+        keys += some_keys
+        values += some_values
+        size += sum(map(len, some_keys)) + sum(map(len, some_values))
+        if len(keys) >= _BLOCK_ROWS or size >= _BLOCK_BYTES:
+            yield keys, values
+            keys, values, size = [], [], 0
+    if keys:
+        yield keys, values
+
+
+def _spooled(
+    rows: Iterable[tuple[int, list[bytes], list[bytes]]], directory: str, count: int
+) -> list[Iterator[Block]]:
+    """The blocks of each family, by way of a local file of each."""
+    paths = [os.path.join(directory, str(place)) for place in range(count)]
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    writers = [pa.ipc.new_stream(path, _SPOOL, options=options) for path in paths]
+    try:
+        for place, keys, values in rows:
+            columns = [pa.array(keys, pa.large_binary()), pa.array(values, pa.large_binary())]
+            writers[place].write_batch(pa.RecordBatch.from_arrays(columns, schema=_SPOOL))
+    finally:
+        for writer in writers:
+            writer.close()
+    return [_unspooled(path) for path in paths]
+
+
+def _unspooled(path: str) -> Iterator[Block]:
+    with pa.OSFile(path) as file, pa.ipc.open_stream(file) as stream:
+        for batch in stream:
+            yield batch.column(0).to_pylist(), batch.column(1).to_pylist()

@@ -1,0 +1,284 @@
+"""The state in a checkpoint's directory: its operators, their stores, what their rows are like.
+
+``state/<operator>/<partition>/[<store>/]`` has a store's files, ``state/<operator>/_metadata`` what
+Spark 4 says of the operator, ``0/[<store>/]_metadata/schema`` or ``_stateSchema/<store>/`` its
+schemas. Which backend and codec, and which version, stands in the offset and commit logs. All of
+these are parsed by :mod:`flinkish.checkpoint.format`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+from flinkish.checkpoint.format.logs import StateIds, parse_commit, parse_offsets
+from flinkish.checkpoint.format.names import (
+    CANONICAL,
+    COMMITS,
+    DEFAULT_STORE,
+    JOIN_STORES,
+    METADATA_DIRECTORY,
+    NOT_STORES,
+    OFFSETS,
+    ROCKSDB,
+    SCHEMA_DIRECTORY,
+    STATE,
+    is_canonical,
+    numbers_among,
+    schema_batch,
+    state_files_among,
+)
+from flinkish.checkpoint.format.operator_files import OperatorMetadata, parse_operator_metadata
+from flinkish.checkpoint.format.pins import (
+    PIN_CODEC,
+    PIN_ENCODING,
+    PIN_ROW_CHECKSUM,
+    known_backend,
+    pinned,
+)
+from flinkish.checkpoint.format.schema_files import FamilySchemas, parse_schema_file, schema_version
+from flinkish.engine.errors import EngineError, StateFormatError, engine_errors
+from flinkish.engine.stores.directories import Source, read_bytes
+from flinkish.engine.stores.files import StoreFiles
+
+
+@dataclass(frozen=True)
+class StoreState:
+    """A store: what its column families are like, and where that is written.
+
+    Attributes:
+        name: ``default``, or one of ``JOIN_STORES``.
+        directory: below a partition's, "" or with a slash at its end.
+        families: of one store without column families, one that is called ``default``.
+        schema_path: the newest schema file, relative to the operator's directory.
+        schema_version: that file's format.
+    """
+
+    name: str
+    directory: str
+    families: tuple[FamilySchemas, ...]
+    schema_path: str
+    schema_version: int
+
+
+@dataclass(frozen=True)
+class OperatorState:
+    """The state of one stateful operator at one version.
+
+    Attributes:
+        ordinal: Spark's operator id.
+        name: Spark's name of the operator; None where nothing tells it (Spark 3.5).
+        version: the state's version, which is the batch's number + 1.
+        backend: ``HDFS``, ``ROCKSDB`` or ``CANONICAL``. That it is canonical, files tell, not pins:
+            these keep the backend that the state came from.
+        partitions: how many there are on disk, which may be fewer than Spark's metadata says.
+        stores: its stores.
+        prefix_columns: columns of the prefix of keys that are scanned by it; 0 for others.
+        metadata: what Spark 4 says of it, and the path of that relative to the operator's
+            directory.
+        unique_ids: by partition and store, in checkpoint format 2.
+        pins: the query's pinned settings.
+    """
+
+    ordinal: int
+    name: str | None
+    version: int
+    backend: str
+    partitions: int
+    stores: tuple[StoreState, ...]
+    prefix_columns: int = 0
+    metadata: OperatorMetadata | None = None
+    metadata_path: str | None = None
+    unique_ids: StateIds | None = None
+    pins: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def directory(self) -> str:
+        """Relative to the checkpoint."""
+        return f"{STATE}/{self.ordinal}"
+
+    @property
+    def compression(self) -> str:
+        """The codec of its files."""
+        return pinned(self.pins, PIN_CODEC)
+
+
+@dataclass(frozen=True)
+class CheckpointState:
+    """The state of a query at its newest committed batch.
+
+    ``state_ids`` are Spark's ``stateUniqueIds``; empty in checkpoint format 1.
+    """
+
+    batch: int
+    pins: Mapping[str, str]
+    operators: tuple[OperatorState, ...]
+
+
+@engine_errors()
+def read_checkpoint(source: Source, batch: int | None = None) -> CheckpointState:
+    """Read what a checkpoint's state is like; no rows are read.
+
+    Args:
+        source: the checkpoint's directory.
+        batch: a committed batch; the newest one by default.
+
+    Raises:
+        EngineError: there is no committed batch, or not that one.
+        StateFormatError: a file is damaged or of an unknown version.
+    """
+    committed = numbers_among(source.names(COMMITS))
+    chosen = max(committed, default=None) if batch is None else batch
+    if chosen is None or chosen not in committed:
+        what = "no committed batch" if batch is None else f"no commit of batch {batch}"
+        raise EngineError(f"the checkpoint has {what}: there is no state to read")
+    offsets, commit = f"{OFFSETS}/{chosen}", f"{COMMITS}/{chosen}"
+    pins = parse_offsets(read_bytes(source, offsets), offsets).pins
+    ids = parse_commit(read_bytes(source, commit), commit).state_ids
+    return CheckpointState(chosen, pins, read_operators(source, chosen, pins, ids))
+
+
+@engine_errors()
+def read_operators(
+    source: Source,
+    batch: int,
+    pins: Mapping[str, str],
+    ids: Mapping[int, StateIds],
+) -> tuple[OperatorState, ...]:
+    """The operators in a checkpoint's ``state`` directory, by their ordinals.
+
+    Args:
+        source: the checkpoint's directory.
+        batch: the batch after which the state is wanted.
+        pins: the settings pinned in the offset log.
+        ids: the unique ids in the commit log.
+
+    Raises StateFormatError when a metadata or schema file is damaged or missing.
+    """
+    ordinals = numbers_among(source.names(STATE))
+    return tuple(_operator(source, o, batch, pins, ids.get(o)) for o in ordinals)
+
+
+def _operator(
+    source: Source,
+    ordinal: int,
+    batch: int,
+    pins: Mapping[str, str],
+    ids: StateIds | None,
+) -> OperatorState:
+    root = f"{STATE}/{ordinal}"
+    partitions = numbers_among(source.names(root))
+    if partitions != list(range(len(partitions))) or not partitions:
+        missing = next((i for i in range(len(partitions)) if i not in partitions), 0)
+        raise StateFormatError(f"{root}/{missing}", None, "the state partition is missing")
+    metadata_path, metadata = _metadata(source, root, batch)
+    inside = source.names(f"{root}/0")
+    stores = [n for n in inside if not n.startswith((".", "_")) and n not in NOT_STORES]
+    named = [name for name in stores if source.names(f"{root}/0/{name}")]
+    names = [n for n in JOIN_STORES if n in named] + [n for n in named if n not in JOIN_STORES]
+    found = tuple(_store(source, root, batch, name, metadata) for name in names or [DEFAULT_STORE])
+    return OperatorState(
+        ordinal=ordinal,
+        name=metadata.name if metadata else None,
+        version=batch + 1,
+        backend=_backend(source, f"{root}/0/{found[0].directory}", pins),
+        partitions=len(partitions),
+        stores=found,
+        prefix_columns=max((s.prefix_columns for s in metadata.stores), default=0)
+        if metadata
+        else 0,
+        metadata=metadata,
+        metadata_path=metadata_path,
+        unique_ids=ids,
+        pins=dict(pins),
+    )
+
+
+def _backend(source: Source, directory: str, pins: Mapping[str, str]) -> str:
+    if is_canonical(source.names(directory.rstrip("/"))):
+        return CANONICAL
+    return known_backend(pins, "")
+
+
+def _metadata(source: Source, root: str, batch: int) -> tuple[str | None, OperatorMetadata | None]:
+    versions = numbers_among(source.names(f"{root}/{METADATA_DIRECTORY}/v2"))
+    usable = [version for version in versions if version <= batch]
+    path = f"{METADATA_DIRECTORY}/" + (f"v2/{usable[-1]}" if usable else "metadata")
+    try:
+        data = read_bytes(source, f"{root}/{path}")
+    except FileNotFoundError:
+        return None, None
+    return path, parse_operator_metadata(data, f"{root}/{path}")
+
+
+def _store(
+    source: Source, root: str, batch: int, name: str, metadata: OperatorMetadata | None
+) -> StoreState:
+    directory = "" if name == DEFAULT_STORE else f"{name}/"
+    path = _schema_path(source, root, batch, name, directory, metadata)
+    try:
+        data = read_bytes(source, f"{root}/{path}")
+    except FileNotFoundError as error:
+        raise StateFormatError(f"{root}/{path}", None, "the state schema is missing") from error
+    families = parse_schema_file(data, f"{root}/{path}")
+    return StoreState(name, directory, families, path, schema_version(data, f"{root}/{path}"))
+
+
+def _schema_path(
+    source: Source,
+    root: str,
+    batch: int,
+    name: str,
+    directory: str,
+    metadata: OperatorMetadata | None,
+) -> str:
+    """Where the newest schema is: the operator's metadata names it, by a path that was absolute."""
+    listed = metadata.schema_file(name) if metadata else None
+    if listed is not None:
+        return f"{SCHEMA_DIRECTORY}/{name}/{listed}"
+    written = [(schema_batch(n), n) for n in source.names(f"{root}/{SCHEMA_DIRECTORY}/{name}")]
+    usable = [entry for entry in written if 0 <= entry[0] <= batch]
+    if usable:
+        return f"{SCHEMA_DIRECTORY}/{name}/{max(usable)[1]}"
+    return f"0/{directory}{METADATA_DIRECTORY}/schema"
+
+
+def store_files(
+    source: Source, operator: OperatorState, partition: int, store: StoreState
+) -> StoreFiles:
+    """The files of one store of one partition; picklable where the source is."""
+    root = f"{operator.directory}/{partition}/{store.directory}"
+    names = tuple(source.names(root.rstrip("/")))
+    return StoreFiles(
+        names=names,
+        version=operator.version,
+        open=functools.partial(_open_below, source, root),
+        backend=operator.backend,
+        unique_id=_unique_id(operator, partition, names),
+        compression=operator.compression,
+        row_checksums=pinned(operator.pins, PIN_ROW_CHECKSUM) == "true",
+        encoding=pinned(operator.pins, PIN_ENCODING),
+        local_path=functools.partial(_local_below, source, root),
+    )
+
+
+def _unique_id(operator: OperatorState, partition: int, names: tuple[str, ...]) -> str | None:
+    """The commit log has the ids of all of a partition's stores: this one's is in its names."""
+    if not operator.unique_ids or partition >= len(operator.unique_ids):
+        return None
+    ids = operator.unique_ids[partition]
+    there = [f.unique_id for f in state_files_among(names) if f.version == operator.version]
+    own = [unique for unique in there if unique in ids]
+    if own or operator.backend != ROCKSDB or None in there:
+        return own[0] if own else None
+    return next(iter(ids), None)  # its file is missing, and the error has to name that one
+
+
+def _open_below(source: Source, root: str, name: str) -> BinaryIO:
+    return source.open(root + name)
+
+
+def _local_below(source: Source, root: str, name: str) -> str | None:
+    return source.local_path(root + name)

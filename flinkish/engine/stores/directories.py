@@ -1,0 +1,104 @@
+"""Where state is read from and written to: a directory tree on any storage.
+
+What goes to Spark's workers is such an object, so it has to be picklable; it must hold no
+credentials that the workers do not have anyway.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol
+
+from flinkish.engine.bounds import MAX_SMALL
+from flinkish.engine.errors import StateFormatError
+from flinkish.engine.stores.regular_files import NotRegular, open_regular, read_up_to
+from flinkish.engine.stores.scratch import remove_below
+
+
+class Source(Protocol):
+    """Files below a root. Paths are relative to it, with slashes."""
+
+    def names(self, path: str) -> list[str]:
+        """The names of the files and directories in a directory; [] where it does not exist."""
+        ...
+
+    def open(self, path: str) -> BinaryIO:
+        """Open a file for reading; FileNotFoundError when it is not there."""
+        ...
+
+    def local_path(self, path: str) -> str | None:
+        """The file's path on this machine, where it has one."""
+        ...
+
+
+class Target(Source, Protocol):
+    """A source that can be written to."""
+
+    def create(self, path: str) -> BinaryIO:
+        """Create or replace a file, with the directories it needs. Closing it completes it."""
+        ...
+
+    def move(self, path: str, target: str) -> None:
+        """Move a file or a directory with all that is in it; the target does not exist."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file or a directory with all that is in it; nothing when it is not there."""
+        ...
+
+
+@dataclass(frozen=True)
+class LocalDirectory:
+    """A directory that all workers reach by the same path."""
+
+    root: str
+
+    def _path(self, path: str) -> str:
+        return os.path.join(self.root, path) if path else self.root
+
+    def names(self, path: str) -> list[str]:
+        """See :meth:`Source.names`."""
+        try:
+            return sorted(os.listdir(self._path(path)))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def open(self, path: str) -> BinaryIO:
+        """See :meth:`Source.open`."""
+        return open_regular(self._path(path))
+
+    def local_path(self, path: str) -> str | None:
+        """See :meth:`Source.local_path`."""
+        return self._path(path)
+
+    def create(self, path: str) -> BinaryIO:
+        """See :meth:`Target.create`."""
+        place = self._path(path)
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        return open(place, "wb")
+
+    def move(self, path: str, target: str) -> None:
+        """See :meth:`Target.move`."""
+        place = self._path(target)
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        os.rename(self._path(path), place)
+
+    def remove(self, path: str) -> None:
+        """See :meth:`Target.remove`."""
+        remove_below(self.root, path)
+
+
+def read_bytes(source: Source, path: str) -> bytes:
+    """The content of a small file; FileNotFoundError when it is not there.
+
+    Raises StateFormatError when it is no regular file, or has more than ``MAX_SMALL`` bytes.
+    """
+    try:
+        with source.open(path) as file:
+            data = read_up_to(file, MAX_SMALL)
+    except (NotRegular, IsADirectoryError) as error:
+        raise StateFormatError(path, None, "it is not a regular file") from error
+    if data is None:
+        raise StateFormatError(path, None, f"it has more than {MAX_SMALL} bytes")
+    return data

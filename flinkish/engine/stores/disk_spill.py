@@ -1,0 +1,87 @@
+"""The last change of each key, in memory while they are few, on the local disk from then on."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import rocksdict
+
+from flinkish.engine.stores.rocksdb import pieces_of, rocksdb_errors, without_log
+from flinkish.engine.stores.scratch import make_scratch, remove_scratch
+
+#: Keys and values are held up to this many bytes (and what Python needs for each).
+MAX_HELD_BYTES: Final = 64 << 20
+_ROW_OVERHEAD: Final = 150
+_WHAT: Final = "RocksDB, for changes on the local disk"
+_REMOVED, _PUT = b"\x00", b"\x01"
+
+
+class LastChanges:
+    """Collects changes, of which the last one of a key counts. Use it as a context manager.
+
+    Args:
+        scratch: directory for local files; None is the system's temporary directory.
+    """
+
+    def __init__(self, scratch: str | None = None) -> None:
+        self._scratch = scratch
+        self._held: dict[bytes, bytes | None] = {}
+        self._bytes = 0
+        self._directory: str | None = None
+        self._database: Any = None
+
+    def __enter__(self) -> LastChanges:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._database is not None:
+            self._database.close()
+        if self._directory is not None:
+            remove_scratch(self._directory)
+
+    def add(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
+        """Take changes that come after those which are there; a value of None removes the key."""
+        for key, value in changes:
+            self._held[key] = value
+            self._bytes += len(key) + len(value or b"") + _ROW_OVERHEAD
+            if self._bytes >= MAX_HELD_BYTES:
+                self._spill()
+
+    def unchanged(
+        self, rows: Iterable[tuple[bytes, bytes]], most: int = 1_000
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """The rows whose keys no change names."""
+        if self._database is None:
+            held = self._held
+            yield from (row for row in rows if row[0] not in held)
+            return
+        self._spill()
+        iterator = iter(rows)
+        while some := list(itertools.islice(iterator, most)):
+            with rocksdb_errors(_WHAT):
+                found = self._database.get([key for key, _ in some])
+            yield from (row for row, change in zip(some, found, strict=True) if change is None)
+
+    def rows(self) -> Iterator[tuple[bytes, bytes]]:
+        """Key and value of the keys that are not removed."""
+        if self._database is None:
+            yield from ((key, value) for key, value in self._held.items() if value is not None)
+            return
+        self._spill()
+        with rocksdb_errors(_WHAT):
+            for piece in pieces_of(self._database):
+                yield from ((key, change[1:]) for key, change in piece if change != _REMOVED)
+
+    def _spill(self) -> None:
+        with rocksdb_errors(_WHAT):
+            if self._database is None:
+                self._directory = make_scratch(parent=self._scratch)
+                self._database = rocksdict.Rdict(self._directory, options=rocksdict.Options(True))
+            batch = rocksdict.WriteBatch(raw_mode=True)
+            for key, value in self._held.items():
+                batch.put(key, _REMOVED if value is None else _PUT + value)
+            self._database.write(batch, without_log())
+        self._held = {}
+        self._bytes = 0

@@ -1,0 +1,249 @@
+"""RocksDB snapshots, written: ``<version>.zip`` and its SSTs, as Spark's ``RocksDBFileManager``.
+
+The rows are sorted, a bounded number at a time, and written as SSTs which a new database takes in
+as they are; that is several times faster than to put them into the database in any order. It has
+the options of Spark's ``RocksDB`` that are in its files: LZ4, block format 5, a Bloom filter of 10
+bits. Its SSTs and its small files are the snapshot. They are not the bytes of Spark's own: database
+ids, file numbers and times differ, and so may the version of RocksDB. What is not written: the
+(empty) log file, and blobs.
+"""
+
+from __future__ import annotations
+
+import collections
+import io
+import itertools
+import os
+import shutil
+import uuid
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Final
+
+import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+import pyarrow.compute as pc  # type: ignore[import-untyped,unused-ignore]
+import rocksdict
+
+from flinkish.checkpoint.format.archives import METADATA_MEMBER, SharedFile, write_archive_metadata
+from flinkish.checkpoint.format.names import SST_DIRECTORY
+from flinkish.engine.errors import EngineError, LostRows, engine_errors
+from flinkish.engine.rows.batches import MAX_ROWS, in_pieces
+from flinkish.engine.stores.rocksdb import rocksdb_errors
+from flinkish.engine.stores.scratch import make_scratch, remove_scratch
+
+#: (id of the column family, keys, values): lists of bytes, or Arrow's arrays of large binaries.
+Piece = tuple[int | None, Any, Any]
+#: Rows are sorted up to this many bytes at a time: an SST each.
+MAX_RUN_BYTES: Final = 64 << 20
+#: More SSTs than this, all of them overlapping, are merged into ones that do not: readers would
+#: have to look into every one, and Spark's own RocksDB would begin by doing just that.
+MAX_RUNS: Final = 4
+_ROW_OVERHEAD: Final = 16
+_FAMILY_ID_BYTES: Final = 2
+_SMALL_FILES = ("CURRENT", "MANIFEST-", "OPTIONS-")
+
+
+@dataclass(frozen=True)
+class Families:
+    """The column families of a store: their ids, and which are Spark's own (not counted as rows).
+
+    A store without families has none here.
+    """
+
+    ids: Mapping[str, int] = field(default_factory=dict)
+    internal: frozenset[str] = frozenset()
+
+
+NO_FAMILIES: Final = Families()
+
+
+def write_snapshot(
+    rows: Iterable[tuple[bytes, bytes]],
+    create: Callable[[str], BinaryIO],
+    name: str,
+    *,
+    families: Families = NO_FAMILIES,
+    with_families: bool = True,
+    scratch: str | None = None,
+) -> int:
+    """Write a snapshot of a store. The archive comes last: without it there is no snapshot.
+
+    Memory is bounded by ``MAX_RUN_BYTES`` a few times over, the local disk has to hold the snapshot
+    once, or twice where there are more than ``MAX_RUNS`` of them.
+
+    Args:
+        rows: key and value of each row as RocksDB has them, each key once, in any order. Keys begin
+            with their family's id where the store has families; values that were read from RocksDB
+            have to go through :func:`~.encodings.normal_value`.
+        create: opens a path relative to the store's directory for writing.
+        name: the archive's, ``<version>.zip`` or ``<version>_<unique id>.zip``.
+        families: the store's families.
+        with_families: see :func:`~flinkish.checkpoint.format.archives.write_archive_metadata`.
+        scratch: directory for local files; the system's temporary directory by default.
+
+    Returns:
+        The number of rows.
+
+    Raises:
+        EngineError: a key is of no family of the store, or RocksDB fails.
+    """
+    known = set(families.ids.values())
+
+    def pieces() -> Iterator[Piece]:
+        for piece in in_pieces(rows):
+            for family, group in itertools.groupby(piece, lambda row: _family(row[0], known)):
+                keys, values = zip(*group, strict=True)
+                yield family, keys, values
+
+    return write_pieces(
+        pieces(), create, name, families=families, with_families=with_families, scratch=scratch
+    )
+
+
+def write_pieces(
+    pieces: Iterable[Piece],
+    create: Callable[[str], BinaryIO],
+    name: str,
+    *,
+    families: Families = NO_FAMILIES,
+    with_families: bool = True,
+    version: int = 1,
+    scratch: str | None = None,
+) -> int:
+    """Write a snapshot of rows that come in pieces: :func:`write_snapshot`, with less for each row.
+
+    A piece is (the family's id, keys, values); the keys begin with that id, which is None in a
+    store without families.
+    """
+    directory = make_scratch(parent=scratch)
+    try:
+        counts = _fill(directory, pieces)
+        internal = sum(counts.get(families.ids[f], 0) for f in families.internal)
+        total = sum(counts.values())
+        shared = [_share(directory, file, create) for file in _named(directory, (".sst",))]
+        with engine_errors():
+            metadata = write_archive_metadata(
+                *(shared, total - internal, internal, families.ids, families.internal),
+                with_families=with_families,
+                version=version,
+            )
+        archive = io.BytesIO()
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as target:
+            for file in sorted(os.listdir(directory)):
+                if file.startswith(_SMALL_FILES):
+                    target.write(os.path.join(directory, file), file)
+            target.writestr(METADATA_MEMBER, metadata)
+        with create(name) as output:
+            output.write(archive.getbuffer())
+        return total
+    finally:
+        remove_scratch(directory)
+
+
+def _named(directory: str, endings: tuple[str, ...]) -> list[str]:
+    return sorted(file for file in os.listdir(directory) if file.endswith(endings))
+
+
+def _share(directory: str, file: str, create: Callable[[str], BinaryIO]) -> SharedFile:
+    path = os.path.join(directory, file)
+    shared = f"{SST_DIRECTORY}/{file.removesuffix('.sst')}-{uuid.uuid4()}.sst"
+    with open(path, "rb") as source, create(shared) as target:
+        shutil.copyfileobj(source, target, 1 << 20)
+    return SharedFile(file, shared, os.path.getsize(path))
+
+
+def _options() -> Any:
+    blocks: Any = rocksdict.BlockBasedOptions()
+    blocks.set_format_version(5)
+    blocks.set_bloom_filter(10, False)
+    options: Any = rocksdict.Options(True)
+    options.create_if_missing(True)
+    options.set_block_based_table_factory(blocks)
+    options.set_compression_type(rocksdict.DBCompressionType.lz4())
+    # Spark compacts when it likes; here it would only cost time.
+    options.set_disable_auto_compactions(True)
+    return options
+
+
+def _fill(directory: str, pieces: Iterable[Piece]) -> dict[int | None, int]:
+    """Write the rows into a new database; their numbers by the ids of their families."""
+    counts: dict[int | None, int] = {}
+    runs = _Runs(os.path.join(directory, "runs"))
+    for family, keys, values in pieces:
+        counts[family] = counts.get(family, 0) + len(keys)
+        runs.add(keys, values)
+    runs.finish()
+    with rocksdb_errors(make=_error):
+        database: Any = rocksdict.Rdict(directory, options=_options())
+        try:
+            ingest = rocksdict.IngestExternalFileOptions()
+            ingest.set_move_files(True)
+            # Several of one call may not overlap.
+            for path in runs.paths:
+                database.ingest_external_file([path], ingest)
+            if len(runs.paths) > MAX_RUNS:
+                database.compact_range(None, None)
+        finally:
+            database.close()
+    remove_scratch(runs.directory)
+    return counts
+
+
+class _Runs:
+    """Sorts rows, ``MAX_RUN_BYTES`` at a time, and writes each run as an SST of its own."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self.paths: list[str] = []
+        self._keys: list[Any] = []
+        self._values: list[Any] = []
+        self._bytes = 0
+        os.mkdir(directory)
+
+    def add(self, keys: Any, values: Any) -> None:
+        """Take rows; those that were taken before may be written."""
+        for held, column in ((self._keys, keys), (self._values, values)):
+            array = column if isinstance(column, pa.Array) else pa.array(column, pa.large_binary())
+            held.append(array)
+            self._bytes += array.nbytes
+        self._bytes += _ROW_OVERHEAD * len(keys)
+        if self._bytes >= MAX_RUN_BYTES:
+            self.finish()
+
+    def finish(self) -> None:
+        """Write what is held."""
+        keys, values = self._keys, self._values
+        self._keys, self._values, self._bytes = [], [], 0
+        if not sum(map(len, keys)):
+            return
+        columns = [pa.concat_arrays(keys), pa.concat_arrays(values)]
+        del keys, values
+        rows = pa.RecordBatch.from_arrays(columns, names=["key", "value"])
+        rows = rows.take(pc.sort_indices(columns[0]))
+        del columns
+        path = os.path.join(self.directory, f"{len(self.paths)}.sst")
+        self.paths.append(path)
+        with rocksdb_errors(make=_error):
+            writer: Any = rocksdict.SstFileWriter(_options())
+            writer.open(path)
+            for start in range(0, rows.num_rows, MAX_ROWS):
+                part = [column.to_pylist() for column in rows.slice(start, MAX_ROWS).columns]
+                # A loop of its own for each row would take as long as RocksDB.
+                collections.deque(map(writer.__setitem__, *part), maxlen=0)
+            writer.finish()
+
+
+def _family(key: bytes, known: set[int]) -> int | None:
+    if not known:
+        return None
+    number = int.from_bytes(key[:_FAMILY_ID_BYTES], "little", signed=True)
+    if len(key) < _FAMILY_ID_BYTES or number not in known:
+        raise EngineError(f"a key of the unknown column family {number}")
+    return number
+
+
+def _error(text: str) -> EngineError:
+    if "ascending order" in text:
+        return LostRows("keys of the new state repeat: each key has one row")
+    return EngineError(text)

@@ -1,0 +1,82 @@
+"""RocksDB snapshots, brought to the local disk: the archive and the shared files it names."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from flinkish.checkpoint.format.archives import (
+    METADATA_MEMBER,
+    ArchiveMetadata,
+    check_members,
+    open_archive,
+    parse_archive_metadata,
+    read_archive_metadata,
+)
+from flinkish.engine.errors import StateFormatError, engine_errors
+from flinkish.engine.stores.files import StoreFiles, open_state_file
+from flinkish.engine.stores.sidecars import open_checked
+
+
+def materialise(files: StoreFiles, name: str, directory: str) -> ArchiveMetadata:
+    """Make the RocksDB database of a snapshot in a local directory, which must exist and be empty.
+
+    Shared files are linked to (symbolic links: nothing of the source is changed, and RocksDB never
+    writes into a file it has) where the store has local paths, otherwise copied.
+
+    Raises:
+        StateFormatError: the archive is damaged, its metadata unknown, a shared file missing or of
+            another size.
+    """
+    with _open_archive(files, name) as archive:
+        members = check_members(archive, name)
+        metadata = parse_archive_metadata(archive.read(METADATA_MEMBER), name)
+        for member in members:
+            with archive.open(member) as source:
+                _write(os.path.join(directory, member.filename), source, member.file_size)
+    for shared in metadata.shared:
+        _bring(files, shared.path, os.path.join(directory, shared.local), shared.size)
+    return metadata
+
+
+def read_metadata(files: StoreFiles, name: str) -> ArchiveMetadata:
+    """What the snapshot ``name`` says of itself; errors are those of :func:`materialise`."""
+    with engine_errors(), open_checked(files, name) as file:
+        return read_archive_metadata(file, name)
+
+
+@contextmanager
+def _open_archive(files: StoreFiles, name: str) -> Iterator[zipfile.ZipFile]:
+    """Open a snapshot's archive; StateFormatError for damage that is met while it is open."""
+    with engine_errors(), open_checked(files, name) as file, open_archive(file, name) as archive:
+        yield archive
+
+
+def _bring(files: StoreFiles, path: str, target: str, size: int) -> None:
+    if os.path.lexists(target):
+        raise StateFormatError(path, None, "the snapshot has a file of this name already")
+    local = files.local_path(path)
+    # RocksDB never writes into a table; into others, such as logs, it may.
+    if local is not None and target.endswith(".sst") and os.path.exists(local):
+        if not os.path.isfile(local):
+            raise StateFormatError(path, None, "it is not a regular file")
+        os.symlink(os.path.abspath(local), target)
+        found = os.stat(target).st_size
+    else:
+        with open_state_file(files, path) as source:
+            found = _write(target, source, size)
+    if found != size:
+        reason = f"it has {found} bytes where the snapshot says {size}"
+        raise StateFormatError(path, min(found, size), reason)
+
+
+def _write(target: str, source: Any, most: int) -> int:
+    """Copy a file of so many bytes at most, and one more where it has more; how many it were."""
+    left = most + 1
+    with open(target, "xb") as file:
+        while left and (data := source.read(min(left, 1 << 20))):
+            left -= file.write(data)
+    return most + 1 - left

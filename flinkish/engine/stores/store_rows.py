@@ -1,0 +1,151 @@
+"""Every row of a state store, in blocks."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from flinkish.checkpoint.format.names import HDFS, ROCKSDB
+from flinkish.engine.errors import StateFormatError, UnsupportedState
+from flinkish.engine.rows.batches import in_pieces
+from flinkish.engine.rows.encodings import FamilyShape, check_block
+from flinkish.engine.stores.files import UNSAFE_ROW, StoreFiles
+from flinkish.engine.stores.hdfs_store import read_hdfs_store
+from flinkish.engine.stores.rocksdb_store import RocksDBRows, family_of, open_rocksdb_store
+
+#: The column family of a store that has only one.
+DEFAULT_FAMILY = "default"
+_FAMILY_ID_BYTES = 2
+
+
+@dataclass(frozen=True)
+class RowBlock:
+    """Some rows of one column family.
+
+    Attributes:
+        family: the column family's name; ``default`` in stores that have none.
+        keys: the keys' bytes, without the family's id.
+        values: the values' bytes, as many as keys.
+        framed: they are as RocksDB has them (:mod:`flinkish.engine.rows.encodings` takes them
+        apart);
+            otherwise each is an UnsafeRow.
+    """
+
+    family: str
+    keys: list[bytes]
+    values: list[bytes]
+    framed: bool
+
+
+@dataclass(frozen=True)
+class RowCounts:
+    """How many rows a store has.
+
+    ``families`` has the rows of each column family that has any. ``recorded`` is what Spark itself
+    counted when it wrote the snapshot, where the version is a snapshot of RocksDB and Spark did.
+    """
+
+    families: dict[str, int] = field(default_factory=dict)
+    recorded: int | None = None
+
+    @property
+    def total(self) -> int:
+        """Rows of all families."""
+        return sum(self.families.values())
+
+
+def read_store(
+    files: StoreFiles, shapes: Mapping[str, FamilyShape] | None = None
+) -> Iterator[RowBlock]:
+    """Every row of ``files.version``, in blocks of at most ``MAX_ROWS`` rows of one family.
+
+    Memory is bounded by a block and the part of the changes after the last snapshot that is held.
+
+    Args:
+        files: the store.
+        shapes: by column family, what its rows have to be like: each row's structure is checked
+            then. Families that are not in it are not checked.
+
+    Raises:
+        StateFormatError: a file is damaged, missing (MissingStateFile), of an unknown form
+            (UnsupportedState), or has a row of a wrong structure. Rows may have been given by then.
+    """
+    _check_supported(files)
+    if files.backend == HDFS:
+        for rows in in_pieces(read_hdfs_store(files)):
+            block = RowBlock(DEFAULT_FAMILY, *_columns(rows), framed=False)
+            _check(block, shapes, f"version {files.version}")
+            yield block
+        return
+    with open_rocksdb_store(files) as store:
+        yield from _rocksdb_blocks(store, shapes)
+
+
+def count_rows(files: StoreFiles, shapes: Mapping[str, FamilyShape] | None = None) -> RowCounts:
+    """Read every row of a store, as :func:`read_store` does, and count them.
+
+    Args and errors are those of :func:`read_store`.
+    """
+    counts: Counter[str] = Counter()
+    if files.backend == HDFS:
+        for block in read_store(files, shapes):
+            counts[block.family] += len(block.keys)
+        return RowCounts(dict(counts))
+    _check_supported(files)
+    with open_rocksdb_store(files) as store:
+        for block in _rocksdb_blocks(store, shapes):
+            counts[block.family] += len(block.keys)
+        recorded = None if store.chain.changes else store.metadata.rows
+        return RowCounts(dict(counts), recorded)
+
+
+def _check_supported(files: StoreFiles) -> None:
+    if files.backend not in {HDFS, ROCKSDB}:
+        raise UnsupportedState("", None, f"state store backend {files.backend!r} is not known")
+    if files.row_checksums:
+        raise UnsupportedState("", None, "state with row checksums is not read yet")
+    if files.encoding != UNSAFE_ROW:
+        raise UnsupportedState("", None, f"state encoded as {files.encoding!r} is not read yet")
+
+
+def _rocksdb_blocks(
+    store: RocksDBRows, shapes: Mapping[str, FamilyShape] | None
+) -> Iterator[RowBlock]:
+    families = bool(store.metadata.families)
+    for piece in store.pieces():
+        # Keys are in order, and begin with their family's id: most pieces are of one family.
+        for rows in _by_family(piece) if families else (piece,):
+            keys, values = _columns(rows)
+            family = DEFAULT_FAMILY
+            if families:
+                family = family_of(keys[0], store.metadata, store.chain)
+                keys = [key[_FAMILY_ID_BYTES:] for key in keys]
+            block = RowBlock(family, keys, values, framed=True)
+            _check(block, shapes, store.chain.name)
+            yield block
+
+
+def _by_family(piece: list[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
+    if piece[0][0][:_FAMILY_ID_BYTES] == piece[-1][0][:_FAMILY_ID_BYTES]:
+        yield piece
+        return
+    for _, group in itertools.groupby(piece, lambda row: row[0][:_FAMILY_ID_BYTES]):
+        yield list(group)
+
+
+def _columns(rows: list[tuple[bytes, bytes]]) -> tuple[list[bytes], list[bytes]]:
+    keys, values = zip(*rows, strict=True)
+    return list(keys), list(values)
+
+
+def _check(block: RowBlock, shapes: Mapping[str, FamilyShape] | None, name: str) -> None:
+    shape = shapes.get(block.family) if shapes else None
+    if shape is None:
+        return
+    found = check_block(block.keys, block.values, shape, framed=block.framed)
+    if found:
+        key = block.keys[found[0]].hex()[:64]
+        reason = f"row with the key {key} of {block.family}: {found[1]}"
+        raise StateFormatError(name, None, reason)

@@ -1,0 +1,1 @@
+"""State as tables: DataFrames, Arrow, files."""

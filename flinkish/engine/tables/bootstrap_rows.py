@@ -1,0 +1,146 @@
+"""Rows of tables, encoded as state: what one task of a bootstrap does (``bootstrap_state``)."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+
+from flinkish.checkpoint.format.names import CANONICAL
+from flinkish.engine.errors import EngineError
+from flinkish.engine.migration.digests import RowsDigest, digest_rows, family_salt
+from flinkish.engine.migration.migration_plan import FamilyMove, OperatorMove
+from flinkish.engine.migration.row_blocks import Packer
+from flinkish.engine.migration.row_transforms import BlockTransform
+from flinkish.engine.migration.store_tasks import ReadRows, target_families
+from flinkish.engine.rows.arrow_parts import list_parts
+from flinkish.engine.rows.encodings import join_list
+from flinkish.engine.rows.key_codec import compile_key
+from flinkish.engine.rows.row_bytes import CannotEncode
+from flinkish.engine.rows.row_codec import codec_of
+from flinkish.engine.rows.types import Array, DataType
+from flinkish.engine.stores.directories import Target
+from flinkish.engine.stores.store_rows import RowBlock
+from flinkish.engine.tables.frame_types import to_state
+from flinkish.engine.tables.frames import StateTable
+
+_BLOCK_ROWS: Final = 10_000
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """What tasks need, as plain data. Made by :func:`~.bootstrap_state.plan_bootstrap`.
+
+    Attributes:
+        move: the operator's way, from the template.
+        target: where the state goes.
+        attempts: the directory in it of what is not in its place yet.
+    """
+
+    move: OperatorMove
+    target: Target
+    attempts: str
+
+    @property
+    def count(self) -> int:
+        """How many partitions all stores have; also the number that reports go to."""
+        return self.move.partitions * len(self.move.targets)
+
+    def place(self, number: int) -> tuple[str, int]:
+        """The store and the partition of a number."""
+        return (
+            self.move.targets[number // self.move.partitions],
+            number % self.move.partitions,
+        )
+
+
+@dataclass(frozen=True)
+class EncodeRows:
+    """A task: from batches with the columns ``key`` and ``value`` to pieces of rows.
+
+    Pieces have the number of the partition they go to; the last one, of what there was in all,
+    goes to the number behind the last partition.
+    """
+
+    job: Bootstrap
+    table: StateTable
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[tuple[int, bytes]]:
+        """Encode; CannotEncode."""
+        move = self.job.move
+        store, family = _way(move, self.table)
+        first = move.targets.index(store) * move.partitions
+        place = target_families(move, store).index(family.target)
+        # Rows that are in the new form already, for the partitions they belong to.
+        same = FamilyMove(
+            family.target, family.target, family.after, family.after, family.partition_by
+        )
+        arrange = BlockTransform(
+            same,
+            move.partitions,
+            self.table.name,
+            interval_days=move.interval_days,
+            lists=self.table.lists and not family.after.framed,
+            canonical=move.backend == CANONICAL,
+        )
+        salt = family_salt(store, family.target)
+        packer = Packer()
+        total = RowsDigest()
+        for batch in batches:
+            for at in range(0, batch.num_rows, _BLOCK_ROWS):
+                keys, values = encode_batch(self.table, family, batch.slice(at, _BLOCK_ROWS))
+                framed = family.after.framed
+                moved = arrange(RowBlock(family.target, keys, values, framed))
+                total += digest_rows(moved.keys, moved.values, salt)
+                yield from packer.add(first, place, moved.keys, moved.values, moved.partitions)
+        yield from packer.finish()
+        yield self.job.count, pickle.dumps(ReadRows(0, store, total))
+
+
+def _way(move: OperatorMove, table: StateTable) -> tuple[str, FamilyMove]:
+    for store in move.stores:
+        for family in store.families:
+            if (store.source, family.source) == (table.store.name, table.family.name):
+                return store.target, family
+    raise EngineError(f"no way for the rows of {table.name!r}")
+
+
+def encode_batch(
+    table: StateTable, family: FamilyMove, batch: Any
+) -> tuple[list[bytes], list[bytes]]:
+    """The keys and values of a batch as they are in state files; CannotEncode."""
+    form = family.after
+    keys, values = (batch.column(batch.schema.get_field_index(n)) for n in ("key", "value"))
+    for name, column in (("key", keys), ("value", values)):
+        if column.null_count:
+            raise CannotEncode(f"a {name} for the state {table.name!r} is null")
+    key_codec = compile_key(form.key, form.encoder)
+    encoded = key_codec.encode(_columns(keys, key_codec.whole.struct), framed=form.framed)
+    codec = codec_of(table.state_value)
+    if not table.lists:
+        prefix = b"\x00" if form.framed else b""
+        return encoded, codec.encode(_columns(values, codec.struct), prefix=prefix).rows()
+    state = to_state(values, Array(table.state_value))
+    offsets, elements = list_parts(state)
+    if (np.diff(offsets) == 0).any() or elements.null_count:
+        raise CannotEncode(f"a list for the state {table.name!r} is empty, or has a null in it")
+    rows = codec.encode(columns_of(elements)).rows()
+    ends = offsets.tolist()
+    return encoded, [join_list(rows[a:b]) for a, b in itertools.pairwise(ends)]
+
+
+def _columns(array: Any, struct: DataType) -> Any:
+    return columns_of(to_state(array, struct))
+
+
+def columns_of(structs: Any) -> Any:
+    """The fields of a struct array without nulls as a batch, by their places for names."""
+    if not structs.type.num_fields:
+        return pa.RecordBatch.from_struct_array(structs)
+    names = [str(i) for i in range(structs.type.num_fields)]
+    return pa.RecordBatch.from_arrays(structs.flatten(), names=names)

@@ -1,0 +1,281 @@
+"""State of an operator, made of a DataFrame: what Flink's State Processor API calls bootstrapping.
+
+What state is like (schemas, keys' encodings, column families) only Spark's planner knows, so it
+is taken from a template: an operator of any checkpoint of the same query, with whatever rows. Rows
+come as :func:`~.spark_frames.read_state` gives them, columns ``key`` and ``value``. Each goes to
+the partition that Spark would look for it in; there it is written as a rewrite writes it.
+"""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+import xxhash
+
+from flinkish.checkpoint.format.names import JOIN_STORES, ROCKSDB, STATE
+from flinkish.checkpoint.format.pins import PIN_SHUFFLE_PARTITIONS
+from flinkish.engine.errors import EngineError, LostRows
+from flinkish.engine.migration.digests import sum_digests
+from flinkish.engine.migration.migration_plan import store_directory
+from flinkish.engine.migration.migration_planner import (
+    CannotMigrate,
+    TargetState,
+    for_spark,
+    plan_operator,
+)
+from flinkish.engine.migration.pipeline import WrittenOperator
+from flinkish.engine.migration.row_blocks import Rows, in_lists, unpack
+from flinkish.engine.migration.state_files import operator_files
+from flinkish.engine.migration.store_tasks import ReadRows, WrittenStore, write_store
+from flinkish.engine.rows.spark_hash import check_hashable
+from flinkish.engine.stores.checkpoints import OperatorState
+from flinkish.engine.stores.directories import Source, Target
+from flinkish.engine.tables.bootstrap_rows import Bootstrap, EncodeRows
+from flinkish.engine.tables.frames import StateTable, find_table, state_tables
+from flinkish.engine.tables.spark_frames import computed, spark_schema
+
+#: What tasks that encode give to Spark: the number of a partition, and rows for it or a report.
+PIECES: Final = "number int, piece binary"
+
+
+def write_state(
+    frames: Any | Mapping[str, Any],
+    source: Source,
+    template: OperatorState,
+    target: Target,
+    wanted: TargetState | None = None,
+    *,
+    version: int | None = None,
+    root: str | None = None,
+) -> WrittenOperator:
+    """Write the state of an operator, of DataFrames: rows, schemas and metadata.
+
+    Args:
+        frames: a DataFrame, for an operator with one state; by name (:func:`~.frames.find_table`)
+            those of one with several. Columns are ``key`` and ``value`` with the types that
+            ``read_state`` gives; others (``partition``) are not looked at. States that are not
+            named are empty.
+        source: the template's checkpoint; of it schemas and the ids of column families are read.
+        template: an operator of the same query, as :func:`~.checkpoints.read_checkpoint` gives it.
+        target: where ``state/<ordinal>`` is made.
+        wanted: another number of partitions, backend, codec, ordinal or kind of file names; the
+            template's by default. Nothing else can change here.
+        version: the state's version, the number of the batch it is of + 1; the template's by
+            default. A query whose newest committed batch is 0 starts with version 1.
+        root: the new checkpoint as Spark will call it (:func:`~.state_files.operator_files`).
+
+    Raises:
+        CannotMigrate: the DataFrames are not of these states, or one that belongs to another is
+            missing: joins need all of theirs, lists and times to live the counters beside them.
+        CannotEncode: a key, a value, a list or what has to be in it is null.
+        LostRows: what was written is not what was given, which also keys that repeat lead to.
+
+    Then no row is left in the target.
+    """
+    given = _given(frames, template)
+    spark = given[0][1].sparkSession
+    job = plan_bootstrap(
+        source, template, target, for_spark(wanted or TargetState(), spark.version), version
+    )
+    encoded = []
+    for table, frame in given:
+        _check_types(table, frame)
+        encode = EncodeRows(job, table)
+        made = frame.select("key", "value").mapInArrow(_arrow(encode), PIECES)
+        encoded.append(made.rdd.map(_pair))
+    context = encoded[0].context
+    written = run_bootstrap(context, job, context.union(encoded))
+    partitions = wanted.partitions if wanted and wanted.partitions else None
+    pinned = partitions or int(template.pins.get(PIN_SHUFFLE_PARTITIONS, job.move.partitions))
+    for path, content in operator_files(source, job.move, pinned, root):
+        with target.create(path) as file:
+            file.write(content)
+    return written
+
+
+def plan_bootstrap(
+    source: Source,
+    template: OperatorState,
+    target: Target,
+    wanted: TargetState | None = None,
+    version: int | None = None,
+) -> Bootstrap:
+    """What is to be done; arguments and errors are those of :func:`write_state`."""
+    chosen = wanted or TargetState()
+    if chosen.changes or chosen.formats:
+        raise CannotMigrate("state made of a DataFrame has the schemas and formats of its template")
+    if version is not None and version < 1:
+        raise CannotMigrate(f"the first version of a state is 1, not {version}")
+    move = plan_operator(source, template, chosen)
+    for store in template.stores:
+        for family in store.families:
+            check_hashable(family.key)
+    if version is not None and version != template.version:
+        # Its metadata may have a number that is newer than this version: it gets one of its own.
+        operator = replace(template, version=version, metadata_path=None)
+        move = replace(move, operator=operator)
+    return Bootstrap(move, target, f"_attempts-{uuid.uuid4()}")
+
+
+def _given(
+    frames: Any | Mapping[str, Any], template: OperatorState
+) -> tuple[tuple[StateTable, Any], ...]:
+    named = frames if isinstance(frames, Mapping) else {find_table(template).name: frames}
+    found = [(find_table(template, name), frame) for name, frame in named.items()]
+    names = [table.name for table, _ in found]
+    if not names or len(set(names)) != len(names):
+        raise CannotMigrate(f"each state once, and one at least: {', '.join(names) or 'none'}")
+    for name in names:
+        missing = companions(template, name) - set(names)
+        if missing:
+            raise CannotMigrate(
+                f"the state {name!r} cannot be without {', '.join(sorted(missing))}, which Spark "
+                "reads with it: give these too"
+            )
+    return tuple(found)
+
+
+def companions(operator: OperatorState, name: str) -> frozenset[str]:
+    """The states of an operator that have to fit to one of them. Pure.
+
+    Spark keeps counters, smallest times and indexes by time beside lists, timers and states with a
+    time to live (``$count_``, ``$min_``, ``$ttl_``, ``$rowCounter_``), and all four states of a
+    join describe the same rows.
+    """
+    names = {table.name for table in state_tables(operator)}
+    if names & set(JOIN_STORES) or any(other.endswith("-tsWithKey") for other in names):
+        return frozenset(names - {name})
+    kind, _, variable = name.partition("_")
+    if not kind.startswith("$"):
+        kind, variable = "", name
+    if kind.endswith("Timers"):
+        return frozenset(n for n in names if n.startswith(f"{kind}_")) - {name}
+    beside = {n for n in names if n.startswith("$") and n.partition("_")[2] == variable}
+    return frozenset({*beside, *({variable} & names)}) - {name}
+
+
+def _check_types(table: StateTable, frame: Any) -> None:
+    """Names and types, not only types: Spark puts columns of structs by their place."""
+    wanted = spark_schema(table)
+    for name in ("key", "value"):
+        have = frame.schema[name].dataType.simpleString() if name in frame.columns else "nothing"
+        need = wanted[name].dataType.simpleString()
+        if have != need:
+            raise CannotMigrate(
+                f"the column {name!r} for the state {table.name!r} is {have}, and has to be {need}"
+            )
+
+
+def _arrow(encode: EncodeRows) -> Any:
+    schema = pa.schema([("number", pa.int32()), ("piece", pa.binary())])
+
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
+        for number, piece in encode(batches):
+            yield pa.RecordBatch.from_arrays(
+                [pa.array([number], pa.int32()), pa.array([piece], pa.binary())], schema=schema
+            )
+
+    return run
+
+
+def _pair(row: Any) -> tuple[int, bytes]:
+    return row[0], bytes(row[1])
+
+
+def run_bootstrap(context: Any, job: Bootstrap, pieces: Any) -> WrittenOperator:
+    """Write the pieces that :class:`EncodeRows` gives, and move the files into their places.
+
+    Args:
+        context: a ``SparkContext``.
+        job: what is done.
+        pieces: an RDD of them, of all states.
+
+    Raises LostRows, and the errors of the tasks.
+    """
+    context.setJobDescription("flinkish: write state")
+    try:
+        arranged = pieces.partitionBy(job.count + 1, _itself)
+        results = computed(arranged.mapPartitionsWithIndex(_Writing(job)).collect)
+        for result in results:
+            if isinstance(result, EngineError):
+                raise result
+        written = [r for r in results if isinstance(r, WrittenStore)]
+        _compare(job, [r for r in results if isinstance(r, ReadRows)], written)
+        for store in written:
+            directory = f"{STATE}/{job.move.ordinal}/{store.partition}"
+            directory += f"/{store_directory(store.store)}"
+            for name in job.target.names(store.attempt):
+                job.target.move(f"{store.attempt}/{name}", f"{directory.rstrip('/')}/{name}")
+    finally:
+        context.setJobDescription(None)
+        job.target.remove(job.attempts)
+    return _summary(job, written)
+
+
+def _itself(number: int) -> int:
+    return number
+
+
+@dataclass(frozen=True)
+class _Writing:
+    """A task: writes the partition of a number; the last one passes on the reports."""
+
+    job: Bootstrap
+
+    def __call__(self, number: int, pieces: Iterable[tuple[int, bytes]]) -> Iterator[Any]:
+        job = self.job
+        if number == job.count:
+            yield from (pickle.loads(report) for _, report in pieces)
+            return
+        store, partition = job.place(number)
+        rows: Iterator[Rows] = (block for _, piece in pieces for block in unpack(piece))
+        if job.move.backend != ROCKSDB:
+            rows = _once(in_lists(rows), store)
+        try:
+            yield write_store(job.target, job.attempts, 0, job.move, store, partition, rows)
+        except EngineError as error:  # tried again it would fail again
+            yield error
+
+
+def _once(rows: Iterable[Rows], store: str) -> Iterator[Rows]:
+    """Refuse keys that repeat: RocksDB has the last one, and the digests differ, files have all.
+
+    What is held is less than what Spark will hold of these rows.
+    """
+    seen: set[bytes] = set()
+    for block in rows:
+        hashes = [xxhash.xxh3_128_digest(key) for key in block[1]]
+        before = len(seen)
+        seen.update(hashes)
+        if len(seen) != before + len(hashes):
+            raise LostRows(f"keys for the state {store!r} repeat: each key has one row")
+        yield block
+
+
+def _compare(job: Bootstrap, read: list[ReadRows], written: list[WrittenStore]) -> None:
+    for store in job.move.targets:
+        before = sum_digests(r.digest for r in read if r.store == store)
+        mine = [w for w in written if w.store == store]
+        after = sum_digests(w.digest for w in mine)
+        if sorted(w.partition for w in mine) != list(range(job.move.partitions)):
+            raise LostRows(f"not all partitions of the state {store!r} were written")
+        if before != after:
+            raise LostRows(
+                f"the state {store!r} has {after.rows:,} rows of {before.rows:,} given: "
+                "keys repeat, or rows were lost"
+            )
+
+
+def _summary(job: Bootstrap, written: list[WrittenStore]) -> WrittenOperator:
+    move = job.move
+    digests = {s: sum_digests(w.digest for w in written if w.store == s) for s in move.targets}
+    ids = None
+    if move.unique_ids:
+        found = {(w.partition, w.store): w.unique_id or "" for w in written}
+        ids = tuple(tuple(found[p, s] for s in move.targets) for p in range(move.partitions))
+    return WrittenOperator(move.ordinal, digests, ids, sum(w.size for w in written))

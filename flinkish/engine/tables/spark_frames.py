@@ -1,0 +1,183 @@
+"""State as a DataFrame of Spark 3.5 or 4: one task for each partition, in blocks of Arrow.
+
+Spark's own reader of state (``StateDataSource``) exists from 4.0 on only.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, TypeVar
+
+import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+
+from flinkish.engine.errors import (
+    EngineError,
+    MissingStateFile,
+    StateFormatError,
+    UnsupportedState,
+)
+from flinkish.engine.rows.type_json import type_json
+from flinkish.engine.rows.types import (
+    Array,
+    DataType,
+    Field,
+    Fixed,
+    Map,
+    Struct,
+    arrow_type,
+    parse_type,
+)
+from flinkish.engine.stores.checkpoints import OperatorState
+from flinkish.engine.stores.directories import Source
+from flinkish.engine.tables.frames import StateTable, find_table, read_table
+from flinkish.engine.tables.plain_rows import plain_rows
+
+_T = TypeVar("_T")
+_TIME: Final = parse_type("time")
+_LONG: Final = parse_type("long")
+#: The last lines of a Python traceback in Spark's error: class and message.
+_RAISED: Final = re.compile(r"^flinkish\.engine\.\w+\.(\w+): (.*)$", re.MULTILINE)
+_PLACE: Final = re.compile(r"(.*?)(?: at byte (\d+))?: (.*)")
+_CLASSES: Final = {c.__name__: c for c in (StateFormatError, MissingStateFile, UnsupportedState)}
+
+
+def read_state(
+    session: Any,
+    source: Source,
+    operator: OperatorState,
+    store: str | None = None,
+    family: str | None = None,
+) -> Any:
+    """A state of an operator as a DataFrame with the columns ``partition``, ``key``, ``value``.
+
+    Args:
+        session: a ``SparkSession`` of 3.5 or 4, with what its functions on Arrow need (pandas and
+            pyarrow); its workers have to be able to import the engine.
+        source: the checkpoint's directory.
+        operator: the operator, as :func:`~.checkpoints.read_checkpoint` gives it.
+        store, family: which state (:func:`~.frames.find_table`).
+
+    Returns:
+        A DataFrame; rows are read when it is computed, each partition by one task. Types are those
+        of the state schema but for those named in :mod:`~.frame_types`, and a time is a long of
+        nanoseconds where Spark has no such type.
+
+    Raises:
+        NoSuchState: there is no such state.
+
+    While it is computed, StateFormatError and its like are inside of Spark's own error
+    (:func:`computed`).
+    """
+    return read_table_on(session, source, find_table(operator, store, family))
+
+
+def read_table_on(
+    session: Any, source: Source, table: StateTable, partitions: Sequence[int] | None = None
+) -> Any:
+    """A state as a DataFrame, or some of its partitions; see :func:`read_state`."""
+    goal = pa.schema(
+        [
+            pa.field("partition", pa.int32()),
+            *(pa.field(name, arrow_type(found)) for name, found in session_types(table)),
+        ]
+    )
+    chosen = tuple(range(table.operator.partitions) if partitions is None else partitions)
+
+    def read(numbers: Iterator[Any]) -> Iterator[Any]:
+        for batch in numbers:
+            mine = [chosen[number] for number in batch.column(0).to_pylist()]
+            for found in read_table(source, table, mine):
+                yield _cast(found, goal)
+
+    tasks = session.range(0, len(chosen), 1, max(len(chosen), 1))
+    return tasks.mapInArrow(read, spark_schema(table))
+
+
+def session_types(table: StateTable) -> tuple[tuple[str, DataType], ...]:
+    """The types of ``key`` and ``value`` as this process's Spark has them."""
+    return tuple((name, _known(t)) for name, t in (("key", table.key), ("value", table.value)))
+
+
+def spark_schema(table: StateTable) -> Any:
+    """The ``StructType`` of a state's DataFrame."""
+    from pyspark.sql.types import StructType
+
+    fields = [{"name": "partition", "type": "integer", "nullable": True, "metadata": {}}]
+    fields += [
+        {"name": name, "type": type_json(data_type), "nullable": True, "metadata": {}}
+        for name, data_type in session_types(table)
+    ]
+    return StructType.fromJson({"type": "struct", "fields": fields})
+
+
+def _known(data_type: DataType) -> DataType:
+    """A type with longs for times, where Spark has none of these."""
+    import pyspark.sql.types
+
+    if hasattr(pyspark.sql.types, "TimeType"):
+        return data_type
+    return _without_times(data_type)
+
+
+def _without_times(data_type: DataType) -> DataType:
+    if isinstance(data_type, Fixed):
+        return _LONG if data_type == _TIME else data_type
+    if isinstance(data_type, Struct):
+        return Struct(tuple(Field(f.name, _without_times(f.type)) for f in data_type.fields))
+    if isinstance(data_type, Array):
+        return Array(_without_times(data_type.element))
+    if isinstance(data_type, Map):
+        return Map(_without_times(data_type.key), _without_times(data_type.value))
+    return data_type
+
+
+def _cast(batch: Any, schema: Any) -> Any:
+    """A batch of another schema that differs in times and longs alone."""
+    if batch.schema == schema:
+        return batch
+    columns = [c.cast(f.type) for c, f in zip(batch.columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def error_in(error: BaseException) -> EngineError | None:
+    """The engine's error that made a task fail, out of Spark's; None when it was another.
+
+    Spark keeps the text of an error that comes from Python, nothing else (``PythonException``).
+    """
+    found = _RAISED.findall(str(error))
+    if not found:
+        return None
+    name, message = found[-1]
+    place = _PLACE.fullmatch(message)
+    if name in _CLASSES and place is not None:
+        offset = int(place[2]) if place[2] else None
+        return _CLASSES[name](place[1], offset, place[3])
+    return EngineError(message)
+
+
+def computed(action: Callable[[], _T]) -> _T:
+    """What an action on a DataFrame of state gives; the engine's errors as they were raised."""
+    try:
+        return action()
+    except Exception as error:
+        found = error_in(error)
+        if found is None:
+            raise
+        raise found from error
+
+
+def json_rows(frame: Any) -> list[dict[str, Any]]:
+    """All rows of a DataFrame as plain JSON data (:mod:`~.plain_rows`). Errors: :func:`computed`.
+
+    Times are UTC where the session's time zone is.
+    """
+
+    def texts(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            rows = [json.dumps(row) for row in plain_rows(batch)]
+            yield pa.RecordBatch.from_arrays([pa.array(rows, pa.string())], names=["row"])
+
+    found = computed(frame.mapInArrow(texts, "row string").collect)
+    return [json.loads(row[0]) for row in found]

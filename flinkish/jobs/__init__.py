@@ -1,1 +1,0 @@
-"""The control plane: job registry, job states, request mailbox, launcher (DESIGN section 3)."""

@@ -1,0 +1,1 @@
+"""Starting drivers: ``spark-submit``, the supervisor, calls for one answer, logs, secrets."""

@@ -1,0 +1,53 @@
+"""Running a driver that describes its program's queries instead of starting them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from flinkish.launch.driver_call import call_driver
+from flinkish.launch.spark_submit import Installation
+from flinkish.spec.calls import Described, KnownRun, RestoreQuestion
+from flinkish.spec.codec import encode
+from flinkish.spec.launch import Launch
+
+
+def describe_program(
+    launch: Launch,
+    installation: Installation,
+    *,
+    name: str,
+    environ: Mapping[str, str],
+    show_log: Callable[[str], object],
+    runs: Mapping[str, tuple[KnownRun, ...]] | None = None,
+) -> Described:
+    """The queries of a program, and the plan of the restore that ``launch`` asks for.
+
+    Parameters
+    ----------
+    name: Spark's application name.
+    show_log: gets the end of the driver's output when that was no success.
+    runs: for a restore: by Spark query id of the savepoint what the registry knows of other jobs
+        that ran it.
+
+    Raises
+    ------
+    LaunchFailed: the driver cannot be started.
+    FlinkishError: what the submission of the program would end with (ProgramFailed, MissingUid,
+        DuplicateUid, UnsupportedSession ...).
+    """
+    import json
+
+    variables = {"FLINKISH_DESCRIBE_OPTIONS": json.dumps(dict(launch.options))}
+    if launch.restore is not None:
+        question = RestoreQuestion(launch.restore, runs or {})
+        variables["FLINKISH_DESCRIBE_RESTORE"] = json.dumps(encode(question))
+    return call_driver(
+        launch,
+        installation,
+        answer=Described,
+        name=name,
+        environ=environ,
+        variable="FLINKISH_DESCRIBE",
+        variables=variables,
+        show_log=show_log,
+    )

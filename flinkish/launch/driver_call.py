@@ -1,0 +1,163 @@
+"""Running a driver for one answer: it writes one JSON file into a directory of ours, and ends.
+
+Nothing is registered: there is no job. ``info`` and ``check`` have a program described by it,
+``migrate`` has state rewritten.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Any, TypeVar
+
+from flinkish.errors import DriverLost, FlinkishError, LaunchFailed, ProgramFailed, from_record
+from flinkish.launch import job_logs, secret_settings, spark_submit
+from flinkish.launch.spark_submit import Installation
+from flinkish.launch.supervisor import end_of
+from flinkish.spec.codec import decode
+from flinkish.spec.launch import Launch
+
+_T = TypeVar("_T")
+
+#: Seconds between two looks for the result.
+_POLL = 0.05
+#: Drivers that have given their result, and are left to stop their Spark.
+_STOPPING: list[Any] = []
+#: Seconds a driver gets between SIGTERM and SIGKILL when the wait for it is interrupted.
+_GRACE = 5.0
+
+
+def call_driver(
+    launch: Launch,
+    installation: Installation,
+    *,
+    answer: type[_T],
+    name: str,
+    environ: Mapping[str, str],
+    variable: str,
+    variables: Mapping[str, str],
+    show_log: Callable[[str], object],
+    while_running: Callable[[str], object] | None = None,
+) -> _T:
+    """Run a driver that answers a question; its answer.
+
+    Parameters
+    ----------
+    answer: of which class of ``flinkish.spec`` it is.
+    name: Spark's application name.
+    variable: the environment variable that asks for it, with the path of the result.
+    variables: others, with what is asked.
+    show_log: gets the end of the driver's output when that was no success.
+    while_running: called now and then with the result's path, beside which the driver may write.
+
+    Raises
+    ------
+    LaunchFailed: the driver cannot be started.
+    FlinkishError: the error in its answer. Corrupt, UnsupportedFormat: it is no answer.
+    """
+    import json
+    import tempfile
+
+    with ExitStack() as stack:
+        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="flinkish-driver-"))
+        result, log = os.path.join(directory, "result.json"), os.path.join(directory, "log")
+        secrets = secret_settings.secrets_of(launch)
+        properties = stack.enter_context(
+            secret_settings.secrets_file(secrets, directory, installation.spark_home, environ)
+        )
+        arguments = stack.enter_context(
+            secret_settings.arguments_file(secret_settings.handed_arguments(launch), directory)
+        )
+        environment = {
+            **spark_submit.build_environment(
+                environ,
+                installation,
+                job_id="",
+                registry_url="",
+                flinkish_home=spark_submit.flinkish_home(),
+                fallback_path=spark_submit.fallback_path(),
+                properties=properties,
+                arguments=arguments,
+            ),
+            **variables,
+            variable: result,
+        }
+        command = spark_submit.build_command(
+            launch,
+            installation,
+            name=name,
+            driver_main=spark_submit.driver_main(),
+            properties=properties,
+            arguments=arguments,
+        )
+        status = _run(command, environment, launch.working_directory, log, result, while_running)
+        error: FlinkishError | None
+        record: dict[str, Any] = {}
+        try:
+            with open(result, encoding="utf-8") as file:
+                record = json.load(file)
+            failure = record.pop("error")
+            error = from_record(failure) if failure else None
+        except FileNotFoundError:
+            # It never came to the end: no Spark, killed, a program that calls os._exit.
+            tail = job_logs.error_tail(job_logs.last_text(log))
+            error = end_of(status, tail, started=True)
+        if error is not None:
+            if isinstance(error, (ProgramFailed, LaunchFailed, DriverLost)):
+                error.hint = "run it again with --debug to see the whole output of the driver"
+            show_log(job_logs.last_text(log))
+            raise error
+        return decode(answer, record)
+
+
+def _run(
+    command: list[str],
+    environment: Mapping[str, str],
+    directory: str | None,
+    log: str,
+    result: str,
+    while_running: Callable[[str], object] | None,
+) -> int:
+    """Run ``command`` with all it prints in ``log``, until there is a ``result``.
+
+    The file is the last thing the driver makes; stopping Spark takes it another second, which
+    nobody has to wait for. It does not outlive an interrupted wait.
+    """
+    import signal
+    import subprocess
+
+    with open(log, "wb") as output:
+        try:
+            child = subprocess.Popen(
+                command,
+                env=dict(environment),
+                cwd=directory,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise LaunchFailed(
+                f"the driver could not be started: {error.filename or command[0]}: "
+                f"{error.strerror}",
+                hint="see that it exists and may be executed",
+            ) from error
+        try:
+            while not os.path.exists(result):
+                try:
+                    return child.wait(_POLL)
+                except subprocess.TimeoutExpired:
+                    if while_running is not None:
+                        while_running(result)
+            _STOPPING.append(child)
+            return 0
+        except BaseException:  # Ctrl-C, SIGTERM
+            os.killpg(child.pid, signal.SIGTERM)
+            try:
+                child.wait(_GRACE)
+            except subprocess.TimeoutExpired:
+                os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+            raise

@@ -1,0 +1,95 @@
+"""Starting a job: its record in the registry, its log, its supervisor process."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+
+from flinkish.errors import LaunchFailed, StorageError
+from flinkish.launch import job_logs, secret_settings, spark_submit
+from flinkish.registry.job_registry import Registry, new_job_id
+from flinkish.registry.jobs import Job, JobState, Launch
+from flinkish.registry.liveness import process_ref
+
+#: Runs the supervisor of *this* flinkish whatever the working directory or PYTHONPATH hold. Its
+#: directory goes behind the standard library: it may be a site-packages with old backports.
+_START = (
+    "import sys; home = sys.argv.pop(1); sys.path[:1] = []; "
+    "at = [i for i, p in enumerate(sys.path) if p.endswith('-packages')] or [len(sys.path)]; "
+    "sys.path.insert(at[0], home); "
+    "from flinkish.launch.supervisor import main; sys.exit(main(sys.argv[1:]))"
+)
+
+
+def new_job(
+    name: str, launch: Launch, *, checkpoints: str, environ: Mapping[str, str], now: float
+) -> Job:
+    """A job's first record, INITIALIZING.
+
+    Parameters
+    ----------
+    checkpoints: directory (or URL) under which the job gets a directory for its checkpoints.
+    now: seconds since the epoch.
+    """
+    job_id = new_job_id()
+    return Job(
+        job_id=job_id,
+        name=name,
+        state=JobState.INITIALIZING,
+        start_time=now,
+        launch=launch,
+        log_path=job_logs.log_path(environ, job_id),
+        checkpoint_dir=f"{checkpoints.rstrip('/')}/{job_id}",
+    )
+
+
+def launch_job(registry: Registry, url: str, job: Job, environ: Mapping[str, str]) -> int:
+    """Register ``job`` and start its supervisor; returns the supervisor's pid.
+
+    The supervisor has its own session, no terminal and no standard input: it and the driver
+    below it go on when the shell that launched them ends.
+
+    Secret Spark settings of its launch go to the supervisor; the registry gets them masked.
+
+    Raises :class:`StorageError` when the log cannot be written, :class:`LaunchFailed` when no
+    process can be started (the job is FAILED then), and what :meth:`Registry.add_job` raises.
+    """
+    import subprocess
+
+    assert job.log_path is not None
+    try:
+        log = job_logs.open_log(job.log_path)
+    except OSError as error:
+        raise StorageError(
+            f"the job's log {job.log_path} cannot be written: {error.strerror}",
+            hint="set XDG_STATE_HOME to a directory that can be written",
+        ) from error
+    try:
+        registry.add_job(replace(job, launch=secret_settings.without_secrets(job.launch)))
+        environment = secret_settings.hand_over({**environ, "FLINKISH_REGISTRY": url}, job.launch)
+        # flinkish's own choice of interpreter options must not reach the supervisor.
+        environment.pop("PYTHONINSPECT", None)
+        try:
+            child = subprocess.Popen(
+                [sys.executable, "-c", _START, spark_submit.flinkish_home(), job.job_id],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                cwd="/",
+                start_new_session=True,
+            )
+        except OSError as error:
+            failed = LaunchFailed(f"no process could be started: {error.strerror}")
+            registry.transition(
+                job.job_id, JobState.FAILED, failed.message, failure=failed.to_record()
+            )
+            raise failed from error
+    finally:
+        os.close(log)
+    # Known from the first moment on, so that a supervisor that dies at once is noticed.
+    registry.update_job(job.job_id, supervisor=process_ref(child.pid))
+    child.returncode = 0  # it outlives this process: no warning about an unwaited child
+    return child.pid

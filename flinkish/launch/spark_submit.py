@@ -1,0 +1,361 @@
+"""Which Spark and which Python run a job, and the ``spark-submit`` command line for it.
+
+Rules, first match wins.
+
+- Driver interpreter: ``-pyclientexec``, ``-pyexec``, the interpreter of the virtual environment
+  that holds ``--spark-home``, flinkish's own.
+- Spark: ``--spark-home``, ``$SPARK_HOME``, the pyspark package of the driver interpreter
+  (``pyspark/find_spark_home.py`` looks in the same places).
+- Interpreter of the executors: ``-pyexec``; with a ``local`` master the driver's; else
+  ``$PYSPARK_PYTHON``; else the driver's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from flinkish.errors import LaunchFailed, UsageError
+from flinkish.launch.secret_settings import (
+    ARGUMENTS_VARIABLE,
+    FILE_VARIABLE,
+    arguments_of,
+    secrets_of,
+    shown_arguments,
+    with_redaction,
+)
+from flinkish.spec.launch import Launch
+
+#: Oldest Java by Spark's major version (Spark's "Downloading" page of each release).
+_OLDEST_JAVA = {3: 8, 4: 17}
+_JAVA_HINT = (
+    "install Java 17, for example: apt-get install openjdk-17-jre-headless, and set JAVA_HOME "
+    "when it is not on the PATH"
+)
+
+
+@dataclass(frozen=True)
+class Installation:
+    """The Spark and the interpreters of one launch; absolute paths.
+
+    ``worker_python`` may be relative to an archive that is unpacked on the executors.
+    """
+
+    spark_home: str
+    driver_python: str
+    worker_python: str
+
+    @property
+    def spark_submit(self) -> str:
+        """The script that starts a driver."""
+        return os.path.join(self.spark_home, "bin", "spark-submit")
+
+
+def resolve(launch: Launch, environ: Mapping[str, str]) -> Installation:
+    """Find Spark, Java and the interpreters of a launch; nothing is imported or started of them.
+
+    Only where the driver interpreter is a foreign one and no Spark is named, that interpreter is
+    asked (once, in a child process) where its pyspark is.
+
+    Raises :class:`LaunchFailed` naming what is missing and what to install.
+    """
+    named_home = launch.spark_home or environ.get("SPARK_HOME") or None
+    driver = _driver_python(launch, named_home, environ)
+    spark_home = os.path.abspath(named_home) if named_home else _pyspark_of(driver)
+    installation = Installation(spark_home, driver, _worker_python(launch, driver, environ))
+    if not os.path.isfile(installation.spark_submit):
+        raise LaunchFailed(
+            f"{spark_home} is no Spark: it has no bin/spark-submit",
+            hint="name a Spark with --spark-home (or SPARK_HOME), or: pip install pyspark",
+        )
+    _check_java(spark_home, environ)
+    return installation
+
+
+def pinned(
+    launch: Launch, installation: Installation, environ: Mapping[str, str] | None = None
+) -> Launch:
+    """The launch with the Spark and driver interpreter that were found written into it, and what
+    Spark's defaults say is secret. LaunchFailed when those cannot be read."""
+    found = replace(
+        launch, spark_home=installation.spark_home, client_python=installation.driver_python
+    )
+    return with_redaction(
+        found, installation.spark_home, os.environ if environ is None else environ
+    )
+
+
+def build_command(
+    launch: Launch,
+    installation: Installation,
+    *,
+    name: str,
+    driver_main: str,
+    properties: str | None = None,
+    arguments: str | None = None,
+) -> list[str]:
+    """The ``spark-submit`` command line of a job. Pure.
+
+    Parameters
+    ----------
+    name: the job's name, Spark's application name unless the program sets its own.
+    driver_main: path of flinkish's ``driver/__main__.py``, which runs the program.
+    properties: file with the secret settings (:mod:`flinkish.launch.secret_settings`), which are
+    not on
+        the command line then: every user of the host can read that.
+    arguments: file with the program's arguments; those on the command line are masked then.
+    """
+    command = [installation.spark_submit]
+    if launch.master:
+        command += ["--master", launch.master]
+    command += ["--name", name]
+    secret = secrets_of(launch) if properties else {}
+    if properties:
+        command += ["--properties-file", properties]
+    for key, value in launch.conf.items():
+        if key in secret:
+            continue
+        command += ["--conf", f"{key}={value}"]
+    for option, values in (
+        ("--py-files", launch.py_files),
+        ("--archives", launch.archives),
+        ("--jars", launch.jars),
+        ("--packages", launch.packages),
+    ):
+        if values:
+            command += [option, ",".join(values)]
+    command.append(driver_main)
+    if launch.module:
+        command += ["--module", launch.module]
+    elif launch.application:
+        command.append(launch.application)
+    return [*command, *(shown_arguments(launch) if arguments else arguments_of(launch))]
+
+
+def build_environment(
+    environ: Mapping[str, str],
+    installation: Installation,
+    *,
+    job_id: str,
+    registry_url: str,
+    flinkish_home: str,
+    fallback_path: str,
+    properties: str | None = None,
+    arguments: str | None = None,
+) -> dict[str, str]:
+    """The environment of ``spark-submit``: the client's, and what the driver needs to know. Pure.
+
+    The user's ``PYTHONPATH`` stays. ``PYSPARK_DRIVER_PYTHON_OPTS`` goes: it is meant for
+    notebooks and would end up on the driver's command line. ``properties`` and ``arguments`` are as
+    in :func:`build_command`.
+    """
+    result = dict(environ)
+    result.pop("PYSPARK_DRIVER_PYTHON_OPTS", None)
+    result.pop(FILE_VARIABLE, None)
+    result.pop(ARGUMENTS_VARIABLE, None)
+    if properties:
+        result[FILE_VARIABLE] = properties
+    if arguments:
+        result[ARGUMENTS_VARIABLE] = arguments
+    result.update(
+        {
+            "FLINKISH_JOB_ID": job_id,
+            "FLINKISH_REGISTRY": registry_url,
+            "FLINKISH_HOME": flinkish_home,
+            "FLINKISH_FALLBACK_PATH": fallback_path,
+            "SPARK_HOME": installation.spark_home,
+            "PYSPARK_PYTHON": installation.worker_python,
+            "PYSPARK_DRIVER_PYTHON": installation.driver_python,
+            # Otherwise the log would lag behind the program by a buffer.
+            "PYTHONUNBUFFERED": result.get("PYTHONUNBUFFERED") or "1",
+        }
+    )
+    return result
+
+
+def flinkish_home() -> str:
+    """The directory that contains the flinkish package."""
+    import flinkish
+
+    return os.path.dirname(os.path.dirname(os.path.abspath(flinkish.__file__)))
+
+
+def driver_main() -> str:
+    """Path of the script that ``spark-submit`` runs."""
+    return os.path.join(flinkish_home(), "flinkish", "driver", "__main__.py")
+
+
+def fallback_path() -> str:
+    """Directories with the fsspec and fastavro of this interpreter, for one that has none."""
+    import importlib.util
+
+    found: list[str] = []
+    for package in ("fsspec", "fastavro"):
+        spec = importlib.util.find_spec(package)
+        for location in (spec and spec.submodule_search_locations) or ():
+            directory = os.path.dirname(location)
+            if directory not in found:
+                found.append(directory)
+    return os.pathsep.join(found)
+
+
+def spark_version(spark_home: str) -> str | None:
+    """The version of a Spark, read from the name of its core jar; None when there is none."""
+    try:
+        names = os.listdir(os.path.join(spark_home, "jars"))
+    except OSError:
+        return None
+    for name in names:
+        match = re.fullmatch(r"spark-core_[\d.]+-(.+)\.jar", name)
+        if match:
+            return match.group(1)
+    return None
+
+
+def is_local_master(launch: Launch) -> bool:
+    """True when the executors run inside the driver's own process."""
+    master = launch.master or launch.conf.get("spark.master") or "local[*]"
+    return master.startswith("local") and not master.startswith("local-cluster")
+
+
+def check_deploy_mode(launch: Launch) -> None:
+    """Refuse cluster deploy mode: its driver would run where no supervisor watches it.
+
+    Raises :class:`UsageError`.
+    """
+    if launch.conf.get("spark.submit.deployMode", "client").lower() == "cluster":
+        raise UsageError(
+            "spark.submit.deployMode=cluster is not supported: the driver runs on this host",
+            hint="leave it out; executors still run on the cluster of --master",
+        )
+
+
+def _driver_python(launch: Launch, named_home: str | None, environ: Mapping[str, str]) -> str:
+    if launch.client_python:
+        return _interpreter(launch.client_python, "-pyclientexec", environ)
+    # With archives -pyexec names a file inside one of them, which exists on executors only.
+    if launch.python and (not launch.archives or _which(launch.python, environ)):
+        return _interpreter(launch.python, "-pyexec", environ)
+    return (named_home and _python_beside(named_home)) or sys.executable
+
+
+def _worker_python(launch: Launch, driver: str, environ: Mapping[str, str]) -> str:
+    if launch.python:
+        return _which(launch.python, environ) or launch.python
+    if is_local_master(launch):
+        return driver
+    return environ.get("PYSPARK_PYTHON") or driver
+
+
+def _python_beside(spark_home: str) -> str | None:
+    """The interpreter of the virtual environment whose site-packages hold ``spark_home``."""
+    match = re.fullmatch(
+        r"(.+)/lib(?:64)?/python[\d.]+t?/site-packages/pyspark/?", os.path.abspath(spark_home)
+    )
+    if match is None:
+        return None
+    candidate = os.path.join(match.group(1), "bin", "python")
+    return candidate if os.access(candidate, os.X_OK) else None
+
+
+def _interpreter(name: str, option: str, environ: Mapping[str, str]) -> str:
+    found = _which(name, environ)
+    if found is None:
+        raise LaunchFailed(
+            f"{option} {name}: there is no such Python interpreter",
+            hint="give the path of an executable python",
+        )
+    return found
+
+
+def _which(name: str, environ: Mapping[str, str]) -> str | None:
+    import shutil
+
+    found = shutil.which(os.path.expanduser(name), path=environ.get("PATH"))
+    # Not the target of its links: the link's place is what makes a virtual environment.
+    return os.path.abspath(found) if found else None
+
+
+def _pyspark_of(python: str) -> str:
+    if python == sys.executable:
+        import importlib.util
+
+        spec = importlib.util.find_spec("pyspark")
+        locations = list((spec and spec.submodule_search_locations) or ())
+    else:
+        import subprocess
+
+        script = (
+            "import importlib.util as u; s = u.find_spec('pyspark'); "
+            "print((s and s.submodule_search_locations or [''])[0])"
+        )
+        try:
+            done = subprocess.run(
+                [python, "-c", script], capture_output=True, text=True, timeout=60, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise LaunchFailed(
+                f"{python} cannot be run: {error}", hint="give the path of a Python interpreter"
+            ) from error
+        if done.returncode != 0:
+            raise LaunchFailed(
+                f"{python} is no working Python: {(done.stderr.strip() or '?').splitlines()[-1]}",
+                hint="give the path of a Python interpreter",
+            )
+        locations = [line for line in done.stdout.splitlines()[-1:] if line]
+    if not locations:
+        raise LaunchFailed(
+            f"no Spark: {python} has no pyspark, and neither --spark-home nor SPARK_HOME is given",
+            hint=f"install it: {python} -m pip install pyspark",
+        )
+    return os.path.abspath(locations[0])
+
+
+def _check_java(spark_home: str, environ: Mapping[str, str]) -> None:
+    java = find_java(environ)
+    release = spark_version(spark_home) or ""
+    major = release.split(".")[0]
+    oldest = _OLDEST_JAVA.get(int(major), 17) if major.isdigit() else 8
+    version = java_version(java)
+    if version is not None and version < oldest:
+        raise LaunchFailed(
+            f"Spark {release} needs Java {oldest} or newer, and {java} is Java {version}",
+            hint=_JAVA_HINT,
+        )
+
+
+def find_java(environ: Mapping[str, str]) -> str:
+    """The ``java`` that ``spark-submit`` will use (``bin/spark-class``).
+
+    Raises :class:`LaunchFailed` when there is none.
+    """
+    import shutil
+
+    home = environ.get("JAVA_HOME")
+    if home:
+        java = os.path.join(home, "bin", "java")
+        if os.access(java, os.X_OK):
+            return java
+        raise LaunchFailed(f"JAVA_HOME is {home}, which has no bin/java", hint=_JAVA_HINT)
+    found = shutil.which("java", path=environ.get("PATH"))
+    if found is None:
+        raise LaunchFailed("Java was not found, and Spark needs it", hint=_JAVA_HINT)
+    return found
+
+
+def java_version(java: str) -> int | None:
+    """The major version of a Java, from the ``release`` file of its home; None when unknown."""
+    home = os.path.dirname(os.path.dirname(os.path.realpath(java)))
+    for place in (home, os.path.dirname(home)):  # Java 8 keeps a jre/ below it
+        try:
+            with open(os.path.join(place, "release"), encoding="utf-8", errors="replace") as file:
+                text = file.read()
+        except OSError:
+            continue
+        match = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', text, re.MULTILINE)
+        if match:
+            return int(match.group(1))
+    return None

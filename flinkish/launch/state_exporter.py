@@ -1,0 +1,47 @@
+"""Running a driver that looks into a savepoint's state: ``flinkish.driver.tasks.state_export``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from flinkish.launch.driver_call import call_driver
+from flinkish.launch.spark_submit import Installation
+from flinkish.spec.calls import StateAnswer, StateTask
+from flinkish.spec.codec import encode
+from flinkish.spec.launch import Launch
+
+#: What a state can be exported as.
+FORMATS = ("parquet", "avro", "json")
+
+
+def run_state_task(
+    task: StateTask,
+    launch: Launch,
+    installation: Installation,
+    *,
+    environ: Mapping[str, str],
+    show_log: Callable[[str], object],
+) -> StateAnswer:
+    """Have a driver do what the task says.
+
+    Parameters
+    ----------
+    show_log: gets the end of the driver's output when that was no success.
+
+    Raises LaunchFailed, and whatever the driver refuses.
+    """
+    import json
+
+    return call_driver(
+        launch,
+        installation,
+        answer=StateAnswer,
+        name=f"flinkish state {task.name}",
+        environ=environ,
+        variable="FLINKISH_STATE",
+        variables={
+            "FLINKISH_STATE_TASK": json.dumps(encode(task)),
+            "FLINKISH_OPTIONS": json.dumps(dict(launch.options)),
+        },
+        show_log=show_log,
+    )

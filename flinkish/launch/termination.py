@@ -1,0 +1,157 @@
+"""The last rung of ``cancel``: ending a job's processes when its driver does not answer."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from flinkish.errors import WaitTimeout
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import Job, JobState, ProcessRef, Request, RequestKind, RequestState
+from flinkish.registry.liveness import is_alive
+from flinkish.registry.waiting import wait_request
+from flinkish.spec.requests import RequestResult
+
+#: Seconds a driver that has claimed a plain cancel gets beyond twice its grace.
+_ANSWER_SLACK = 20.0
+#: Seconds the supervisor has to end its driver, then the kernel.
+_TERM_PATIENCE = 15.0
+_KILL_PATIENCE = 5.0
+#: Seconds between two looks at whether the driver answers.
+_LOOK = 0.5
+
+
+def answers_late(request: Request, others: Sequence[Request], grace: float, now: float) -> bool:
+    """True when a driver should have acted on a request to end its job by now. Pure.
+
+    A driver that is busy with another request is alive: it will come to this one.
+
+    Parameters
+    ----------
+    others: all requests of the job.
+    grace: ``execution.cancel.grace`` in seconds, which the driver gives its running batch.
+    now: seconds since the epoch, by the registry's clock.
+    """
+    if request.state.is_final:
+        return False
+    if request.state is RequestState.PENDING:
+        busy = any(other.state is RequestState.IN_PROGRESS for other in others)
+        return not busy and now - request.created > grace
+    if request.kind is not RequestKind.CANCEL or request.savepoint is not None:
+        return False
+    started = request.started if request.started is not None else request.created
+    return now - started > 2 * grace + _ANSWER_SLACK
+
+
+def await_cancel(
+    registry: Registry,
+    request: Request,
+    *,
+    grace: float,
+    timeout: float,
+    on_progress: Callable[[Request], Any] | None = None,
+) -> Request:
+    """Wait for a plain cancel; end the job's processes when its driver does not answer.
+
+    Parameters
+    ----------
+    grace: ``execution.cancel.grace`` in seconds.
+    timeout: seconds to wait.
+
+    Returns the finished request (also when FAILED). Raises :class:`WaitTimeout`.
+    """
+    deadline = time.monotonic() + timeout
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            return wait_request(
+                registry, request.request_id, min(left, _LOOK), on_progress=on_progress
+            )
+        except WaitTimeout:
+            current = registry.request(request.request_id)
+            others = registry.requests(request.job_id)
+            if answers_late(current, others, grace, registry.now()):
+                job = registry.job(request.job_id)
+                if can_kill(job):
+                    kill_job(registry, job, request.request_id)
+                    continue
+            if left <= _LOOK:
+                raise WaitTimeout(
+                    f"no answer to the cancel request {request.request_id} within {timeout:g} s; "
+                    "it goes on",
+                    hint=f"follow it with: flinkish request wait {request.request_id}",
+                    request_id=request.request_id,
+                ) from None
+
+
+def can_kill(job: Job) -> bool:
+    """True when a process of the job runs on this host."""
+    return any(ref is not None and is_alive(ref) for ref in (job.supervisor, job.driver))
+
+
+def kill_job(
+    registry: Registry,
+    job: Job,
+    request_id: str,
+    *,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Job:
+    """End the processes of ``job`` and record it as CANCELED; returns its final record.
+
+    SIGTERM to the supervisor (which ends the driver's process group and records the end), then
+    SIGKILL to the group. The cancel request is completed with rung ``kill``.
+
+    Raises :class:`WaitTimeout` when they survive SIGKILL. Only for a job of which
+    :func:`can_kill` holds.
+    """
+    registry.transition(job.job_id, JobState.CANCELLING, "its driver does not answer: ending it")
+    registry.complete(request_id, RequestResult(rung="kill"))
+    group = _group(job.driver)
+    if job.supervisor is not None and is_alive(job.supervisor):
+        os.kill(job.supervisor.pid, signal.SIGTERM)
+    elif group is not None:
+        _kill_group(group, signal.SIGTERM)
+    if not _gone(registry, job.job_id, _TERM_PATIENCE, sleep):
+        if group is not None:
+            _kill_group(group, signal.SIGKILL)
+        if not _gone(registry, job.job_id, _KILL_PATIENCE, sleep):
+            raise WaitTimeout(
+                f"the processes of job {job.name} ({job.job_id}) survive SIGKILL",
+                hint="the host may hang on storage: see ps",
+            )
+    final = registry.job(job.job_id)
+    if not final.state.is_final:
+        final = registry.transition(job.job_id, JobState.CANCELED, "its processes were ended")
+    return final
+
+
+def _group(ref: ProcessRef | None) -> int | None:
+    """The process group of a live process of this host, never this process's own."""
+    if ref is None or not is_alive(ref):
+        return None
+    try:
+        group = os.getpgid(ref.pid)
+    except ProcessLookupError:
+        return None
+    # 0 (a process of another pid namespace) would mean the caller's own group to killpg.
+    return None if group <= 1 or group == os.getpgid(0) else group
+
+
+def _kill_group(group: int, number: int) -> None:
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        return
+
+
+def _gone(registry: Registry, job_id: str, patience: float, sleep: Callable[[float], None]) -> bool:
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        job = registry.job(job_id)
+        if job.state.is_final or not can_kill(job):
+            return True
+        sleep(0.05)
+    return False

@@ -1,0 +1,176 @@
+"""What ``flinkish list`` shows, read straight from a SQLite registry in the plain case.
+
+The object model of the registry (dataclasses, enums, JSON, regular expressions) takes several
+times as long to import as Python itself takes to start, and ``list`` has a measured budget. So the
+plain case is read here with nothing but ``sqlite3``: a registry in the present schema whose active
+jobs are all certainly alive on this host. Anything else returns None, and the caller takes the
+long way through :class:`flinkish.registry.job_registry.Registry` and
+:mod:`flinkish.registry.liveness`.
+
+The names of states are those of :mod:`flinkish.registry.jobs`; a test compares them, and the
+results.
+"""
+
+from __future__ import annotations
+
+import os
+
+from flinkish.registry.schema import VERSION
+
+TYPE_CHECKING = False  # of this name, so that type checkers know it; typing costs start-up time
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Mapping
+    from typing import Any
+
+FINAL = ("FAILED", "CANCELED", "FINISHED")
+SCHEDULED = ("INITIALIZING", "CREATED")
+
+_PROCESS = (
+    "json_extract({0}, '$.host'), json_extract({0}, '$.pid'), json_extract({0}, '$.start_ticks')"
+)
+_JOBS = (
+    "SELECT job_id, name, state, start_time, end_time, "
+    + _PROCESS.format("driver")
+    + ", "
+    + _PROCESS.format("supervisor")
+    + " FROM flinkish_jobs"
+)
+_QUERIES = (
+    "SELECT q.job_id, q.name, json_extract(q.status, '$.batch_id') FROM flinkish_queries q "
+    "JOIN flinkish_jobs ON flinkish_jobs.job_id = q.job_id {where} "
+    "ORDER BY q.job_id, q.name, q.seen"
+)
+_SAVEPOINTS = (
+    "SELECT s.job_id, s.path FROM flinkish_savepoints s "
+    "JOIN flinkish_jobs ON flinkish_jobs.job_id = s.job_id {where} "
+    "AND s.disposed IS NULL AND s.created = (SELECT MAX(n.created) FROM flinkish_savepoints n "
+    "WHERE n.job_id = s.job_id AND n.disposed IS NULL) ORDER BY s.path"
+)
+
+
+def registry_path(environ: Mapping[str, str], cwd: str) -> str | None:
+    """The file of the SQLite registry when nothing but defaults and one variable decide it.
+
+    None when a configuration file or any other ``FLINKISH_*`` variable may have a say (an invalid
+    one must be reported), or when the file does not exist.
+    """
+    named = None
+    for variable in environ:
+        if variable.startswith("FLINKISH_"):
+            if variable in ("FLINKISH_REGISTRY", "FLINKISH_REGISTRY_URL"):
+                if named is not None:
+                    return None
+                named = environ[variable]
+            elif variable not in _HARMLESS or not environ[variable].strip():
+                return None
+    config = environ.get("XDG_CONFIG_HOME", "")
+    state = environ.get("XDG_STATE_HOME", "")
+    home = environ.get("HOME", "")
+    if not home.startswith("/"):
+        return None
+    config = config if config.startswith("/") else home + "/.config"
+    state = state if state.startswith("/") else home + "/.local/state"
+    if os.path.exists(f"{cwd}/flinkish.toml") or os.path.exists(f"{config}/flinkish/config.toml"):
+        return None
+    path = named if named else f"{state}/flinkish/registry.db"
+    if path.startswith("sqlite:////"):
+        path = path[10:]
+    if not path.startswith("/") or path != path.strip() or not os.path.isfile(path):
+        return None
+    return path
+
+
+#: Variables whose every value is valid and that ``list`` has no use for.
+_HARMLESS = (
+    "FLINKISH_EXECUTION_CHECKPOINTING_SAVEPOINT_DIR",
+    "FLINKISH_EXECUTION_CHECKPOINTING_DIR",
+)
+
+
+def read_jobs(
+    path: str, *, running: bool, scheduled: bool, everything: bool, name: str | None
+) -> list[dict[str, Any]] | None:
+    """The rows of ``list`` (see ``cli.output.jobs_text.show``), or None: not a plain case.
+
+    Parameters
+    ----------
+    path: absolute path of the registry.
+    running, scheduled, everything, name: as in :func:`flinkish.cli.commands.jobs_table.list_jobs`.
+    """
+    import sqlite3
+
+    quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    try:
+        connection = sqlite3.connect(f"file:{quoted}?mode=rw", uri=True, isolation_level=None)
+    except sqlite3.Error:
+        return None
+    try:
+        version = connection.execute("SELECT MAX(version) FROM flinkish_schema").fetchone()[0]
+        if version != VERSION:
+            return None
+        connection.execute("BEGIN")  # one state of the registry for all that follows
+        return _read(connection, *_condition(running, scheduled, everything, name))
+    except sqlite3.Error:
+        return None  # busy, damaged, without JSON functions: the long way says which
+    finally:
+        connection.close()
+
+
+def _condition(
+    running: bool, scheduled: bool, everything: bool, name: str | None
+) -> tuple[str, list[str]]:
+    states: list[str] = []
+    where = "WHERE 1 = 1"
+    if not everything:
+        negated = "NOT " if running or not scheduled else ""
+        states = [*FINAL, *SCHEDULED] if running and not scheduled else list(FINAL)
+        if scheduled and not running:
+            states = list(SCHEDULED)
+        where += f" AND flinkish_jobs.state {negated}IN ({', '.join('?' * len(states))})"
+    if name is not None:
+        where += " AND flinkish_jobs.name = ?"
+        states.append(name)
+    return where, states
+
+
+def _read(
+    connection: sqlite3.Connection, where: str, values: list[str]
+) -> list[dict[str, Any]] | None:
+    rows = connection.execute(f"{_JOBS} {where} ORDER BY start_time, job_id", values).fetchall()
+    host = os.uname().nodename
+    jobs: dict[str, dict[str, Any]] = {}
+    for job_id, name, state, start, end, *processes in rows:
+        if state not in FINAL and not _certainly_alive(host, processes[:3], processes[3:]):
+            return None
+        jobs[job_id] = {
+            "job_id": job_id,
+            "name": name,
+            "state": state,
+            "start_time": start,
+            "end_time": end,
+            "queries": {},
+            "last_savepoint": None,
+        }
+    for job_id, name, batch in connection.execute(_QUERIES.format(where=where), values):
+        jobs[job_id]["queries"][name] = batch
+    for job_id, path in connection.execute(_SAVEPOINTS.format(where=where), values):
+        jobs[job_id]["last_savepoint"] = path
+    return list(jobs.values())
+
+
+def _certainly_alive(host: str, driver: list[Any], supervisor: list[Any]) -> bool:
+    """True when the job's driver, or before it has one its supervisor, runs on this host.
+
+    The same rule as :func:`flinkish.registry.liveness.verdict`; in doubt False.
+    """
+    where, pid, ticks = driver if driver[1] is not None else supervisor
+    if pid is None or where != host or ticks is None:
+        return False
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stream:
+            text = stream.read()
+    except OSError:
+        return False
+    fields = text[text.rindex(b")") + 2 :].split()
+    return fields[0] not in (b"Z", b"X") and int(fields[19]) == ticks

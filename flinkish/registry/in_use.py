@@ -1,0 +1,80 @@
+"""Which savepoints running jobs still need, and which are being written, by the registry.
+
+A job that was restored from a savepoint has it to fall back on until its own queries have committed
+a batch: before that its checkpoint holds nothing that the savepoint does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import ACTIVE_STATES, QueryStatus
+from flinkish.registry.liveness import reconcile
+
+
+@dataclass(frozen=True)
+class InUse:
+    """What a prune must know.
+
+    Parameters
+    ----------
+    protected: location of a savepoint -> why it stays.
+    running: ids of the jobs that are not in a final state.
+    writing: target directory and job id of every savepoint that a request has under way.
+    """
+
+    protected: Mapping[str, str]
+    running: frozenset[str]
+    writing: tuple[tuple[str, str], ...]
+
+
+def savepoints_in_use(registry: Registry) -> InUse:
+    """Ask the registry; jobs whose driver is dead count for nothing. Raises RegistryError."""
+    found = reconcile(registry, registry.jobs(states=ACTIVE_STATES))
+    jobs = [job for job in found if not job.state.is_final]
+    queries = registry.queries_of([job.job_id for job in jobs])
+    protected = {
+        job.launch.restore.path: f"job {job.name} ({job.job_id[:6]}) was restored from it and has "
+        "no commit of its own yet"
+        for job in jobs
+        if job.launch.restore is not None and not outlived(queries.get(job.job_id, ()))
+    }
+    writing = tuple(
+        (request.savepoint.target, job.job_id)
+        for job in jobs
+        for request in registry.requests(job.job_id)
+        if not request.state.is_final and request.savepoint is not None
+    )
+    return InUse(protected, frozenset(job.job_id for job in jobs), writing)
+
+
+def outlived(queries: Sequence[QueryStatus]) -> bool:
+    """Whether every restored query of a job has committed a batch of its own. Pure.
+
+    A query says in its plan what it took and at which batch it started. Those that the program has
+    not started yet need no thought: no restored query commits before all that is in the savepoint
+    has an owner (``flinkish.driver.runtime.restore_gate``).
+    """
+    restored = [
+        (query, entry)
+        for query in queries
+        for entry in _plans(query)
+        if entry.get("from_batch") is not None
+    ]
+    return bool(restored) and all(_has_own_commit(query, entry) for query, entry in restored)
+
+
+def _plans(query: QueryStatus) -> Sequence[Mapping[str, Any]]:
+    """What the query's plan says of the query itself (see ``flinkish.restore.plan.document``)."""
+    found = (query.plan or {}).get("queries") or ()
+    return [entry for entry in found if entry.get("name") == query.name]
+
+
+def _has_own_commit(query: QueryStatus, entry: Mapping[str, Any]) -> bool:
+    started_at = entry.get("batch_id")
+    if started_at is None:
+        started_at = entry["from_batch"]
+    return query.batch_id is not None and query.batch_id > started_at

@@ -1,0 +1,356 @@
+"""The job registry: jobs, their states, the mailbox of requests, the savepoints.
+
+It is the control plane: a client inserts a request, the agent in the job's driver claims it, works
+and writes the result back; neither ever talks to the other directly. Every change is one short
+transaction that first locks the row of its job (by raising its ``revision``), so what a caller
+reads inside it holds until it commits, on SQLite and on PostgreSQL alike.
+
+Times are seconds since the epoch by the registry's clock (:meth:`Registry.now`): the server's
+with PostgreSQL, the machine's with SQLite.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from flinkish.config import sqlite_path
+from flinkish.errors import (
+    RegistryError,
+    UsageError,
+    WrongState,
+)
+from flinkish.registry import lookup
+from flinkish.registry.database import Database, Row, Transaction
+from flinkish.registry.jobs import (
+    Job,
+    JobState,
+    Request,
+    SavepointRecord,
+    StateChange,
+    may_follow,
+)
+from flinkish.registry.queries import QueryReports
+from flinkish.registry.requests import new_request_id
+from flinkish.registry.rows import (
+    JOB_COLUMNS,
+    SAVEPOINT_COLUMNS,
+    change_of,
+    column_value,
+    job_of,
+    job_values,
+    savepoint_of,
+    savepoint_values,
+    settled_values,
+)
+from flinkish.registry.sqlite import SqliteDatabase
+from flinkish.registry.statements import (
+    in_lists,
+    is_guess,
+    job_row,
+    lock,
+    locked,
+    record_state,
+    set_fields,
+    unknown,
+)
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["Registry", "new_job_id", "new_request_id"]
+
+
+class Registry(QueryReports):
+    """An open registry. A context manager; safe to use from several threads of a process.
+
+    Every method may raise :class:`RegistryError` when the database cannot be reached, read or
+    written; those that change something do when it is read-only.
+    """
+
+    @classmethod
+    def open(cls, url: str, *, create: bool = True) -> Registry:
+        """Open the registry at ``url`` and bring its schema up to date.
+
+        ``create``: make the file (or tables) when missing; otherwise :class:`RegistryError`.
+        """
+        return cls(_open_database(url, create=create))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._database.close()
+
+    def __enter__(self) -> Registry:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def url_masked(self) -> str:
+        """The registry's URL without its password."""
+        return self._database.url_masked
+
+    @property
+    def read_only(self) -> str | None:
+        """Why nothing can be written, or None."""
+        return self._database.read_only
+
+    def changes_marker(self) -> object:
+        """A cheap value that differs from the last one when *another* connection has written.
+
+        SQLite: ``PRAGMA data_version``. PostgreSQL: always different (poll less often).
+        """
+        return self._database.changes_marker()
+
+    # jobs
+
+    def add_job(self, job: Job) -> None:
+        """Register a job; its state is the first line of its history.
+
+        Raises :class:`RegistryError` when the id is taken.
+        """
+        values = job_values(job)
+        columns = list(values)
+
+        def work(tx: Transaction) -> None:
+            if tx.rows("SELECT 1 AS one FROM flinkish_jobs WHERE job_id = :id", id=job.job_id):
+                raise RegistryError(f"job {job.job_id} is already in the registry")
+            tx.execute(
+                f"INSERT INTO flinkish_jobs ({', '.join(columns)}, revision) "
+                f"VALUES ({', '.join(':' + c for c in columns)}, 0)",
+                **values,
+            )
+            record_state(tx, job.job_id, job.state, job.start_time, None)
+
+        self._database.write(work)
+
+    def job(self, job_id: str) -> Job:
+        """The job of a whole id. Raises :class:`JobNotFound`."""
+        rows = self._read(
+            f"SELECT {JOB_COLUMNS} FROM flinkish_jobs WHERE job_id = :id", id=job_id.lower()
+        )
+        if not rows:
+            raise unknown(job_id)
+        return job_of(rows[0])
+
+    def find_job(self, reference: str, *, include_final: bool = False) -> Job:
+        """The job a person means by an id, a unique prefix of one, or a name.
+
+        A whole id is found whatever the job's state (the caller checks it), and so is a prefix of
+        at least 4 digits. A name means the one job of that name that is not final; with
+        ``include_final``, when there is none, the one final job of that name.
+
+        Raises :class:`JobNotFound`, :class:`AmbiguousJob` with the candidates, and
+        :class:`UsageError` for 32 characters that are no id (Flink's message).
+        """
+        reference = reference.strip()
+        if not reference:
+            raise UsageError("the job id is missing", hint="see the jobs with: flinkish list")
+        by_id: list[Row] = []
+        if lookup.is_prefix(reference):
+            by_id = self._read(
+                f"SELECT {JOB_COLUMNS} FROM flinkish_jobs WHERE substr(job_id, 1, :n) = :prefix",
+                n=len(reference),
+                prefix=reference.lower(),
+            )
+        by_name = self._read(
+            f"SELECT {JOB_COLUMNS} FROM flinkish_jobs WHERE name = :name", name=reference
+        )
+        return lookup.choose(
+            reference,
+            [job_of(row) for row in by_id],
+            [job_of(row) for row in by_name],
+            include_final=include_final,
+        )
+
+    def jobs(
+        self, *, states: Collection[JobState] | None = None, name: str | None = None
+    ) -> list[Job]:
+        """Jobs by start time; only those in ``states``, only those named ``name``."""
+        conditions, values = ["1 = 1"], {}
+        if states is not None:
+            marks = {f"s{i}": s.value for i, s in enumerate(sorted(states, key=lambda s: s.value))}
+            if not marks:
+                return []
+            conditions.append(f"state IN ({', '.join(':' + mark for mark in marks)})")
+            values.update(marks)
+        if name is not None:
+            conditions.append("name = :name")
+            values["name"] = name
+        rows = self._read(
+            f"SELECT {JOB_COLUMNS} FROM flinkish_jobs WHERE {' AND '.join(conditions)} "
+            "ORDER BY start_time, job_id",
+            **values,
+        )
+        return [job_of(row) for row in rows]
+
+    def transition(
+        self,
+        job_id: str,
+        new: JobState,
+        reason: str | None = None,
+        *,
+        failure: Mapping[str, Any] | None = None,
+        exit_status: int | None = None,
+    ) -> Job:
+        """Move a job to another state, with its line of history; returns the job as it is then.
+
+        A final state sets the end time. The state it is in already: no line is written, but a
+        failure or exit status that the job lacks is added (and a guess, ``driver-lost``, gives
+        way to the real failure). Raises :class:`WrongState` when ``new`` may not follow, and
+        :class:`JobNotFound`.
+        """
+
+        def work(tx: Transaction) -> Job:
+            job = locked(tx, job_id)
+            now = self.now()
+            values: dict[str, Any] = {}
+            if failure is not None and (job.failure is None or is_guess(job.failure)):
+                values["failure"] = column_value("failure", failure)
+            if exit_status is not None and job.exit_status is None:
+                values["exit_status"] = exit_status
+            if job.state is not new:
+                if not may_follow(job.state, new):
+                    raise WrongState(
+                        f"job {job.name} ({job.job_id}) is {job.state.value} and cannot become "
+                        f"{new.value}",
+                        job_id=job.job_id,
+                        state=job.state.value,
+                    )
+                values["state"] = new.value
+                if new.is_final:
+                    values["end_time"] = now
+                record_state(tx, job.job_id, new, now, reason)
+            set_fields(tx, job.job_id, values)
+            return job_row(tx, job.job_id)
+
+        return self._database.write(work)
+
+    def update_job(self, job_id: str, **fields: Any) -> None:
+        """Set fields of a job that may be unknown at its start (:data:`rows.UPDATABLE`).
+
+        Allowed in every state: a supervisor may add the better failure to a job that was already
+        found dead. Raises :class:`JobNotFound`; TypeError for any other field.
+        """
+        values = {name: column_value(name, value) for name, value in fields.items()}
+
+        def work(tx: Transaction) -> None:
+            lock(tx, job_id)
+            set_fields(tx, job_id.lower(), values)
+
+        self._database.write(work)
+
+    def state_history(self, job_id: str) -> list[StateChange]:
+        """All states of a job, oldest first."""
+        rows = self._read(
+            "SELECT state, time, reason FROM flinkish_states WHERE job_id = :id ORDER BY number",
+            id=job_id,
+        )
+        return [change_of(row) for row in rows]
+
+    # savepoints
+
+    def record_request(self, request: Request) -> None:
+        """Put a request that is settled into the history of its job.
+
+        For what a client has done itself because the job is dead: there was nobody to ask.
+        Raises :class:`JobNotFound`.
+        """
+        values = settled_values(request)
+        columns = list(values)
+
+        def work(tx: Transaction) -> None:
+            lock(tx, request.job_id)
+            tx.execute(
+                f"INSERT INTO flinkish_requests ({', '.join(columns)}, number) "
+                f"VALUES ({', '.join(':' + c for c in columns)}, "
+                "(SELECT COALESCE(MAX(number), 0) + 1 FROM flinkish_requests "
+                "WHERE job_id = :job_id))",
+                **values,
+            )
+
+        self._database.write(work)
+
+    def add_savepoint(self, record: SavepointRecord) -> None:
+        """Register a savepoint, or what is now known of the one at that path."""
+        values = savepoint_values(record)
+        columns = list(values)
+        news = ", ".join(f"{c} = excluded.{c}" for c in columns if c != "path")
+        self._database.write(
+            lambda tx: tx.execute(
+                f"INSERT INTO flinkish_savepoints ({', '.join(columns)}) "
+                f"VALUES ({', '.join(':' + c for c in columns)}) "
+                f"ON CONFLICT (path) DO UPDATE SET {news}",
+                **values,
+            )
+        )
+
+    def savepoints(
+        self, job_id: str | None = None, *, include_disposed: bool = False
+    ) -> list[SavepointRecord]:
+        """Savepoints by time, oldest first; of one job or of all."""
+        conditions, values = ["1 = 1"], {}
+        if job_id is not None:
+            conditions.append("job_id = :id")
+            values["id"] = job_id
+        if not include_disposed:
+            conditions.append("disposed IS NULL")
+        rows = self._read(
+            f"SELECT {SAVEPOINT_COLUMNS} FROM flinkish_savepoints "
+            f"WHERE {' AND '.join(conditions)} ORDER BY created, path",
+            **values,
+        )
+        return [savepoint_of(row) for row in rows]
+
+    def last_savepoints(self, job_ids: Iterable[str]) -> dict[str, SavepointRecord]:
+        """The newest savepoint of each job that has one (disposed ones do not count)."""
+        last: dict[str, SavepointRecord] = {}
+        for marks, values in in_lists(job_ids):
+            rows = self._read(
+                f"SELECT {SAVEPOINT_COLUMNS} FROM flinkish_savepoints s "
+                f"WHERE job_id IN ({marks}) AND disposed IS NULL AND created = ("
+                "SELECT MAX(created) FROM flinkish_savepoints n "
+                "WHERE n.job_id = s.job_id AND n.disposed IS NULL) ORDER BY path",
+                **values,
+            )
+            last.update((row["job_id"], savepoint_of(row)) for row in rows)
+        return last
+
+    def mark_disposed(self, path: str, when: float | None = None) -> bool:
+        """Note that the savepoint at ``path`` is gone. False when none was known there."""
+        changed = self._database.write(
+            lambda tx: tx.execute(
+                "UPDATE flinkish_savepoints SET disposed = :at "
+                "WHERE path = :path AND disposed IS NULL",
+                at=self.now() if when is None else when,
+                path=path,
+            )
+        )
+        return changed > 0
+
+
+def new_job_id() -> str:
+    """A new job id: 32 lower-case hex digits, as Flink's."""
+    return os.urandom(16).hex()
+
+
+def _open_database(url: str, *, create: bool = True) -> Database:
+    """The database of a registry URL, with a current schema.
+
+    ``sqlite:///relative``, ``sqlite:////absolute`` or a bare path; ``postgresql://...``.
+    Raises :class:`RegistryError` for a database that cannot be used and
+    :class:`InvalidConfiguration` for a URL of another kind.
+    """
+    path = sqlite_path(url)
+    if path is not None:
+        return SqliteDatabase(path, create=create)
+    from flinkish.registry.postgres import PostgresDatabase
+
+    return PostgresDatabase(url, create=create)

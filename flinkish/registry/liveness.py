@@ -1,0 +1,176 @@
+"""Is a job's process still there? What the registry says against what the machine says.
+
+A driver that is killed writes nothing, and no daemon watches it: whoever looks at a job (``list``,
+``status``, a waiting client) compares the registry with the processes of this host and puts the
+registry right. On another host only the heartbeat can be judged.
+
+A process is known by its pid and its start time (``/proc/<pid>/stat`` field 22, proc(5)), so a
+reused pid is not taken for the old process.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+
+from flinkish.config import parse_duration
+from flinkish.errors import DriverLost, RegistryError, WrongState
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import Job, JobState, ProcessRef
+
+#: Seconds without a heartbeat after which a driver on another host counts as lost.
+STALE = 30.0
+#: The same before its first heartbeat: a cluster may take long to start a driver.
+STALE_START = 600.0
+#: Seconds after its last heartbeat that a driver is not called lost while its supervisor lives:
+#: the supervisor is about to tell how it ended, and knows better. Bounds what a reader may show.
+SUPERVISOR_GRACE = 4.5
+#: Of these, what must have passed since the heartbeat that would have been the next one.
+_MISSED = 2.5
+#: Seconds between the registration of a job and the start of its supervisor.
+LAUNCH_GRACE = 60.0
+
+_TAIL_BYTES = 16384
+_TAIL_LINES = 20
+
+
+def process_ref(pid: int | None = None) -> ProcessRef:
+    """The process ``pid`` of this host (default: this process)."""
+    number = os.getpid() if pid is None else pid
+    stat = _stat(number)
+    return ProcessRef(os.uname().nodename, number, stat[1] if stat else None)
+
+
+def is_alive(ref: ProcessRef) -> bool | None:
+    """True when exactly that process runs, False when it is gone, None on another host.
+
+    A zombie (ended, not yet waited for by its parent) is gone.
+    """
+    if ref.host != os.uname().nodename:
+        return None
+    stat = _stat(ref.pid)
+    if stat is not None:
+        status, ticks = stat
+        return status not in "ZX" and ref.start_ticks in (None, ticks)
+    try:
+        # No /proc, or one that hides the processes of other users (mount option hidepid).
+        os.kill(ref.pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def verdict(
+    job: Job,
+    alive_supervisor: bool | None,
+    alive_driver: bool | None,
+    heartbeat_age: float,
+) -> str | None:
+    """Why the job is lost, or None when it is not (or not yet). Pure.
+
+    Parameters
+    ----------
+    alive_supervisor, alive_driver: :func:`is_alive` of the job's processes; None as well when the
+        job has no such process yet.
+    heartbeat_age: seconds since the last heartbeat, or since the job's start when it has none.
+    """
+    if job.state.is_final or alive_driver:
+        return None
+    if job.driver is not None and alive_driver is False:
+        if alive_supervisor and heartbeat_age < max(SUPERVISOR_GRACE, _interval(job) + _MISSED):
+            return None
+        return f"the driver process {job.driver.pid} on {job.driver.host} is gone"
+    if alive_supervisor:
+        return None
+    if job.driver is not None:
+        return _stale(job, job.driver.host, heartbeat_age)
+    if job.supervisor is None:
+        if heartbeat_age < LAUNCH_GRACE:
+            return None
+        return "its launch was interrupted: it never got a supervisor process"
+    if alive_supervisor is None:
+        return _stale(job, job.supervisor.host, heartbeat_age)
+    return (
+        f"the supervisor process {job.supervisor.pid} on {job.supervisor.host} ended "
+        "before the driver had started"
+    )
+
+
+def _interval(job: Job) -> float:
+    """Seconds between the heartbeats of the job's driver."""
+    text = job.launch.options.get("execution.heartbeat.interval")
+    return parse_duration(text) if text else 0.0
+
+
+def _stale(job: Job, host: str, age: float) -> str | None:
+    limit = STALE if job.heartbeat is not None else STALE_START
+    return f"no heartbeat from {host} for {age:.0f} s" if age > limit else None
+
+
+def reconcile(registry: Registry, jobs: Iterable[Job], now: float | None = None) -> list[Job]:
+    """The jobs as they really are: those whose process is gone become FAILED.
+
+    They get a ``driver-lost`` failure with the end of their log, and their unfinished requests
+    fail. A supervisor that knows better may replace that failure afterwards. With a read-only
+    registry the jobs are only *shown* so.
+
+    ``now``: seconds since the epoch by the registry's clock (default: now).
+    """
+    moment = registry.now() if now is None else now
+    return [_reconciled(registry, job, moment) for job in jobs]
+
+
+def _reconciled(registry: Registry, job: Job, now: float) -> Job:
+    if job.state.is_final:
+        return job
+    reason = verdict(
+        job,
+        is_alive(job.supervisor) if job.supervisor else None,
+        is_alive(job.driver) if job.driver else None,
+        now - (job.start_time if job.heartbeat is None else job.heartbeat),
+    )
+    if reason is None:
+        return job
+    tail = log_tail(job.log_path)
+    failure = DriverLost(reason, tail=tail).to_record()
+    if tail:
+        reason = f"{reason}; its log ends with: {tail[-1][:200]}"
+    if not registry.read_only:
+        try:
+            lost = registry.transition(job.job_id, JobState.FAILED, reason, failure=failure)
+            registry.abandon(job.job_id, failure)
+            return lost
+        except WrongState:
+            return registry.job(job.job_id)  # it ended properly between our two looks
+        except RegistryError:
+            pass  # readable, not writable after all: show it, the next reader may write it
+    return replace(job, state=JobState.FAILED, end_time=now, failure=failure)
+
+
+def log_tail(path: str | None, lines: int = _TAIL_LINES) -> list[str]:
+    """The last non-empty lines of a log; empty when there is none that can be read."""
+    if not path:
+        return []
+    try:
+        with open(path, "rb") as stream:
+            size = stream.seek(0, os.SEEK_END)
+            stream.seek(max(0, size - _TAIL_BYTES))
+            text = stream.read().decode("utf-8", "replace")
+    except OSError:
+        return []
+    return [line.rstrip() for line in text.splitlines() if line.strip()][-lines:]
+
+
+def _stat(pid: int) -> tuple[str, int] | None:
+    """State letter and start time of a process from /proc; None when it has no entry there."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stream:
+            text = stream.read()
+    except OSError:
+        return None
+    # The second field is the command in parentheses, which may hold blanks and parentheses.
+    fields = text[text.rindex(b")") + 2 :].split()
+    return fields[0].decode(), int(fields[19])

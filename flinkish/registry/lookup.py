@@ -1,0 +1,85 @@
+"""Which job or request a person means: ids, prefixes of ids, names. Pure decisions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from flinkish.errors import AmbiguousJob, FlinkishError, JobNotFound, UsageError
+from flinkish.registry.jobs import Job
+
+ID_LENGTH = 32
+MIN_PREFIX = 4
+
+
+def is_id(text: str) -> bool:
+    """True for a whole job or request id: 32 hex digits in any case."""
+    return re.fullmatch(r"[0-9a-fA-F]{32}", text) is not None
+
+
+def is_prefix(text: str) -> bool:
+    """True for what may be the beginning of an id: 4 to 32 hex digits."""
+    return re.fullmatch(r"[0-9a-fA-F]{4,32}", text) is not None
+
+
+def choose(
+    reference: str, by_id: Sequence[Job], by_name: Sequence[Job], *, include_final: bool
+) -> Job:
+    """The one job that ``reference`` means.
+
+    Parameters
+    ----------
+    reference: what was typed.
+    by_id: jobs whose id starts with it (none when it cannot be an id).
+    by_name: jobs of exactly that name, whatever their state.
+    include_final: let a name mean a finished job when no running one has it.
+
+    A prefix counts whatever the job's state (the caller checks that); a name first means jobs
+    that are not final. Raises :class:`AmbiguousJob`, :class:`JobNotFound`, and
+    :class:`UsageError` for what looks like an id but is none.
+    """
+    active = [job for job in by_name if not job.state.is_final]
+    named = active or (list(by_name) if include_final else [])
+    candidates = {job.job_id: job for job in (*by_id, *named)}
+    if len(candidates) == 1:
+        return next(iter(candidates.values()))
+    if candidates:
+        raise _ambiguous(reference, sorted(candidates.values(), key=lambda job: job.start_time))
+    raise _nothing(reference, by_name)
+
+
+def _ambiguous(reference: str, jobs: Sequence[Job]) -> AmbiguousJob:
+    lines = ", ".join(f"{job.job_id} {job.name} ({job.state.value})" for job in jobs[:5])
+    more = f" and {len(jobs) - 5} more" if len(jobs) > 5 else ""
+    return AmbiguousJob(
+        f"{reference!r} means {len(jobs)} jobs: {lines}{more}",
+        candidates=[
+            {"job_id": job.job_id, "name": job.name, "state": job.state.value} for job in jobs
+        ],
+    )
+
+
+def _nothing(reference: str, by_name: Sequence[Job]) -> FlinkishError:
+    if by_name:
+        last = max(by_name, key=lambda job: job.start_time)
+        return JobNotFound(
+            f"no job named {reference!r} is running; its last one, {last.job_id}, "
+            f"is {last.state.value}",
+            hint="name a finished job by its id; see them with: flinkish list -a",
+        )
+    if is_id(reference):
+        return JobNotFound(f"could not find job {reference.lower()}")
+    if len(reference) == ID_LENGTH:
+        return UsageError(
+            f'cannot parse JobID from "{reference}": '
+            "the expected format is [0-9a-fA-F]{32}, a job id of 32 hex digits",
+            hint=JobNotFound.default_hint,
+        )
+    if is_prefix(reference):
+        return JobNotFound(f"no job has an id that begins with {reference!r}, or that name")
+    if re.fullmatch(r"[0-9a-fA-F]{1,3}", reference):
+        return JobNotFound(
+            f"no job is named {reference!r}, and as the beginning of an id it is too short",
+            hint=f"give at least {MIN_PREFIX} digits; see the jobs with: flinkish list -a",
+        )
+    return JobNotFound(f"no running job is named {reference!r}, and it is no job id")

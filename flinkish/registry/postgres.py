@@ -1,0 +1,215 @@
+"""PostgreSQL under the registry, for jobs whose drivers run on several hosts.
+
+Imported only for a ``postgresql://`` URL, because the driver (psycopg 3) is an extra and its import
+is slow. Transactions are READ COMMITTED: each write locks the row of its job first, and every
+later statement of the transaction sees what was committed before that lock was given.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from _thread import allocate_lock
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NoReturn, TypeVar
+
+from flinkish.config import MASK, mask_secrets
+from flinkish.errors import RegistryError
+from flinkish.masking import passwords_of
+from flinkish.registry.database import (
+    READ_VERSION,
+    Database,
+    Parameters,
+    Row,
+    Transaction,
+    check_version,
+    migrate,
+    storable,
+)
+from flinkish.registry.schema import VERSION
+
+try:
+    import psycopg
+except ImportError as missing:
+    raise RegistryError(
+        f"a PostgreSQL registry needs psycopg, which cannot be imported: {missing}",
+        hint="pip install 'flinkish[postgres]'",
+    ) from missing
+
+T = TypeVar("T")
+
+#: Any number will do, as long as all flinkish use the same: serialises schema changes.
+_MIGRATION_LOCK = 0x666C696E6B
+_CONNECT_TIMEOUT = 10  # seconds
+_ATTEMPTS = 5
+
+
+class PostgresDatabase(Database):
+    """A PostgreSQL database, by URL. A lost connection is opened again at the next call."""
+
+    def __init__(self, url: str, *, create: bool = True) -> None:
+        self._url = url
+        self.url_masked = mask_secrets(url)
+        self._lock = allocate_lock()
+        self._process = os.getpid()
+        self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._inherited: list[psycopg.Connection[tuple[Any, ...]] | None] = []
+        self._ahead = 0.0  # the server's clock minus ours, seconds
+        self._translated: dict[str, str] = {}
+        try:
+            self._prepare(create)
+        except BaseException:
+            self.close()
+            raise
+
+    def read(self, sql: str, parameters: Parameters) -> list[Row]:
+        with self._lock:
+            return self._reliably(lambda connection: self._run(connection, sql, parameters)[0])
+
+    def write(self, work: Callable[[Transaction], T]) -> T:
+        with self._lock:
+            return self._reliably(lambda connection: self._transact(connection, work))
+
+    def changes_marker(self) -> object:
+        return object()
+
+    def now(self) -> float:
+        return time.time() + self._ahead
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None and os.getpid() == self._process:
+            connection.close()
+
+    def _reliably(self, action: Callable[[psycopg.Connection[tuple[Any, ...]]], T]) -> T:
+        """Run ``action``; once more on a new connection when the old one turns out to be dead.
+
+        A commit whose answer was lost is the one thing that may have happened all the same; it
+        is reported, not repeated (see :meth:`_transact`).
+        """
+        try:
+            for _ in range(_ATTEMPTS - 1):
+                used = self._usable()
+                try:
+                    return action(self._connected())
+                except _CommitLost:
+                    raise
+                except psycopg.errors.TransactionRollback:
+                    continue  # the server broke a deadlock at our expense
+                except psycopg.OperationalError:
+                    if not used or self._usable():
+                        raise  # not a matter of an old connection: another try will not help
+            return action(self._connected())
+        except psycopg.Error as error:
+            self._fail(error)
+
+    def _usable(self) -> bool:
+        return (
+            self._connection is not None
+            and not self._connection.closed
+            and self._process == os.getpid()
+        )
+
+    def _transact(
+        self, connection: psycopg.Connection[tuple[Any, ...]], work: Callable[[Transaction], T]
+    ) -> T:
+        connection.execute("BEGIN")
+        try:
+            result = work(Transaction(lambda sql, values: self._run(connection, sql, values)))
+        except BaseException:
+            with suppress(psycopg.Error):  # a dead connection has rolled back by itself
+                connection.execute("ROLLBACK")
+            raise
+        try:
+            connection.execute("COMMIT")
+        except psycopg.OperationalError as error:
+            raise _CommitLost(f"the connection was lost during a commit: {error}") from error
+        return result
+
+    def _run(
+        self, connection: psycopg.Connection[tuple[Any, ...]], sql: str, parameters: Parameters
+    ) -> tuple[list[Row], int]:
+        text = self._translated.get(sql)
+        if text is None:
+            text = self._translated[sql] = translate(sql)
+        values = {name: storable(value) for name, value in parameters.items()}
+        # bytes, because psycopg's types want literals as str: the text comes from this package.
+        cursor = connection.execute(text.encode(), values or None)
+        if cursor.description is None:
+            return [], cursor.rowcount
+        names = [column.name for column in cursor.description]
+        rows = [dict(zip(names, row)) for row in cursor]  # noqa: B905 (one query's columns)
+        return rows, cursor.rowcount
+
+    def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
+        if not self._usable() or self._connection is None:
+            # A forked child must not speak on its parent's connection, nor close it.
+            self._inherited.append(self._connection if self._process != os.getpid() else None)
+            self._process = os.getpid()
+            url = self._url
+            if "connect_timeout=" not in url:
+                url += ("&" if "?" in url else "?") + f"connect_timeout={_CONNECT_TIMEOUT}"
+            # No server-side prepared statements: poolers in transaction mode lose them.
+            self._connection = psycopg.connect(url, autocommit=True, prepare_threshold=None)
+            before = time.time()
+            row = self._connection.execute(
+                "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)"
+            ).fetchone()
+            after = time.time()
+            server = float(row[0]) if row else before
+            # Only a difference the round trip cannot explain counts: equal clocks stay equal.
+            self._ahead = 0.0 if before - 0.001 <= server <= after + 0.001 else server - after
+        return self._connection
+
+    def _prepare(self, create: bool) -> None:
+        with self._lock:
+            version = self._reliably(self._version)
+        check_version(version, self.url_masked)
+        if version == VERSION:
+            return
+        if version == 0 and not create:
+            raise RegistryError(
+                f"there is no registry in {self.url_masked}",
+                hint="start a job with flinkish run, or set registry.url",
+            )
+        self.write(self._migrate)
+
+    def _version(self, connection: psycopg.Connection[tuple[Any, ...]]) -> int:
+        try:
+            row = connection.execute(READ_VERSION.encode()).fetchone()
+        except psycopg.errors.UndefinedTable:
+            return 0
+        return int(row[0] or 0) if row else 0
+
+    def _migrate(self, transaction: Transaction) -> None:
+        transaction.rows("SELECT pg_advisory_xact_lock(:lock)", lock=_MIGRATION_LOCK)
+        migrate(transaction, self.url_masked, self.now())
+
+    def _fail(self, error: psycopg.Error) -> NoReturn:
+        text = " ".join(self._hide(str(error)).split())
+        hint = "check registry.url and the rights of its user"
+        if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+            text, hint = f"the server is read-only ({text})", "point registry.url at the primary"
+        elif isinstance(error, psycopg.OperationalError):
+            hint = "check that the server runs and can be reached, then try again"
+        # No `from error`: with --debug its text would show what was masked here.
+        raise RegistryError(f"the registry {self.url_masked} failed: {text}", hint=hint) from None
+
+    def _hide(self, text: str) -> str:
+        for password in passwords_of(self._url):
+            text = text.replace(password, MASK)
+            # Unless its marks are written as %XX, libpq takes a part of it for a port or a host.
+            for part in filter(None, re.split(r"[/?#@:&=%\s]+", password)):
+                text = re.sub(rf"(?<!\w){re.escape(part)}(?!\w)", MASK, text)
+        return mask_secrets(text)
+
+
+class _CommitLost(psycopg.OperationalError):
+    """The connection broke during COMMIT: nobody knows whether it happened."""
+
+
+def translate(sql: str) -> str:
+    """``:name`` parameters as psycopg writes them; percent signs doubled."""
+    return re.sub(r"(?<!:):(\w+)", r"%(\1)s", sql.replace("%", "%%"))

@@ -1,0 +1,266 @@
+"""The mailbox of a registry: what clients ask of drivers (Flink's triggers), and the answers.
+
+A request is PENDING until the agent in the job's driver claims it, and gets its result or error
+once; then it never changes again. The rows stay: they are the audit log.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from flinkish.errors import (
+    Locked,
+    RegistryError,
+    RequestNotFound,
+    UnsupportedFormat,
+    UsageError,
+    WrongState,
+)
+from flinkish.registry import lookup
+from flinkish.registry.database import Database, Row, Transaction
+from flinkish.registry.jobs import ARGUMENTS, Job, Request, RequestKind, RequestState
+from flinkish.registry.rows import REQUEST_COLUMNS, arguments_of, dump, request_of, request_values
+from flinkish.registry.statements import lock, locked
+from flinkish.spec.codec import encode
+from flinkish.spec.requests import Arguments, CancelArguments, RequestResult
+
+_ENDING = (RequestKind.STOP, RequestKind.CANCEL)
+_UNFINISHED = "('PENDING', 'IN_PROGRESS')"
+
+
+class Mailbox:
+    """The requests of all jobs of one database; :class:`.job_registry.Registry` is one."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def now(self) -> float:
+        """The time by the registry's clock, in seconds since the epoch."""
+        return self._database.now()
+
+    def submit(
+        self,
+        job_id: str,
+        kind: RequestKind,
+        arguments: Arguments,
+        requester: str | None = None,
+    ) -> Request:
+        """Put a request into a job's mailbox.
+
+        Raises :class:`WrongState` when the job is final, :class:`Locked` when it is to be stopped
+        or canceled while it is already being, and :class:`JobNotFound`. A plain cancel is taken
+        even then: it overrides a stop that still waits to save.
+        """
+        if not isinstance(arguments, ARGUMENTS[kind]):
+            raise TypeError(f"a {kind.value} has no {type(arguments).__name__}")
+
+        def work(tx: Transaction) -> Request:
+            job = locked(tx, job_id)
+            if job.state.is_final:
+                raise WrongState(
+                    f"cannot {kind.value} job {job.name} ({job.job_id}): it has already reached "
+                    f"the terminal state {job.state.value}",
+                    hint=_instead(job, plain_cancel=_is_plain_cancel(arguments)),
+                    job_id=job.job_id,
+                    state=job.state.value,
+                )
+            if kind in _ENDING:
+                _refuse_second(tx, job, plain_cancel=_is_plain_cancel(arguments))
+            number = tx.rows(
+                "SELECT COALESCE(MAX(number), 0) + 1 AS next FROM flinkish_requests "
+                "WHERE job_id = :id",
+                id=job.job_id,
+            )[0]["next"]
+            request = Request(
+                request_id=new_request_id(),
+                job_id=job.job_id,
+                kind=kind,
+                state=RequestState.PENDING,
+                created=self.now(),
+                arguments=arguments,
+                requester=requester,
+            )
+            tx.execute(
+                "INSERT INTO flinkish_requests (request_id, job_id, number, kind, state, created, "
+                "arguments, requester) VALUES (:request_id, :job_id, :number, :kind, :state, "
+                ":created, :arguments, :requester)",
+                number=number,
+                **request_values(request),
+            )
+            return request
+
+        return self._database.write(work)
+
+    def claim(self, job_id: str) -> Request | None:
+        """Take the oldest pending request of a job; no two callers ever get the same one.
+
+        One that cannot be read, because a newer flinkish has made it, fails on the way.
+        """
+        pending = (
+            "SELECT request_id FROM flinkish_requests WHERE job_id = :id AND state = 'PENDING' "
+            "ORDER BY number LIMIT 1"
+        )
+        if not self._read(pending, id=job_id):  # an idle poll writes nothing
+            return None
+
+        def work(tx: Transaction) -> Request | None:
+            lock(tx, job_id)
+            while rows := tx.rows(pending, id=job_id):
+                tx.execute(
+                    "UPDATE flinkish_requests SET state = 'IN_PROGRESS', started = :now "
+                    "WHERE request_id = :id",
+                    now=self.now(),
+                    id=rows[0]["request_id"],
+                )
+                try:
+                    return _request(tx, rows[0]["request_id"])
+                except (RegistryError, UnsupportedFormat) as error:
+                    tx.execute(
+                        "UPDATE flinkish_requests SET state = 'FAILED', error = :error, "
+                        "finished = :now WHERE request_id = :id",
+                        error=dump(error.to_record()),
+                        now=self.now(),
+                        id=rows[0]["request_id"],
+                    )
+            return None
+
+        return self._database.write(work)
+
+    def progress(self, request_id: str, progress: Mapping[str, Any]) -> bool:
+        """Say how far a claimed request is. False when it was not in progress (any more)."""
+        return self._settle(request_id, "state = 'IN_PROGRESS'", {"progress": progress})
+
+    def complete(self, request_id: str, result: RequestResult) -> bool:
+        """Give a request its result. False, and nothing changes, when it had one already."""
+        values = {"result": result, "state": RequestState.COMPLETED}
+        return self._settle(request_id, f"state IN {_UNFINISHED}", values)
+
+    def fail(self, request_id: str, error: Mapping[str, Any]) -> bool:
+        """End a request with an error (``FlinkishError.to_record()``); else as complete."""
+        values = {"error": error, "state": RequestState.FAILED}
+        return self._settle(request_id, f"state IN {_UNFINISHED}", values)
+
+    def abandon(self, job_id: str, error: Mapping[str, Any]) -> int:
+        """Fail all unfinished requests of a job that is no more; returns how many there were."""
+
+        def work(tx: Transaction) -> int:
+            lock(tx, job_id)
+            return tx.execute(
+                "UPDATE flinkish_requests SET state = 'FAILED', error = :error, finished = :now "
+                f"WHERE job_id = :id AND state IN {_UNFINISHED}",
+                error=dump(dict(error)),
+                now=self.now(),
+                id=job_id,
+            )
+
+        return self._database.write(work)
+
+    def request(self, reference: str) -> Request:
+        """The request of an id, or of a unique prefix of one (at least 4 digits).
+
+        Raises :class:`RequestNotFound`; :class:`UsageError` when several begin so.
+        """
+        text = reference.strip().lower()
+        rows: list[Row] = []
+        if lookup.is_id(text):
+            rows = self._read(
+                f"SELECT {REQUEST_COLUMNS} FROM flinkish_requests WHERE request_id = :id", id=text
+            )
+        elif lookup.is_prefix(text):
+            rows = self._read(
+                f"SELECT {REQUEST_COLUMNS} FROM flinkish_requests "
+                "WHERE substr(request_id, 1, :n) = :prefix ORDER BY created",
+                n=len(text),
+                prefix=text,
+            )
+        if not rows:
+            raise RequestNotFound(f"no request has the id {reference!r}")
+        if len(rows) > 1:
+            raise UsageError(
+                f"{len(rows)} requests begin with {reference!r}", hint="give more digits of the id"
+            )
+        return request_of(rows[0])
+
+    def requests(self, job_id: str) -> list[Request]:
+        """All requests of a job, oldest first."""
+        rows = self._read(
+            f"SELECT {REQUEST_COLUMNS} FROM flinkish_requests WHERE job_id = :id ORDER BY number",
+            id=job_id,
+        )
+        return [request_of(row) for row in rows]
+
+    def _read(self, sql: str, **parameters: Any) -> list[Row]:
+        return self._database.read(sql, parameters)
+
+    def _settle(self, request_id: str, condition: str, values: Mapping[str, Any]) -> bool:
+        """Set columns of a request if its state allows it, and the end time with a final state."""
+        columns: dict[str, Any] = {}
+        for name, value in values.items():
+            if isinstance(value, RequestResult):
+                columns[name] = dump(encode(value))
+            else:
+                columns[name] = (
+                    value.value if isinstance(value, RequestState) else dump(dict(value))
+                )
+
+        def work(tx: Transaction) -> bool:
+            if "state" in columns:
+                columns["finished"] = self.now()
+            changed = tx.execute(
+                f"UPDATE flinkish_requests SET {', '.join(f'{c} = :{c}' for c in columns)} "
+                f"WHERE request_id = :id AND {condition}",
+                id=request_id,
+                **columns,
+            )
+            if not changed:
+                _request(tx, request_id)
+            return changed > 0
+
+        return self._database.write(work)
+
+
+def new_request_id() -> str:
+    """A new request id (Flink's trigger id): 32 lower-case hex digits."""
+    return os.urandom(16).hex()
+
+
+def _is_plain_cancel(arguments: Arguments) -> bool:
+    return isinstance(arguments, CancelArguments) and arguments.savepoint is None
+
+
+def _instead(job: Job, *, plain_cancel: bool) -> str:
+    """What to do where a job has ended already."""
+    if plain_cancel:
+        return "see what is running with: flinkish list"
+    return f"save what it has left with: flinkish savepoint {job.job_id} TARGET"
+
+
+def _refuse_second(tx: Transaction, job: Job, *, plain_cancel: bool) -> None:
+    rows = tx.rows(
+        f"SELECT request_id, kind, arguments FROM flinkish_requests WHERE job_id = :id "
+        f"AND state IN {_UNFINISHED} AND kind IN ('stop', 'cancel') ORDER BY number",
+        id=job.job_id,
+    )
+    if plain_cancel:
+        # It overrides what still waits to save first; only another plain cancel is the same.
+        rows = [row for row in rows if _is_plain_cancel(arguments_of(row))]
+    if rows:
+        first = rows[0]
+        raise Locked(
+            f"job {job.name} ({job.job_id}) is already being ended by the {first['kind']} request "
+            f"{first['request_id']}",
+            hint=f"follow that one with: flinkish request wait {first['request_id']}",
+            job_id=job.job_id,
+            request_id=first["request_id"],
+        )
+
+
+def _request(tx: Transaction, request_id: str) -> Request:
+    rows = tx.rows(
+        f"SELECT {REQUEST_COLUMNS} FROM flinkish_requests WHERE request_id = :id", id=request_id
+    )
+    if not rows:
+        raise RequestNotFound(f"no request has the id {request_id!r}")
+    return request_of(rows[0])

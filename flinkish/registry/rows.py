@@ -1,0 +1,214 @@
+"""Rows of the registry's tables to the words of :mod:`flinkish.registry.jobs`, and back. Pure."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from flinkish.errors import Corrupt, RegistryError
+from flinkish.registry.jobs import (
+    ARGUMENTS,
+    Job,
+    JobState,
+    ProcessRef,
+    Request,
+    RequestKind,
+    RequestState,
+    StateChange,
+)
+from flinkish.spec.codec import decode, encode
+from flinkish.spec.launch import Launch
+from flinkish.spec.queries import QueryFacts, QueryStatus
+from flinkish.spec.requests import Arguments, RequestResult
+from flinkish.spec.savepoints import SavepointRecord
+
+Row = Mapping[str, Any]
+
+#: Columns of flinkish_jobs that :meth:`Registry.update_job` may set.
+UPDATABLE = frozenset(
+    {
+        "log_path",
+        "checkpoint_dir",
+        "end_time",
+        "supervisor",
+        "driver",
+        "heartbeat",
+        "spark_version",
+        "application_id",
+        "exit_status",
+        "failure",
+    }
+)
+
+JOB_COLUMNS = (
+    "job_id, name, state, start_time, end_time, launch, log_path, checkpoint_dir, supervisor, "
+    "driver, heartbeat, spark_version, application_id, exit_status, failure"
+)
+REQUEST_COLUMNS = (
+    "request_id, job_id, kind, state, created, arguments, requester, started, finished, "
+    "progress, result, error"
+)
+SAVEPOINT_COLUMNS = (
+    "path, job_id, created, format, bytes, files, duration, queries, cause, request_id, disposed"
+)
+
+
+_Made = TypeVar("_Made")
+
+
+def _checked(what: str) -> Callable[[Callable[[Row], _Made]], Callable[[Row], _Made]]:
+    """Make a row that is not what flinkish writes an error that says so."""
+
+    def decorate(make: Callable[[Row], _Made]) -> Callable[[Row], _Made]:
+        @functools.wraps(make)
+        def made(row: Row) -> _Made:
+            try:
+                return make(row)
+            except Corrupt as error:
+                raise RegistryError(
+                    f"the registry has a damaged row of {what}: {error.message}"
+                ) from error
+            except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+                raise RegistryError(f"the registry has a damaged row of {what}: {error}") from error
+
+        return made
+
+    return decorate
+
+
+def dump(value: Any) -> str | None:
+    """JSON text of plain data; None stays None (SQL NULL)."""
+    return None if value is None else json.dumps(value, separators=(",", ":"))
+
+
+def load(text: str | None) -> Any:
+    """The inverse of :func:`dump`."""
+    return None if text is None else json.loads(text)
+
+
+def column_value(name: str, value: Any) -> Any:
+    """The stored form of one updatable field of a job. Raises TypeError for other names."""
+    if name not in UPDATABLE:
+        raise TypeError(f"a job's {name} cannot be updated")
+    if isinstance(value, ProcessRef):
+        return dump({"host": value.host, "pid": value.pid, "start_ticks": value.start_ticks})
+    return dump(dict(value)) if name == "failure" and value is not None else value
+
+
+def job_values(job: Job) -> dict[str, Any]:
+    """Statement parameters of a whole job."""
+    values = {name: column_value(name, getattr(job, name)) for name in UPDATABLE}
+    return values | {
+        "job_id": job.job_id,
+        "name": job.name,
+        "state": job.state.value,
+        "start_time": job.start_time,
+        "launch": dump(encode(job.launch)),
+    }
+
+
+@_checked("a job")
+def job_of(row: Row) -> Job:
+    """A job of a row with :data:`JOB_COLUMNS`."""
+    values = dict(row)
+    values["state"] = JobState(row["state"])
+    values["launch"] = decode(Launch, load(row["launch"]))
+    values["supervisor"] = _process(row["supervisor"])
+    values["driver"] = _process(row["driver"])
+    values["failure"] = load(row["failure"])
+    return Job(**values)
+
+
+def _process(text: str | None) -> ProcessRef | None:
+    data = load(text)
+    return ProcessRef(data["host"], data["pid"], data.get("start_ticks")) if data else None
+
+
+@_checked("a state of a job")
+def change_of(row: Row) -> StateChange:
+    """A line of a job's state history."""
+    return StateChange(JobState(row["state"]), row["time"], row["reason"])
+
+
+@_checked("a query")
+def query_of(row: Row) -> QueryStatus:
+    """A query as its driver last reported it."""
+    return decode(QueryStatus, load(row["status"]))
+
+
+@_checked("a query")
+def facts_of(row: Row) -> QueryFacts | None:
+    """What its driver left to know of a query; None from a driver of an older flinkish."""
+    data = load(row["facts"])
+    return None if data is None else decode(QueryFacts, data)
+
+
+def request_values(request: Request) -> dict[str, Any]:
+    """Statement parameters of a new request."""
+    return {
+        "request_id": request.request_id,
+        "job_id": request.job_id,
+        "kind": request.kind.value,
+        "state": request.state.value,
+        "created": request.created,
+        "arguments": dump(encode(request.arguments)),
+        "requester": request.requester,
+    }
+
+
+def settled_values(request: Request) -> dict[str, Any]:
+    """Statement parameters of a request that has its result already."""
+    return request_values(request) | {
+        "started": request.started,
+        "finished": request.finished,
+        "result": None if request.result is None else dump(encode(request.result)),
+        "error": None if request.error is None else dump(dict(request.error)),
+    }
+
+
+@_checked("a request")
+def arguments_of(row: Row) -> Arguments:
+    """What a row with ``kind`` and ``arguments`` asks for."""
+    return decode(ARGUMENTS[RequestKind(row["kind"])], load(row["arguments"]))
+
+
+@_checked("a request")
+def request_of(row: Row) -> Request:
+    """A request of a row with :data:`REQUEST_COLUMNS`."""
+    values = dict(row)
+    values["kind"] = RequestKind(row["kind"])
+    values["state"] = RequestState(row["state"])
+    values["arguments"] = arguments_of(row)
+    for name in ("progress", "error"):
+        values[name] = load(row[name])
+    result = load(row["result"])
+    values["result"] = None if result is None else decode(RequestResult, result)
+    return Request(**values)
+
+
+def savepoint_values(record: SavepointRecord) -> dict[str, Any]:
+    """Statement parameters of a savepoint."""
+    return {
+        "path": record.path,
+        "job_id": record.job_id,
+        "created": record.created,
+        "format": record.format,
+        "bytes": record.bytes,
+        "files": record.files,
+        "duration": record.duration,
+        "queries": dump([dict(query) for query in record.queries]),
+        "cause": record.trigger,  # TRIGGER is a reserved word of SQL
+        "request_id": record.request_id,
+        "disposed": record.disposed,
+    }
+
+
+@_checked("a savepoint")
+def savepoint_of(row: Row) -> SavepointRecord:
+    """A savepoint of a row with :data:`SAVEPOINT_COLUMNS`."""
+    values = dict(row)
+    values["trigger"] = values.pop("cause")
+    values["queries"] = tuple(load(row["queries"]))
+    return SavepointRecord(**values)

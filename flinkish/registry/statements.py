@@ -1,0 +1,75 @@
+"""Statements on jobs that the registry's transactions share. Each works inside a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from flinkish.errors import JobNotFound
+from flinkish.registry.database import Transaction
+from flinkish.registry.jobs import Job, JobState
+from flinkish.registry.rows import JOB_COLUMNS, UPDATABLE, job_of
+
+#: Values in one statement's IN list; SQLite's oldest limit on parameters is 999.
+_CHUNK = 500
+
+
+def unknown(job_id: str) -> JobNotFound:
+    """The error for a job id that is in no row."""
+    return JobNotFound(f"could not find job {job_id}")
+
+
+def is_guess(failure: Mapping[str, Any]) -> bool:
+    """True for a failure written by someone who only saw that the process was gone."""
+    return failure.get("id") == "driver-lost"
+
+
+def lock(tx: Transaction, job_id: str) -> None:
+    """Hold the job's row until the transaction ends. Raises :class:`JobNotFound`."""
+    if not tx.execute(
+        "UPDATE flinkish_jobs SET revision = revision + 1 WHERE job_id = :id", id=job_id.lower()
+    ):
+        raise unknown(job_id)
+
+
+def locked(tx: Transaction, job_id: str) -> Job:
+    """The job, its row held until the transaction ends. Raises :class:`JobNotFound`."""
+    lock(tx, job_id)
+    return job_row(tx, job_id)
+
+
+def job_row(tx: Transaction, job_id: str) -> Job:
+    """The job of an id that is known to be there."""
+    rows = tx.rows(f"SELECT {JOB_COLUMNS} FROM flinkish_jobs WHERE job_id = :id", id=job_id.lower())
+    return job_of(rows[0])
+
+
+def set_fields(tx: Transaction, job_id: str, values: Mapping[str, Any]) -> None:
+    """Set columns whose names come from this package, never from outside."""
+    assert values.keys() <= UPDATABLE | {"state"}
+    if values:
+        columns = ", ".join(f"{name} = :{name}" for name in values)
+        tx.execute(f"UPDATE flinkish_jobs SET {columns} WHERE job_id = :id", id=job_id, **values)
+
+
+def record_state(
+    tx: Transaction, job_id: str, state: JobState, when: float, reason: str | None
+) -> None:
+    """Append a line to a job's state history; ``when`` in seconds since the epoch."""
+    tx.execute(
+        "INSERT INTO flinkish_states (job_id, number, state, time, reason) "
+        "VALUES (:id, (SELECT COALESCE(MAX(number), 0) + 1 FROM flinkish_states "
+        "WHERE job_id = :id), :state, :time, :reason)",
+        id=job_id,
+        state=state.value,
+        time=when,
+        reason=reason,
+    )
+
+
+def in_lists(job_ids: Iterable[str]) -> Iterator[tuple[str, dict[str, str]]]:
+    """IN lists of bounded length: (parameter marks, their values)."""
+    ids = sorted(set(job_ids))
+    for start in range(0, len(ids), _CHUNK):
+        values = {f"j{i}": job_id for i, job_id in enumerate(ids[start : start + _CHUNK])}
+        yield ", ".join(":" + mark for mark in values), values

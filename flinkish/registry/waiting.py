@@ -1,0 +1,130 @@
+"""Waiting for a request's result or for a job's state, without waiting for the dead."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from flinkish.errors import DriverLost, FlinkishError, WaitTimeout, WrongState, from_record
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import Job, Request
+from flinkish.registry.liveness import reconcile
+
+#: Seconds between two looks at the job's processes.
+_LIVENESS_INTERVAL = 0.5
+#: Seconds a driver that has ended its job may still take to write a request's result.
+_ORPHAN_GRACE = 3.0
+
+
+def wait_request(
+    registry: Registry,
+    request_id: str,
+    timeout: float | None,
+    poll: float = 0.05,
+    on_progress: Callable[[Request], Any] | None = None,
+) -> Request:
+    """Wait until a request is COMPLETED or FAILED, and return it (also when FAILED).
+
+    When its job dies the request fails: nobody else would ever finish it.
+
+    Parameters
+    ----------
+    timeout: seconds; None waits as long as it takes, 0 looks once.
+    poll: seconds between two looks.
+    on_progress: called with the request at first and whenever its state or progress changed.
+
+    Raises :class:`WaitTimeout` (the work goes on), :class:`RequestNotFound`, and the job's own
+    failure when the job is dead and the registry cannot be written.
+    """
+    deadline = None if timeout is None else time.monotonic() + timeout
+    shown: tuple[Any, ...] | None = None
+    next_look = ended = 0.0
+    while True:
+        request = registry.request(request_id)
+        if on_progress is not None and shown != (request.state, request.progress):
+            shown = (request.state, request.progress)
+            on_progress(request)
+        if request.state.is_final:
+            return request
+        now = time.monotonic()
+        if now >= next_look:
+            next_look = now + _LIVENESS_INTERVAL
+            job = reconcile(registry, [registry.job(request.job_id)])[0]
+            if job.state.is_final:
+                ended = ended or now
+                if now - ended >= _ORPHAN_GRACE:
+                    _give_up(registry, job)
+                    next_look = 0.0
+                    continue
+        if deadline is not None and now >= deadline:
+            raise WaitTimeout(
+                f"no result within {timeout:g} s of the {request.kind.value} request "
+                f"{request.request_id} ({request.state.value}); the work goes on",
+                hint=f"follow it with: flinkish request wait {request.request_id}",
+                request_id=request.request_id,
+                job_id=request.job_id,
+                state=request.state.value,
+            )
+        _pause(poll, deadline)
+
+
+def wait_job(
+    registry: Registry,
+    job_id: str,
+    until: Callable[[Job], bool],
+    timeout: float | None,
+    poll: float = 0.05,
+) -> Job:
+    """Wait until ``until`` holds of the job, and return it.
+
+    ``timeout`` and ``poll`` in seconds, as in :func:`wait_request`. Raises :class:`WaitTimeout`
+    (the job goes on), and, when the job has ended so that it can never hold, the job's failure
+    or :class:`WrongState`.
+    """
+    deadline = None if timeout is None else time.monotonic() + timeout
+    next_look = 0.0
+    while True:
+        job = registry.job(job_id)
+        now = time.monotonic()
+        if now >= next_look:
+            next_look = now + _LIVENESS_INTERVAL
+            job = reconcile(registry, [job])[0]
+        if until(job):
+            return job
+        if job.state.is_final:
+            raise _ending(job)
+        if deadline is not None and now >= deadline:
+            raise WaitTimeout(
+                f"job {job.name} ({job.job_id}) is still {job.state.value} after {timeout:g} s; "
+                "it goes on",
+                hint=f"follow it with: flinkish status {job.job_id}",
+                job_id=job.job_id,
+                state=job.state.value,
+            )
+        _pause(poll, deadline)
+
+
+def _give_up(registry: Registry, job: Job) -> None:
+    """Fail what a dead job left unfinished; where that cannot be written, raise instead."""
+    error = _ending(job)
+    if registry.read_only:
+        raise error
+    registry.abandon(job.job_id, error.to_record())
+
+
+def _ending(job: Job) -> FlinkishError:
+    if job.failure:
+        return from_record(job.failure)
+    if job.state.value == "FAILED":
+        return DriverLost(f"job {job.name} ({job.job_id}) failed")
+    return WrongState(
+        f"job {job.name} ({job.job_id}) is {job.state.value}",
+        job_id=job.job_id,
+        state=job.state.value,
+    )
+
+
+def _pause(poll: float, deadline: float | None) -> None:
+    left = poll if deadline is None else min(poll, deadline - time.monotonic())
+    time.sleep(max(left, 0.001))

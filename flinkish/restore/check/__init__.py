@@ -1,0 +1,1 @@
+"""Checks before a driver is started or a batch is run."""

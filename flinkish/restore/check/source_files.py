@@ -1,0 +1,155 @@
+"""Whether the input files that a restored query reads again are still there.
+
+A file source's log names every file it has read. Those of committed batches are not read again, and
+may be gone. Those of a batch that is planned but not committed are: Spark replays it from that log,
+and passes over a file that is gone without an error (``InMemoryFileIndex`` takes a missing root
+path for one that was "deleted very recently"), so that its rows are in no output and in no state.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from flinkish import storage
+from flinkish.checkpoint.format.logs import NO_OFFSET
+from flinkish.checkpoint.format.names import SOURCES
+from flinkish.checkpoint.format.source_logs import log_offset
+from flinkish.errors import StorageError
+from flinkish.restore.materialize import source_logs
+from flinkish.restore.materialize.source_checkpoints import damaged, missing, read_file, read_logs
+from flinkish.restore.recipe import Donor
+from flinkish.restore.source.restore_inputs import SavedSource
+
+
+@dataclass(frozen=True)
+class SourceFileCheck:
+    """The input files of one file source.
+
+    ``planned_gone`` are those of the planned batch that are gone (severe); of ``read`` files read
+    already ``read_gone`` are gone (a note); ``elsewhere`` are not on the local file system and were
+    not looked at. ``entry`` is the source's line in the offset log.
+    """
+
+    entry: int
+    directory: str
+    planned_gone: tuple[str, ...] = ()
+    planned: int = 0
+    read: int = 0
+    read_gone: int = 0
+    elsewhere: int = 0
+
+    def warnings(self) -> list[str]:
+        """What would be lost."""
+        if not self.planned_gone:
+            return []
+        shown = ", ".join(self.planned_gone[:3])
+        more = f" and {len(self.planned_gone) - 3} more" if len(self.planned_gone) > 3 else ""
+        return [
+            f"source {self.entry}: {len(self.planned_gone)} of {self.planned} files of the batch "
+            f"that is replayed are gone, their rows will be missing: {shown}{more}"
+        ]
+
+    def notes(self) -> list[str]:
+        """What is worth knowing."""
+        found = []
+        if self.read_gone:
+            found.append(
+                f"source {self.entry}: {self.read_gone} of {self.read} files read already are "
+                "gone; they are not read again"
+            )
+        if self.elsewhere:
+            found.append(
+                f"source {self.entry}: {self.elsewhere} input files are not on the local file "
+                "system, and were not looked for"
+            )
+        return found
+
+
+def missing_files(
+    donor: Donor, sources: Sequence[SavedSource] | None = None
+) -> tuple[SourceFileCheck, ...]:
+    """Look for the input files of every file source of a saved query.
+
+    Each directory of input is listed once, however many files are in the log.
+
+    Parameters
+    ----------
+    donor: the saved query's files.
+    sources: its sources where they are known, for their directories.
+
+    Raises Corrupt when a log is missing or damaged.
+    """
+    logs = read_logs(donor)
+    after = (
+        {}
+        if logs.planned is None
+        else dict(zip(logs.planned.sources, logs.planned.offsets, strict=True))
+    )
+    names = dict(zip(logs.offsets.sources, logs.offsets.offsets, strict=True))
+    found: dict[str, SourceFileCheck] = {}
+    present: dict[str, frozenset[str]] = {}
+    for entry, name in enumerate(dict.fromkeys([*names, *after])):
+        committed = names.get(name, NO_OFFSET)
+        planned = after.get(name, NO_OFFSET)
+        directory = name
+        if sources is not None and logs.offsets.version == 1 and entry < len(sources):
+            directory = sources[entry].directory
+        position = committed if planned == NO_OFFSET else planned
+        # A DataFrame that is used twice has two lines, and one log.
+        if log_offset(position) is None or directory in found:
+            continue
+        limit = log_offset(committed)
+        files = list(_named_files(donor, directory, position))
+        check = _check(entry, directory, files, -1 if limit is None else limit, present)
+        found[directory] = check
+    return tuple(found.values())
+
+
+def _named_files(donor: Donor, directory: str, position: str) -> Iterator[source_logs.ReadFile]:
+    prefix = f"{SOURCES}/{directory}/"
+    names = [path.removeprefix(prefix) for path in donor.files if path.startswith(prefix)]
+    if not names:  # the second line of a DataFrame that is used twice, in a plain checkpoint
+        return
+    try:
+        chosen = source_logs.files_at(names, position, lambda name: read_file(donor, prefix + name))
+        for name in chosen.kept:
+            yield from source_logs.read_files(read_file(donor, prefix + name), name)
+        for content in chosen.written.values():
+            yield from source_logs.read_files(content, name)
+    except FileNotFoundError as error:
+        raise missing(donor.at(f"{prefix}{error.filename}")) from error
+    except ValueError as error:
+        raise damaged(donor, prefix, error) from error
+
+
+def _check(
+    entry: int,
+    directory: str,
+    files: Sequence[source_logs.ReadFile],
+    committed: int,
+    present: dict[str, frozenset[str]],
+) -> SourceFileCheck:
+    gone: list[str] = []
+    planned = read = read_gone = elsewhere = 0
+    for file in files:
+        try:
+            path = storage.locate(unquote(file.path))
+        except StorageError:
+            path = ""
+        if not storage.is_local(path):  # one request for each directory of a lake is too much
+            elsewhere += 1
+            continue
+        parent, name = os.path.split(path)
+        if parent not in present:
+            present[parent] = frozenset(storage.list_names(parent))
+        lost = name not in present[parent]
+        if file.batch > committed:
+            planned += 1
+            gone += [path] if lost else []
+        else:
+            read += 1
+            read_gone += lost
+    return SourceFileCheck(entry, directory, tuple(gone), planned, read, read_gone, elsewhere)

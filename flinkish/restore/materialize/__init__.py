@@ -1,0 +1,1 @@
+"""Making the new checkpoint that a restored query goes on from."""

@@ -1,0 +1,383 @@
+"""Making a new Spark checkpoint from a recipe.
+
+Files are hard-linked where possible (Spark never writes into a finished checkpoint file), or copied
+by the storage itself. Written are those that must differ: ``metadata`` with another query id;
+operator metadata with another ordinal, or with absolute locations (``stateSchemaFilePaths`` of
+Spark 4.x), which Spark would follow back to the old checkpoint; empty state; and, where the
+sources, the batch or the watermark are others, the logs. A local checkpoint is built beside its
+place and renamed, so it appears complete or not at all; elsewhere its logs come last. Hadoop's
+hidden ``.crc`` files stay behind: stale ones fail the read, none is fine.
+
+What Spark asks of the logs at a restart (``MicroBatchExecution.populateStartOffsets``, 3.5 to
+4.3): ``offsets/<N - 1>`` beside the newest ``offsets/<N>``; as many lines as the query has sources
+(version 1); of the commits only the newest.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from flinkish import storage
+from flinkish.checkpoint.format.log_rewrites import with_commit, with_pins, with_query_id
+from flinkish.checkpoint.format.logs import StateIds
+from flinkish.checkpoint.format.names import (
+    COMMITS,
+    METADATA,
+    METADATA_DIRECTORY,
+    OFFSETS,
+    SOURCES,
+    STATE,
+    parse_number,
+)
+from flinkish.checkpoint.format.operator_files import parse_operator_metadata, with_operator
+from flinkish.checkpoint.format.pins import PIN_CODEC
+from flinkish.errors import StorageError
+from flinkish.restore.materialize import empty_state, source_logs, state_files
+from flinkish.restore.materialize.new_logs import NewLogs, givers, needs_new_logs, new_logs
+from flinkish.restore.materialize.source_checkpoints import (
+    DonorLogs,
+    check_states_agree,
+    damaged,
+    missing,
+    parsed,
+    read_file,
+    read_logs,
+)
+from flinkish.restore.recipe import Donor, EmptyState, Recipe, TakenSource, TakenState
+
+
+@dataclass(frozen=True)
+class _File:
+    """One file of the new checkpoint: new content, or the donor's file ``old`` as it is."""
+
+    path: str
+    donor: Donor
+    old: str = ""
+    content: bytes | None = None
+
+
+def make_checkpoint(recipe: Recipe, target: str) -> None:
+    """Create the Spark checkpoint ``target`` as ``recipe`` has it.
+
+    ``target`` must not exist or be an empty directory; parents are created.
+
+    Raises
+    ------
+    StorageError: the target is taken or refused.
+    Corrupt: a file of a donor is missing or damaged.
+    Incompatible: what the recipe brings together does not fit: different state settings, sources
+        of an offset log that cannot be renamed, state that cannot be raised to another version.
+    """
+    final = storage.locate(target)
+    check_free(final)
+    if storage.is_local(final):
+        _make_local(recipe, final)
+        return
+    storage.make_directory(final)
+    try:
+        _put_all(recipe, final, final)
+    except BaseException:
+        storage.remove_tree(*storage.split(final))
+        raise
+
+
+def check_free(final: str) -> None:
+    """Raises StorageError where a checkpoint cannot be made: there is something already."""
+    if storage.is_local(final):
+        taken = os.path.lexists(final) and not (os.path.isdir(final) and not os.listdir(final))
+    else:
+        listing = storage.list_directory(final)
+        taken = bool(listing.files or listing.directories)
+    if taken:
+        raise StorageError(
+            f"cannot create checkpoint {final}: it exists and is not an empty directory",
+            hint="choose another checkpoint directory, or remove that one",
+            path=final,
+        )
+
+
+def _make_local(recipe: Recipe, final: str) -> None:
+    storage.make_directory(os.path.dirname(final))
+    building = storage.temporary_name(final)
+    try:
+        storage.make_new_directory(building)
+        _put_all(recipe, final, building)
+        storage.publish(building, final)
+    except BaseException:
+        storage.remove_tree(*storage.split(building))
+        raise
+
+
+def _put_all(recipe: Recipe, final: str, building: str) -> None:
+    """Bring all files below ``building``; to and from remote storage many at once.
+
+    Without a directory to rename (S3) the logs that make Spark go on come last: a checkpoint that
+    was not finished is none.
+    """
+    made: set[str] = set()
+    snapshots: dict[bytes, str] = {}
+    remote = next((d.root for d in recipe.donors if not storage.is_local(d.root)), final)
+
+    def put(item: tuple[_File, str]) -> None:
+        _put(*item)
+
+    def pieces(files: Iterable[_File]) -> Iterator[tuple[_File, str]]:
+        for file in files:
+            path = storage.join(building, file.path)
+            if storage.parent(path) not in made:
+                storage.make_directory(storage.parent(path))
+                made.add(storage.parent(path))
+            state = file.path.startswith(f"{STATE}/")
+            if file.content is not None and state and storage.is_local(path):
+                # Hundreds of empty snapshots are one: bringing each to the disk takes its time.
+                # The first is written here and now, for the others to be links to it.
+                same = snapshots.setdefault(file.content, path)
+                if same == path:
+                    storage.write_bytes(path, file.content)
+                else:
+                    storage.place(same, path)
+                continue
+            yield file, path
+
+    where = storage.locate(remote) if storage.is_local(final) else final
+    last: list[_File] = []
+
+    def data() -> Iterator[_File]:
+        for file in _pinned(_files(recipe, final), recipe.pins):
+            if _is_log(file.path):
+                last.append(file)
+            else:
+                yield file
+
+    for _ in storage.in_flight(where, put, pieces(data())):
+        pass
+    for _ in storage.in_flight(where, put, pieces(last)):
+        pass
+
+
+def _pinned(files: Iterable[_File], pins: Mapping[str, str]) -> Iterator[_File]:
+    """The files, with the settings ``pins`` in the offset log."""
+    change = partial(with_pins, pins=pins)
+    for file in files:
+        if pins and file.path.startswith(f"{OFFSETS}/"):
+            content = parsed(file.donor, file.old or file.path, change, file.content)
+            yield replace(file, content=content)
+        else:
+            yield file
+
+
+def _is_log(path: str) -> bool:
+    return path.split("/")[0] in {METADATA, OFFSETS, COMMITS}
+
+
+def _put(file: _File, path: str) -> None:
+    if file.content is not None:
+        storage.write_bytes(path, file.content)
+        return
+    old = file.donor.at(file.old)
+    try:
+        storage.place(old, path)
+    except FileNotFoundError as error:
+        raise missing(old) from error
+
+
+def _files(recipe: Recipe, final: str) -> Iterator[_File]:
+    """All files of the new checkpoint."""
+    base = recipe.donors[recipe.base]
+    if recipe.query_id is not None:
+        change = partial(with_query_id, query_id=recipe.query_id)
+        yield _File(METADATA, base, content=parsed(base, METADATA, change))
+    else:
+        yield _linked(base, METADATA)
+    same = recipe.states is None and recipe.sources is None
+    if same and recipe.batch_id == base.batch_id:
+        for path in base.files:
+            if path != METADATA and not path.startswith(f"{STATE}/"):
+                yield _linked(base, path)
+        for ordinal in state_files.ordinals(base.files):
+            yield from _moved_state(base, ordinal, ordinal, 0, final, None)
+        return
+    yield from _Assembly(recipe, final).files()
+
+
+def _for_spark(final: str) -> str:
+    """The root as Spark knows it; a local one stays a path."""
+    return final if storage.is_local(final) else storage.for_spark(final)
+
+
+def _linked(donor: Donor, path: str, new: str | None = None) -> _File:
+    return _File(new or path, donor, old=path)
+
+
+def _moved_state(
+    donor: Donor, old: int, new: int, shift: int, final: str, pins: Mapping[str, str] | None
+) -> Iterator[_File]:
+    """The state of one operator under its new ordinal; ``pins`` are needed for a shift only."""
+    moved = state_files.move_state(state_files.of_operator(donor.files, old), new, shift)
+    if not moved.moves:
+        raise missing(donor.at(f"{STATE}/{old}"))
+    metadata = partial(with_operator, root=_for_spark(final), ordinal=new)
+    rewritten = {
+        path: content
+        for path, _ in moved.moves
+        if _is_operator_metadata(path)
+        if (content := parsed(donor, path, metadata)) is not None
+    }
+    for path, target in moved.moves:
+        if path in rewritten:
+            yield _File(target, donor, content=rewritten[path])
+        elif path.removesuffix(".crc") not in rewritten:  # nor the checksums of those
+            yield _linked(donor, path, target)
+    for target in moved.bases:
+        zipped = target.endswith(".zip")
+        codec = (pins or {}).get(PIN_CODEC)
+        content = empty_state.empty_archive() if zipped else empty_state.empty_snapshot(codec)
+        yield _File(target, donor, content=content)
+
+
+def _is_operator_metadata(path: str) -> bool:
+    parts = path.split("/")
+    return len(parts) >= 4 and parts[2] == METADATA_DIRECTORY and not path.endswith(".crc")
+
+
+class _Assembly:
+    """Puts together what is more than one donor's checkpoint as it is."""
+
+    def __init__(self, recipe: Recipe, final: str) -> None:
+        self._recipe = recipe
+        self._final = final
+        self._base = recipe.donors[recipe.base]
+        self._batch = recipe.batch_id
+        wanted = {recipe.base, *givers(recipe)}
+        self._logs: dict[int, DonorLogs] = {i: read_logs(recipe.donors[i]) for i in wanted}
+        self._pins = self._logs[recipe.base].offsets.pins
+        self._states: Mapping[int, TakenState | EmptyState] = (
+            {n: TakenState(recipe.base, n) for n in state_files.ordinals(self._base.files)}
+            if recipe.states is None
+            else recipe.states
+        )
+        donors = {s.donor for s in self._states.values() if isinstance(s, TakenState)}
+        others = [self._logs[i] for i in sorted(donors - {recipe.base})]
+        check_states_agree(self._logs[recipe.base], others)
+
+    def files(self) -> Iterator[_File]:
+        """Everything but ``metadata``."""
+        state_ids: dict[int, StateIds] = {}
+        for ordinal, state in sorted(self._states.items()):
+            if isinstance(state, TakenState):
+                donor = self._recipe.donors[state.donor]
+                shift = self._batch - donor.batch_id
+                known = self._logs[state.donor].commit.state_ids
+                if state.ordinal in known:
+                    state_ids[ordinal] = known[state.ordinal]
+                for file in _moved_state(
+                    donor, state.ordinal, ordinal, shift, self._final, self._pins
+                ):
+                    if not (state.new_schema and state_files.is_schema(file.path)):
+                        yield file
+            else:
+                yield from self._empty_state(ordinal, state, state_ids)
+        if needs_new_logs(self._recipe, self._logs):
+            fresh = new_logs(self._recipe, self._logs)
+            yield from self._new_logs(fresh, state_ids)
+            yield from self._sources(fresh)
+        else:
+            yield from self._old_logs(state_ids)
+            yield from self._own_sources()
+
+    def _empty_state(
+        self, ordinal: int, empty: EmptyState, state_ids: dict[int, StateIds]
+    ) -> Iterator[_File]:
+        stores = empty.stores
+        for path, content in sorted((empty.files or {}).items()):
+            data, target = content, path
+            if _is_operator_metadata(f"{STATE}/{ordinal}/{path}"):
+                change = partial(with_operator, root=_for_spark(self._final), ordinal=ordinal)
+                data = parsed(self._base, path, change, content) or content
+                # Spark knows best: a join's four stores may be column families of one.
+                stores = parse_operator_metadata(content, path).store_names
+                directory, _, name = path.rpartition("/")
+                number = parse_number(name)
+                if number is not None:  # v2: not of a later batch than the one that is gone on from
+                    target = f"{directory}/{min(number, self._batch)}"
+            yield _File(f"{STATE}/{ordinal}/{target}", self._base, content=data)
+        ids: StateIds = ()
+        if self._logs[self._recipe.base].commit.version >= 2:
+            ids = empty_state.new_ids(empty.partitions, stores, lambda: str(uuid.uuid4()))
+            state_ids[ordinal] = ids
+        kind, snapshot = empty_state.empty_store(self._pins)
+        flat = [f"_{one}" for partition in ids for one in partition]
+        directories = empty_state.store_directories(ordinal, empty.partitions, stores)
+        for directory, suffix in zip(directories, flat or [""] * len(directories), strict=True):
+            name = f"{self._batch + 1}{suffix}.{kind}"
+            yield _File(f"{directory}/{name}", self._base, content=snapshot)
+
+    def _old_logs(self, state_ids: Mapping[int, StateIds]) -> Iterator[_File]:
+        """The base's logs as they are, but for the ids of state files."""
+        base = self._logs[self._recipe.base]
+        plain = base.commit.version == 1
+        for path in self._base.files:
+            directory = path.split("/")[0]
+            if directory == OFFSETS or (plain and directory == COMMITS):
+                yield _linked(self._base, path)
+        if not plain:
+            yield self._commit(base.commit.next_watermark_ms, state_ids)
+
+    def _new_logs(self, fresh: NewLogs, state_ids: Mapping[int, StateIds]) -> Iterator[_File]:
+        entries = {self._batch: fresh.offsets}
+        if self._batch > 0:
+            entries[self._batch - 1] = fresh.offsets
+        if fresh.planned is not None:
+            entries[self._batch + 1] = fresh.planned
+        for number, content in entries.items():
+            yield _File(f"{OFFSETS}/{number}", self._base, content=content)
+        yield self._commit(fresh.watermark_ms, state_ids)
+
+    def _commit(self, watermark_ms: int, state_ids: Mapping[int, StateIds]) -> _File:
+        """The newest commit; older ones would name ids under the old ordinals."""
+        data = self._logs[self._recipe.base].commit_bytes
+        path = f"{COMMITS}/{self._batch}"
+        content = with_commit(data, path, watermark_ms=watermark_ms, state_ids=state_ids)
+        return _File(path, self._base, content=content)
+
+    def _own_sources(self) -> Iterator[_File]:
+        for path in self._base.files:
+            if path.startswith(f"{SOURCES}/"):
+                yield _linked(self._base, path)
+
+    def _sources(self, fresh: NewLogs) -> Iterator[_File]:
+        if self._recipe.sources is None:
+            yield from self._own_sources()
+            return
+        done: dict[str, tuple[int, str]] = {}
+        for source in self._recipe.sources:
+            if not isinstance(source, TakenSource):
+                continue
+            origin = source.donor, source.directory
+            if source.target not in done:  # a DataFrame used twice has two lines, one directory
+                done[source.target] = origin
+                donor = self._recipe.donors[source.donor]
+                yield from _source(donor, source, fresh.positions[source.target])
+            elif done[source.target] != origin:
+                raise ValueError(f"two sources for {SOURCES}/{source.target}")
+
+
+def _source(donor: Donor, source: TakenSource, position: str) -> Iterator[_File]:
+    """The files of one source up to its position."""
+    old, new = f"{SOURCES}/{source.directory}/", f"{SOURCES}/{source.target}/"
+    names = [path.removeprefix(old) for path in donor.files if path.startswith(old)]
+
+    try:
+        chosen = source_logs.files_at(names, position, lambda name: read_file(donor, old + name))
+    except FileNotFoundError as error:
+        raise missing(donor.at(f"{old}{error.filename}")) from error
+    except ValueError as error:
+        raise damaged(donor, old, error) from error
+    for name in chosen.kept:
+        yield _linked(donor, old + name, new + name)
+    for name, content in chosen.written.items():
+        yield _File(new + name, donor, content=content)

@@ -1,0 +1,204 @@
+"""The offset and commit log of a checkpoint that is made of several, or has other sources. Pure.
+
+A planned batch (in the offset log, not committed) of the query that goes on is kept where that
+query gives any source: Spark replays exactly its range, so that idempotent sinks stay exactly-once.
+Sources of other queries, and new ones, have nothing to read in it. Planned batches of other queries
+are dropped: their sources go on from their committed batch.
+
+A source of the query that goes on that starts afresh (``--reset-source``) is treated as a new one:
+it has no part in the planned batch, which the other sources replay as it was. Where every source
+starts afresh nothing of the planned batch is left, and it is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from flinkish.checkpoint.format.log_rewrites import Line, combined_watermark, with_lines
+from flinkish.checkpoint.format.logs import NO_OFFSET, OffsetEntry
+from flinkish.checkpoint.format.names import OFFSETS
+from flinkish.checkpoint.format.pins import PIN_WATERMARK_POLICY
+from flinkish.errors import Corrupt, Incompatible
+from flinkish.restore.materialize.source_checkpoints import DonorLogs
+from flinkish.restore.recipe import Recipe, TakenSource, TakenState
+
+
+@dataclass(frozen=True)
+class NewLogs:
+    """The offset log of the new checkpoint, and what else follows from it.
+
+    ``offsets`` is the content for the batch and the one before it (as after a batch without data);
+    ``planned`` that of the batch after it. ``positions`` is, for every directory of ``sources``,
+    the position up to which its files are taken. ``watermark_ms`` is the next batch's.
+    """
+
+    offsets: bytes
+    planned: bytes | None
+    positions: Mapping[str, str]
+    watermark_ms: int
+
+
+def givers(recipe: Recipe) -> list[int]:
+    """The donors that give state or positions (the base, if none does)."""
+    found: set[int] = set()
+    if recipe.states is None or recipe.sources is None:
+        found.add(recipe.base)
+    found |= {s.donor for s in (recipe.states or {}).values() if isinstance(s, TakenState)}
+    found |= {s.donor for s in recipe.sources or () if isinstance(s, TakenSource)}
+    return sorted(found or {recipe.base})
+
+
+def replays_planned(recipe: Recipe) -> bool:
+    """Whether the new checkpoint has a planned batch, for Spark to replay as the next one.
+
+    It holds the same range of input as the base's planned batch, so a sink that has that batch
+    already has all of it (:func:`~flinkish.restore.plan.sinks.judge_sink`).
+    """
+    base = recipe.donors[recipe.base]
+    return f"{OFFSETS}/{base.batch_id + 1}" in base.files and _keeps_planned(recipe)
+
+
+def _keeps_planned(recipe: Recipe) -> bool:
+    """Whether the base gives any source."""
+    return recipe.sources is None or any(
+        isinstance(s, TakenSource) and s.donor == recipe.base for s in recipe.sources
+    )
+
+
+def watermarks(recipe: Recipe, logs: Mapping[int, DonorLogs]) -> tuple[int, int]:
+    """The watermark of the batch and of the next one, in milliseconds; 0: none yet.
+
+    The policy pinned in the base decides between those of all givers. One without watermark (its
+    next is 0) has no say. With the policy ``min`` the watermark of the other queries goes back:
+    they take rows that they would have dropped as late, and lose none.
+    """
+    policy = logs[recipe.base].offsets.pins.get(PIN_WATERMARK_POLICY)
+    known = [logs[i] for i in givers(recipe) if logs[i].commit.next_watermark_ms > 0]
+    return (
+        combined_watermark([log.offsets.watermark_ms for log in known], policy),
+        combined_watermark([log.commit.next_watermark_ms for log in known], policy),
+    )
+
+
+def needs_new_logs(recipe: Recipe, logs: Mapping[int, DonorLogs]) -> bool:
+    """Whether anything but ids of state files differs from the logs of the base."""
+    base = logs[recipe.base]
+    old = base.offsets.watermark_ms, base.commit.next_watermark_ms
+    return (
+        recipe.sources is not None
+        or recipe.batch_id != base.donor.batch_id
+        or watermarks(recipe, logs) != old
+    )
+
+
+def new_logs(recipe: Recipe, logs: Mapping[int, DonorLogs]) -> NewLogs:
+    """The logs of the new checkpoint; ``logs`` are those of all givers and of the base.
+
+    Raises Incompatible when sources cannot be taken over into the base's version of the log,
+    Corrupt when a log lacks a source's line.
+    """
+    base = logs[recipe.base]
+    watermark, following = watermarks(recipe, logs)
+    if recipe.sources is None:
+        committed = _own_lines(base.offsets)
+        planned = _own_lines(base.planned) if base.planned else None
+        positions: dict[str, str] = {}
+    else:
+        committed = _lines(recipe, recipe.sources, logs, planned=False)
+        planned = None
+        if _keeps_planned(recipe) and base.planned is not None:
+            planned = _lines(recipe, recipe.sources, logs, planned=True)
+        positions = _positions(recipe.sources, planned or committed)
+        # A source that had nothing new when the batch was planned may have no position there.
+        for directory, offset in _positions(recipe.sources, committed).items():
+            if positions[directory] == NO_OFFSET:
+                positions[directory] = offset
+    planned_bytes = None
+    if base.planned is not None and planned is not None:
+        alone = givers(recipe) == [recipe.base]
+        planned_watermark = base.planned.watermark_ms if alone else following
+        planned_bytes = _written(base, base.donor.batch_id + 1, planned_watermark, planned)
+    return NewLogs(
+        offsets=_written(base, base.donor.batch_id, watermark, committed),
+        planned=planned_bytes,
+        positions=positions,
+        watermark_ms=following,
+    )
+
+
+def _written(base: DonorLogs, batch: int, watermark_ms: int, lines: Sequence[Line]) -> bytes:
+    data = base.offsets_bytes if batch == base.donor.batch_id else base.planned_bytes
+    return with_lines(data, f"{OFFSETS}/{batch}", watermark_ms=watermark_ms, lines=lines)
+
+
+def _own_lines(entry: OffsetEntry) -> list[Line]:
+    return [Line(n, o) for n, o in zip(entry.sources, entry.offsets, strict=True)]
+
+
+def _lines(
+    recipe: Recipe, sources: Sequence[object], logs: Mapping[int, DonorLogs], *, planned: bool
+) -> list[Line]:
+    """One line a source; those of the base from its planned batch, if asked for."""
+    base = logs[recipe.base]
+    lines: list[Line] = []
+    for place, source in enumerate(sources):
+        if not isinstance(source, TakenSource):
+            lines.append(Line(str(place), NO_OFFSET))
+            continue
+        donor = logs[source.donor]
+        entry = base.planned if planned and source.donor == recipe.base else donor.offsets
+        assert entry is not None  # planned lines are asked for only when there are some
+        if entry.version != base.offsets.version:
+            raise _refusal(
+                f"{donor.describe()} has an offset log of version {entry.version}, "
+                f"{base.describe()} one of version {base.offsets.version}"
+            )
+        if entry.version == 1:
+            lines.append(Line(str(place), _offset_at(entry, source, donor)))
+        else:
+            lines.append(_named_line(entry, source, place))
+    return lines
+
+
+def _offset_at(entry: OffsetEntry, source: TakenSource, donor: DonorLogs) -> str:
+    if not 0 <= source.entry < len(entry.offsets):
+        raise Corrupt(
+            f"the offset log of {donor.describe()} has {len(entry.offsets)} sources, "
+            f"no source {source.entry}",
+            path=donor.donor.root,
+        )
+    return entry.offsets[source.entry]
+
+
+def _named_line(entry: OffsetEntry, source: TakenSource, place: int) -> Line:
+    """Version 2 (Spark 4.2 on): sources have names, else their number among the sources.
+
+    A DataFrame used twice has several numbers, of which Spark writes only the last.
+    """
+    named = source.directory in entry.sources and not source.directory.isdigit()
+    name = source.directory if named else str(source.entry)
+    kept = source.target == name if named else place == source.entry
+    if not kept:
+        new = source.target if named else str(place)
+        raise _refusal(f"source '{name}' of an offset log of version 2 would become '{new}'")
+    offsets = dict(zip(entry.sources, entry.offsets, strict=True))
+    return Line(name, offsets.get(name, NO_OFFSET))
+
+
+def _refusal(why: str) -> Incompatible:
+    return Incompatible(
+        f"the positions of the sources cannot be taken over: {why}",
+        hint="keep the sources as they are, or start the queries anew with "
+        "spark.sql.streaming.offsetLog.formatVersion=1",
+    )
+
+
+def _positions(sources: Sequence[object], lines: Sequence[Line]) -> dict[str, str]:
+    """By new directory; of several entries of one source, that which has a position."""
+    found: dict[str, str] = {}
+    for source, line in zip(sources, lines, strict=True):
+        if isinstance(source, TakenSource):
+            known = found.get(source.target, NO_OFFSET)
+            found[source.target] = line.offset if known == NO_OFFSET else known
+    return found

@@ -1,0 +1,166 @@
+"""The logs of the queries that a new checkpoint takes its parts from, and whether they agree.
+
+Reading is a thin shell around :mod:`flinkish.checkpoint.format`; the checks are pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from flinkish import storage
+from flinkish.checkpoint.format.errors import CheckpointFormatError
+from flinkish.checkpoint.format.logs import CommitEntry, OffsetEntry, parse_commit, parse_offsets
+from flinkish.checkpoint.format.names import COMMITS, OFFSETS
+from flinkish.checkpoint.format.pins import (
+    PIN_AGGREGATION_FORMAT,
+    PIN_CODEC,
+    PIN_DEDUP_ORDER,
+    PIN_ENCODING,
+    PIN_GROUP_FORMAT,
+    PIN_JOIN_FORMAT,
+    PIN_MERGE_OPERATOR,
+    PIN_PROVIDER,
+    PIN_ROW_CHECKSUM,
+    PIN_SHUFFLE_PARTITIONS,
+    PIN_STRICT_DISTRIBUTION,
+    SETTING_CHECKPOINT_FORMAT,
+    pinned,
+    pinned_partitions,
+)
+from flinkish.errors import Corrupt, Incompatible
+from flinkish.restore.materialize import empty_state
+from flinkish.restore.recipe import Donor
+
+_T = TypeVar("_T")
+
+#: Pins that say how state is laid out and found.
+_STATE_PINS = (
+    PIN_PROVIDER,
+    PIN_SHUFFLE_PARTITIONS,
+    PIN_CODEC,
+    PIN_AGGREGATION_FORMAT,
+    PIN_GROUP_FORMAT,
+    PIN_JOIN_FORMAT,
+    PIN_ENCODING,
+    PIN_ROW_CHECKSUM,
+    PIN_MERGE_OPERATOR,
+    PIN_STRICT_DISTRIBUTION,
+    PIN_DEDUP_ORDER,
+)
+
+
+@dataclass(frozen=True)
+class DonorLogs:
+    """What a donor's logs say at its batch; ``planned`` is the batch after it, if it was planned.
+
+    The bytes are those of the files, for what is to stay as Spark wrote it.
+    """
+
+    donor: Donor
+    offsets: OffsetEntry
+    offsets_bytes: bytes
+    commit: CommitEntry
+    commit_bytes: bytes
+    planned: OffsetEntry | None = None
+    planned_bytes: bytes = b""
+
+    def describe(self) -> str:
+        """The donor in messages."""
+        return f"the state of batch {self.donor.batch_id} in {self.donor.root}"
+
+
+def read_file(donor: Donor, path: str) -> bytes:
+    """A file of the donor; Corrupt when it is missing."""
+    location = donor.at(path)
+    try:
+        return storage.read_bytes(location)
+    except FileNotFoundError as error:
+        raise missing(location) from error
+
+
+def missing(location: str) -> Corrupt:
+    """The error for a file that is not there."""
+    return Corrupt(
+        f"{location} is missing",
+        hint="use another savepoint, or copy the file back",
+        path=location,
+    )
+
+
+def parsed(
+    donor: Donor, path: str, parser: Callable[[bytes, str], _T], data: bytes | None = None
+) -> _T:
+    """What ``parser`` makes of a file of the donor (of ``data``, if given).
+
+    Raises Corrupt when the file is missing, or the parser finds fault with it (ValueError).
+    """
+    content = read_file(donor, path) if data is None else data
+    try:
+        return parser(content, path)
+    except ValueError as error:
+        raise damaged(donor, path, error) from error
+
+
+def damaged(donor: Donor, path: str, error: ValueError) -> Corrupt:
+    """The error for a file of the donor whose content is wrong."""
+    location = donor.at(path)
+    reason = error.detail if isinstance(error, CheckpointFormatError) else error
+    return Corrupt(f"{location} is damaged: {reason}", path=location)
+
+
+def read_logs(donor: Donor) -> DonorLogs:
+    """Read the donor's logs; Corrupt when one is missing or damaged."""
+    offsets, commit = (f"{d}/{donor.batch_id}" for d in (OFFSETS, COMMITS))
+    planned = f"{OFFSETS}/{donor.batch_id + 1}"
+    offsets_bytes, commit_bytes = read_file(donor, offsets), read_file(donor, commit)
+    logs = DonorLogs(
+        donor=donor,
+        offsets=parsed(donor, offsets, parse_offsets, offsets_bytes),
+        offsets_bytes=offsets_bytes,
+        commit=parsed(donor, commit, parse_commit, commit_bytes),
+        commit_bytes=commit_bytes,
+    )
+    if planned not in donor.files:
+        return logs
+    data = read_file(donor, planned)
+    entry = parsed(donor, planned, parse_offsets, data)
+    return replace(logs, planned=entry, planned_bytes=data)
+
+
+def check_states_agree(base: DonorLogs, others: Sequence[DonorLogs]) -> None:
+    """Raise Incompatible when state of ``others`` cannot be read with the settings of ``base``.
+
+    Its pins are those of the new query, and say for all of its state where and how it is kept.
+    """
+    for other in others:
+        for setting in _STATE_PINS:
+            ours, theirs = _pin(base, setting), _pin(other, setting)
+            if ours != theirs:
+                raise _disagree(setting, base, ours, other, theirs)
+        if base.commit.version != other.commit.version:
+            versions = str(base.commit.version), str(other.commit.version)
+            raise _disagree(SETTING_CHECKPOINT_FORMAT, base, versions[0], other, versions[1])
+
+
+def _pin(logs: DonorLogs, setting: str) -> str:
+    pins = logs.offsets.pins
+    if setting == PIN_SHUFFLE_PARTITIONS:
+        return str(pinned_partitions(pins) or "")
+    value = pinned(pins, setting)
+    return empty_state.short_codec(value) if setting == PIN_CODEC else value
+
+
+def _disagree(
+    setting: str, base: DonorLogs, ours: str, other: DonorLogs, theirs: str
+) -> Incompatible:
+    return Incompatible(
+        f"state that was written with different settings cannot be brought together: {setting} is "
+        f"{ours or 'unknown'} in {base.describe()}, and {theirs or 'unknown'} in "
+        f"{other.describe()}",
+        hint=f"{setting} is fixed at the first start of a query: start the two with the same value "
+        "from the beginning, or keep them apart",
+        setting=setting,
+        values=[ours, theirs],
+    )

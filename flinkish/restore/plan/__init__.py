@@ -1,0 +1,1 @@
+"""Restore decisions. Nothing here writes."""

@@ -1,0 +1,220 @@
+"""The verdict for one operator of a starting query. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT, pinned
+from flinkish.checkpoint.operators import StoreInfo
+from flinkish.errors import Incompatible
+from flinkish.restore.plan.matching import same_kind
+from flinkish.restore.plan.schema_compatibility import NULLABILITY_WIDENED, compare_states
+from flinkish.restore.plan.schema_messages import KEEP_OR_DROP
+from flinkish.restore.plan.verdicts import FOR_THE_ENGINE, StateChange, Verdict
+from flinkish.restore.source.restore_inputs import NewOperator, SavedOperator, SavedQuery
+
+_ALWAYS_NULLABLE = "spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled"
+#: The reason of a rewrite for the Spark that will run: the program's state is the same.
+FOR_ANOTHER_SPARK = "spark-version"
+#: Why a state cannot be rewritten, where it could be.
+WITHOUT_ENGINE = "the driver's Python lacks what that needs (pip install 'flinkish[engine]')"
+#: Kinds whose values have the fields that the user has named, so that a name says what is in it.
+#: What others keep (buffers of aggregates) has Spark's names: two sums are both ``sum``.
+_NAMED_BY_USER = ("applyInPandasWithState", "flatMapGroupsWithState", "transformWithState")
+
+
+@dataclass(frozen=True)
+class OperatorPlan:
+    """The verdict for one operator of a starting query.
+
+    ``taken`` is the saved operator whose state it gets. ``reason`` is a stable id, ``text`` a
+    sentence, ``advice`` what to do; ``changes`` are the differences between the two states.
+    """
+
+    operator: NewOperator
+    verdict: Verdict
+    taken: SavedOperator | None = None
+    reason: str = ""
+    text: str = ""
+    advice: str = ""
+    changes: tuple[StateChange, ...] = ()
+
+    def executable(self, executors: Collection[Verdict]) -> bool:
+        """Whether it can be carried out, by an engine that can do ``executors``."""
+        if self.verdict is Verdict.INCOMPATIBLE:
+            return False
+        if self.verdict is Verdict.MIGRATE:
+            known = self.reason == FOR_ANOTHER_SPARK or self._values_evolve()
+            return self.verdict in executors and known
+        return self.verdict not in FOR_THE_ENGINE or self.verdict in executors
+
+    def _values_evolve(self) -> bool:
+        """Whether only values change, and by names that are the user's."""
+        if not self.operator.kind.startswith(_NAMED_BY_USER):
+            return False
+        saved = {store.name: store for store in self.taken.stores} if self.taken else {}
+        return all(
+            _columns(saved[store.name].key_schema) == _columns(store.key_schema)
+            for store in self.operator.stores
+            if store.name in saved
+        )
+
+    @property
+    def new_schema(self) -> bool:
+        """Whether Spark has to write the schema of the state anew, though not the state."""
+        return any(change.reason == NULLABILITY_WIDENED for change in self.changes)
+
+
+def judge_operator(
+    operator: NewOperator,
+    taken: SavedOperator | None,
+    base: SavedQuery | None,
+    partitions: int | None = None,
+) -> OperatorPlan:
+    """What happens to the state of ``operator``.
+
+    Parameters
+    ----------
+    taken: the saved operator it is matched with, None when there is none.
+    base: the saved query that is gone on with.
+    partitions: the number of state partitions asked for; None: as many as there are.
+    """
+    if taken is None:
+        return OperatorPlan(
+            operator, Verdict.NEW, None, "no-state", "the savepoint has no state for it"
+        )
+    if not same_kind(operator, taken):
+        return OperatorPlan(
+            operator,
+            Verdict.INCOMPATIBLE,
+            taken,
+            "other-kind",
+            f"{operator.describe()} takes the state of {taken.describe()}, which is an operator "
+            "of another kind",
+            "give the new operator another uid, and -n to drop the old one's state",
+        )
+    changes = compare_states(
+        operator.kind,
+        taken.stores,
+        operator.stores,
+        taken.meaning,
+        operator.meaning,
+        schema_by_version=_schema_by_version(operator.kind, base),
+        nulls_known=_nulls_known(operator.kind, taken.stores, base),
+    )
+    worst = changes[0] if changes else None
+    if worst is not None and worst.verdict in (Verdict.INCOMPATIBLE, Verdict.MIGRATE):
+        text = "; ".join(c.text for c in changes if c.verdict is worst.verdict)
+        return OperatorPlan(
+            operator, worst.verdict, taken, worst.reason, text, worst.advice, changes
+        )
+    if taken.rewritten:
+        return OperatorPlan(
+            *(operator, Verdict.MIGRATE, taken, FOR_ANOTHER_SPARK, taken.rewritten),
+            advice="install flinkish[engine] for the driver's Python, or stay on the Spark before",
+            changes=changes,
+        )
+    # One partition is not a number that anybody chose: global limits, aggregations without key.
+    if partitions is not None and taken.partitions not in (1, partitions):
+        return OperatorPlan(
+            operator,
+            Verdict.RESCALE,
+            taken,
+            "partitions-changed",
+            f"its state has {taken.partitions} partitions, and {partitions} were asked for",
+            f"leave -p out, or give -p {taken.partitions}",
+            changes,
+        )
+    text = "; ".join(change.text for change in changes)
+    if base is not None and taken.query == base.key and taken.ordinal == operator.ordinal:
+        return OperatorPlan(operator, Verdict.AS_IS, taken, "same-state", text, "", changes)
+    if base is not None and taken.query != base.key:
+        reason, how = "other-query", f"taken from query '{taken.query}'"
+    else:
+        reason, how = "other-ordinal", f"operator {taken.ordinal} is {operator.ordinal} now"
+    text = f"{how}; {text}" if text else how
+    return OperatorPlan(operator, Verdict.RENUMBERED, taken, reason, text, "", changes)
+
+
+def _nulls_known(kind: str, saved: Sequence[StoreInfo], base: SavedQuery | None) -> bool:
+    """Whether the saved schemas say what may be null.
+
+    From 4.3 on Spark writes of all columns that they may be, and keeps the file when the query goes
+    on with an older Spark, whose log does not have the setting: so a schema that says it of all
+    counts for nothing, but where the user has written it.
+    """
+    if base is not None and base.pins.get(_ALWAYS_NULLABLE) == "true":
+        return False
+    schemas = [schema for store in saved for schema in (store.key_schema, store.value_schema)]
+    return kind.startswith(_NAMED_BY_USER) or any(map(_forbids_nulls, schemas))
+
+
+def _forbids_nulls(schema: Any) -> bool:
+    """Whether a schema (Spark's JSON) has something that is never null."""
+    if isinstance(schema, Mapping):
+        flags = ("nullable", "containsNull", "valueContainsNull")
+        return any(schema.get(flag) is False for flag in flags) or any(
+            map(_forbids_nulls, schema.values())
+        )
+    return isinstance(schema, list) and any(map(_forbids_nulls, schema))
+
+
+def _schema_by_version(kind: str, base: SavedQuery | None) -> bool:
+    """Whether Spark keeps the schemas of such a state by version (``StateSchemaV3File``)."""
+    join = pinned(base.pins if base is not None else {}, PIN_JOIN_FORMAT)
+    return kind.startswith("transformWithState") or (
+        kind == "symmetricHashJoin" and join not in ("1", "2")
+    )
+
+
+def refuse(
+    plans: Sequence[OperatorPlan], executors: Collection[Verdict] = ()
+) -> Incompatible | None:
+    """The refusal to carry the plans out, or None.
+
+    Parameters
+    ----------
+    executors: those verdicts of :data:`~flinkish.restore.plan.verdicts.FOR_THE_ENGINE` that can be
+        carried out.
+    """
+    stuck = [plan for plan in plans if not plan.executable(executors)]
+    if not stuck:
+        return None
+    texts = [
+        plan.text
+        if plan.reason == "other-kind"
+        else f"{plan.operator.describe()}: {plan.text}"
+        + ("" if plan.verdict is Verdict.INCOMPATIBLE else f" ({_needs(plan, executors)})")
+        for plan in stuck
+    ]
+    return Incompatible(
+        "; ".join(texts),
+        hint=advice_for(stuck[0], executors),
+        uid=stuck[0].operator.uid,
+        reasons=[plan.reason for plan in stuck],
+    )
+
+
+def advice_for(plan: OperatorPlan, executors: Collection[Verdict] = ()) -> str:
+    """What to do about a verdict; to have the state rewritten is for those who can."""
+    if plan.reason == FOR_ANOTHER_SPARK:
+        return "" if plan.executable(executors) else plan.advice
+    if plan.verdict is Verdict.MIGRATE and not plan.executable(executors):
+        return KEEP_OR_DROP
+    return plan.advice or (KEEP_OR_DROP if plan.verdict is Verdict.INCOMPATIBLE else "")
+
+
+def _needs(plan: OperatorPlan, executors: Collection[Verdict]) -> str:
+    what = "rescaled" if plan.verdict is Verdict.RESCALE else "rewritten"
+    why = WITHOUT_ENGINE
+    if plan.verdict in executors:
+        why = "flinkish does that for values whose fields the program names, not for this kind"
+    return f"the state would have to be {what}: {why}"
+
+
+def _columns(schema: Mapping[str, Any] | None) -> list[tuple[str, Any]] | None:
+    if schema is None:
+        return None
+    return [(str(field["name"]).casefold(), field["type"]) for field in schema.get("fields", ())]

@@ -1,0 +1,224 @@
+"""Which saved state each stateful operator of a starting query takes. Pure.
+
+The rules, first match wins; ids are compared like with like, see
+:mod:`flinkish.operators.identity`:
+
+1. ``--uid-map OLD=NEW``: the operator with uid NEW takes the state of OLD (a uid, an operator id).
+2. The operator's uid hash, then its own id, as Flink does (``StateAssignmentOperation``).
+3. In a query that had no uids and now has: the id it had, if all operators of the query are found
+   so. Flink has no such rule; there the user must look up every id.
+
+An id given by a uid is looked for in the query of the same name, then in the job's others: state
+follows its uid. Generated ids say where an operator stands in its own query, so they are looked
+for there only, and what is found must be of the same kind. A saved query without ids (a plain
+Spark checkpoint) is taken by position if its operators are the program's, as Spark does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from flinkish.errors import Incompatible, UsageError
+from flinkish.operators.hasher import HasherVersion
+from flinkish.restore.source.restore_inputs import NewOperator, NewQuery, SavedOperator, SavedQuery
+
+
+@dataclass(frozen=True)
+class OperatorMatches:
+    """The saved operator that each new one takes, by the new ordinal; None starts empty."""
+
+    taken: Mapping[int, SavedOperator | None] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def match_operators(
+    new: NewQuery,
+    saved: Sequence[SavedQuery],
+    own: SavedQuery | None,
+    *,
+    hasher: HasherVersion,
+    uid_map: Mapping[str, str],
+) -> OperatorMatches:
+    """Find the state of every operator of ``new``.
+
+    Parameters
+    ----------
+    saved: all queries of the savepoint.
+    own: the one that goes on as ``new``: of the same name, or a plain checkpoint's; None without.
+    uid_map: new uid -> old uid or operator id.
+
+    Raises
+    ------
+    Incompatible: two operators want one state; a checkpoint without ids does not have the
+        program's operators.
+    """
+    operators = new.operators or ()
+    if own is not None and own.operators and not _has_ids(own):
+        return _by_position(operators, own, uid_map)
+    index = _Index(saved, own, hasher)
+    taken: dict[int, SavedOperator | None] = {}
+    notes: list[str] = []
+    for operator in operators:
+        found = _find(operator, index, uid_map)
+        if found is not None and operator.uid is None and not same_kind(operator, found):
+            found = None  # a generated id is only a place
+        taken[operator.ordinal] = found
+    if own is not None and _gained_uids(operators, taken, own):
+        by_id = {op.operator_id_v3: op for op in own.operators}
+        taken = {op.ordinal: by_id[op.generated_id] for op in operators}
+        notes.append(
+            f"query '{new.name}' had no uids when it was saved: its state was found by the ids its "
+            "operators had then"
+        )
+    _refuse_shared(operators, taken)
+    return OperatorMatches(taken, tuple(notes))
+
+
+class _Index:
+    """Saved operators by id, in the order in which they are to be looked at."""
+
+    def __init__(
+        self, saved: Sequence[SavedQuery], own: SavedQuery | None, hasher: HasherVersion
+    ) -> None:
+        self._hasher = hasher
+        self._own = list(own.operators) if own is not None else []
+        self._others = [op for query in saved if query is not own for op in query.operators]
+
+    def by_id(self, operator_id: str, *, anywhere: bool) -> SavedOperator | None:
+        """By operator id; in other queries only operators that have a uid."""
+        movable = [op for op in self._others if op.movable] if anywhere else []
+        return next((op for op in (*self._own, *movable) if self._id(op) == operator_id), None)
+
+    def by_old_name(self, old: str) -> SavedOperator | None:
+        """By uid, else by any operator id, else by either behind ``QUERY/``, or an ordinal there:
+        what ``--uid-map`` names.
+
+        Raises UsageError for several operators of other queries: nothing says which is meant.
+        """
+        found = _named(self._own, old) or _named(self._others, old)
+        if len(found) > 1:
+            raise UsageError(
+                f"--uid-map {old}: several operators of the savepoint are {old!r}, of the queries "
+                + ", ".join(str(op.query) for op in found),
+                hint=f"name it with its query: {found[0].query}/{found[0].ordinal}=NEW",
+            )
+        return found[0] if found else None
+
+    def _id(self, operator: SavedOperator) -> str | None:
+        v2 = self._hasher is HasherVersion.V2
+        return operator.operator_id_v2 if v2 else operator.operator_id_v3
+
+
+def _named(operators: Sequence[SavedOperator], old: str) -> list[SavedOperator]:
+    wanted = old.lower()
+    return (
+        [op for op in operators if op.uid == old]
+        or [op for op in operators if wanted in (op.operator_id_v2, op.operator_id_v3)]
+        or [op for op in operators if _is_at(op, old)]
+    )
+
+
+def _is_at(operator: SavedOperator, address: str) -> bool:
+    query = f"{operator.query}/"
+    names = (
+        operator.uid, operator.operator_id_v2, operator.operator_id_v3, str(operator.ordinal)
+    )  # fmt: skip
+    return address.startswith(query) and address[len(query) :] in names
+
+
+def check_uid_map(uid_map: Mapping[str, str], saved: Sequence[SavedQuery]) -> None:
+    """Raise UsageError when ``--uid-map`` names something the savepoint does not have."""
+    every = [op for query in saved for op in query.operators]
+    for new, old in uid_map.items():
+        if not _named(every, old) and not any(
+            source.uid == old for query in saved for source in query.sources or ()
+        ):
+            known = sorted({op.uid for query in saved for op in query.operators if op.uid})
+            raise UsageError(
+                f"--uid-map {old}={new}: the savepoint has no operator {old!r}",
+                hint=f"it has: {', '.join(known) or 'no uids'}; see flinkish savepoint show",
+            )
+
+
+def _find(operator: NewOperator, index: _Index, uid_map: Mapping[str, str]) -> SavedOperator | None:
+    if operator.uid is not None and operator.uid in uid_map:
+        return index.by_old_name(uid_map[operator.uid])
+    own_id = operator.lookup_ids[-1]
+    for wanted in operator.lookup_ids:
+        # A uid hash is the user's word as much as a uid; it may be any operator's id.
+        found = index.by_id(wanted, anywhere=operator.uid is not None or wanted != own_id)
+        if found is not None:
+            return found
+    return None
+
+
+def _has_ids(query: SavedQuery) -> bool:
+    return all(op.operator_id_v2 or op.operator_id_v3 for op in query.operators)
+
+
+def same_kind(new: NewOperator, saved: SavedOperator) -> bool:
+    """Whether they are operators of one kind, as far as that is known."""
+    return saved.kind is None or new.kind == saved.kind
+
+
+def _gained_uids(
+    operators: Sequence[NewOperator],
+    taken: Mapping[int, SavedOperator | None],
+    own: SavedQuery,
+) -> bool:
+    """Whether the program is the one that was saved, with uids added (to some of its operators).
+
+    All or none: an operator put before others would have the id of the one that stood there.
+    """
+    by_id = {op.operator_id_v3: op for op in own.operators if op.uid is None}
+    if any(op.uid is not None for op in own.operators) or None in by_id:
+        return False
+    if all(found is not None for found in taken.values()):
+        return False
+    return {op.generated_id for op in operators} == set(by_id) and all(
+        same_kind(op, by_id[op.generated_id]) for op in operators
+    )
+
+
+def _refuse_shared(
+    operators: Sequence[NewOperator], taken: Mapping[int, SavedOperator | None]
+) -> None:
+    owners: dict[tuple[str | None, int], NewOperator] = {}
+    for operator in operators:
+        found = taken.get(operator.ordinal)
+        if found is None:
+            continue
+        other = owners.setdefault((found.query, found.ordinal), operator)
+        if other is not operator:
+            raise Incompatible(
+                f"{other.describe()} and {operator.describe()} both take the state of "
+                f"{found.describe()}",
+                hint="take the uid hash or the --uid-map off one of them",
+            )
+
+
+def _by_position(
+    operators: Sequence[NewOperator], own: SavedQuery, uid_map: Mapping[str, str]
+) -> OperatorMatches:
+    """A checkpoint that flinkish did not write has kinds (Spark 4.x) and positions only."""
+    saved = sorted(own.operators, key=lambda op: op.ordinal)
+    wanted = sorted(operators, key=lambda op: op.ordinal)
+    fits = [op.ordinal for op in saved] == [op.ordinal for op in wanted] and all(
+        same_kind(new, old) for new, old in zip(wanted, saved, strict=True)
+    )
+    if not fits:
+        had = ", ".join(f"{op.ordinal} {op.kind or '?'}" for op in saved)
+        has = ", ".join(f"{op.ordinal} {op.kind}" for op in wanted) or "none"
+        raise Incompatible(
+            f"the checkpoint's operators ({had}) are not the program's ({has}), and it does not "
+            "say which is which",
+            hint="run the program as it was, with uids, from this checkpoint; take a savepoint of "
+            "it, and restore the changed program from that",
+        )
+    if uid_map:
+        raise UsageError(
+            "--uid-map needs a savepoint that has operator ids; this checkpoint has none"
+        )
+    taken = {new.ordinal: old for new, old in zip(wanted, saved, strict=True)}
+    return OperatorMatches(dict(taken))

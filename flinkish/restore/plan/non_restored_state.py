@@ -1,0 +1,95 @@
+"""What of a savepoint is left when the queries of a program have taken theirs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from flinkish.errors import NonRestoredState
+from flinkish.restore.plan.decisions import QueryPlan
+from flinkish.restore.source.restore_inputs import QueryKey, SavedOperator, SavedQuery, SavedSource
+
+
+@dataclass(frozen=True)
+class Untaken:
+    """What of a savepoint no query has taken: whole queries, operators and sources of others."""
+
+    queries: tuple[SavedQuery, ...] = ()
+    operators: tuple[SavedOperator, ...] = ()
+    sources: tuple[SavedSource, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.queries or self.operators or self.sources)
+
+    def lines(self) -> list[str]:
+        """A description of each."""
+        found = []
+        for query in self.queries:
+            found += [op.describe() for op in query.operators] or [
+                f"the position of {query.describe()} (batch {query.batch_id}, no state)"
+            ]
+        found += [op.describe() for op in self.operators]
+        return found + [source.describe() for source in self.sources]
+
+    def error(self) -> NonRestoredState:
+        """The refusal to go on without it."""
+        names = ", ".join(f"'{q.key}'" for q in self.queries)
+        hint = (
+            f"start a query named {names} (.queryName), as in the savepoint; or " if names else ""
+        )
+        if any(op.movable for op in self.operators):
+            hint += "tell which operator takes it with --uid-map OLD=NEW; or "
+        return NonRestoredState(
+            "no operator of the program takes this state of the savepoint: "
+            + "; ".join(self.lines()),
+            hint=hint + "give -n (--allowNonRestoredState) to drop it on purpose",
+            unmatched=self.lines(),
+            operators=[_facts(op) for q in self.queries for op in q.operators]
+            + [_facts(op) for op in self.operators],
+        )
+
+
+def _facts(operator: SavedOperator) -> dict[str, object]:
+    return {
+        "query": operator.query,
+        "uid": operator.uid,
+        "operator_id": operator.operator_id_v3,
+        "kind": operator.kind,
+        "rows": operator.rows,
+        "bytes": operator.bytes,
+    }
+
+
+def untaken(saved: Sequence[SavedQuery], plans: Sequence[QueryPlan]) -> Untaken:
+    """What is left after ``plans``, those of the queries started so far.
+
+    A query that nothing was taken from is left as a whole; of another one its operators and, where
+    it says what they are, its sources.
+    """
+    operators: set[tuple[QueryKey, int]] = set()
+    sources: set[tuple[QueryKey, int]] = set()
+    for plan in plans:
+        if plan.base is None:
+            continue
+        for op in plan.operators or ():
+            if op.taken is not None:
+                operators.add((op.taken.query, op.taken.ordinal))
+        if plan.operators is None:
+            operators |= {(plan.base.key, op.ordinal) for op in plan.base.operators}
+        if plan.positions is None:
+            sources |= {(plan.base.key, s.entry) for s in plan.base.sources or ()}
+        else:
+            sources |= {(s.query, s.entry) for s in plan.positions if s is not None}
+        sources |= {(s.query, s.entry) for s in plan.sources.given_up}
+    touched = {plan.base.key for plan in plans if plan.base is not None}
+    touched |= {key for key, _ in operators | sources}
+    rest = [query for query in saved if query.key in touched]
+    return Untaken(
+        queries=tuple(query for query in saved if query.key not in touched),
+        operators=tuple(
+            op for q in rest for op in q.operators if (op.query, op.ordinal) not in operators
+        ),
+        sources=tuple(
+            s for q in rest for s in q.sources or () if (s.query, s.entry) not in sources
+        ),
+    )

@@ -1,0 +1,342 @@
+"""From where each source of a restored query goes on. Pure.
+
+A source is found again by its uid (in any query of the job), else by what it reads, in the query
+that goes on or in those that gave the state behind it. What is left over in the query that goes on
+is paired in order, as Spark does, so that a path may change. A source that is new starts afresh,
+and so does one that is named by ``--reset-source``, whatever it was paired with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from flinkish.errors import Incompatible, UsageError
+from flinkish.operators.hasher import HasherVersion
+from flinkish.restore.source.restore_inputs import (
+    NewQuery,
+    NewSource,
+    SavedOperator,
+    SavedQuery,
+    SavedSource,
+)
+
+
+@dataclass(frozen=True)
+class SourceMatches:
+    """The saved position each source takes, in the new order; None for one that starts afresh.
+
+    ``positions`` is None where sources stay what they are (or cannot be told apart): the query
+    goes on with its own offset log. ``matched`` is what each source was paired with, those that
+    start afresh on purpose too; None where sources cannot be told apart. ``reset`` are the entries
+    of those: what they were paired with is left behind with the user's consent.
+    """
+
+    positions: tuple[SavedSource | None, ...] | None = None
+    notes: tuple[str, ...] = ()
+    matched: tuple[SavedSource | None, ...] | None = None
+    reset: frozenset[int] = frozenset()
+
+    @property
+    def given_up(self) -> tuple[SavedSource, ...]:
+        """The saved positions that ``--reset-source`` leaves behind, unless another source of
+        the query takes them: not to be refused as state that nothing takes."""
+        taken = {(s.query, s.entry) for s in self.positions or () if s is not None}
+        paired = [s for entry, s in enumerate(self.matched or ()) if entry in self.reset]
+        return tuple(s for s in paired if s is not None and (s.query, s.entry) not in taken)
+
+
+def match_sources(
+    new: NewQuery,
+    saved: Sequence[SavedQuery],
+    own: SavedQuery | None,
+    taken: Mapping[int, SavedOperator | None],
+    *,
+    hasher: HasherVersion,
+    uid_map: Mapping[str, str],
+    reset: Collection[str] = (),
+) -> SourceMatches:
+    """Find the position of every source of ``new``.
+
+    Parameters
+    ----------
+    own: the saved query that goes on as ``new``, or None.
+    taken: the saved operator by new ordinal
+    (:class:`~flinkish.restore.plan.matching.OperatorMatches`). reset: names of sources that start
+    afresh (:func:`reset_entries`).
+
+    Raises
+    ------
+    Incompatible: state comes from another query or a source is to start afresh, and the savepoint
+        does not say what its sources were; or one source stands before states that were taken at
+        different positions of it.
+    UsageError: a name in ``reset`` fits more than one source.
+    """
+    afresh = reset_entries(reset, new, several_queries=len(saved) > 1)
+    donors = _donors(own, saved, taken)
+    if own is not None and donors == [own] and (own.sources is None or new.sources is None):
+        if afresh:
+            raise Incompatible(
+                f"what {own.describe()} reads is not known, so that none of its sources can start "
+                "afresh alone",
+                hint="run it with flinkish on this checkpoint, and take a savepoint of that job",
+            )
+        return SourceMatches()
+    if not donors and not _any_uid(new, saved):
+        return SourceMatches()
+    unknown = [query for query in donors if query.sources is None]
+    if unknown or new.sources is None:
+        who = unknown[0].describe() if unknown else f"query '{new.name}'"
+        raise Incompatible(
+            f"state comes from more than one query, and what {who} reads is not known",
+            hint="take a new savepoint with this flinkish, of a job that it runs",
+        )
+    finder = _Finder(new.sources, saved, own, taken, hasher, uid_map, afresh)
+    matched = finder.find()
+    positions = tuple(
+        None if source.entry in afresh else position
+        for source, position in zip(new.sources, matched, strict=True)
+    )
+    notes = tuple(
+        f"query '{new.name}': {source.describe()} "
+        + ("starts afresh (--reset-source)" if old else "is new, it starts afresh")
+        for source, old, position in zip(new.sources, matched, positions, strict=True)
+        if position is None
+    )
+    if own is not None and _unchanged(new.sources, positions, own):
+        return SourceMatches(None, notes, matched)
+    return SourceMatches(positions, notes, matched, afresh)
+
+
+def reset_entries(
+    names: Collection[str], new: NewQuery, *, several_queries: bool = False
+) -> frozenset[int]:
+    """The entries of those sources of ``new`` that ``--reset-source`` names.
+
+    A name is a uid, or what the source reads (``kafka[subscribe=a]``), or a part of that, or the
+    number of its line in the offset log. A DataFrame that is used twice is one source with two
+    lines, and both are meant. Names of other queries' sources are left to :func:`check_reset`.
+
+    Parameters
+    ----------
+    several_queries: the savepoint has more than one query: a number does not say whose.
+
+    Raises
+    ------
+    UsageError: a name fits more than one source, or is a number where it says too little.
+    """
+    found: set[int] = set()
+    for name in names:
+        fitting = _named(name, new.sources or ())
+        number = name.isdigit() and all(s.uid != name for s in fitting)
+        if fitting and (len({s.directory for s in fitting}) > 1 or (number and several_queries)):
+            why = "is a number in each of the queries" if number else "fits more than one source"
+            raise UsageError(
+                f"--reset-source {name}: this {why}",
+                hint=f"name one of: {_listed([new])}",
+            )
+        found |= {source.entry for source in fitting}
+    return frozenset(found)
+
+
+def check_reset(names: Collection[str], queries: Sequence[NewQuery]) -> None:
+    """Raise UsageError when ``--reset-source`` names what no query of the program reads.
+
+    Parameters
+    ----------
+    queries: all that the program starts.
+    """
+    for name in names:
+        if not any(_named(name, query.sources or ()) for query in queries):
+            raise UsageError(
+                f"--reset-source {name}: the program has no such source",
+                hint=f"its sources are: {_listed(queries) or 'none'}",
+            )
+
+
+def _named(name: str, sources: Sequence[NewSource]) -> list[NewSource]:
+    """The sources a name fits: by uid, else by all that they read, by number, by a part of it."""
+    number = [s for s in sources if name == str(s.entry)] if name.isdigit() else []
+    part = [s for s in sources if name in s.signature] if name and not name.isdigit() else []
+    return (
+        [s for s in sources if s.uid == name]
+        or [s for s in sources if s.signature == name]
+        or number
+        or part
+    )
+
+
+def _listed(queries: Sequence[NewQuery]) -> str:
+    return ", ".join(
+        f"{source.entry} {source.signature}" + (f" (uid '{source.uid}')" if source.uid else "")
+        for query in queries
+        for source in query.sources or ()
+    )
+
+
+def check_inputs(
+    new: NewQuery,
+    own: SavedQuery | None,
+    taken: Mapping[int, SavedOperator | None],
+    matches: SourceMatches,
+) -> None:
+    """Refuse a join whose inputs have changed places: its state holds the rows of each side, and
+    where their columns are alike Spark does not notice.
+
+    Raises Incompatible.
+    """
+    # Also of a source that starts afresh: the state still holds the rows of its input.
+    paired = matches.matched
+    if paired is None:
+        paired = (own.sources if own is not None else None) or ()
+    for source, saved in zip(new.sources or (), paired, strict=False):
+        for ordinal, operator in taken.items():
+            if saved is None or operator is None or saved.query != operator.query:
+                continue
+            before = {i for o, i in saved.inputs if o == operator.ordinal}
+            now = {i for o, i in source.inputs if o == ordinal}
+            if before and now and not before & now:
+                raise Incompatible(
+                    f"{source.describe()} was input {_numbers(before)} of {operator.describe()} "
+                    f"and is input {_numbers(now)} now: the state holds the rows of each input",
+                    hint="put the inputs back in their order, or give the operator another uid "
+                    "and drop its state with -n",
+                    uid=operator.uid,
+                )
+
+
+def _numbers(inputs: set[int]) -> str:
+    return " and ".join(str(number) for number in sorted(inputs))
+
+
+def _donors(
+    own: SavedQuery | None,
+    saved: Sequence[SavedQuery],
+    taken: Mapping[int, SavedOperator | None],
+) -> list[SavedQuery]:
+    keys = {op.query for op in taken.values() if op is not None}
+    return [query for query in saved if query is own or query.key in keys]
+
+
+def _any_uid(new: NewQuery, saved: Sequence[SavedQuery]) -> bool:
+    uids = {source.uid for query in saved for source in query.sources or ()}
+    return any(source.uid in uids for source in new.sources or () if source.uid is not None)
+
+
+def _unchanged(
+    sources: Sequence[NewSource],
+    positions: Sequence[SavedSource | None],
+    own: SavedQuery,
+) -> bool:
+    return len(positions) == len(own.sources or ()) and all(
+        position is not None
+        and position.query == own.key
+        and position.entry == source.entry
+        and position.directory == source.directory
+        for source, position in zip(sources, positions, strict=True)
+    )
+
+
+class _Finder:
+    """Finds positions in three rounds: by uid, by what is read, by order."""
+
+    def __init__(
+        self,
+        sources: Sequence[NewSource],
+        saved: Sequence[SavedQuery],
+        own: SavedQuery | None,
+        taken: Mapping[int, SavedOperator | None],
+        hasher: HasherVersion,
+        uid_map: Mapping[str, str],
+        reset: frozenset[int],
+    ) -> None:
+        self._sources = sources
+        self._saved = saved
+        self._own = own
+        self._taken = taken
+        self._hasher = hasher
+        self._uid_map = uid_map
+        self._reset = reset
+        self._found: dict[int, SavedSource] = {}
+        self._used: set[tuple[str | None, int]] = set()
+
+    def find(self) -> tuple[SavedSource | None, ...]:
+        for source in self._sources:
+            self._take(source, self._by_uid(source))
+        for source in self._sources:
+            if source.entry not in self._found:
+                self._take(source, self._by_signature(source))
+        self._by_order()
+        return tuple(self._found.get(source.entry) for source in self._sources)
+
+    def _take(self, source: NewSource, position: SavedSource | None) -> None:
+        if position is not None:
+            self._found[source.entry] = position
+            self._used.add((position.query, position.entry))
+
+    def _by_uid(self, source: NewSource) -> SavedSource | None:
+        ordered = sorted(self._saved, key=lambda query: query is not self._own)
+        everything = [s for query in ordered for s in query.sources or ()]
+        old = self._uid_map.get(source.uid or "")
+        if old is not None:
+            return next((s for s in everything if s.uid == old), None)
+        own_id = source.lookup_ids[-1]
+        for wanted in source.lookup_ids:
+            given = source.uid is not None or wanted != own_id
+            for saved in everything if given else ():
+                v2 = self._hasher is HasherVersion.V2
+                if (saved.operator_id_v2 if v2 else saved.operator_id_v3) == wanted:
+                    return saved
+        return None
+
+    def _by_signature(self, source: NewSource) -> SavedSource | None:
+        behind = {op.query for o in source.feeds if (op := self._taken.get(o)) is not None}
+        if not behind and self._own is not None:
+            behind = {self._own.key}
+        same = [
+            s
+            for query in self._saved
+            if query.key in behind
+            for s in query.sources or ()
+            if s.signature == source.signature and s.uid is None
+        ]
+        if len(behind) > 1 and source.entry not in self._reset:
+            return self._one_position(source, same)
+        unused = [s for s in same if (s.query, s.entry) not in self._used]
+        if unused:
+            return unused[0]
+        # Read once before and twice now: both places go on from there, if state goes on behind.
+        return same[0] if same and source.feeds and self._feeds_taken(source) else None
+
+    def _feeds_taken(self, source: NewSource) -> bool:
+        return any(self._taken.get(ordinal) is not None for ordinal in source.feeds)
+
+    def _one_position(self, source: NewSource, same: Sequence[SavedSource]) -> SavedSource | None:
+        offsets = {s.offset for s in same}
+        if len(offsets) > 1:
+            listed = ", ".join(f"{s.offset} in query '{s.query}'" for s in same)
+            raise Incompatible(
+                f"{source.describe()} stands before states that were saved at different positions "
+                f"of it: {listed}",
+                hint="read it once for each of the operators that take that state",
+            )
+        return same[0] if same else None
+
+    def _by_order(self) -> None:
+        """What is left on both sides of the query that goes on, if it is equally many."""
+        if self._own is None:
+            return
+        left = [s for s in self._sources if s.entry not in self._found and s.uid is None]
+        offered = [
+            s
+            for s in self._own.sources or ()
+            if (s.query, s.entry) not in self._used and s.uid is None
+        ]
+        if len(left) == len(offered) and len(self._sources) == len(self._own.sources or ()):
+            for source, position in zip(left, offered, strict=True):
+                if _format(source.signature) == _format(position.signature):
+                    self._take(source, position)
+
+
+def _format(signature: str | None) -> str:
+    return (signature or "").partition("[")[0]

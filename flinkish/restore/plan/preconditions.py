@@ -1,0 +1,101 @@
+"""What has to hold for a restore besides operators, sources and sinks. Pure.
+
+After the preconditions for a migration in Flink's "Upgrading Applications and Flink Versions"
+(state in a mode that cannot be migrated; savepoint data in reach), and Spark's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flinkish.restore.plan.verdicts import Check, Outcome
+from flinkish.restore.source.restore_inputs import NewQuery, SavedQuery
+
+#: Spark's switch for its own comparison of state schemas.
+SETTING_SCHEMA_CHECK = "spark.sql.streaming.stateStore.stateSchemaCheck"
+#: The watermark of a drained job, in milliseconds: the largest that Spark can keep.
+DRAINED = 9_223_372_036_854_775
+_AGGREGATIONS = frozenset({"stateStoreSave", "sessionWindowStateStoreSaveExec"})
+
+
+def preconditions(new: NewQuery, saved: SavedQuery | None) -> Iterator[Check]:
+    """The checks that found something, for one query.
+
+    Parameters
+    ----------
+    saved: the saved query it goes on with, None when it starts empty.
+    """
+    if saved is not None:
+        mode = _saved_mode(saved.sink)
+        if mode is not None:
+            yield Check(
+                "state-mode",
+                Outcome.REFUSED,
+                f"{saved.describe()} was saved while {mode}: its state and offsets are not of one "
+                "batch",
+                "switch that off, let the job run a batch, and take another savepoint",
+            )
+        yield from _output_mode(new, saved)
+        if (saved.watermark_ms or 0) >= DRAINED:
+            yield Check(
+                "drained",
+                Outcome.WARNING,
+                f"{saved.describe()} was drained: its watermark is at the end of time, so every "
+                "row with an event time is late",
+                "start without this savepoint when more data is to come",
+            )
+    if new.sink.problem is not None:
+        text, advice = new.sink.problem
+        memory = new.sink.format == "memory" and saved is not None
+        yield Check(
+            "query-mode",
+            Outcome.REFUSED if memory else Outcome.WARNING,
+            f"query '{new.name}': {text}"
+            + ("" if memory else "; no savepoint can be taken of it afterwards"),
+            advice,
+        )
+    if new.settings.get(SETTING_SCHEMA_CHECK, "true").lower() == "false":
+        yield Check(
+            "state-schema-check",
+            Outcome.WARNING,
+            f"{SETTING_SCHEMA_CHECK} is false: Spark does not compare the state's types with the "
+            "program's, and reads wrong bytes where they differ",
+            "leave it at true",
+        )
+
+
+def _saved_mode(sink: Mapping[str, Any]) -> str | None:
+    """The mode a query was saved in, if its state cannot be gone on with."""
+    trigger = sink.get("trigger") or {}
+    if "continuous" in trigger:
+        return "it ran with a continuous trigger"
+    if "realTime" in trigger:
+        return "it ran in real-time mode"
+    if sink.get("async_progress"):
+        return "it tracked its progress asynchronously"
+    if sink.get("format") == "memory" and sink.get("output_mode", "append") != "complete":
+        return "it wrote to the memory sink, which cannot be restarted"
+    return None
+
+
+def _output_mode(new: NewQuery, saved: SavedQuery) -> Iterator[Check]:
+    before = str(saved.sink.get("output_mode") or "append").lower()
+    now = str(new.sink.output_mode or "append").lower()
+    aggregates = any(op.kind in _AGGREGATIONS for op in new.operators or ())
+    if before == now or not aggregates or not saved.sink:
+        return
+    if now == "complete" and saved.watermark_ms:
+        yield Check(
+            "output-mode",
+            Outcome.REFUSED,
+            f"the output mode was {before} and is complete: groups that the watermark has closed "
+            "are no longer in the state, and would be missing from the complete result",
+            f"go on in {before} mode, or start without the savepoint",
+        )
+    else:
+        yield Check(
+            "output-mode",
+            Outcome.NOTE,
+            f"the output mode was {before} and is {now}",
+        )

@@ -1,0 +1,90 @@
+"""Whether a restored query goes on under the query id of the savepoint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from flinkish.checkpoint.cut import newest_committed_batch
+from flinkish.errors import StorageError
+
+
+class RunState(Protocol):
+    """The state of a job (``flinkish.registry.jobs.JobState``)."""
+
+    @property
+    def value(self) -> str:
+        """Its name."""
+
+    @property
+    def is_final(self) -> bool:
+        """True when the job can never run again."""
+
+
+class CommittingQuery(Protocol):
+    """What the registry knows of a job's query (``flinkish.registry.jobs.QueryStatus``)."""
+
+    @property
+    def checkpoint_dir(self) -> str:
+        """Where its Spark checkpoint is."""
+
+    @property
+    def batch_id(self) -> int | None:
+        """The newest batch it has told of."""
+
+
+@dataclass(frozen=True)
+class OtherRun:
+    """A job that ran the same Spark query id, as the registry knows it."""
+
+    job_id: str
+    state: RunState
+    last_batch: int | None
+
+
+@dataclass(frozen=True)
+class QueryIdentity:
+    """Whether the restored query keeps the savepoint's query id, and why."""
+
+    keep: bool
+    reason: str
+
+
+def decide_query_id(batch_id: int, runs: Sequence[OtherRun], *, fork: bool) -> QueryIdentity:
+    """Same query id or a new one.
+
+    Sinks remember (query id, batch id): Delta's transaction ids, user code in ``foreachBatch``.
+    A job that simply goes on keeps the id and goes on counting. When the original goes on too,
+    or has gone past this savepoint, the same pair would stand for other data, and such a sink
+    would take the new job's batches for repetitions: it must get a new id.
+
+    Parameters
+    ----------
+    batch_id: the savepoint's committed batch of this query.
+    runs: all other jobs that ever ran this query id.
+    fork: ``--fork``.
+    """
+    if fork:
+        return QueryIdentity(False, "asked for by --fork")
+    for run in runs:
+        if not run.state.is_final:
+            return QueryIdentity(False, f"job {run.job_id} is still {run.state.value} with it")
+    for run in runs:
+        if run.last_batch is not None and run.last_batch > batch_id:
+            return QueryIdentity(
+                False,
+                f"job {run.job_id} went on to batch {run.last_batch} after batch {batch_id}",
+            )
+    return QueryIdentity(True, "the job it comes from ended with this batch")
+
+
+def newest_batch(query: CommittingQuery) -> int | None:
+    """The newest batch another job committed: from its commit log where that is still there, as
+    the registry's number is as old as the last heartbeat."""
+    try:
+        batch = newest_committed_batch(query.checkpoint_dir)
+    except StorageError:
+        batch = None  # not a local checkpoint
+    numbers = [number for number in (batch, query.batch_id) if number is not None]
+    return max(numbers, default=None)

@@ -1,0 +1,67 @@
+"""What a restore is asked for, and what is planned for one query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from flinkish.errors import FlinkishError
+from flinkish.operators.hasher import HasherVersion
+from flinkish.restore.plan.decisions import QueryPlan
+from flinkish.restore.plan.pins import PinPlan
+from flinkish.restore.plan.query_id import QueryIdentity
+from flinkish.restore.plan.sinks import SinkMode, SinkPlan
+from flinkish.restore.plan.source_plans import SourcePlan
+from flinkish.restore.plan.state_migration import StateRewrite
+from flinkish.restore.plan.verdicts import Check, Outcome, Verdict
+from flinkish.restore.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class RestoreOptions:
+    """What the user has asked for.
+
+    ``uid_map`` is new uid -> old; ``parallelism`` the number of state partitions, None for the
+    savepoint's; ``executors`` are the verdicts that the state-migration engine can carry out.
+    """
+
+    allow_non_restored: bool = False
+    fork: bool = False
+    uid_map: Mapping[str, str] = field(default_factory=dict)
+    reset_sources: tuple[str, ...] = ()
+    sink_ahead: SinkMode | None = None
+    parallelism: int | None = None
+    hasher: HasherVersion = HasherVersion.V3
+    executors: frozenset[Verdict] = frozenset()
+
+
+@dataclass(frozen=True)
+class QueryRestore:
+    """The plan for one starting query; ``recipe`` is None where nothing is to be made of it: it
+    starts empty, or ``refusal`` says why it is not restored. ``rewrite`` is what the engine does
+    with the checkpoint that the recipe makes."""
+
+    name: str
+    plan: QueryPlan | None = None
+    identity: QueryIdentity | None = None
+    recipe: Recipe | None = None
+    rewrite: StateRewrite | None = None
+    sources: tuple[SourcePlan, ...] = ()
+    sink: SinkPlan | None = None
+    pins: tuple[PinPlan, ...] = ()
+    checks: tuple[Check, ...] = ()
+    refusal: FlinkishError | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences for the user: what happens, and what deserves a look."""
+        found = list(self.plan.notes) if self.plan is not None else []
+        for row in self.sources:
+            if row.verdict == "changed":
+                found.append(f"query '{self.name}': {row.text}")
+        if self.sink is not None and self.sink.verdict in ("rebase", "accept", "unreadable"):
+            found.append(f"query '{self.name}': {self.sink.text}")
+        found += [f"query '{self.name}': {pin.text}" for pin in self.pins]
+        grave = (Outcome.WARNING, Outcome.NOTE)
+        found += [check.text for check in self.checks if check.outcome in grave]
+        return tuple(found)

@@ -1,0 +1,68 @@
+"""From the plan of a query's restore to the recipe of its checkpoint. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from flinkish.restore.plan.decisions import QueryPlan
+from flinkish.restore.recipe import (
+    Donor,
+    EmptyState,
+    FreshSource,
+    Recipe,
+    TakenSource,
+    TakenState,
+)
+from flinkish.restore.source.restore_inputs import QueryKey, SavedSource
+
+
+def recipe_for(
+    plan: QueryPlan,
+    donors: Mapping[QueryKey, Donor],
+    empty: Mapping[int, EmptyState],
+    *,
+    rebase_to: int | None = None,
+) -> Recipe:
+    """The recipe that carries out ``plan``, which must have a base.
+
+    Parameters
+    ----------
+    donors: the files of every saved query.
+    empty: by ordinal, how an operator starts without state.
+    rebase_to: the batch to stand at, as :class:`~flinkish.restore.plan.sinks.SinkPlan` has it.
+    """
+    assert plan.base is not None
+    keys: list[QueryKey] = [plan.base.key]
+
+    def donor(key: QueryKey) -> int:
+        if key not in keys:
+            keys.append(key)
+        return keys.index(key)
+
+    states: dict[int, TakenState | EmptyState] | None = None
+    if not plan.unchanged:
+        states = {}
+        for verdict in plan.operators or ():
+            ordinal, taken = verdict.operator.ordinal, verdict.taken
+            if taken is None:
+                states[ordinal] = empty[ordinal]
+            else:
+                new_schema = verdict.new_schema
+                states[ordinal] = TakenState(donor(taken.query), taken.ordinal, new_schema)
+    sources: tuple[TakenSource | FreshSource, ...] | None = None
+    if plan.positions is not None:
+        entries: list[TakenSource | FreshSource] = []
+        for target, position in zip(plan.directories, plan.positions, strict=True):
+            entries.append(_entry(position, target, donor))
+        sources = tuple(entries)
+    return Recipe(
+        tuple(donors[key] for key in keys), states=states, sources=sources, rebase_to=rebase_to
+    )
+
+
+def _entry(
+    position: SavedSource | None, target: str, donor: Callable[[QueryKey], int]
+) -> TakenSource | FreshSource:
+    if position is None:
+        return FreshSource()
+    return TakenSource(donor(position.query), position.entry, position.directory, target)

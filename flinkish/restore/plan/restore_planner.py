@@ -1,0 +1,212 @@
+"""The plan of a whole restore, query by query as the program starts them.
+
+One planner for ``flinkish check``, which shows what it says, and for ``run -s``, which shows it and
+then does exactly that. Decisions are pure; what has to be looked up (the newest batch of a sink,
+input files that are gone, other runs of a query) is asked of the :class:`World` given to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible
+from flinkish.restore.plan import document
+from flinkish.restore.plan.decisions import QueryPlan, plan_query
+from flinkish.restore.plan.judging import WITHOUT_ENGINE, refuse
+from flinkish.restore.plan.matching import check_uid_map
+from flinkish.restore.plan.non_restored_state import Untaken, untaken
+from flinkish.restore.plan.pins import pin_plans
+from flinkish.restore.plan.preconditions import preconditions
+from flinkish.restore.plan.query_id import OtherRun, QueryIdentity, decide_query_id
+from flinkish.restore.plan.query_restore import QueryRestore, RestoreOptions
+from flinkish.restore.plan.recipes import recipe_for
+from flinkish.restore.plan.sinks import SinkMode, SinkPlan
+from flinkish.restore.plan.source_plans import SourcePlan, source_plans
+from flinkish.restore.plan.state_migration import StateRewrite, rewrite_of
+from flinkish.restore.plan.verdicts import Check, Outcome
+from flinkish.restore.recipe import EmptyState, Recipe
+from flinkish.restore.source.restore_inputs import NewQuery, QueryKey
+from flinkish.restore.source.restore_source import Offer, Offers
+
+
+class World(Protocol):
+    """What a planner has to look up."""
+
+    def other_runs(self, query_id: str) -> Sequence[OtherRun]:
+        """All other jobs that ever ran this Spark query id."""
+
+    def sink(
+        self, new: NewQuery, offer: Offer, recipe: Recipe, keep_id: bool, mode: SinkMode | None
+    ) -> SinkPlan | None:
+        """Whether the sink has batches already that the query would write; None: it keeps none."""
+
+    def input_files(self, new: NewQuery, offer: Offer, plan: QueryPlan) -> Sequence[Check]:
+        """Input files of the restored batch that are gone."""
+
+
+class RestorePlanner:
+    """Plans the restore of one job; the queries come one after the other.
+
+    Raises UsageError when ``--uid-map`` names what the savepoint does not have.
+    """
+
+    def __init__(self, offers: Offers, options: RestoreOptions, world: World) -> None:
+        self.offers = offers
+        self.options = options
+        self._world = world
+        self._done: dict[str, QueryRestore] = {}
+        check_uid_map(options.uid_map, offers.queries)
+
+    @property
+    def queries(self) -> Sequence[QueryRestore]:
+        """The plans made so far, in the order of the starts."""
+        return list(self._done.values())
+
+    def plan(self, new: NewQuery, empty: Mapping[int, EmptyState]) -> QueryRestore:
+        """Plan one starting query; what stands in the way is in its ``refusal``.
+
+        Parameters
+        ----------
+        empty: by ordinal, how an operator starts without state.
+        """
+        restore = self._plan(new, empty)
+        self._done[new.name] = restore
+        return restore
+
+    def _plan(self, new: NewQuery, empty: Mapping[int, EmptyState]) -> QueryRestore:
+        options = self.options
+        started: set[QueryKey] = {p.base.key for p in self.query_plans() if p.base and p.own}
+        try:
+            plan = plan_query(
+                new,
+                self.offers.queries,
+                started,
+                hasher=options.hasher,
+                uid_map=options.uid_map,
+                reset=options.reset_sources,
+                partitions=options.parallelism,
+            )
+        except FlinkishError as error:
+            return QueryRestore(new.name, refusal=error)
+        if plan.base is None:
+            return QueryRestore(new.name, plan, checks=tuple(preconditions(new, None)))
+        offer = self.offers.by_key[plan.base.key]
+        identity = self._identity(plan, offer)
+        rows = source_plans(new, plan.base if plan.own else None, plan.sources)
+        checks = [*preconditions(new, plan.base), *self._world.input_files(new, offer, plan)]
+        found = QueryRestore(
+            new.name,
+            plan,
+            identity,
+            sources=rows,
+            pins=pin_plans(
+                *(plan.base.pins, new.settings, options.parallelism), canonical=offer.canonical
+            ),
+            checks=tuple(checks),
+        )
+        refusal = refuse(plan.operators or (), options.executors) or _blocked(rows, checks)
+        if refusal is not None:
+            return replace(found, refusal=refusal)
+        donors = {key: each.donor for key, each in self.offers.by_key.items()}
+        recipe = recipe_for(plan, donors, empty)
+        sink = self._world.sink(new, offer, recipe, identity.keep, options.sink_ahead)
+        if sink is not None and sink.blocks:
+            refusal = Incompatible(sink.text, hint=sink.advice, reasons=[sink.reason])
+        recipe = replace(recipe, rebase_to=sink.rebase_to if sink is not None else None)
+        rewrite = rewrite_of(
+            *(plan, options.parallelism),
+            fit=offer.fit,
+            canonical=offer.canonical,
+            settings=new.settings,
+        )
+        if rewrite is None:  # with state that is rewritten the engine sees to it
+            recipe = replace(recipe, pins=offer.fit.formats)
+        elif refusal is None:
+            refusal = _cannot_rewrite(rewrite, recipe, options)
+        return replace(
+            found,
+            sink=sink,
+            recipe=None if refusal is not None else recipe,
+            rewrite=rewrite,
+            refusal=refusal,
+        )
+
+    def _identity(self, plan: QueryPlan, offer: Offer) -> QueryIdentity:
+        if not plan.own:
+            return QueryIdentity(False, f"its state was that of query '{offer.query.key}'")
+        runs = self._world.other_runs(offer.query_id)
+        return decide_query_id(offer.query.batch_id, runs, fork=self.options.fork)
+
+    def query_plans(self) -> list[QueryPlan]:
+        """Those of the queries that could be planned."""
+        return [each.plan for each in self._done.values() if each.plan is not None]
+
+    def untaken(self) -> Untaken:
+        """What of the savepoint no query has taken so far."""
+        return untaken(self.offers.queries, self.query_plans())
+
+    def _left_behind(self) -> Untaken:
+        """What is untaken, but for queries that are refused before their operators are matched."""
+        refused = {name for name, each in self._done.items() if each.plan is None}
+        left = self.untaken()
+        return Untaken(
+            tuple(query for query in left.queries if query.key not in refused),
+            tuple(op for op in left.operators if op.query not in refused),
+            tuple(source for source in left.sources if source.query not in refused),
+        )
+
+    def document_of(self, restore: QueryRestore) -> dict[str, Any]:
+        """The plan of one query as plain data."""
+        return document.document([restore], Untaken(), self.options)
+
+    def document(self, *, complete: bool) -> dict[str, Any]:
+        """The plan so far as plain data (:mod:`flinkish.restore.plan.document`).
+
+        Parameters
+        ----------
+        complete: the program has started all its queries: what is left over counts.
+        """
+        left = self._left_behind() if complete else Untaken()
+        found = document.document(self.queries, left, self.options)
+        return {**found, "complete": True} if complete else found
+
+
+def _cannot_rewrite(
+    rewrite: StateRewrite, recipe: Recipe, options: RestoreOptions
+) -> Incompatible | None:
+    """Why state cannot be rewritten on the way, whatever its operators are, or None."""
+    if not rewrite.canonical:
+        text = f"the state has to be rewritten for this Spark, and {WITHOUT_ENGINE}"
+        return None if options.executors else Incompatible(text, reasons=["no-engine"])
+    hint = "make a native one of it first: flinkish migrate PATH TARGET --type native"
+    if not options.executors:
+        return Incompatible(
+            "the savepoint is canonical, and the driver's Python lacks what writing its state for "
+            "Spark needs (pip install 'flinkish[engine]')",
+            hint=hint,
+            reasons=["canonical"],
+        )
+    if any(donor.batch_id != recipe.batch_id for donor in recipe.donors):
+        return Incompatible(
+            "the savepoint is canonical: its state cannot be brought to another batch (of another "
+            "query, or of a sink that is ahead)",
+            hint=hint,
+            reasons=["canonical"],
+        )
+    return None
+
+
+def _blocked(rows: Sequence[SourcePlan], checks: Sequence[Check]) -> FlinkishError | None:
+    """The refusal for sources and preconditions, or None."""
+    refused = [check for check in checks if check.outcome is Outcome.REFUSED]
+    if refused:
+        texts = "; ".join(check.text for check in refused)
+        return Incompatible(texts, hint=refused[0].advice, reasons=[c.id for c in refused])
+    for verdict, kind in (("incompatible", Incompatible), ("consent-needed", ConsentNeeded)):
+        stuck = [row for row in rows if row.verdict == verdict]
+        if stuck:
+            texts = "; ".join(row.text for row in stuck)
+            return kind(texts, hint=stuck[0].advice, reasons=[row.reason for row in stuck])
+    return None

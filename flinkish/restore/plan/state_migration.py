@@ -1,0 +1,99 @@
+"""What the state-migration engine has to do for a restored query. Pure.
+
+The engine works on a whole checkpoint: the one that ``make_checkpoint`` makes of the recipe, with
+its operators under their new ordinals and empty ones for those that are new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from flinkish.checkpoint.format.names import DEFAULT_STORE
+from flinkish.checkpoint.operators import StoreInfo
+from flinkish.restore.plan.decisions import QueryPlan
+from flinkish.restore.plan.judging import FOR_ANOTHER_SPARK, OperatorPlan
+from flinkish.restore.plan.pins import asked_provider, formats_for
+from flinkish.restore.plan.verdicts import Verdict
+from flinkish.restore.source.spark_compat import Fit
+
+
+@dataclass(frozen=True)
+class StateRewrite:
+    """What is to be rewritten.
+
+    Attributes
+    ----------
+    partitions: the number of state partitions; None: as many as there are.
+    values: by the new ordinal, and the name of the store or the column family, the new value
+        schemas (JSON of Spark's ``StructType``).
+    """
+
+    partitions: int | None = None
+    values: Mapping[int, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
+    #: What the Spark that will run needs otherwise.
+    fit: Fit = field(default_factory=Fit)
+    #: The state is canonical, and is written for a backend.
+    canonical: bool = False
+    #: The class of that backend's provider; None is the one that the offset log pins.
+    provider: str | None = None
+
+
+def rewrite_of(
+    plan: QueryPlan,
+    partitions: int | None,
+    *,
+    fit: Fit | None = None,
+    canonical: bool = False,
+    settings: Mapping[str, str] | None = None,
+) -> StateRewrite | None:
+    """What has to be rewritten for a plan; None when nothing has to be.
+
+    Parameters
+    ----------
+    partitions: the number of state partitions asked for, None for the savepoint's.
+    fit: how it is rewritten for the Spark that will run.
+    canonical: the savepoint's state is canonical.
+    settings: the session's values of the pinned settings; canonical state gets its backend of them.
+    """
+    plans = plan.operators or ()
+    values = {
+        each.operator.ordinal: found
+        for each in plans
+        if each.verdict is Verdict.MIGRATE and (found := _new_values(each))
+    }
+    rescaled = partitions if any(_rescales(each, partitions) for each in plans) else None
+    chosen = fit or Fit()
+    fitted = chosen.checkpoint_format is not None
+    fitted = fitted or any(saved.rewritten for saved in (plan.base.operators if plan.base else ()))
+    fitted = fitted or any(each.taken.rewritten for each in plans if each.taken)
+    if not values and rescaled is None and not canonical and not fitted:
+        return None
+    pins = plan.base.pins if plan.base is not None else {}
+    provider = asked_provider(pins, settings or {}) if canonical else None
+    chosen = replace(chosen, formats={**formats_for(provider, pins), **chosen.formats})
+    return StateRewrite(rescaled, values, chosen, canonical, provider)
+
+
+def _rescales(plan: OperatorPlan, partitions: int | None) -> bool:
+    # One partition is not a number that anybody chose: see judge_operator.
+    saved = plan.taken.partitions if plan.taken is not None else 1
+    return partitions is not None and saved not in (1, partitions)
+
+
+def _new_values(plan: OperatorPlan) -> dict[str, Mapping[str, Any]]:
+    if plan.taken is None or plan.reason == FOR_ANOTHER_SPARK:  # the program has the same state
+        return {}
+    before = {store.name: store for store in plan.taken.stores}
+    return {
+        name: after.value_schema
+        for name, after in _by_name(plan.operator.stores).items()
+        if name in before
+        and after.value_schema is not None
+        and before[name].value_schema != after.value_schema
+    }
+
+
+def _by_name(stores: tuple[StoreInfo, ...]) -> dict[str, StoreInfo]:
+    return {store.name or DEFAULT_STORE: store for store in stores}

@@ -1,0 +1,1 @@
+"""What a restore starts from: a savepoint, or a plain Spark checkpoint."""

@@ -1,0 +1,15 @@
+"""Plain Spark checkpoints, of queries that flinkish never managed, as the origin of a restore."""
+
+from __future__ import annotations
+
+from flinkish.checkpoint.cut import Cut, read_cut
+from flinkish.checkpoint.discovery import find_checkpoints
+
+
+def adopt_cuts(path: str) -> dict[str | None, Cut]:
+    """The cuts of plain Spark checkpoints, to restore queries flinkish never managed.
+
+    ``path`` is one checkpoint (the key is None) or a directory of several, one for each query
+    name (the keys). Raises SavepointNotFound when it is neither, and what ``read_cut`` raises.
+    """
+    return {name: read_cut(location) for name, location in find_checkpoints(path).items()}

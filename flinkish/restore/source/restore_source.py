@@ -1,0 +1,157 @@
+"""What a path offers to a restore: the queries of a savepoint, or plain Spark checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from flinkish.checkpoint.cut import Cut
+from flinkish.errors import SavepointNotFound
+from flinkish.restore.recipe import Donor
+from flinkish.restore.source.plain_checkpoints import adopt_cuts
+from flinkish.restore.source.restore_inputs import QueryKey, SavedOperator, SavedQuery, SavedSource
+from flinkish.restore.source.spark_compat import Fit
+from flinkish.savepoint.format.contents import FORMAT_CANONICAL, QueryRecord, identity_of
+from flinkish.savepoint.format.reader import check_files, open_savepoint
+
+
+@dataclass(frozen=True)
+class Offer:
+    """One query that waits to be gone on with; ``donor`` are its files."""
+
+    query: SavedQuery
+    donor: Donor
+    query_id: str
+    checkpoint_format: int = 1
+    pins: Mapping[str, str] = field(default_factory=dict)
+    #: Its state is canonical: it has to be written for a backend before Spark can load it.
+    canonical: bool = False
+    #: How it is rewritten for the Spark that will run; all else here is as it will be then.
+    fit: Fit = field(default_factory=Fit)
+
+
+@dataclass(frozen=True)
+class Offers:
+    """All of them, whether they are a savepoint's, and the Spark that wrote it, if it is known."""
+
+    by_key: Mapping[QueryKey, Offer]
+    is_savepoint: bool
+    spark_version: str | None = None
+
+    @property
+    def queries(self) -> tuple[SavedQuery, ...]:
+        """What the planner looks at."""
+        return tuple(offer.query for offer in self.by_key.values())
+
+
+def read_offers(path: str, *, complete: bool = False) -> Offers:
+    """Open the savepoint, the checkpoint or the directory of checkpoints at ``path``.
+
+    ``complete``: see too that all files of a savepoint are there, at their sizes.
+
+    Raises SavepointNotFound when it is none of them, Corrupt, UnsupportedFormat, StorageError.
+    """
+    try:
+        savepoint = open_savepoint(path)
+    except SavepointNotFound as not_one:
+        try:
+            cuts = adopt_cuts(path)
+        except SavepointNotFound:
+            raise not_one from None
+        return Offers({key: _of_cut(key, cut) for key, cut in cuts.items()}, is_savepoint=False)
+    if complete:
+        check_files(savepoint)
+    files: dict[int, list[str]] = {}
+    held: dict[int, dict[str, str]] = {}
+    for entry in savepoint.iter_files():
+        files.setdefault(entry.query, []).append(entry.path)
+        if entry.held is not None:
+            held.setdefault(entry.query, {})[entry.path] = savepoint.locate_file(entry)
+    return Offers(
+        {
+            record.name: _of_record(
+                record,
+                Donor(
+                    savepoint.query_root(record),
+                    tuple(files.get(index, [])),
+                    record.batch_id,
+                    held.get(index, {}),
+                ),
+                canonical=savepoint.header.format == FORMAT_CANONICAL,
+            )
+            for index, record in enumerate(savepoint.queries)
+        },
+        is_savepoint=True,
+        spark_version=savepoint.header.spark_version,
+    )
+
+
+def _of_cut(key: QueryKey, cut: Cut) -> Offer:
+    operators = tuple(
+        SavedOperator(key, op.ordinal, op.kind, op.partitions, op.bytes, stores=op.stores)
+        for op in cut.operators
+    )
+    return Offer(
+        SavedQuery(key, cut.batch_id, operators, pins=cut.pins, watermark_ms=cut.watermark_ms),
+        Donor(cut.root, tuple(cut.files), cut.batch_id),
+        cut.query_id,
+        cut.checkpoint_format,
+        cut.pins,
+    )
+
+
+def _of_record(record: QueryRecord, donor: Donor, *, canonical: bool) -> Offer:
+    operators = tuple(
+        SavedOperator(
+            query=record.name,
+            ordinal=op.ordinal,
+            kind=op.kind,
+            partitions=op.partitions,
+            bytes=op.bytes,
+            rows=op.rows,
+            identity=op.identity,
+            stores=op.stores,
+            meaning=op.meaning,
+        )
+        for op in record.operators
+    )
+    return Offer(
+        SavedQuery(
+            record.name,
+            record.batch_id,
+            operators,
+            saved_sources(record),
+            sink=record.sink if isinstance(record.sink, Mapping) else {},
+            pins=record.pins,
+            watermark_ms=record.watermark_ms,
+        ),
+        donor,
+        record.query_id,
+        record.checkpoint_format,
+        record.pins,
+        canonical,
+    )
+
+
+def saved_sources(record: QueryRecord) -> tuple[SavedSource, ...] | None:
+    """The sources of a saved query; None where the savepoint does not tell them apart.
+
+    They are the entries of ``record.source`` that the driver writes from the query's plan, one for
+    each line of the offset log.
+    """
+    listed: list[Mapping[str, Any]] = record.source if isinstance(record.source, list) else []
+    if len(listed) != len(record.offsets) or not all("signature" in entry for entry in listed):
+        return None
+    return tuple(
+        SavedSource(
+            query=record.name,
+            entry=number,
+            directory=str(entry["directory"]),
+            offset=offset,
+            identity=identity_of(entry),
+            signature=entry.get("signature"),
+            inputs=tuple((int(o), int(i)) for o, i in entry.get("inputs") or ()),
+        )
+        for number, (entry, offset) in enumerate(zip(listed, record.offsets, strict=True))
+    )

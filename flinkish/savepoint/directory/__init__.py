@@ -1,0 +1,1 @@
+"""Directories of savepoints: listing, leases, sharing, disposal."""

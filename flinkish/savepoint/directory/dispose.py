@@ -1,0 +1,346 @@
+"""Disposing of a savepoint: its own files go, anything else in the directory stays."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import chain, islice
+
+from flinkish import storage
+from flinkish.savepoint.directory import sharing
+from flinkish.savepoint.format.metadata import FILE_NAME
+from flinkish.savepoint.format.reader import Savepoint, open_savepoint
+
+Tell = Callable[[str], object]
+#: Rows a statement is given, or gives, at a time.
+_ROWS = 2000
+
+
+@dataclass(frozen=True)
+class Disposed:
+    """What :func:`dispose` did; ``foreign`` are relative paths that were left where they are.
+
+    ``bytes`` were freed (hard links elsewhere not counted). ``kept`` files of ``kept_bytes`` stay
+    because the savepoints ``users`` use them; they go with the last of these.
+    """
+
+    path: str
+    removed: int
+    missing: int
+    bytes: int
+    foreign: tuple[str, ...]
+    #: True when the savepoint's directory itself is gone.
+    gone: bool
+    kept: int = 0
+    kept_bytes: int = 0
+    users: tuple[str, ...] = ()
+
+
+def dispose(
+    path: str,
+    *,
+    dry_run: bool = False,
+    follow: bool = True,
+    tell: Tell | None = None,
+    gone: Collection[str] = (),
+) -> Disposed:
+    """Delete the savepoint at ``path`` (its directory or ``_metadata`` file).
+
+    ``_metadata`` goes first, so that an interrupted disposal leaves no half savepoint that opens.
+    Then the files it lists and no other savepoint uses, and the directories left empty. Files of
+    other savepoints that it used are given back to them: the last one who used a file of a
+    savepoint that is gone removes it. Files that nobody lists stay, and are returned.
+
+    Parameters
+    ----------
+    dry_run: touch nothing; what is returned and told is what would be.
+    follow: ``path`` itself may be a link; below it none is followed, ever.
+    tell: called with the location of each thing that goes, directories with a slash at their end.
+    gone: for a dry run: locations that are gone by then, as other dry runs have told.
+
+    Raises SavepointNotFound for anything that is no savepoint, Corrupt or UnsupportedFormat when
+    its ``_metadata``, or a list of who uses what, cannot be read (then nobody knows which files are
+    its own, and nothing is touched), StorageError.
+    """
+    savepoint = open_savepoint(path)
+    place = _Place.of(savepoint.path, follow, dry_run, tell, gone)
+    with closing(_Files(savepoint)) as files:
+        _check_lists(savepoint)
+        place.remove([FILE_NAME])
+        if not dry_run and storage.is_local(savepoint.path):
+            storage.sync_directory(savepoint.path)
+        users = sharing.live_users(savepoint.path, time.time(), gone)
+        for user in users:
+            files.mark_used(sharing.read_references(savepoint.path, user))
+        foreign = files.mark_listed(_listed(savepoint))
+        counts = files.counts()
+        result = Disposed(
+            path=savepoint.path,
+            removed=counts.present + 1,
+            missing=counts.missing,
+            bytes=counts.present_bytes,
+            foreign=foreign,
+            gone=False,
+            kept=counts.kept,
+            kept_bytes=counts.kept_bytes,
+            users=users,
+        )
+        place.remove(files.present())
+        lists = () if users else _list_names(savepoint.path)
+        place.remove(lists)
+        of_lists = () if users else (f"{sharing.DIRECTORY}/",)
+        place.remove_directories(
+            chain(files.paths(), of_lists),
+            lambda name: name == FILE_NAME or name in lists or files.goes(name),
+        )
+    for holder in savepoint.holders:
+        _release(
+            storage.join(storage.parent(savepoint.path), holder),
+            storage.base_name(savepoint.path),
+            dry_run=dry_run,
+            tell=tell,
+            gone=gone,
+        )
+    if dry_run:
+        return result
+    return Disposed(**{**vars(result), "gone": not storage.exists(savepoint.path)})
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A savepoint's directory, to remove from: names are relative to it.
+
+    Nothing is reached through a link, not even in the place of the directory itself.
+    """
+
+    root: str
+    prefix: str
+    dry_run: bool
+    tell: Tell | None
+    gone: Collection[str]
+
+    @staticmethod
+    def of(
+        location: str, follow: bool, dry_run: bool, tell: Tell | None, gone: Collection[str]
+    ) -> _Place:
+        """The place at a location, which may itself be a link where ``follow`` says so."""
+        if follow and storage.is_local(location) and os.path.islink(location):
+            location = os.path.realpath(location)
+        return _Place(*storage.prefixed(location), dry_run, tell, gone)
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove files."""
+        below = (f"{self.prefix}{name}" for name in names)
+        if not self.dry_run:
+            storage.remove_files(self.root, below, self._tell)
+            return
+        for name in below:
+            storage.parts_of(self.root, name)
+            if storage.join(self.root, name) not in self.gone:
+                self._tell(name)
+
+    def remove_directories(
+        self, files: Iterable[str], goes: Callable[[str], bool], *, top: bool = True
+    ) -> None:
+        """Remove the directories of these files that are empty, the ``top`` one too.
+
+        ``goes`` says for a dry run which files are not there then.
+        """
+        inside = directories_of(files) if top else directories_of(files) - {""}
+        own = {f"{self.prefix}{each}".rstrip("/") for each in inside} - {""}
+        if not self.dry_run:
+            storage.remove_empty_directories(self.root, own, self._tell)
+            return
+
+        def is_gone(name: str) -> bool:
+            inside = name.removeprefix(self.prefix)
+            return goes(inside) or storage.join(self.root, name) in self.gone
+
+        for name in storage.plan_empty_directories(self.root, own, is_gone):
+            if storage.join(self.root, name) not in self.gone:
+                self._tell(name)
+
+    def _tell(self, name: str) -> None:
+        if self.tell is not None:
+            self.tell(storage.join(self.root, name))
+
+
+def _check_lists(savepoint: Savepoint) -> None:
+    """Raise Corrupt where a list that a disposal goes by is damaged, before anything is removed."""
+    now = time.time()
+    for user in sharing.live_users(savepoint.path, now):
+        sharing.read_references(savepoint.path, user)
+    name = storage.base_name(savepoint.path)
+    for each in savepoint.holders:
+        holder = storage.join(storage.parent(savepoint.path), each)
+        sharing.read_references(holder, name)
+        if not sharing.is_whole(holder):
+            for user in sharing.live_users(holder, now):
+                sharing.read_references(holder, user)
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """The savepoint's own files: those that go, those that were gone before, those that stay."""
+
+    present: int
+    present_bytes: int
+    missing: int
+    kept: int
+    kept_bytes: int
+
+
+class _Files:
+    """The savepoint's own files in a table on disk: there may be a million, and when ``_metadata``
+    is gone nothing else names them."""
+
+    def __init__(self, savepoint: Savepoint) -> None:
+        self._db = sqlite3.connect("", isolation_level=None)
+        self._db.executescript(
+            "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; CREATE TABLE own"
+            " (path TEXT PRIMARY KEY, size INTEGER, listed INTEGER, used INTEGER) WITHOUT ROWID;"
+        )
+        rows = (
+            (f"{savepoint.queries[record.query].directory}/{record.path}", record.size)
+            for record in savepoint.iter_files()
+            if record.held is None
+        )
+        while some := list(islice(rows, _ROWS)):
+            for path, _ in some:
+                storage.parts_of(savepoint.path, path)  # before anything is removed
+            self._db.executemany("INSERT OR REPLACE INTO own VALUES (?, ?, 0, 0)", some)
+
+    def close(self) -> None:
+        """Give up the table."""
+        self._db.close()
+
+    def mark_used(self, paths: Iterable[str]) -> None:
+        """Another savepoint uses these."""
+        self._db.executemany("UPDATE own SET used = 1 WHERE path = ?", ((p,) for p in paths))
+
+    def mark_listed(self, paths: Iterable[str]) -> tuple[str, ...]:
+        """These are in the directory; returns those that are not the savepoint's own."""
+        foreign = []
+        for path in paths:
+            if not _is_text(path):  # no name that flinkish, or Spark, gives
+                foreign.append(path)
+                continue
+            cursor = self._db.execute("UPDATE own SET listed = 1 WHERE path = ?", (path,))
+            if not cursor.rowcount and path != FILE_NAME and not _is_reference(path):
+                foreign.append(path)
+        return tuple(sorted(foreign))
+
+    def counts(self) -> _Counts:
+        """How many there are of each kind."""
+        goes = "listed AND NOT used"
+        row = self._db.execute(
+            f"SELECT total({goes}), total(CASE WHEN {goes} THEN size ELSE 0 END),"
+            " total(NOT listed), total(used), total(CASE WHEN used THEN size ELSE 0 END) FROM own"
+        ).fetchone()
+        return _Counts(*(int(value) for value in row))
+
+    def present(self) -> Iterator[str]:
+        """Paths of the files that go."""
+        return self._paths("WHERE listed AND NOT used")
+
+    def goes(self, path: str) -> bool:
+        """Whether a file is one of those."""
+        query = "SELECT 1 FROM own WHERE path = ? AND listed AND NOT used"
+        return self._db.execute(query, (path,)).fetchone() is not None
+
+    def paths(self) -> Iterator[str]:
+        """Paths of all."""
+        return self._paths("")
+
+    def _paths(self, where: str) -> Iterator[str]:
+        cursor = self._db.execute(f"SELECT path FROM own {where}")
+        while rows := cursor.fetchmany(_ROWS):
+            yield from (row[0] for row in rows)
+
+
+def release_holder(holder: str, user: str) -> bool:
+    """``user`` is gone: remove its list, and what is left of a disposed ``holder`` that it used.
+
+    Returns whether the holder's directory is gone. A holder that is whole loses nothing. Raises
+    Corrupt for a damaged list, before anything is removed; StorageError.
+    """
+    return _release(holder, user, dry_run=False, tell=None, gone=())
+
+
+def _release(
+    holder: str, user: str, *, dry_run: bool, tell: Tell | None, gone: Collection[str]
+) -> bool:
+    place = _Place.of(holder, False, dry_run, tell, gone)
+    mine = set(sharing.read_references(holder, user))
+    own_list = f"{sharing.DIRECTORY}/{user}"
+    gone = {*gone, sharing.list_of(holder, user)}
+    whole = sharing.is_whole(holder, gone)
+    others = sharing.live_users(holder, time.time(), gone)
+    if not whole:  # damaged lists are told before anything goes
+        for other in others:
+            sharing.read_references(holder, other)
+    if not dry_run or own_list in _list_names(holder):
+        place.remove([own_list])
+    if not dry_run:
+        # Looked at again: who comes now sees that the holder is not whole.
+        whole = sharing.is_whole(holder)
+        others = sharing.live_users(holder, time.time(), gone)
+    going = {own_list}
+    if not whole:
+        used = {path for other in others for path in sharing.read_references(holder, other)}
+        free = mine - used
+        lists = () if others else _list_names(holder)
+        place.remove(sorted(free))
+        place.remove(name for name in lists if name != own_list)
+        going |= {*free, *lists}
+        place.remove_directories([own_list, *mine], going.__contains__)
+        return not dry_run and not storage.exists(holder)
+    place.remove_directories([own_list], going.__contains__, top=False)
+    return False
+
+
+def _list_names(holder: str) -> tuple[str, ...]:
+    """The lists in a directory, relative to it."""
+    return tuple(f"{sharing.DIRECTORY}/{user}" for user in sharing.users_of(holder))
+
+
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_reference(path: str) -> bool:
+    return path.startswith(f"{sharing.DIRECTORY}/")
+
+
+def _listed(savepoint: Savepoint) -> Iterator[str]:
+    """Every file in the savepoint's directory, hidden ones too where it is local."""
+    if storage.is_local(savepoint.path):
+        return _walk_all(savepoint.path)
+    return (path for path, _ in storage.walk_files(savepoint.path))
+
+
+def _walk_all(root: str) -> Iterator[str]:
+    for directory, directories, names in os.walk(root):
+        relative = os.path.relpath(directory, root)
+        links = [n for n in directories if os.path.islink(os.path.join(directory, n))]
+        for name in [*names, *links]:
+            yield name if relative == "." else f"{relative}/{name}"
+
+
+def directories_of(files: Iterable[str]) -> set[str]:
+    """Every directory that files lie in, however deep, relative as they are; "" is the topmost."""
+    found = {""}
+    for name in files:
+        parent = name.rpartition("/")[0]
+        while parent not in found:
+            found.add(parent)
+            parent = parent.rpartition("/")[0]
+    return found

@@ -1,0 +1,228 @@
+"""Leases: who is at work in a directory of savepoints, so that two hosts do not get in each
+other's way.
+
+A lease is a small file in ``<directory>/_locks/``, refreshed while its owner lives (as restic's
+locks). Whoever wants one writes it, then looks at the others: of two that conflict at least one
+sees the other, and steps back. Two savepoints of one job conflict, and whoever removes files
+(prune, dispose) with everybody who writes; savepoints of different jobs do not. Whoever rewrites
+state beside them conflicts with nobody: his lease only says that he lives. Storage with
+read-after-write consistency is assumed, which local disks, HDFS and S3 have.
+
+A lease is stale when it has not been refreshed for :data:`STALE` seconds, or when it is of this
+host and its process is gone; the next one who meets it removes it, by the name of its file. What a
+lease says is checked, see :mod:`flinkish.savepoint.directory.lease_files`: one that cannot be
+believed locks until its file has not been written for that long, and one without a lease's name
+never.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import threading
+import time
+from contextlib import suppress
+from dataclasses import replace
+from types import TracebackType
+
+from flinkish import storage
+from flinkish.errors import Locked, StorageError, UnsafePath
+from flinkish.savepoint.directory.lease_files import (
+    STALE,
+    FoundLease,
+    Kind,
+    LeaseRecord,
+    look_at_lease,
+)
+
+__all__ = [
+    "DIRECTORY",
+    "REFRESH",
+    "STALE",
+    "FoundLease",
+    "Kind",
+    "Lease",
+    "LeaseRecord",
+    "conflicts",
+    "find_leases",
+    "read_leases",
+    "remove",
+]
+
+DIRECTORY = "_locks"
+#: Seconds between two refreshes.
+REFRESH = 30.0
+#: How often a lease is tried for when another is met in the very act, and the pause, seconds.
+_TRIES = 4
+_PAUSE = 0.3
+
+
+def conflicts(mine: LeaseRecord, other: LeaseRecord) -> bool:
+    """Whether two leases of one directory exclude each other. Pure."""
+    if mine.lease_id == other.lease_id or Kind.REWRITE in (mine.kind, other.kind):
+        return False
+    if Kind.PRUNE in (mine.kind, other.kind):
+        return True
+    return mine.job_id == other.job_id
+
+
+def find_leases(target: str) -> tuple[FoundLease, ...]:
+    """Whatever lies among the leases of a directory, oldest first: damaged and foreign files too.
+
+    Raises UnsafePath when the directory of leases is a link, StorageError.
+    """
+    target = storage.locate(target)
+    _refuse_link(target)
+    listing = storage.list_directory(storage.join(target, DIRECTORY))
+    looked = (look_at_lease(target, DIRECTORY, name, listing) for name in listing.files)
+    found = [each for each in looked if each is not None]
+    return tuple(sorted(found, key=lambda each: (each.since, each.name)))
+
+
+def read_leases(target: str) -> tuple[LeaseRecord, ...]:
+    """All leases of a directory that can be read, stale ones too, oldest first."""
+    return tuple(found.record for found in find_leases(target) if found.record is not None)
+
+
+def remove(target: str, name: str) -> bool:
+    """Remove a lease by the name of its file; False when it was not there."""
+    return storage.remove_file(storage.locate(target), f"{DIRECTORY}/{name}")
+
+
+class Lease:
+    """A lease that is held, and refreshed by a thread until it is released; a context manager."""
+
+    def __init__(self, target: str, record: LeaseRecord) -> None:
+        self._target = target
+        self.record = record
+        self._released = threading.Event()
+        self._thread = threading.Thread(target=self._refresh, name="flinkish-lease", daemon=True)
+
+    @staticmethod
+    def take(
+        target: str, kind: Kind, *, owner: str, job_id: str | None = None, path: str | None = None
+    ) -> Lease:
+        """Take a lease of the directory ``target``, which must be there.
+
+        Raises Locked when another holds one that excludes it, StorageError.
+        """
+        target = storage.locate(target)
+        now = time.time()
+        host, pid = os.uname().nodename, os.getpid()
+        record = LeaseRecord(
+            f"{kind.value}-{secrets.token_hex(6)}", kind, owner, host, pid, now, now, job_id, path
+        )
+        other: FoundLease | None = None
+        for attempt in range(_TRIES):
+            if attempt:
+                time.sleep(_PAUSE * (1 + secrets.randbelow(100) / 100))
+            _write(target, record)
+            try:
+                other = _first_conflict(target, record)
+            except BaseException:
+                remove(target, record.lease_id)
+                raise
+            if other is None:
+                lease = Lease(target, record)
+                lease._thread.start()
+                return lease
+            remove(target, record.lease_id)
+        assert other is not None  # else it was returned above
+        raise _locked(target, other)
+
+    def _refresh(self) -> None:
+        while not self._released.wait(REFRESH):
+            self.record = replace(self.record, refreshed=time.time())
+            try:
+                _write(self._target, self.record)
+            except (StorageError, UnsafePath):
+                continue  # tried again soon; the work itself meets the same trouble and tells it
+            if self._released.is_set():
+                remove(self._target, self.record.lease_id)
+
+    def release(self) -> None:
+        """Give it back."""
+        self._released.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        remove(self._target, self.record.lease_id)
+        storage.remove_empty_directories(self._target, [DIRECTORY])
+
+    def __enter__(self) -> Lease:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        try:
+            self.release()
+        except (StorageError, UnsafePath):
+            if error is None:
+                raise  # else what went wrong first is what is to be told
+
+
+def _first_conflict(target: str, mine: LeaseRecord) -> FoundLease | None:
+    """The oldest lease that excludes ``mine``; stale ones met on the way are removed."""
+    for other in find_leases(target):
+        if other.is_foreign or other.name == mine.lease_id:
+            continue
+        if other.is_stale(time.time()):
+            with suppress(StorageError):  # another user's, it may be: it counts for nothing
+                remove(target, other.name)
+        elif other.record is None:
+            # Nobody knows whose it is, only by its name what for.
+            if Kind.REWRITE not in (mine.kind, other.kind):
+                return other
+        elif conflicts(mine, other.record):
+            return other
+    return None
+
+
+def _locked(target: str, other: FoundLease) -> Locked:
+    file = storage.join(target, DIRECTORY, other.name)
+    if other.record is None:
+        return Locked(
+            f"{target} is locked: {file} is damaged ({other.damage})",
+            hint=f"it counts for nothing {STALE:.0f} s after it was last written; if nobody is at "
+            f"work there, remove it: flinkish savepoint unlock --force --yes {target}",
+            path=target,
+            file=file,
+        )
+    record = other.record
+    return Locked(
+        f"{target} is locked: {record.describe()} ({file})",
+        hint="wait for it to end; if its process is surely gone: "
+        f"flinkish savepoint unlock {target}",
+        path=target,
+        file=file,
+        owner=record.owner,
+        host=record.host,
+        since=record.created,
+        lease_id=other.name,
+    )
+
+
+def _refuse_link(target: str) -> None:
+    """Leases behind a link are not in this directory: none is written, read or removed there."""
+    directory = storage.join(target, DIRECTORY)
+    if storage.is_local(target) and os.path.islink(directory):
+        raise UnsafePath(
+            f"{directory} is a link, and locks are not followed to another place",
+            hint="remove the link; see who can write in that directory",
+            path=directory,
+        )
+
+
+def _write(target: str, record: LeaseRecord) -> None:
+    _refuse_link(target)
+    data = record.to_bytes()
+    for left in reversed(range(_TRIES)):
+        storage.make_directory(storage.join(target, DIRECTORY))
+        try:
+            storage.write_atomically(storage.join(target, DIRECTORY, record.lease_id), data)
+            return
+        except StorageError as error:
+            # Another has removed the directory, which was empty, just now.
+            if not left or error.data.get("errno") != errno.ENOENT:
+                raise

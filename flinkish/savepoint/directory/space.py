@@ -1,0 +1,61 @@
+"""What a savepoint takes up: its own bytes, which disposing of it frees, and those it shares."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+
+from flinkish import storage
+from flinkish.savepoint.directory import sharing
+from flinkish.savepoint.format.contents import FileRecord
+from flinkish.savepoint.format.reader import Savepoint
+
+
+@dataclass(frozen=True)
+class Space:
+    """Bytes of a savepoint's data files, and the names of the savepoints it has to do with.
+
+    Shared are files that an earlier savepoint holds for this one (those of ``holders``), that later
+    ones use (``users``), and local ones of which other hard links exist (a checkpoint, or a
+    savepoint of the same files): disposing of this one alone does not free them.
+    """
+
+    own_bytes: int
+    shared_bytes: int
+    holders: tuple[str, ...]
+    users: tuple[str, ...]
+
+
+def measure(savepoint: Savepoint) -> Space:
+    """Go through all files of ``savepoint``; local ones are looked at one by one.
+
+    Raises Corrupt where the metadata is damaged, StorageError. Missing files count as own.
+    """
+    users = sharing.live_users(savepoint.path, time.time())
+    used = {p for user in users for p in sharing.read_references(savepoint.path, user)}
+    own = shared = 0
+    for record in savepoint.iter_files():
+        if (
+            record.held is not None
+            or _inside(savepoint, record) in used
+            or _linked(savepoint, record)
+        ):
+            shared += record.size
+        else:
+            own += record.size
+    return Space(own, shared, savepoint.holders, users)
+
+
+def _inside(savepoint: Savepoint, record: FileRecord) -> str:
+    return f"{savepoint.queries[record.query].directory}/{record.path}"
+
+
+def _linked(savepoint: Savepoint, record: FileRecord) -> bool:
+    location = savepoint.locate_file(record)
+    if not storage.is_local(location):
+        return False
+    try:
+        return os.stat(location).st_nlink > 1
+    except OSError:
+        return False

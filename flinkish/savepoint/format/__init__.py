@@ -1,0 +1,1 @@
+"""``_metadata``: its schema, what it says, reading it."""

@@ -1,0 +1,216 @@
+"""What a savepoint holds, as plain data; times are seconds since the epoch, sizes bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from flinkish.checkpoint.operators import StoreInfo
+from flinkish.operators.identity import UNKNOWN, Identified, OperatorIdentity
+from flinkish.operators.meaning import StateMeaning
+from flinkish.spec.savepoints import SavedQuery, SavepointRecord, SavepointResult
+
+FORMAT_NATIVE = "native"
+#: State as Avro files (:mod:`flinkish.engine.stores.canonical`).
+FORMAT_CANONICAL = "canonical"
+
+
+@dataclass(frozen=True)
+class Header:
+    """The savepoint as a whole: which job, when, why, written by what."""
+
+    job_id: str
+    job_name: str
+    created: float
+    trigger: str  # savepoint | stop | cancel
+    format: str = FORMAT_NATIVE
+    spark_version: str | None = None
+    python_version: str | None = None
+    flinkish_version: str | None = None
+    host: str | None = None
+    #: Digest of the program's file, ``sha256:<hex>``.
+    program: str | None = None
+    #: Location of the savepoint or checkpoint that the job was started from.
+    restored_from: str | None = None
+
+
+@dataclass(frozen=True)
+class OperatorRecord(Identified):
+    """One stateful operator: its identity (as far as it has one) and its state's shape."""
+
+    ordinal: int
+    kind: str | None
+    partitions: int
+    bytes: int
+    files: int
+    stores: tuple[StoreInfo, ...] = ()
+    identity: OperatorIdentity = UNKNOWN
+    rows: int | None = None
+    meaning: StateMeaning | None = None
+    #: Digest of all rows as the engine last wrote them, whatever their partitions.
+    state_digest: str | None = None
+
+
+@dataclass(frozen=True)
+class QueryRecord:
+    """One query at one committed batch; ``directory`` is relative to the savepoint."""
+
+    name: str
+    directory: str
+    query_id: str
+    batch_id: int
+    run_id: str | None = None
+    planned_batch: int | None = None
+    watermark_ms: int | None = None
+    offsets: tuple[str, ...] = ()
+    pins: Mapping[str, str] = field(default_factory=dict)
+    source: Any = None
+    sink: Any = None
+    backend: str | None = None
+    checkpoint_format: int = 1
+    #: The checkpoint it was taken from (information only; nothing reads it back).
+    checkpoint: str | None = None
+    operators: tuple[OperatorRecord, ...] = ()
+    files: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class FileRecord:
+    """One file: ``path`` is relative to the directory of query number ``query``.
+
+    ``held`` is None for a file of the savepoint's own; else where an earlier savepoint holds it,
+    relative to the directory that both are in. ``stamp`` is what the file it was taken from had
+    (:meth:`flinkish.storage.Entry.stamp`): a later savepoint knows by it that it is unchanged.
+    """
+
+    query: int
+    path: str
+    size: int
+    digest: str
+    held: str | None = None
+    stamp: str | None = None
+
+
+@dataclass(frozen=True)
+class SavepointJob:
+    """The job a savepoint is taken of."""
+
+    job_id: str
+    name: str
+    spark_version: str | None = None
+    python_version: str | None = None
+    flinkish_version: str | None = None
+    host: str | None = None
+    program: str | None = None
+    restored_from: str | None = None
+    #: Who takes it: ``user@host``.
+    owner: str | None = None
+
+
+@dataclass(frozen=True)
+class OperatorFacts(Identified):
+    """What the driver knows of an operator and its checkpoint does not tell."""
+
+    ordinal: int
+    kind: str | None = None
+    identity: OperatorIdentity = UNKNOWN
+    rows: int | None = None
+    meaning: StateMeaning | None = None
+    state_digest: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what does not change while the query runs (all but the rows), as plain data."""
+        meaning = None if self.meaning is None else self.meaning.to_json()
+        return {
+            "ordinal": self.ordinal,
+            "kind": self.kind,
+            **asdict(self.identity),
+            "meaning": meaning,
+            "state_digest": self.state_digest,
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> OperatorFacts:
+        """Return the inverse of :meth:`to_json`; keys of a newer flinkish are ignored."""
+        known = {k: v for k, v in data.items() if k in OperatorFacts.__dataclass_fields__}
+        if known.get("meaning") is not None:
+            known["meaning"] = StateMeaning.from_json(known["meaning"])
+        return OperatorFacts(**known, identity=identity_of(data))
+
+
+def identity_of(data: Mapping[str, Any]) -> OperatorIdentity:
+    """Return the identity of an operator or a source that is written down with it."""
+    return OperatorIdentity(**{each.name: data.get(each.name) for each in fields(OperatorIdentity)})
+
+
+@dataclass(frozen=True)
+class QuerySource:
+    """A query to save: ``checkpoint`` is its root, ``batch_id`` a fixed batch or None (newest).
+
+    ``source`` and ``sink`` are descriptions as JSON data.
+    """
+
+    name: str
+    checkpoint: str
+    run_id: str | None = None
+    source: Any = None
+    sink: Any = None
+    operators: tuple[OperatorFacts, ...] = ()
+    batch_id: int | None = None
+    #: The batch whose progress report the operators' row counts come from (None: that of the cut).
+    rows_batch: int | None = None
+    #: The checkpoint that ``checkpoint`` was made of, where it is only on the way.
+    origin: str | None = None
+
+
+@dataclass(frozen=True)
+class SavepointInfo:
+    """A finished savepoint; ``path`` is absolute, ``duration`` in seconds.
+
+    Its data files are ``linked`` (hard links), ``shared`` (held by an earlier savepoint) or
+    ``copied``; ``moved_bytes`` is what was copied.
+    """
+
+    path: str
+    job_id: str
+    created: float
+    format: str
+    trigger: str
+    bytes: int
+    files: int
+    duration: float
+    linked: int
+    copied: int
+    queries: tuple[SavedQuery, ...]
+    shared: int = 0
+    moved_bytes: int = 0
+
+    def to_record(self, request_id: str | None = None) -> SavepointRecord:
+        """Return what a registry keeps; ``request_id`` of the request that asked for it."""
+        return SavepointRecord(
+            path=self.path,
+            job_id=self.job_id,
+            created=self.created,
+            format=self.format,
+            bytes=self.bytes,
+            files=self.files,
+            duration=self.duration,
+            queries=tuple(asdict(query) for query in self.queries),
+            trigger=self.trigger,
+            request_id=request_id,
+        )
+
+    def to_result(self) -> SavepointResult:
+        """Return what is shown of it."""
+        return SavepointResult(
+            path=self.path,
+            format=self.format,
+            bytes=self.bytes,
+            files=self.files,
+            shared_files=self.shared,
+            moved_bytes=self.moved_bytes,
+            duration=round(self.duration, 3),
+            queries=self.queries,
+        )

@@ -1,0 +1,450 @@
+"""``_metadata``: an Avro object container that says what a savepoint consists of.
+
+Blocks in this order: header and queries, then files (any number of blocks, so that a million
+files stream with bounded memory), then one footer alone in the last block. The container's own
+header carries ``flinkish.format-version`` and ``flinkish.required-features``, so that an older
+flinkish can refuse a newer savepoint before it decodes a record.
+
+The footer seals the file: counts, and the SHA-256 of every byte before the footer's block. A file
+cut at any length, or changed in any way that means something, does not open.
+
+Whoever can write into the directory can write such a file, so nothing in it is believed: its schema
+must be one that flinkish has written (:mod:`~flinkish.savepoint.format.schemas`), its codec null or
+deflate, and it must be a regular file. Bounds (:mod:`~flinkish.savepoint.format.limits`): 4 GiB in
+all, 64 KiB of header, 32 MiB for a block and 128 MiB for all blocks with the header and queries
+(after decompression), 16 MiB for a text, 500,000 operators, stores, offsets and settings together,
+100,000 queries; all blocks together at most 256 MiB and 100 times the file. Values are checked when
+the model is made of them (:mod:`~flinkish.savepoint.format.records`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import IO, Any, BinaryIO
+
+from flinkish import storage
+from flinkish.errors import Corrupt, SavepointNotFound, UnsupportedFormat
+from flinkish.savepoint.format import limits
+from flinkish.savepoint.format.container import (
+    Block,
+    Container,
+    Damaged,
+    Decoder,
+    Decoders,
+    decode_all,
+)
+from flinkish.savepoint.format.contents import FileRecord, Header, QueryRecord
+from flinkish.savepoint.format.records import (
+    file_from_avro,
+    header_from_avro,
+    header_to_avro,
+    query_from_avro,
+    query_to_avro,
+)
+from flinkish.savepoint.format.schemas import (
+    KINDS,
+    NAMESPACE,
+    SCHEMA,
+    fingerprint,
+    is_newer,
+    known_schemas,
+)
+
+FILE_NAME = "_metadata"
+FORMAT_VERSION = 1
+#: Features a savepoint may require and this version has.
+FEATURES: frozenset[str] = frozenset({"shared-files", "canonical-state"})
+#: Required by a savepoint of which earlier ones hold files.
+SHARED_FILES = "shared-files"
+#: Required by a savepoint whose state no Spark can load as it is.
+CANONICAL_STATE = "canonical-state"
+
+KEY_VERSION = "flinkish.format-version"
+KEY_FEATURES = "flinkish.required-features"
+
+#: What :meth:`Metadata.peek` reads at first, bytes.
+_PEEK = 256 << 10
+
+
+class _HashingFile:
+    """A file that hashes what is written to it."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.position = 0
+        self.hash = hashlib.sha256()
+
+    def write(self, data: bytes) -> int:
+        self.position += len(data)
+        self.hash.update(data)
+        return self._file.write(data)
+
+    def tell(self) -> int:
+        return self.position
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def seekable(self) -> bool:
+        return False  # fastavro would seek to see whether it appends
+
+
+class MetadataWriter:
+    """Writes ``_metadata`` of a savepoint under a temporary name; :meth:`commit` makes it appear.
+
+    Header and queries first, then files in any number, then commit. A context manager: left
+    without a commit it removes the temporary file.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        header: Header,
+        queries: Sequence[QueryRecord],
+        *,
+        features: Sequence[str] = (),
+    ) -> None:
+        from fastavro.write import Writer  # costs 50 ms: only those who write pay
+
+        self._final = storage.join(directory, FILE_NAME)
+        self._temporary = _temporary_name(self._final)
+        self._queries = len(queries)
+        self._files = 0
+        self._bytes = 0
+        try:
+            self._raw: BinaryIO = open(self._temporary, "wb")  # noqa: SIM115 - closed in commit
+            self._file = _HashingFile(self._raw)
+            self._writer = Writer(
+                self._file,  # type: ignore[arg-type]  # only read, write and tell are used
+                SCHEMA,
+                codec="deflate",
+                sync_interval=1 << 18,
+                metadata={
+                    KEY_VERSION: str(FORMAT_VERSION),
+                    KEY_FEATURES: json.dumps(sorted(features)),
+                },
+            )
+            self._write("Header", header_to_avro(header))
+            for query in queries:
+                self._write("Query", query_to_avro(query))
+            self._writer.flush()
+        except OSError as error:
+            self._discard()
+            raise storage.storage_error("write", self._final, error) from error
+
+    def _discard(self) -> None:
+        """Remove the temporary file, where it still is one."""
+        raw: BinaryIO | None = getattr(self, "_raw", None)
+        if raw is not None and not raw.closed:
+            with suppress(OSError):  # a full disk may refuse the last flush; it goes anyway
+                raw.close()
+        storage.remove_file(*storage.split(self._temporary))
+
+    def add(self, file: FileRecord) -> None:
+        """Add one file record."""
+        self._files += 1
+        self._bytes += file.size
+        record = {
+            "query": file.query,
+            "path": file.path,
+            "size": file.size,
+            "digest": file.digest,
+            "held": file.held,
+            "stamp": file.stamp,
+        }
+        try:
+            self._write("File", record)
+        except OSError as error:
+            raise storage.storage_error("write", self._final, error) from error
+
+    def _write(self, kind: str, record: dict[str, Any]) -> None:
+        # The pair names the union's branch; fastavro's annotation of write knows no such pairs.
+        self._writer.write((f"{NAMESPACE}.{kind}", record))  # type: ignore[arg-type]
+
+    def commit(self) -> int:
+        """Seal the file and bring it into place, complete or not at all; returns its size."""
+        try:
+            self._writer.flush()
+            footer = {
+                "queries": self._queries,
+                "files": self._files,
+                "bytes": self._bytes,
+                "sha256": self._file.hash.hexdigest(),
+            }
+            self._write("Footer", footer)
+            self._writer.flush()
+            self._raw.flush()
+            os.fsync(self._raw.fileno())
+            self._raw.close()
+        except OSError as error:
+            raise storage.storage_error("write", self._final, error) from error
+        storage.publish_file(self._temporary, self._final)
+        return self._file.position
+
+    def __enter__(self) -> MetadataWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._discard()
+
+
+def _temporary_name(final: str) -> str:
+    """Where to write the file first: beside its place, or on this host before it is sent there."""
+    if storage.is_local(final):
+        return storage.temporary_name(final)
+    descriptor, path = tempfile.mkstemp(prefix="flinkish-metadata-")
+    os.close(descriptor)
+    return path
+
+
+class Metadata:
+    """An opened and checked ``_metadata``: header, queries and totals; files on demand."""
+
+    def __init__(self, path: str) -> None:
+        """Read and check the whole file (files records are hashed, not decoded).
+
+        Raises SavepointNotFound, Corrupt, or UnsupportedFormat (newer version or feature).
+        """
+        self.path = path
+        self.header: Header
+        self.queries: tuple[QueryRecord, ...] = ()
+        self.files = 0
+        self.bytes = 0
+        self.features: frozenset[str] = frozenset()
+        self._open()
+
+    def _open(self) -> None:
+        queries: list[QueryRecord] = []
+        headers: list[Header] = []
+        footer: Mapping[str, Any] | None = None
+        records = 0
+        with _Blocks(self) as blocks:
+            before = ""
+            for block in blocks:
+                if footer is not None:
+                    raise self.corrupt("something follows its footer")
+                kind = blocks.kind_of(block)
+                if kind == "Footer":
+                    [(_, footer)] = blocks.decode(block)
+                    if footer["sha256"] != before:
+                        raise self.corrupt("its checksum does not hold")
+                elif kind == "File":
+                    records += block.count
+                else:
+                    _collect(blocks.decode(block), headers, queries)
+                before = blocks.digest
+            if footer is None:
+                raise self.corrupt("it ends before its footer")
+        totals = (len(queries), records, sum(query.bytes for query in queries))
+        if len(headers) != 1 or totals != (footer["queries"], footer["files"], footer["bytes"]):
+            raise self.corrupt("its counts do not hold")
+        self.header, self.queries = headers[0], tuple(queries)
+        self.files, self.bytes = footer["files"], footer["bytes"]
+        for query in self.queries:
+            self._check_path(query.directory)
+
+    @staticmethod
+    def peek(path: str) -> tuple[Header, tuple[QueryRecord, ...]]:
+        """Header and queries of the ``_metadata`` at ``path``, from its beginning alone.
+
+        Cheap for a savepoint of many files, whose records are neither read nor checked: for lists,
+        not for restores. Raises what opening it does.
+        """
+        metadata = Metadata.__new__(Metadata)
+        metadata.path = path
+        metadata.queries = ()
+        headers: list[Header] = []
+        queries: list[QueryRecord] = []
+        with _Blocks(metadata, limit=_PEEK) as blocks:
+            try:
+                for block in blocks:
+                    if blocks.kind_of(block) not in {"Header", "Query"}:
+                        return _peeked(metadata, headers, queries)
+                    _collect(blocks.decode(block), headers, queries)
+            except Damaged:
+                if blocks.whole:
+                    raise
+        # A beginning longer than usual (or damage, which this will name).
+        whole = Metadata(path)
+        return whole.header, whole.queries
+
+    def iter_files(self) -> Iterator[FileRecord]:
+        """Every file record, in the order written; Corrupt for a path that escapes."""
+        with _Blocks(self) as blocks:
+            for block in blocks:
+                if blocks.kind_of(block) != "File":
+                    continue
+                for _, record in blocks.decode(block):
+                    file = file_from_avro(record)
+                    if not 0 <= file.query < len(self.queries):
+                        raise self.corrupt(f"it names query number {file.query}")
+                    self._check_path(file.path)
+                    if file.held is not None:
+                        self._check_path(file.held)
+                    yield file
+
+    def holders(self) -> tuple[str, ...]:
+        """Names of the savepoints that hold files of this one; records are read only if some do."""
+        if SHARED_FILES not in self.features:
+            return ()
+        held = (record.held for record in self.iter_files() if record.held is not None)
+        return tuple(sorted({path.partition("/")[0] for path in held}))
+
+    def _check_path(self, path: str) -> None:
+        parts = path.split("/")
+        if not path or "\0" in path or any(part in {"", ".", ".."} for part in parts):
+            raise self.corrupt(f"it names a path outside the savepoint: {path!r}")
+
+    def corrupt(self, reason: str) -> Corrupt:
+        """The error for a damaged file, in this file's name."""
+        return Corrupt(
+            f"{self.path} is damaged: {reason}",
+            hint="use another savepoint",
+            path=self.path,
+        )
+
+
+def _peeked(
+    metadata: Metadata, headers: list[Header], queries: list[QueryRecord]
+) -> tuple[Header, tuple[QueryRecord, ...]]:
+    if len(headers) != 1:
+        raise metadata.corrupt("its counts do not hold")
+    return headers[0], tuple(queries)
+
+
+def _collect(
+    records: Iterator[tuple[str, Any]], headers: list[Header], queries: list[QueryRecord]
+) -> None:
+    for kind, record in records:
+        if kind == "Header":
+            headers.append(header_from_avro(record))
+        elif kind == "Query":
+            queries.append(query_from_avro(record))
+        else:
+            raise Damaged(f"a {kind} stands among its queries")
+    if len(queries) > limits.MAX_QUERIES:
+        raise Damaged(f"it has {len(queries)} queries or more")
+
+
+class _Blocks:
+    """The container's blocks, with every decoding trouble turned into Corrupt.
+
+    ``limit``: read so many bytes only; ``whole`` tells whether these were all.
+    """
+
+    def __init__(self, owner: Metadata, limit: int | None = None) -> None:
+        self._owner = owner
+        try:
+            self._raw = (
+                storage.open_file(owner.path)
+                if limit is None
+                else io.BytesIO(storage.read_head(owner.path, limit))
+            )
+        except FileNotFoundError as error:
+            raise SavepointNotFound(
+                f"no savepoint at {storage.parent(owner.path)}: it has no {FILE_NAME} file",
+                path=storage.parent(owner.path),
+            ) from error
+        self._size = self._raw.seek(0, os.SEEK_END)
+        self._raw.seek(0)
+        self.whole = limit is None or self._size < limit
+        self._query_bytes = 0
+        self._decoder: Decoder
+
+    def __enter__(self) -> _Blocks:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        self._raw.close()
+        if isinstance(error, OSError):
+            raise storage.storage_error("read", self._owner.path, error) from error
+        if isinstance(error, MemoryError):
+            raise self._owner.corrupt("reading it needs more memory than there is") from error
+        if isinstance(error, (ValueError, RecursionError)):
+            raise self._owner.corrupt(str(error) or type(error).__name__) from error
+
+    def __iter__(self) -> Iterator[Block]:
+        self._file = Container(self._raw, self._size)
+        header, sync = self._file.header()
+        codec = header.get("avro.codec", b"null").decode("utf-8", "replace")
+        self._owner.features = _check_version(self._owner.path, header)
+        if codec not in {"null", "deflate"}:
+            raise Damaged(f"it is compressed by {codec[:20]!r}")
+        schema = _known_schema(self._owner.path, header.get("avro.schema", b""))
+        self._decoder = Decoders().named(schema)
+        for block in self._file.blocks(codec, sync):
+            if self.kind_of(block) in {"Header", "Query"}:
+                self._query_bytes += len(block.data)
+                if self._query_bytes > limits.MAX_QUERY_BYTES:
+                    raise Damaged("its queries are larger than any job's")
+            yield block
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of all that was read so far."""
+        return self._file.hash.hexdigest()
+
+    def kind_of(self, block: Block) -> str:
+        """What the first record of a block is."""
+        branch = block.data[0] >> 1
+        if block.data[0] & 1 or branch >= len(KINDS):
+            raise Damaged("a record of an unknown kind")
+        return str(KINDS[branch])
+
+    def decode(self, block: Block) -> Iterator[tuple[str, Any]]:
+        """A block's records: kind, and fields. Files and the footer have blocks of their own."""
+        of_one = self.kind_of(block)
+        for kind, record in decode_all(block, self._decoder):
+            if of_one in {"File", "Footer"} and kind != of_one:
+                raise Damaged(f"a {kind} stands among others")
+            yield kind, record
+
+
+def _known_schema(path: str, text: bytes) -> list[dict[str, Any]]:
+    """The writer's schema; Damaged, or UnsupportedFormat where it is none of those we know."""
+    try:
+        schema = json.loads(text)
+        found = known_schemas().get(fingerprint(schema))
+        newer = found is None and is_newer(schema)
+    except (ValueError, RecursionError):
+        raise Damaged("it has no schema") from None
+    if newer:
+        raise UnsupportedFormat(
+            f"{path} has records that this flinkish does not know",
+            hint="use the flinkish that wrote it, or a newer one",
+        )
+    if found is None:
+        raise Damaged("its schema is none of a savepoint's")
+    return found
+
+
+def _check_version(path: str, header: Mapping[str, bytes]) -> frozenset[str]:
+    """The features the file requires; UnsupportedFormat where they or its version are unknown."""
+    text = header.get(KEY_VERSION, b"").decode("utf-8", "replace")
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise Damaged("it is no savepoint metadata (no format version)")
+    if int(text) > FORMAT_VERSION:
+        raise UnsupportedFormat(
+            f"{path} has format version {text}; this flinkish reads up to {FORMAT_VERSION}",
+            hint="use the flinkish that wrote it, or a newer one",
+        )
+    try:
+        listed = json.loads(header.get(KEY_FEATURES, b"[]"))
+    except (ValueError, RecursionError):
+        listed = None
+    if not isinstance(listed, list):
+        raise Damaged("its required features are none")
+    features = frozenset(str(f) for f in listed)
+    unknown = sorted(features - FEATURES)
+    if unknown:
+        raise UnsupportedFormat(
+            f"{path} needs a feature this flinkish does not have: {', '.join(unknown)[:200]}",
+            hint="use the flinkish that wrote it, or a newer one",
+        )
+    return features

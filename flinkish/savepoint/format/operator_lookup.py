@@ -1,0 +1,76 @@
+"""Which operator of a savepoint is meant by a word on the command line. Pure.
+
+Operator ids are unique within one query: two queries of a job each have a first aggregation, with
+the same generated id and the same ordinal. ``QUERY/UID`` and ``QUERY/ORDINAL`` are unique within
+the savepoint.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from flinkish.errors import UsageError
+from flinkish.savepoint.format.contents import OperatorRecord, QueryRecord
+from flinkish.savepoint.format.reader import Savepoint
+
+_Found = tuple[QueryRecord, OperatorRecord]
+
+
+def find_operator(savepoint: Savepoint, text: str) -> tuple[QueryRecord, OperatorRecord, str]:
+    """The operator that ``[QUERY/]UID[/STATE]`` means, and STATE. Pure. Raises UsageError.
+
+    UID is a uid, an operator id or an ordinal.
+    """
+    every = [(query, operator) for query in savepoint.queries for operator in query.operators]
+    # Uids and names of queries may have slashes themselves: the longest that is one counts.
+    splits = [(text, "")]
+    if "/" in text:
+        splits += [(text[:at], text[at + 1 :]) for at, c in enumerate(text) if c == "/"][::-1]
+    for uid, state in splits:
+        found = _meant(every, uid)
+        if len(found) == 1:
+            return (*found[0], state)
+        if found:
+            addresses = " or ".join(address(query.name, o.uid, o.ordinal) for query, o in found)
+            raise UsageError(
+                f"several operators of the savepoint are {uid!r}, of the queries "
+                + ", ".join(query.name for query, _ in found),
+                hint=f"name it with its query: {addresses}",
+            )
+    known = ", ".join(sorted(_names(o)[0] if _names(o) else str(o.ordinal) for _, o in every))
+    uid = text.partition("/")[0]
+    raise UsageError(
+        f"the savepoint has no operator {uid!r}; it has: {known or 'none with state'}",
+        hint="flinkish savepoint show lists its operators",
+    )
+
+
+def address(query: str, uid: str | None, ordinal: int) -> str:
+    """What names an operator within its whole savepoint: ``QUERY/UID``, or ``QUERY/ORDINAL``."""
+    return f"{query}/{ordinal if uid is None else uid}"
+
+
+def shared_ids(savepoint: Savepoint) -> set[str]:
+    """The operator ids and uids that several operators of the savepoint have. Pure."""
+    every = [o for query in savepoint.queries for o in query.operators]
+    counted = Counter(name for o in every for name in set(_names(o)))
+    return {name for name, count in counted.items() if count > 1}
+
+
+def _meant(every: list[_Found], word: str) -> list[_Found]:
+    """By uid or id; else with the query; else by the ordinal alone."""
+    return (
+        [(q, o) for q, o in every if word in _names(o)]
+        or [
+            (q, o)
+            for q, o in every
+            if word.startswith(f"{q.name}/")
+            and word[len(q.name) + 1 :] in (*_names(o), str(o.ordinal))
+        ]
+        or [(q, o) for q, o in every if word == str(o.ordinal)]
+    )
+
+
+def _names(operator: OperatorRecord) -> list[str]:
+    ids = (operator.operator_id, operator.operator_id_v2, operator.operator_id_v3)
+    return [name for name in (operator.uid, *ids) if name]

@@ -1,0 +1,269 @@
+"""Opening, checking and describing a savepoint."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from itertools import islice
+from typing import Any
+
+from flinkish import storage
+from flinkish.errors import Corrupt, SavepointNotFound, UnsupportedFormat, UsageError
+from flinkish.savepoint.format import digests
+from flinkish.savepoint.format.contents import FileRecord, Header, OperatorRecord, QueryRecord
+from flinkish.savepoint.format.metadata import FILE_NAME, FORMAT_VERSION, Metadata
+
+#: Levels of :func:`check_files`.
+QUICK, FULL = "quick", "full"
+#: Files that are looked at together.
+_CHUNK = 10_000
+
+
+@dataclass(frozen=True)
+class Savepoint:
+    """An opened savepoint: ``path`` is its location, sizes are in bytes."""
+
+    path: str
+    header: Header
+    queries: tuple[QueryRecord, ...]
+    #: Totals of the data files (``_metadata`` itself not counted).
+    files: int
+    bytes: int
+    #: Names of earlier savepoints in the same directory that hold files of this one.
+    holders: tuple[str, ...]
+    _metadata: Metadata = field(repr=False, compare=False)
+
+    @property
+    def is_relocatable(self) -> bool:
+        """Whether its directory can be moved or copied alone."""
+        return not self.holders
+
+    def iter_files(self) -> Iterator[FileRecord]:
+        """Every file record, streamed; Corrupt where the metadata is damaged."""
+        return self._metadata.iter_files()
+
+    def locate_file(self, record: FileRecord) -> str:
+        """Where the bytes of a file are."""
+        if record.held is not None:
+            return storage.join(storage.parent(self.path), record.held)
+        return storage.join(self.path, self.queries[record.query].directory, record.path)
+
+    def query_root(self, query: QueryRecord) -> str:
+        """The location of a query, laid out like a Spark checkpoint."""
+        return storage.join(self.path, query.directory)
+
+
+def savepoint_directory(path: str) -> str:
+    """The location of the directory meant by ``path``: a savepoint's, or that of its metadata."""
+    location = storage.locate(path)
+    if storage.base_name(location) != FILE_NAME:
+        return location
+    return location if storage.is_directory(location) else storage.parent(location)
+
+
+def open_savepoint(path: str) -> Savepoint:
+    """Open the savepoint at ``path`` (directory or ``_metadata`` file, plain or a URL).
+
+    The whole of ``_metadata`` is checked; data files are not (see :func:`check_files`).
+    Raises SavepointNotFound, Corrupt, UnsupportedFormat, StorageError.
+    """
+    directory = savepoint_directory(path)
+    if storage.is_local(directory) and not storage.is_directory(directory):
+        raise SavepointNotFound(f"no savepoint at {path}: there is no such directory", path=path)
+    metadata = Metadata(storage.join(directory, FILE_NAME))
+    return Savepoint(
+        path=directory,
+        header=metadata.header,
+        queries=metadata.queries,
+        files=metadata.files,
+        bytes=metadata.bytes,
+        holders=metadata.holders(),
+        _metadata=metadata,
+    )
+
+
+def check_files(savepoint: Savepoint, level: str = QUICK) -> None:
+    """Check a savepoint's data files; Corrupt names the first bad one and how many there are.
+
+    ``quick``: every file is there and has its size. ``full``: and its digest holds. Files that
+    another savepoint holds are looked for there.
+    """
+    bad = find_bad_files(savepoint, level)
+    first = next(bad, None)
+    if first is not None:
+        more = sum(1 for _ in bad)
+        others = "" if not more else f", and {more} more of {savepoint.files} files are bad"
+        raise Corrupt(
+            f"the savepoint {savepoint.path} is damaged: {first.path} {first.reason}{others}",
+            hint="use another savepoint, or copy the missing files back",
+            path=savepoint.path,
+            bad_files=more + 1,
+        )
+
+
+@dataclass(frozen=True)
+class BadFile:
+    """A file that is not what the metadata says; ``path`` is relative to the savepoint."""
+
+    path: str
+    reason: str
+
+
+def find_bad_files(savepoint: Savepoint, level: str = QUICK) -> Iterator[BadFile]:
+    """All files of a savepoint that are not as recorded, in the order of the metadata.
+
+    One listing a directory, many at once on remote storage; memory is bounded by that of some ten
+    thousand files.
+    """
+    if level not in {QUICK, FULL}:
+        raise UsageError(f"unknown level {level!r}", hint="use quick or full")
+    records = savepoint.iter_files()
+    while chunk := list(islice(records, _CHUNK)):
+        locations = [savepoint.locate_file(record) for record in chunk]
+        directories = sorted({storage.parent(location) for location in locations})
+        sizes = dict(
+            zip(directories, storage.in_flight(savepoint.path, _sizes, directories), strict=True)
+        )
+
+        def check(
+            item: tuple[FileRecord, str], sizes: dict[str, dict[str, int]] = sizes
+        ) -> str | None:
+            return _check_file(item[1], item[0], level, sizes)
+
+        pairs = list(zip(chunk, locations, strict=True))
+        for (record, location), reason in zip(
+            pairs, storage.in_flight(savepoint.path, check, pairs), strict=True
+        ):
+            if reason is not None:
+                own = f"{savepoint.queries[record.query].directory}/{record.path}"
+                yield BadFile(own if record.held is None else location, reason)
+
+
+def _check_file(
+    location: str, record: FileRecord, level: str, sizes: dict[str, dict[str, int]]
+) -> str | None:
+    """What is wrong with a file, or None."""
+    size = sizes[storage.parent(location)].get(storage.base_name(location))
+    if size is None:
+        return "is missing"
+    if size != record.size:
+        return f"has {size} bytes instead of {record.size}"
+    if level == FULL:
+        try:
+            if not digests.matches(location, record.digest):
+                return "does not have its recorded digest"
+        except Corrupt:
+            return "is not a regular file"
+        except FileNotFoundError:
+            return "is missing"
+        except digests.UnknownDigest as error:
+            raise UnsupportedFormat(f"{location} has a digest of unknown form: {error}") from error
+    return None
+
+
+def _sizes(directory: str) -> dict[str, int]:
+    listing = storage.list_directory(directory)
+    sizes: dict[str, int] = {}
+    for name in listing.files:
+        try:
+            sizes[name] = listing.size(name)
+        except FileNotFoundError:
+            continue  # gone since listed (or a dangling link): missing
+    return sizes
+
+
+def describe(savepoint: Savepoint) -> dict[str, Any]:
+    """The savepoint as JSON data, in the form ``flinkish savepoint show --json`` prints."""
+    header = savepoint.header
+    return {
+        "savepoint": {
+            "path": savepoint.path,
+            "job_id": header.job_id,
+            "job_name": header.job_name,
+            "created": iso_time(header.created),
+            "trigger": header.trigger,
+            "spark_version": header.spark_version,
+            "python_version": header.python_version,
+            "flinkish_version": header.flinkish_version,
+            "host": header.host,
+            "program": header.program,
+            "restored_from": header.restored_from,
+            "relocatable": savepoint.is_relocatable,
+            "holders": list(savepoint.holders),
+            "format": header.format,
+            "format_version": FORMAT_VERSION,
+            "queries": [_describe_query(query) for query in savepoint.queries],
+            "files": savepoint.files,
+            "bytes": savepoint.bytes,
+        }
+    }
+
+
+def iso_time(seconds: float) -> str:
+    """Seconds since the epoch as UTC ISO-8601 with milliseconds; beyond the year 9999 as a number.
+
+    Watermarks may be anything that the data say.
+    """
+    try:
+        moment = datetime.fromtimestamp(seconds, tz=timezone.utc)
+    except (OverflowError, OSError, ValueError):
+        return f"{seconds:.3f} s"
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _describe_query(query: QueryRecord) -> dict[str, Any]:
+    watermark = None if query.watermark_ms is None else iso_time(query.watermark_ms / 1000)
+    return {
+        "name": query.name,
+        "directory": query.directory,
+        "query_id": query.query_id,
+        "run_id": query.run_id,
+        "batch_id": query.batch_id,
+        "planned_batch": query.planned_batch,
+        "watermark": watermark,
+        "offsets": [_offset(text) for text in query.offsets],
+        "pins": dict(query.pins),
+        "source": query.source,
+        "sink": query.sink,
+        "backend": query.backend,
+        "checkpoint_format": query.checkpoint_format,
+        "files": query.files,
+        "bytes": query.bytes,
+        "operators": [_describe_operator(operator) for operator in query.operators],
+    }
+
+
+def _offset(text: str) -> Any:
+    """A source's offset is JSON of the source's own form; ``-`` (none yet) is null."""
+    if text == "-":
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _describe_operator(operator: OperatorRecord) -> dict[str, Any]:
+    return {
+        "uid": operator.uid,
+        "operator_id": operator.operator_id,
+        "operator_id_v2": operator.operator_id_v2,
+        "operator_id_v3": operator.operator_id_v3,
+        "kind": operator.kind,
+        "ordinal": operator.ordinal,
+        "partitions": operator.partitions,
+        "rows": operator.rows,
+        "bytes": operator.bytes,
+        "files": operator.files,
+        "state_digest": operator.state_digest,
+        "stores": [
+            {
+                "name": store.name,
+                "key_schema": store.key_schema,
+                "value_schema": store.value_schema,
+            }
+            for store in operator.stores
+        ],
+    }

@@ -1,0 +1,141 @@
+"""Records of ``_metadata`` as Avro has them, and the model: every value is checked on its way in.
+
+What is out of range is damage (:class:`~flinkish.savepoint.format.container.Damaged`): dates that
+no calendar has, negative counts, batches beyond reason. So nothing that works with the model has to
+think of it. Bounds are in :mod:`flinkish.savepoint.format.limits`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from flinkish.checkpoint.format.schema_files import parse_struct
+from flinkish.checkpoint.operators import StoreInfo
+from flinkish.operators.identity import OperatorIdentity
+from flinkish.operators.meaning import Column, StateMeaning
+from flinkish.savepoint.format import limits
+from flinkish.savepoint.format.container import Damaged
+from flinkish.savepoint.format.contents import (
+    FileRecord,
+    Header,
+    OperatorRecord,
+    QueryRecord,
+    identity_of,
+)
+from flinkish.savepoint.format.schemas import HEADER, OPERATOR, QUERY
+
+_INT64 = 1 << 63
+
+
+def header_to_avro(header: Header) -> dict[str, Any]:
+    """The record of a header."""
+    return {f["name"]: getattr(header, f["name"]) for f in HEADER["fields"]}
+
+
+def header_from_avro(record: Mapping[str, Any]) -> Header:
+    """The header of a record."""
+    # A comparison with NaN is false.
+    if not 0 <= record["created"] <= limits.MAX_TIME:
+        raise Damaged(f"it was created at the time {record['created']}")
+    return Header(**record)
+
+
+def query_to_avro(query: QueryRecord) -> dict[str, Any]:
+    """The record of a query."""
+    data = {f["name"]: getattr(query, f["name"]) for f in QUERY["fields"]}
+    data["offsets"] = list(query.offsets)
+    data["pins"] = dict(query.pins)
+    data["source"] = json.dumps(query.source)
+    data["sink"] = json.dumps(query.sink)
+    data["operators"] = [_operator_to_avro(operator) for operator in query.operators]
+    return data
+
+
+def _operator_to_avro(operator: OperatorRecord) -> dict[str, Any]:
+    data = {f["name"]: getattr(operator, f["name"]) for f in OPERATOR["fields"]}
+    data["stores"] = [
+        {
+            "name": store.name,
+            "key_schema": None if store.key_schema is None else json.dumps(store.key_schema),
+            "value_schema": None if store.value_schema is None else json.dumps(store.value_schema),
+        }
+        for store in operator.stores
+    ]
+    data["meaning"] = operator.meaning and json.dumps(operator.meaning.to_json())
+    return data
+
+
+def query_from_avro(record: Mapping[str, Any]) -> QueryRecord:
+    """The query of a record."""
+    _in_range(record, "batch_id", 0, limits.MAX_BATCH)
+    _in_range(record, "planned_batch", 0, limits.MAX_BATCH)
+    _in_range(record, "checkpoint_format", 0, 1000)
+    _in_range(record, "files", 0, _INT64)
+    _in_range(record, "bytes", 0, _INT64)
+    data = dict(record)
+    data["offsets"] = tuple(data["offsets"])
+    data["source"] = _json(data["source"])
+    data["sink"] = _json(data["sink"])
+    data["operators"] = tuple(_operator_from_avro(operator) for operator in data["operators"])
+    return QueryRecord(**data)
+
+
+def _operator_from_avro(record: Mapping[str, Any]) -> OperatorRecord:
+    _in_range(record, "ordinal", 0, 1 << 31)
+    _in_range(record, "partitions", 0, limits.MAX_PARTITIONS)
+    _in_range(record, "files", 0, _INT64)
+    _in_range(record, "bytes", 0, _INT64)
+    data = dict(record)
+    data["stores"] = tuple(
+        StoreInfo(store["name"], _schema(store["key_schema"]), _schema(store["value_schema"]))
+        for store in data["stores"]
+    )
+    meaning = data.get("meaning")
+    data["meaning"] = None if meaning is None else _meaning(_json(meaning))
+    for part in fields(OperatorIdentity):
+        data.pop(part.name, None)
+    return OperatorRecord(**data, identity=identity_of(record))
+
+
+def file_from_avro(record: Mapping[str, Any]) -> FileRecord:
+    """The file of a record."""
+    _in_range(record, "size", 0, _INT64)
+    return FileRecord(**record)
+
+
+def _in_range(record: Mapping[str, Any], name: str, least: int, most: int) -> None:
+    value = record.get(name)
+    if value is not None and not least <= value <= most:
+        raise Damaged(f"it says {name} is {value}")
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise Damaged("a text is nested too deeply") from None
+    except ValueError as error:
+        raise Damaged(f"a text is not JSON: {error}") from error
+
+
+def _schema(text: str | None) -> dict[str, Any] | None:
+    return None if text is None else parse_struct(text)
+
+
+def _meaning(data: Any) -> StateMeaning:
+    try:
+        found = StateMeaning.from_json(data)
+        columns = [c for part in (found.keys, found.values) for cs in part.values() for c in cs]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise Damaged(f"the meaning of a state has an unknown form: {error}") from error
+    texts = (*found.traits.values(), *(text for c in columns for text in _texts(c)))
+    if not all(isinstance(text, str) for text in texts):
+        raise Damaged("the meaning of a state has an unknown form")
+    return found
+
+
+def _texts(column: Column) -> tuple[str, str, str]:
+    return column.name, column.origin, column.detail

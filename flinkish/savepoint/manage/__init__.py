@@ -1,0 +1,1 @@
+"""Verifying, comparing and pruning savepoints."""

@@ -1,0 +1,303 @@
+"""The deepest check of a savepoint: every state row is decoded by the engine, and counted.
+
+Knowledge from Spark's ``StateStoreMetrics`` and ``SymmetricHashJoinStateManager.metrics``: the rows
+that Spark reports of an operator are the keys of its one store; of a stream-stream join those of
+the two stores that hold the buffered rows, ``keyWithIndexToValue``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from flinkish import storage
+from flinkish.checkpoint.format.errors import CheckpointFormatError
+from flinkish.checkpoint.format.logs import parse_commit
+from flinkish.checkpoint.format.names import (
+    COMMITS,
+    DEFAULT_STORE,
+    METADATA_DIRECTORY,
+    NOT_STORES,
+    SCHEMA_DIRECTORY,
+    STATE,
+    parse_number,
+    schema_batch,
+    state_files_among,
+)
+from flinkish.checkpoint.format.pins import PIN_CODEC, PIN_ENCODING, PIN_ROW_CHECKSUM, pinned
+from flinkish.checkpoint.format.schema_files import parse_schema_file
+from flinkish.engine.errors import EngineError, StateFormatError, UnsupportedState, engine_errors
+from flinkish.engine.rows.encodings import FamilyShape, family_shape
+from flinkish.engine.stores.canonical import read_rows
+from flinkish.engine.stores.checkpoints import read_checkpoint, store_files
+from flinkish.engine.stores.files import StoreFiles
+from flinkish.engine.stores.store_rows import DEFAULT_FAMILY, RowCounts, count_rows
+from flinkish.errors import Corrupt, UnsupportedFormat
+from flinkish.savepoint.format.contents import (
+    FORMAT_CANONICAL,
+    FileRecord,
+    OperatorRecord,
+    QueryRecord,
+)
+from flinkish.savepoint.format.reader import BadFile, Savepoint
+from flinkish.savepoint.reporter import Reporter
+from flinkish.savepoint.state.engine_errors import DAMAGE, damage
+from flinkish.savepoint.state.state_directories import saved_directory
+
+_JOIN_ROWS = "keyWithIndexToValue"
+
+
+@dataclass(frozen=True)
+class DeepCheck:
+    """What decoding found: rows of all stores, files and operators that are bad (paths inside the
+    savepoint), and what was not read, with the reason."""
+
+    rows: int
+    bad: tuple[BadFile, ...]
+    unread: tuple[str, ...]
+
+
+def deep_check(savepoint: Savepoint, reporter: Reporter) -> DeepCheck:
+    """Decode every state row of a savepoint whose files are whole.
+
+    Rows are compared with what the savepoint recorded where Spark had counted them, and their
+    structure with the schemas in the savepoint. One operator's file records are held at a time.
+    """
+    reporter.phase("rows")
+    rows = 0
+    bad: list[BadFile] = []
+    unread: list[str] = []
+    for index, query in enumerate(savepoint.queries):
+        with _noting(bad, f"{query.directory}/"):
+            if savepoint.header.format == FORMAT_CANONICAL:
+                rows += _check_canonical(savepoint, query, bad)
+                continue
+            ids = _state_ids(savepoint, query)
+            for operator in query.operators:
+                rows += _check_operator(savepoint, index, query, operator, ids, bad, unread)
+    return DeepCheck(rows, tuple(bad), tuple(unread))
+
+
+@contextmanager
+def _noting(bad: list[BadFile], where: str) -> Iterator[None]:
+    """Inside, whatever reading damaged content comes to is a bad file below ``where``.
+
+    Files are whole when this begins, so none is missing or cut short by accident.
+    """
+    try:
+        with engine_errors():
+            yield
+    except StateFormatError as error:
+        bad.append(_bad(f"{where}{error.file}", error))
+    except (EngineError, Corrupt, UnsupportedFormat, *DAMAGE) as error:
+        bad.append(_bad(where.rstrip("/"), error))
+
+
+def _bad(path: str, error: BaseException) -> BadFile:
+    return BadFile(path, f"cannot be decoded: {damage(error)}")
+
+
+def _check_operator(
+    savepoint: Savepoint,
+    index: int,
+    query: QueryRecord,
+    operator: OperatorRecord,
+    ids: Mapping[int, tuple[tuple[str, ...], ...]],
+    bad: list[BadFile],
+    unread: list[str],
+) -> int:
+    """Decode the rows of an operator, which are counted and compared; how many there are."""
+    where = f"{query.directory}/{STATE}/{operator.ordinal}"
+    counts: dict[str, int] = {}
+    rows = 0
+    whole = False
+    with _noting(bad, f"{where}/"):
+        before = len(bad)
+        for store in _stores(savepoint, index, query, operator, ids):
+            with _noting(bad, f"{where}/{store.directory}"):
+                try:
+                    found = count_rows(store.files, store.shapes)
+                except UnsupportedState as error:
+                    unread.append(f"{where}: {error}")
+                    return rows
+                for name, count in _named(store.name, found).items():
+                    counts[name] = counts.get(name, 0) + count
+                rows += found.total
+        whole = len(bad) == before
+    reason = wrong_count(operator, query, counts) if whole else None
+    if reason is not None:
+        bad.append(BadFile(where, reason))
+    return rows
+
+
+def _check_canonical(savepoint: Savepoint, query: QueryRecord, bad: list[BadFile]) -> int:
+    """Decode the Avro files of a query; how many rows there are."""
+    source = saved_directory(savepoint, query)
+    rows = 0
+    for operator in read_checkpoint(source, query.batch_id).operators:
+        for partition in range(operator.partitions):
+            for store in operator.stores:
+                directory = f"{operator.directory}/{partition}/{store.directory}"
+                with _noting(bad, f"{query.directory}/{directory}"):
+                    files = store_files(source, operator, partition, store)
+                    for block in read_rows(files, operator, store):
+                        rows += len(block.keys)
+    return rows
+
+
+def wrong_count(
+    operator: OperatorRecord, query: QueryRecord, counts: Mapping[str, int]
+) -> str | None:
+    """What is wrong with the number of rows (by store or column family), or None. Pure.
+
+    Operators of several stores that are no joins are not compared: what Spark counts of them
+    depends on their kind. Nor is a count of 0 of RocksDB, which may be told not to count
+    (``stateStore.rocksdb.trackTotalNumberOfRows``).
+    """
+    recorded = operator.rows
+    if recorded is None or (recorded <= 0 and query.backend == "rocksdb"):
+        return None
+    stores = {store.name for store in operator.stores}
+    joined = [name for name in stores if name.endswith(_JOIN_ROWS)]
+    if stores <= {DEFAULT_STORE}:
+        found = sum(counts.values())
+    elif joined:
+        found = sum(counts.get(name, 0) for name in joined)
+    else:
+        return None
+    return None if found == recorded else f"has {found} rows instead of the {recorded} recorded"
+
+
+def _named(store: str, counts: RowCounts) -> dict[str, int]:
+    """Counts by the names of :class:`~flinkish.checkpoint.operators.StoreInfo`."""
+    return {
+        (store if family == DEFAULT_FAMILY else family): n for family, n in counts.families.items()
+    }
+
+
+@dataclass(frozen=True)
+class _Store:
+    """One store of one partition: ``directory`` is relative to the operator's, with a slash."""
+
+    name: str
+    directory: str
+    files: StoreFiles
+    shapes: Mapping[str, FamilyShape]
+
+
+def _stores(
+    savepoint: Savepoint,
+    index: int,
+    query: QueryRecord,
+    operator: OperatorRecord,
+    ids: Mapping[int, tuple[tuple[str, ...], ...]],
+) -> Iterator[_Store]:
+    """Every store of every partition of an operator."""
+    prefix = f"{STATE}/{operator.ordinal}/"
+    stores: dict[tuple[int, str], dict[str, FileRecord]] = {}
+    schemas: dict[str, list[FileRecord]] = {}
+    for record in savepoint.iter_files():
+        if record.query != index or not record.path.startswith(prefix):
+            continue
+        parts = record.path[len(prefix) :].split("/")
+        if METADATA_DIRECTORY in parts or parse_number(parts[0]) is None:
+            if parts[0] == "0" and parts[-1] == "schema":
+                schemas.setdefault(parts[1] if len(parts) > 3 else DEFAULT_STORE, []).append(record)
+            elif parts[0] == SCHEMA_DIRECTORY and len(parts) == 3:
+                schemas.setdefault(parts[1], []).append(record)
+            continue
+        named = len(parts) > 2 and parts[1] not in NOT_STORES
+        name = parts[1] if named else DEFAULT_STORE
+        inside = "/".join(parts[2 if named else 1 :])
+        stores.setdefault((int(parts[0]), name), {})[inside] = record
+    shapes = {name: _shapes(savepoint, records) for name, records in schemas.items()}
+    for (partition, name), records in sorted(stores.items()):
+        directory = f"{partition}/" + ("" if name == DEFAULT_STORE else f"{name}/")
+        yield _Store(
+            name,
+            directory,
+            _store_files(savepoint, query, records, _ids(ids, operator.ordinal, partition)),
+            shapes.get(name, {}),
+        )
+
+
+def _store_files(
+    savepoint: Savepoint,
+    query: QueryRecord,
+    records: Mapping[str, FileRecord],
+    ids: frozenset[str],
+) -> StoreFiles:
+    version = query.batch_id + 1
+    names = tuple(name for name in records if "/" not in name)
+
+    def place(name: str) -> str:
+        if name not in records:
+            raise FileNotFoundError(name)
+        return savepoint.locate_file(records[name])
+
+    def open_file(name: str) -> BinaryIO:
+        return storage.open_file(place(name))
+
+    def local_path(name: str) -> str | None:
+        location = place(name)
+        return location if storage.is_local(location) else None
+
+    # The commit log has the ids of all of a partition's stores: this one's is in its files' names.
+    own = [
+        file.unique_id
+        for file in state_files_among(names)
+        if file.version == version and file.unique_id in ids
+    ]
+    return StoreFiles(
+        names=names,
+        version=version,
+        open=open_file,
+        backend=query.backend or "unknown",
+        unique_id=own[0] if own else None,
+        compression=pinned(query.pins, PIN_CODEC),
+        row_checksums=pinned(query.pins, PIN_ROW_CHECKSUM) == "true",
+        encoding=pinned(query.pins, PIN_ENCODING),
+        local_path=local_path,
+    )
+
+
+def _ids(
+    ids: Mapping[int, tuple[tuple[str, ...], ...]], ordinal: int, partition: int
+) -> frozenset[str]:
+    partitions = ids.get(ordinal, ())
+    return frozenset(partitions[partition]) if partition < len(partitions) else frozenset()
+
+
+def _state_ids(
+    savepoint: Savepoint, query: QueryRecord
+) -> Mapping[int, tuple[tuple[str, ...], ...]]:
+    """The unique ids of the saved version's files by operator, in checkpoint format 2."""
+    wanted = f"{COMMITS}/{query.batch_id}"
+    index = savepoint.queries.index(query)
+    for record in savepoint.iter_files():
+        if record.query == index and record.path == wanted:
+            data = storage.read_bytes(savepoint.locate_file(record))
+            return parse_commit(data, wanted).state_ids
+    return {}
+
+
+def _shapes(savepoint: Savepoint, records: list[FileRecord]) -> dict[str, FamilyShape]:
+    """What rows of a store's families are like, by the newest of its schema files.
+
+    Families with a schema that the engine does not read are left out: their rows are counted, and
+    their structure is not compared. (Who took the savepoint has read it: it is not damaged.)
+    """
+    newest = max(records, key=lambda record: schema_batch(record.path))
+    shapes: dict[str, FamilyShape] = {}
+    try:
+        families = parse_schema_file(storage.read_bytes(savepoint.locate_file(newest)), newest.path)
+    except CheckpointFormatError:
+        return {}
+    for family in families:
+        try:
+            shapes[family.name] = family_shape(family.key, family.value, family.encoder)
+        except (EngineError, *DAMAGE):
+            continue
+    return shapes

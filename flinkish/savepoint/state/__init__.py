@@ -1,0 +1,1 @@
+"""A savepoint's state as the engine reads and writes it."""

@@ -1,0 +1,171 @@
+"""What is asked of a savepoint's state, as the engine takes it.
+
+A dry run and the driver that carries it out have the same plan from here. No Spark is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish.checkpoint.format.names import CANONICAL
+from flinkish.checkpoint.format.pins import known_backend
+from flinkish.engine.avro.schemas import spark_struct
+from flinkish.engine.errors import EngineError
+from flinkish.engine.migration.checkpoint_migration import plan_operators
+from flinkish.engine.migration.migration_plan import OperatorMove
+from flinkish.engine.migration.migration_planner import FamilyChange, TargetState
+from flinkish.engine.rows.type_json import struct_json
+from flinkish.engine.stores.checkpoints import CheckpointState, OperatorState, read_checkpoint
+from flinkish.errors import UsageError
+from flinkish.savepoint.format.contents import QueryRecord
+from flinkish.savepoint.format.reader import Savepoint
+from flinkish.savepoint.state.engine_errors import in_our_words
+from flinkish.savepoint.state.state_directories import saved_directory
+from flinkish.spec.migration import Migration, NewSchema
+
+
+@dataclass(frozen=True)
+class PlannedRewrite:
+    """What will become of the state of one operator.
+
+    Attributes
+    ----------
+    query, uid, ordinal, kind: which one.
+    partitions, backend: before and after.
+    shuffled: rows change their partition or their store.
+    changes: how values change, a line for each field.
+    """
+
+    query: str
+    uid: str | None
+    ordinal: int
+    kind: str | None
+    partitions: tuple[int, int]
+    backend: tuple[str, str]
+    shuffled: bool
+    changes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON data."""
+        return {
+            "query": self.query,
+            "uid": self.uid,
+            "ordinal": self.ordinal,
+            "kind": self.kind,
+            "partitions": {"before": self.partitions[0], "after": self.partitions[1]},
+            "backend": {"before": self.backend[0], "after": self.backend[1]},
+            "shuffled": self.shuffled,
+            "changes": list(self.changes),
+        }
+
+
+def plan_rewrite(savepoint: Savepoint, migration: Migration) -> list[PlannedRewrite]:
+    """Plan what a migration does, operator by operator; only schemas and metadata are read.
+
+    Raises what carrying it out would: Incompatible, UnsupportedFormat, Corrupt, UsageError.
+    """
+    found = []
+    for query in savepoint.queries:
+        source = saved_directory(savepoint, query)
+        with in_our_words(query.name):
+            state = read_checkpoint(source, query.batch_id)
+            each = changes_of(state, query, migration.schemas)
+            moves = plan_operators(source, state.operators, target_of(migration, state), each)
+        found += [_planned(query, move) for move in moves]
+    return found
+
+
+def _planned(query: QueryRecord, move: OperatorMove) -> PlannedRewrite:
+    saved = {operator.ordinal: operator for operator in query.operators}
+    record = saved.get(move.operator.ordinal)
+    changes = []
+    for store in move.stores:
+        for family in store.families:
+            name = family.source if len(store.families) > 1 else store.source
+            prefix = f"{name}: " if len(move.stores) + len(store.families) > 2 else ""
+            changes += [
+                f"{prefix}{line}" for line in (family.value.changes if family.value else ())
+            ]
+    return PlannedRewrite(
+        query=query.name,
+        uid=record.uid if record is not None else None,
+        ordinal=move.ordinal,
+        kind=record.kind if record is not None else move.operator.name,
+        partitions=(move.operator.partitions, move.partitions),
+        backend=(move.operator.backend, move.backend),
+        shuffled=move.shuffled,
+        changes=tuple(changes),
+    )
+
+
+def native_backend(found: CheckpointState) -> str:
+    """The backend that the state came from, whatever it is in now."""
+    return known_backend(found.pins, "")
+
+
+def target_of(migration: Migration, found: CheckpointState) -> TargetState:
+    """Return what a migration makes of the state of all operators, as the engine takes it."""
+    version = migration.checkpoint_format
+    backend = migration.backend
+    if migration.type == "canonical":
+        backend, version = CANONICAL, 1
+    elif backend is None and migration.type == "native":
+        backend = native_backend(found)
+    if version is None and backend == "hdfs":
+        version = 1  # HDFS-backed stores have no unique ids
+    return TargetState(
+        partitions=migration.partitions,
+        backend=backend,
+        compression=migration.compression,
+        unique_ids=None if version is None else version == 2,
+        formats=dict(migration.formats),
+    )
+
+
+def changes_of(
+    found: CheckpointState, query: QueryRecord, schemas: Sequence[NewSchema]
+) -> dict[int, TargetState]:
+    """By ordinal what Spark calls an operator, and the changes of values that the Avro schemas for
+    this query ask for.
+
+    Raises UsageError: a schema that is none of a state, or for a state that there is not.
+    """
+    result: dict[int, dict[tuple[str, str], FamilyChange]] = {}
+    for asked in schemas:
+        if asked.query != query.name:
+            continue
+        operator = next(o for o in found.operators if o.ordinal == asked.ordinal)
+        place = _family(operator, asked.name, asked.state)
+        try:
+            value = struct_json(spark_struct(asked.schema))
+        except (EngineError, ValueError, KeyError) as error:
+            raise UsageError(
+                f"the schema for {asked.name} is no Avro schema of a state: {error}",
+                hint="a record, as in the files of a canonical savepoint, or as `savepoint show` "
+                "writes it",
+            ) from error
+        result.setdefault(operator.ordinal, {})[place] = FamilyChange(value=value)
+    names = {operator.ordinal: operator.kind for operator in query.operators}
+    return {
+        ordinal: TargetState(changes=result.get(ordinal, {}), name=names.get(ordinal))
+        for ordinal in {*names, *result}
+    }
+
+
+def _family(operator: OperatorState, asked: str, name: str) -> tuple[str, str]:
+    places = [(s.name, f.name) for s in operator.stores for f in s.families]
+    if not name and len(places) == 1:
+        return places[0]
+    for place in places:
+        if name and name in place:
+            return place
+    names = ", ".join(sorted({f for _, f in places}))
+    uid = asked.removesuffix(f"/{name}") if name else asked
+    raise UsageError(
+        f"the operator {uid!r} has several states: {names}"
+        if not name
+        else f"the operator {uid!r} has no state {name!r}; it has: {names}",
+        hint=f"name one: --schema {uid}/{places[0][1]}=FILE.avsc",
+    )

@@ -1,0 +1,130 @@
+"""Savepoints and storage as the engine knows them: directories it reads state from and writes to.
+
+See :class:`flinkish.engine.stores.directories.Source` and ``Target``. Objects go to Spark's
+workers, which reach the storage by their own environment.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import IO, Any, BinaryIO, cast
+
+from flinkish import storage
+from flinkish.savepoint.format.contents import QueryRecord
+from flinkish.savepoint.format.reader import Savepoint
+from flinkish.storage.placing import place
+
+
+@dataclass(frozen=True)
+class SavedDirectory:
+    """A query inside a savepoint; ``held`` has the locations of files that others hold."""
+
+    root: str
+    held: Mapping[str, str] = field(default_factory=dict)
+
+    def names(self, path: str) -> list[str]:
+        """See :meth:`flinkish.engine.stores.directories.Source.names`."""
+        found = set(_names(storage.join(self.root, path) if path else self.root))
+        prefix = f"{path}/" if path else ""
+        found |= {p[len(prefix) :].partition("/")[0] for p in self.held if p.startswith(prefix)}
+        return sorted(found)
+
+    def _location(self, path: str) -> str:
+        return self.held.get(path) or storage.join(self.root, path)
+
+    def open(self, path: str) -> BinaryIO:
+        """See :meth:`flinkish.engine.stores.directories.Source.open`."""
+        return storage.open_file(self._location(path))
+
+    def local_path(self, path: str) -> str | None:
+        """See :meth:`flinkish.engine.stores.directories.Source.local_path`."""
+        location = self._location(path)
+        return location if storage.is_local(location) else None
+
+
+def saved_directory(savepoint: Savepoint, query: QueryRecord) -> SavedDirectory:
+    """The files of a query of a savepoint, laid out like a checkpoint."""
+    index = savepoint.queries.index(query)
+    held = {}
+    if not savepoint.is_relocatable:
+        held = {
+            record.path: savepoint.locate_file(record)
+            for record in savepoint.iter_files()
+            if record.query == index and record.held is not None
+        }
+    return SavedDirectory(savepoint.query_root(query), held)
+
+
+@dataclass(frozen=True)
+class StorageDirectory(SavedDirectory):
+    """A directory on any storage, to write to."""
+
+    def create(self, path: str) -> BinaryIO:
+        """See :meth:`flinkish.engine.stores.directories.Target.create`."""
+        location = storage.join(self.root, path)
+        storage.make_directory(storage.parent(location))
+        if storage.is_local(location):
+            return open(location, "wb")
+        return cast("BinaryIO", _Upload(location))
+
+    def move(self, path: str, target: str) -> None:
+        """See :meth:`flinkish.engine.stores.directories.Target.move`."""
+        old, new = storage.join(self.root, path), storage.join(self.root, target)
+        storage.make_directory(storage.parent(new))
+        if storage.is_local(old):
+            os.rename(old, new)
+            return
+        if not storage.is_directory(old):
+            place(old, new)
+            storage.remove_file(self.root, path)
+            return
+        for name, _ in list(storage.walk_files(old)):
+            goal = storage.join(new, name)
+            storage.make_directory(storage.parent(goal))
+            place(storage.join(old, name), goal)
+        storage.remove_tree(self.root, path)
+
+    def remove(self, path: str) -> None:
+        """See :meth:`flinkish.engine.stores.directories.Target.remove`."""
+        storage.remove_tree(self.root, path)
+
+
+def _names(location: str) -> list[str]:
+    try:
+        return storage.list_names(location)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+class _Upload:
+    """A file that is written locally, and goes to its storage when it is closed without error."""
+
+    def __init__(self, location: str) -> None:
+        self._location = location
+        descriptor, self._path = tempfile.mkstemp(prefix="flinkish-state-")
+        self._file: IO[bytes] = os.fdopen(descriptor, "wb")
+
+    def write(self, data: Any) -> int:
+        return self._file.write(data)
+
+    def close(self) -> None:
+        if self._file.closed:
+            return
+        try:
+            self._file.close()
+            place(self._path, self._location)
+        finally:
+            storage.remove_file(*storage.split(self._path))
+
+    def __enter__(self) -> _Upload:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._file.close()
+            storage.remove_file(*storage.split(self._path))

@@ -1,0 +1,570 @@
+"""Taking a savepoint: every query's cut, brought into place, digested, and sealed by ``_metadata``.
+
+The job goes on meanwhile, so a file may be trimmed by Spark between the moment its cut was read
+and the moment it is linked or copied. Then that query is taken again at its newer batch: files that
+still belong stay, the others go. Every file is taken as it was listed (its stamp), so that none is
+another that has been put in its place. When all are in place the new directory is looked at again.
+``_metadata`` comes last: a directory without it is no savepoint.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from flinkish import storage
+from flinkish.checkpoint.cut import Cut, FilesVanished, newest_committed_batch, read_cut
+from flinkish.checkpoint.errors import missing
+from flinkish.checkpoint.fileset import ListedFile
+from flinkish.errors import (
+    Corrupt,
+    FlinkishError,
+    NoCommittedBatch,
+    StorageError,
+    WaitTimeout,
+    WrongState,
+)
+from flinkish.savepoint.directory import sharing
+from flinkish.savepoint.directory.catalog import new_name
+from flinkish.savepoint.directory.dispose import release_holder
+from flinkish.savepoint.directory.leases import Kind, Lease
+from flinkish.savepoint.format.contents import (
+    FORMAT_CANONICAL,
+    FORMAT_NATIVE,
+    FileRecord,
+    Header,
+    OperatorFacts,
+    OperatorRecord,
+    QueryRecord,
+    QuerySource,
+    SavepointInfo,
+    SavepointJob,
+)
+from flinkish.savepoint.format.metadata import CANONICAL_STATE, SHARED_FILES, MetadataWriter
+from flinkish.savepoint.reporter import Reporter
+from flinkish.savepoint.write.incremental import in_directory, newest_of_job, remember
+from flinkish.savepoint.write.ledger import Ledger, Placed
+from flinkish.savepoint.write.transfer import Carrier, Outcome, Threads, Transfer
+from flinkish.spec.savepoints import SavedQuery
+
+#: How often a query is taken again when Spark trims its files meanwhile.
+ATTEMPTS = 20
+#: Pause between two looks for the first committed batch, seconds.
+POLL = 0.1
+#: Files whose outcome is taken down at a time; also the step of progress reports.
+_BATCH = 128
+
+
+class _HolderGone(Exception):
+    """An earlier savepoint, whose files were to be shared, is being disposed of."""
+
+
+def write_savepoint(
+    target: str,
+    job: SavepointJob,
+    queries: Sequence[QuerySource],
+    *,
+    trigger: str,
+    reporter: Reporter,
+    deadline: float | None = None,
+    full: bool = False,
+    carrier: Carrier | None = None,
+    format_: str = FORMAT_NATIVE,
+) -> SavepointInfo:
+    """Take a savepoint of ``job`` below the directory ``target`` (created where missing).
+
+    Parameters
+    ----------
+    target: any location; see :mod:`flinkish.storage`.
+    trigger: ``savepoint``, ``stop``, ``cancel``, ``offline`` or ``migrate``.
+    deadline: until when (``time.monotonic()``) to wait for a query's first committed batch;
+        None: for ever. It does not interrupt work under way.
+    full: share no files with an earlier savepoint of the job in the same directory.
+    carrier: who brings the files; None: threads of this process.
+    format_: what the checkpoints' state is: FORMAT_NATIVE or FORMAT_CANONICAL.
+
+    Returns the finished savepoint. On any error the unfinished directory is removed. Raises
+    WrongState (no queries; a query's files vanish faster than they are taken), WaitTimeout, Locked
+    (another writes a savepoint of this job there), StorageError, Corrupt, and what
+    :func:`~flinkish.checkpoint.cut.read_cut` raises.
+    """
+    if not queries:
+        raise WrongState(
+            f"job {job.name} has no streaming query to save",
+            hint="a savepoint holds the state of streaming queries; this program started none",
+        )
+    started = time.monotonic()
+    created = time.time()
+    parent = storage.locate(target)
+    storage.make_directory(parent)
+    path = storage.join(parent, new_name(job.job_id))
+    owner = job.owner or "flinkish"
+    ledger = Ledger()
+    try:
+        with Lease.take(parent, Kind.WRITE, owner=owner, job_id=job.job_id, path=path):
+            storage.make_new_directory(path)
+            taker = _Taker(path, ledger, reporter, deadline, carrier or Threads())
+            try:
+                if not full:
+                    taker.share(job, queries)
+                try:
+                    taken = taker.take_all(queries)
+                except _HolderGone:
+                    taker.share_nothing()
+                    taken = taker.take_all(queries)
+                reporter.phase("metadata")
+                size = _seal(path, ledger, _header(job, created, trigger, format_), taken)
+                if storage.is_local(parent):
+                    storage.sync_directory(parent)
+            except BaseException as error:
+                removed = isinstance(error, (FlinkishError, OSError)) and not _is_there(path)
+                storage.remove_tree(*storage.split(path))
+                taker.take_back_references()
+                if removed:
+                    raise _target_removed(path) from error
+                raise
+        totals = ledger.totals()
+    finally:
+        ledger.close()
+    return SavepointInfo(
+        path=path,
+        job_id=job.job_id,
+        created=created,
+        format=format_,
+        trigger=trigger,
+        bytes=totals.bytes + size,
+        files=totals.files + 1,
+        duration=time.monotonic() - started,
+        linked=totals.linked,
+        copied=totals.copied,
+        queries=tuple(SavedQuery(r.name, r.batch_id, r.query_id) for r in taken),
+        shared=totals.shared,
+        moved_bytes=totals.moved_bytes,
+    )
+
+
+def _seal(path: str, ledger: Ledger, header: Header, queries: Sequence[QueryRecord]) -> int:
+    """Write ``_metadata``; returns its size in bytes."""
+    features = [SHARED_FILES] if ledger.totals().shared else []
+    if header.format == FORMAT_CANONICAL:
+        features.append(CANONICAL_STATE)
+    with MetadataWriter(path, header, queries, features=features) as metadata:
+        for index in range(len(queries)):
+            for f in ledger.files(index):
+                metadata.add(FileRecord(index, f.path, f.size, f.digest, f.held, f.stamp))
+        return metadata.commit()
+
+
+def _header(job: SavepointJob, created: float, trigger: str, format_: str) -> Header:
+    import platform
+
+    import flinkish
+
+    return Header(
+        job_id=job.job_id,
+        job_name=job.name,
+        created=created,
+        trigger=trigger,
+        format=format_,
+        spark_version=job.spark_version,
+        python_version=job.python_version or platform.python_version(),
+        flinkish_version=job.flinkish_version or flinkish.__version__,
+        host=job.host or os.uname().nodename,
+        program=job.program,
+        restored_from=job.restored_from,
+    )
+
+
+def query_directory(index: int, name: str) -> str:
+    """Directory of a query inside its savepoint: its number, and its name made safe."""
+    safe = re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._-")[:60]
+    return f"{index}-{safe or 'query'}"
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """One attempt to bring a query's cut into place."""
+
+    number: int
+    index: int
+    cut: Cut
+    target: str
+    #: Whether files may be in place already.
+    again: bool
+
+
+class _Taker:
+    """Takes one query after the other into the savepoint at ``path``."""
+
+    def __init__(
+        self,
+        path: str,
+        ledger: Ledger,
+        reporter: Reporter,
+        deadline: float | None,
+        carrier: Carrier,
+    ) -> None:
+        self._path = path
+        self._parent = storage.parent(path)
+        self._ledger = ledger
+        self._reporter = reporter
+        self._deadline = deadline
+        self._carrier = carrier
+        self._referred: set[str] = set()
+        #: The number of the next attempt, of whatever query, and the queries that had one.
+        self._next = 0
+        self._tried: set[int] = set()
+        self._made: set[str] = set()
+
+    def share(self, job: SavepointJob, queries: Sequence[QuerySource]) -> None:
+        """Take down what the newest savepoint of the job in the same directory has, or that which
+        it was restored from.
+
+        Where files can be linked there is nothing to share: a link costs nothing, and leaves
+        every savepoint whole by itself.
+        """
+        if all(_can_link(query.checkpoint, self._path) for query in queries):
+            return
+        earlier = newest_of_job(self._parent, job.job_id)
+        if earlier is None and job.restored_from is not None:
+            earlier = in_directory(self._parent, job.restored_from)
+        if earlier is not None:
+            self._reporter.phase("reading")
+            remember(earlier, self._ledger)
+
+    def share_nothing(self) -> None:
+        """Take all files oneself after all."""
+        self._ledger.forget_earlier()
+        self.take_back_references()
+
+    def take_all(self, queries: Sequence[QuerySource]) -> list[QueryRecord]:
+        """Bring all queries into place, and say of whom files are used. Raises _HolderGone."""
+        records = [self._take(index, query) for index, query in enumerate(queries)]
+        for name, paths in sharing.by_holder(self._ledger.held()):
+            holder = storage.join(self._parent, name)
+            self._referred.add(holder)
+            sharing.write_references(holder, storage.base_name(self._path), paths)
+            # A holder that was disposed of before keeps what its other users need, not all.
+            if not sharing.is_whole(holder):
+                raise _HolderGone(holder)
+        return records
+
+    def take_back_references(self) -> None:
+        """No file of another savepoint is used.
+
+        A list that is damaged stays, with the files it might name: that is no reason not to take
+        this savepoint, nor to hide why it was not taken.
+        """
+        for holder in self._referred:
+            with suppress(Corrupt):
+                release_holder(holder, storage.base_name(self._path))
+        self._referred.clear()
+
+    def _take(self, index: int, query: QuerySource) -> QueryRecord:
+        """Bring one query's cut into place, again at a newer batch as often as needed."""
+        directory = query_directory(index, query.name)
+        target = storage.join(self._path, directory)
+        base = f"{storage.base_name(self._path)}/{directory}"
+        trouble: FlinkishError | None = None
+        for _ in range(ATTEMPTS):
+            try:
+                cut = self._read_cut(query)
+                number, self._next = self._next, self._next + 1
+                attempt = _Attempt(number, index, cut, target, again=index in self._tried)
+                if attempt.again:
+                    self._remove_unknown(attempt)
+                self._tried.add(index)
+                self._place(attempt)
+                others = self._ledger.drop_others(index, number)
+                storage.remove_files(self._parent, (f"{base}/{path}" for path in others))
+                self._verify(attempt)
+            except FilesVanished as error:
+                trouble = error
+                continue
+            except Corrupt as error:
+                # Seen once it may be a compaction under way (the new file not yet listed, the old
+                # one gone): damage says the same twice.
+                if trouble is not None and trouble.message == error.message:
+                    raise
+                trouble = error
+                time.sleep(POLL)
+                continue
+            totals = self._ledger.totals(index)
+            return _query_record(query, directory, cut, totals.files, totals.bytes)
+        raise WrongState(
+            f"query {query.name}: Spark trims its checkpoint faster than it can be saved"
+            f" ({trouble.message if trouble else 'no attempt was made'})",
+            hint="raise spark.sql.streaming.minBatchesToRetain of the job, or use a longer trigger",
+        )
+
+    def _read_cut(self, query: QuerySource) -> Cut:
+        """The query's cut, waiting for its first commit; FilesVanished as ``read_cut`` does."""
+        waiting = False
+        while True:
+            try:
+                cut = read_cut(query.checkpoint, query.batch_id)
+                break
+            except NoCommittedBatch as error:
+                if newest_committed_batch(query.checkpoint) is not None:
+                    if query.batch_id is not None:
+                        raise  # the batch asked for is not there, and will not come
+                    continue  # the first commit came just now
+                if not waiting:
+                    self._reporter.phase("waiting")
+                    waiting = True
+                if self._deadline is not None and time.monotonic() >= self._deadline:
+                    raise WaitTimeout(
+                        f"query {query.name} has not committed its first batch in time",
+                        hint="trigger the savepoint again later, or give a longer --timeout",
+                    ) from error
+                time.sleep(POLL)
+        _check_operators(query, cut)
+        self._reporter.phase("files")
+        return cut
+
+    def _place(self, attempt: _Attempt) -> None:
+        cut = attempt.cut
+        done, placed_bytes = 0, 0
+        sent: list[ListedFile] = []
+
+        def transfers() -> Iterator[Transfer]:
+            nonlocal done, placed_bytes
+            for file in cut.files.entries():
+                if self._is_there(attempt, file):
+                    done, placed_bytes = done + 1, placed_bytes + file.size
+                else:
+                    sent.append(file)
+                    yield self._transfer(attempt, file)
+
+        outcomes = self._carrier.carry(transfers(), total_bytes=cut.files.bytes)
+        batch: list[Placed] = []
+        for outcome in outcomes:
+            batch.append(self._settle(attempt, sent.pop(0), outcome))
+            done, placed_bytes = done + 1, placed_bytes + outcome.size
+            if len(batch) >= _BATCH:
+                self._ledger.add(attempt.index, attempt.number, batch)
+                batch = []
+                self._report(done, placed_bytes, cut)
+        self._ledger.add(attempt.index, attempt.number, batch)
+        self._report(done, placed_bytes, cut)
+
+    def _remove_unknown(self, attempt: _Attempt) -> None:
+        """Remove what an attempt that was given up had under way."""
+        base = attempt.target.removeprefix(self._parent).lstrip("/")
+        unknown = [
+            f"{base}/{path}"
+            for path, _ in storage.walk_files(attempt.target)
+            if not self._ledger.knows(attempt.index, path)
+        ]
+        storage.remove_files(self._parent, unknown)
+
+    def _report(self, done: int, placed_bytes: int, cut: Cut) -> None:
+        self._reporter.files(done, len(cut.files))
+        self._reporter.bytes(placed_bytes, max(cut.files.bytes, placed_bytes))
+
+    def _is_there(self, attempt: _Attempt, file: ListedFile) -> bool:
+        """Whether a file is in place already, or is to stay where an earlier savepoint has it."""
+        if attempt.again and self._ledger.is_placed(attempt.index, file, attempt.number):
+            return True
+        found = self._ledger.find_earlier(attempt.cut.query_id, file)
+        if found is None:
+            return False
+        placed = Placed(file.path, file.size, file.stamp, digest=found[0], held=found[1])
+        self._ledger.add(attempt.index, attempt.number, [placed])
+        return True
+
+    def _transfer(self, attempt: _Attempt, file: ListedFile) -> Transfer:
+        final = storage.join(attempt.target, file.path)
+        directory = storage.parent(final)
+        if directory not in self._made:
+            storage.make_directory(directory)
+            self._made.add(directory)
+        source = storage.join(attempt.cut.root, file.path)
+        return Transfer(source, final, file.size, file.stamp)
+
+    def _settle(self, attempt: _Attempt, file: ListedFile, outcome: Outcome) -> Placed:
+        if outcome.lost == "gone":
+            source = storage.join(attempt.cut.root, file.path)
+            # A link does not tell which of its two ends is gone.
+            if not _is_there(storage.parent(storage.join(attempt.target, file.path))):
+                raise _target_removed(self._path)
+            if storage.exists(source):
+                raise _changed(attempt.cut, f"{file.path} was away for a moment")
+            raise missing(attempt.cut.root, attempt.cut.batch_id, source, newest_committed_batch)
+        if outcome.lost is not None:
+            raise _changed(attempt.cut, f"{file.path} was {outcome.lost}")
+        return Placed(file.path, outcome.size, file.stamp, outcome.digest, linked=outcome.linked)
+
+    def _verify(self, attempt: _Attempt) -> None:
+        """Look at the new directory again: it must be complete.
+
+        On a local disk it is read back as a checkpoint, and must give the same cut. Elsewhere
+        that would fetch every archive, and with files of earlier savepoints it is no checkpoint:
+        sizes are compared then, by one listing a directory.
+        """
+        if storage.is_local(attempt.target) and not self._ledger.totals(attempt.index).shared:
+            try:
+                _verify_cut(attempt.cut, attempt.target)
+            except FilesVanished:
+                if (lost := self._first_lost(attempt)) is not None:
+                    raise _target_removed(storage.join(attempt.target, lost)) from None
+                raise
+            return
+        wrong = self._first_lost(attempt)
+        if wrong is not None:
+            raise Corrupt(
+                f"{storage.join(attempt.target, wrong)} is not as it was written",
+                hint="the storage has lost or changed it: try again, and look at the storage",
+            )
+
+    def _first_lost(self, attempt: _Attempt) -> str | None:
+        """The first file of the savepoint's own that is not in its place as it was put there."""
+        return first_wrong_size(
+            attempt.target,
+            ((f.path, f.size) for f in self._ledger.files(attempt.index) if f.held is None),
+        )
+
+
+def first_wrong_size(root: str, files: Iterator[tuple[str, int]]) -> str | None:
+    """The first of ``files``, (path, size) by path, that is not below ``root`` in its size."""
+
+    def check(group: tuple[str, list[tuple[str, int]]]) -> str | None:
+        directory, members = group
+        listing = storage.list_directory(storage.join(root, directory) if directory else root)
+        for name, size in members:
+            if _size_listed(listing, name) != size:
+                return f"{directory}/{name}" if directory else name
+        return None
+
+    results = storage.in_flight(root, check, _by_directory(files))
+    return next((wrong for wrong in results if wrong is not None), None)
+
+
+def _size_listed(listing: storage.Listing, name: str) -> int | None:
+    """The size of a file; None where it is not listed, or gone since (another removes it)."""
+    try:
+        return listing.size(name) if name in listing.files else None
+    except FileNotFoundError:
+        return None
+
+
+def _by_directory(
+    files: Iterator[tuple[str, int]],
+) -> Iterator[tuple[str, list[tuple[str, int]]]]:
+    """Files grouped by directory; sorted by path they come in few groups each."""
+    members: dict[str, list[tuple[str, int]]] = {}
+    count = 0
+    for path, size in files:
+        directory, _, name = path.rpartition("/")
+        members.setdefault(directory, []).append((name, size))
+        count += 1
+        if count >= 20_000:
+            yield from members.items()
+            members, count = {}, 0
+    yield from members.items()
+
+
+def _is_there(directory: str) -> bool:
+    """Whether a directory of ours still exists; True where the storage has none to ask for."""
+    return storage.is_flat(directory) or storage.is_directory(directory)
+
+
+def _target_removed(path: str) -> StorageError:
+    return StorageError(
+        f"the savepoint's target was removed while it was written: {path} is gone",
+        hint="find out what deletes there (a cleaning job?), and take the savepoint again",
+        path=path,
+    )
+
+
+def _can_link(checkpoint: str, path: str) -> bool:
+    """Whether files of a checkpoint can be hard-linked into the savepoint at ``path``."""
+    root = storage.locate(checkpoint)
+    if not (storage.is_local(root) and storage.is_local(path)):
+        return False
+    try:
+        return os.stat(root).st_dev == os.stat(path).st_dev
+    except FileNotFoundError:
+        return False
+
+
+def _verify_cut(cut: Cut, target: str) -> None:
+    """Read the new directory back as a checkpoint: it must be complete and give the same cut.
+
+    It differs when a file was replaced between reading and linking (an executor that repeats a
+    task writes a new RocksDB archive, which names other shared files).
+    """
+    try:
+        again = read_cut(target, cut.batch_id)
+    except (Corrupt, NoCommittedBatch) as error:
+        raise _changed(cut, error.message) from error
+    if again.files != cut.files:
+        pairs = zip_longest(cut.files, again.files)
+        old, new = next((old, new) for old, new in pairs if old != new)
+        raise _changed(cut, f"{old or new} changed")
+
+
+def _changed(cut: Cut, reason: str) -> FilesVanished:
+    return FilesVanished(f"batch {cut.batch_id} of {cut.root} changed while it was saved: {reason}")
+
+
+def _check_operators(query: QuerySource, cut: Cut) -> None:
+    """Every stateful operator the driver runs must have its state in the cut."""
+    found = {operator.ordinal for operator in cut.operators}
+    lost = sorted(facts.ordinal for facts in query.operators if facts.ordinal not in found)
+    if lost:
+        raise Corrupt(
+            f"query {query.name}: the checkpoint {cut.root} has no state of operator {lost[0]} "
+            f"at batch {cut.batch_id}",
+            hint="the checkpoint directory has been changed by hand or by another program",
+        )
+
+
+def _query_record(
+    query: QuerySource, directory: str, cut: Cut, files: int, size: int
+) -> QueryRecord:
+    facts = {fact.ordinal: fact for fact in query.operators}
+    # Counts of an older batch are not this cut's; a newer number is an idle trigger's, which
+    # has changed nothing (Spark reports it under the number of the batch to come).
+    counted = query.rows_batch is None or query.rows_batch >= cut.batch_id
+    operators = []
+    for operator in cut.operators:
+        fact = facts.get(operator.ordinal, OperatorFacts(operator.ordinal))
+        operators.append(
+            OperatorRecord(
+                ordinal=operator.ordinal,
+                kind=operator.kind or fact.kind,
+                partitions=operator.partitions,
+                bytes=operator.bytes,
+                files=operator.files,
+                stores=operator.stores,
+                identity=fact.identity,
+                rows=fact.rows if counted else None,
+                meaning=fact.meaning,
+                state_digest=fact.state_digest,
+            )
+        )
+    return QueryRecord(
+        name=query.name,
+        directory=directory,
+        query_id=cut.query_id,
+        run_id=query.run_id,
+        batch_id=cut.batch_id,
+        planned_batch=cut.planned_batch,
+        watermark_ms=cut.watermark_ms,
+        offsets=cut.offsets,
+        pins=cut.pins,
+        source=query.source,
+        sink=query.sink,
+        backend=cut.backend,
+        checkpoint_format=cut.checkpoint_format,
+        checkpoint=query.origin or cut.root,
+        operators=tuple(operators),
+        files=files,
+        bytes=size,
+    )

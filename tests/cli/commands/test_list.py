@@ -1,0 +1,334 @@
+"""``list``: its two ways show the same, jobs are shown as they are, start-up stays small."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flinkish.cli import entry
+from flinkish.cli.app import run as run_click
+from flinkish.cli.commands.jobs_table import wanted_states
+from flinkish.registry import fast_list
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import (
+    FINAL_STATES,
+    SCHEDULED_STATES,
+    TRANSITIONS,
+    Job,
+    JobState,
+    Launch,
+    ProcessRef,
+    QueryStatus,
+    SavepointRecord,
+)
+from flinkish.registry.liveness import process_ref
+from tests.cli.conftest import PATIENCE, ROOT, Command, line_with
+
+STARTED = 1_700_000_000.25
+
+
+@pytest.fixture
+def registry(private: Path) -> Iterator[Registry]:
+    (private / "state/flinkish").mkdir(parents=True)
+    with Registry.open(f"sqlite:///{private}/state/flinkish/registry.db") as opened:
+        yield opened
+
+
+def add(
+    registry: Registry,
+    number: int,
+    state: JobState,
+    *,
+    name: str = "flights",
+    supervisor: ProcessRef | None = None,
+) -> str:
+    """A job in ``state`` whose supervisor is this very process (or the given one)."""
+    job = Job(
+        job_id=f"{number:04x}" * 8,
+        name=name,
+        state=JobState.INITIALIZING,
+        start_time=STARTED + number,
+        launch=Launch(application="/app.py"),
+        supervisor=supervisor or process_ref(),
+    )
+    registry.add_job(job)
+    for step in path_to(state):
+        registry.transition(job.job_id, step)
+    return job.job_id
+
+
+def path_to(state: JobState) -> list[JobState]:
+    """A legal way from INITIALIZING to ``state``."""
+    ways: list[list[JobState]] = [[]]
+    while True:
+        way = ways.pop(0)
+        here = way[-1] if way else JobState.INITIALIZING
+        if here is state:
+            return way
+        ways += [[*way, step] for step in TRANSITIONS[here] if step not in way]
+
+
+@pytest.fixture
+def jobs(registry: Registry) -> list[str]:
+    """A job in every state; some with queries and savepoints."""
+    ids = [add(registry, number, state) for number, state in enumerate(JobState, 1)]
+    add(registry, 77, JobState.RUNNING, name='ein "Name" mit Ümlaut')
+    queries = [
+        QueryStatus(name=name, query_id=f"q{name}", run_id="r", checkpoint_dir="/c", batch_id=batch)
+        for name, batch in (("b", 12), ("a", None), ("c", 7))
+    ]
+    registry.heartbeat(ids[2], queries)
+    registry.heartbeat(ids[2], [replace(queries[0], query_id="again", batch_id=3)])
+    for path, created, disposed in (
+        ("/sp/old", 1.0, None),
+        ("/sp/new", 2.0, None),
+        ("/sp/newer-but-gone", 3.0, 4.0),
+    ):
+        registry.add_savepoint(
+            SavepointRecord(path, ids[2], created, "native", 1, 1, 0.1, disposed=disposed)
+        )
+    return ids
+
+
+WORDS = [
+    [],
+    ["-r"],
+    ["-s"],
+    ["-a"],
+    ["-r", "-s"],
+    ["--running"],
+    ["--scheduled"],
+    ["--all"],
+    ["--name", "flights"],
+    ["--name=flights", "-a"],
+    ["--name", "nobody"],
+    ["--name", "nobody", "-r"],
+    ["--name", "nobody", "-s"],
+    ["--name", "nobody", "-a"],
+    ["--name", 'ein "Name" mit Ümlaut'],
+    ["-q"],
+    ["-q", "--name", "nobody"],
+]
+
+
+@pytest.mark.parametrize("words", WORDS, ids=" ".join)
+@pytest.mark.parametrize("json", [False, True])
+def test_both_ways_show_the_same(
+    cli: Command, jobs: list[str], words: list[str], json: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*words, "--json"] if json else words
+    assert entry.list_plainly(words) is True
+    plain = capsys.readouterr()
+    assert run_click(["list", *words]) == 0
+    assert capsys.readouterr() == plain
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--help"],
+        ["--watch"],
+        ["-ra"],
+        ["x"],
+        ["--name"],
+        ["--name="],
+        ["--name", "-r"],
+        ["-D", "registry.url=x.db"],
+        ["-Dk=v"],
+        ["--jso"],
+        ["--"],
+    ],
+    ids=" ".join,
+)
+def test_what_is_not_plain_goes_to_click(words: list[str]) -> None:
+    assert entry.parse_list(words) is None
+
+
+def test_no_registry_yet(cli: Command) -> None:
+    empty = cli.ok("list")
+    assert empty.out == ""
+    assert empty.err == "No running jobs.\nNo scheduled jobs.\n"
+    assert cli.ok("list", "--json").json()["jobs"] == []
+    assert cli.ok("list", "-q").err == ""
+
+
+def test_columns(cli: Command, jobs: list[str]) -> None:
+    lines = cli.ok("list", "-r", "--name", "flights").out.splitlines()
+    assert lines[0].split() == [
+        *("START", "JOB", "ID", "NAME", "STATE", "QUERIES", "BATCH", "LAST", "SAVEPOINT")
+    ]
+    assert lines[1].split() == [
+        *("2023-11-14", "22:13:23", jobs[2], "flights", "RUNNING", "3", "7", "/sp/new")
+    ]
+    document = cli.ok("list", "-r", "--json", "--name", "flights").json()["jobs"][0]
+    assert document == {
+        "job_id": jobs[2],
+        "name": "flights",
+        "state": "RUNNING",
+        "start_time": "2023-11-14T22:13:23.250Z",
+        "end_time": None,
+        "queries": [
+            {"name": "a", "batch_id": None},
+            {"name": "b", "batch_id": 3},
+            {"name": "c", "batch_id": 7},
+        ],
+        "last_batch": 7,
+        "last_savepoint": "/sp/new",
+    }
+
+
+def gone() -> ProcessRef:
+    process = subprocess.Popen([sys.executable, "-c", "pass"])
+    process.wait()
+    return ProcessRef(os.uname().nodename, process.pid, 1)
+
+
+@pytest.mark.parametrize(
+    "supervisor",
+    [gone, lambda: replace(process_ref(), start_ticks=1), lambda: ProcessRef("elsewhere", 1, 1)],
+    ids=["dead", "reused pid", "another host"],
+)
+def test_a_job_that_may_be_dead_is_no_plain_case(
+    cli: Command, registry: Registry, supervisor: Callable[[], ProcessRef]
+) -> None:
+    job = add(registry, 1, JobState.RUNNING, supervisor=supervisor())
+    assert entry.list_plainly([]) is False
+    assert cli.ok("list").out == "", "long without a heartbeat, or without a process"
+    (row,) = cli.ok("list", "-a", "--json").json()["jobs"]
+    assert (row["job_id"], row["state"]) == (job, "FAILED")
+    assert entry.list_plainly(["-a"]) is True, "now it is final"
+
+
+def test_other_registries_are_no_plain_case(
+    cli: Command, jobs: list[str], private: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def path() -> str | None:
+        return fast_list.registry_path(os.environ, os.getcwd())
+
+    default = str(private / "state/flinkish/registry.db")
+    assert path() == default
+    monkeypatch.setenv("FLINKISH_EXECUTION_CHECKPOINTING_SAVEPOINT_DIR", "/sp")
+    assert path() == default
+    monkeypatch.setenv("FLINKISH_REGISTRY", f"sqlite:///{default}")
+    assert path() == default
+    monkeypatch.setenv("FLINKISH_REGISTRY", default)
+    assert path() == default
+    for other in ("postgresql://h/d", "relative.db", "~/x.db", "sqlite://host/x", "/no/such"):
+        monkeypatch.setenv("FLINKISH_REGISTRY", other)
+        assert path() is None
+    monkeypatch.setenv("FLINKISH_REGISTRY", default)
+    monkeypatch.setenv("FLINKISH_REGISTRY_URL", default)
+    assert path() is None
+    monkeypatch.delenv("FLINKISH_REGISTRY_URL")
+    monkeypatch.setenv("FLINKISH_CLIENT_TIMEOUT", "nonsense")
+    assert path() is None
+    assert cli("list").code == 2
+    monkeypatch.delenv("FLINKISH_CLIENT_TIMEOUT")
+    (private / "flinkish.toml").write_text("")
+    assert path() is None
+    (private / "flinkish.toml").unlink()
+    (private / "config/flinkish").mkdir(parents=True)
+    (private / "config/flinkish/config.toml").write_text("")
+    assert path() is None
+
+
+def test_registries_that_cannot_be_read(
+    cli: Command, private: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = private / "bad.db"
+    bad.write_text("no database")
+    monkeypatch.setenv("FLINKISH_REGISTRY", str(bad))
+    result = cli("list", "--json")
+    assert result.code == 16
+    assert result.error()["id"] == "registry"
+    newer = private / "newer.db"
+    with Registry.open(str(newer)):
+        pass
+    import sqlite3
+
+    with sqlite3.connect(newer) as connection:
+        connection.execute("INSERT INTO flinkish_schema VALUES (999, 0, '9.9')")
+    connection.close()
+    monkeypatch.setenv("FLINKISH_REGISTRY", str(newer))
+    assert cli("list").code == 16
+    assert "newer flinkish" in cli("list").err
+
+
+def test_the_glances_states_are_the_models() -> None:
+    assert set(fast_list.FINAL) == {state.value for state in FINAL_STATES}
+    assert set(fast_list.SCHEDULED) == {state.value for state in SCHEDULED_STATES}
+    assert wanted_states(running=True, scheduled=True, everything=False) == wanted_states(
+        running=False, scheduled=False, everything=False
+    )
+
+
+@pytest.mark.parametrize("words", [["list"], ["list", "-a", "--json"], ["--help"], ["run", "-h"]])
+def test_no_pyspark_no_child_process(
+    cli: Command, jobs: list[str], words: list[str], private: Path
+) -> None:
+    source = """
+import sys
+def hook(event, arguments):
+    if event in ("subprocess.Popen", "os.fork", "os.exec", "os.posix_spawn", "os.system"):
+        raise AssertionError(event)
+sys.addaudithook(hook)
+from flinkish.cli.entry import main
+code = main(sys.argv[1:])
+print(" ".join(sys.modules), file=sys.stderr)
+sys.exit(code)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", source, *words], capture_output=True, text=True, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    modules = set(done.stderr.splitlines()[-1].split())
+    assert not {name for name in modules if name.partition(".")[0] in ("pyspark", "py4j")}
+    if words[0] == "list":
+        heavy = {"click", "rich", "typing", "dataclasses", "flinkish.registry.jobs", "inspect"}
+        assert not heavy & modules
+
+
+def test_start_up_is_at_most_four_times_pythons(cli: Command, jobs: list[str]) -> None:
+    """Processor time, as wall time belongs to whatever else runs on the machine."""
+
+    def cost(*words: str) -> float:
+        best = 1e9
+        for _ in range(7):
+            child = subprocess.Popen(
+                [sys.executable, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+            _, status, usage = os.wait4(child.pid, 0)
+            child.returncode = os.waitstatus_to_exitcode(status)
+            assert child.returncode == 0
+            best = min(best, usage.ru_utime + usage.ru_stime)
+        return best
+
+    script = cli.directory / "flinkish.py"
+    script.write_text(
+        f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n"
+        "from flinkish.cli.entry import main\nsys.exit(main())\n"
+    )
+    assert cost(str(script), "list") < 4 * cost("-c", "pass")
+
+
+def test_watch_and_json_exclude_each_other(cli: Command) -> None:
+    assert cli("list", "--watch", "--json").code == 2
+
+
+def test_watch_goes_on_until_interrupted(cli: Command, jobs: list[str]) -> None:
+    import signal
+
+    watching = cli.process("list", "--watch", "-r", "--name", "flights")
+    for _ in range(2):  # it is drawn again
+        assert line_with(watching.stdout, "").startswith("START")
+        assert jobs[2] in line_with(watching.stdout, jobs[2])
+        line_with(watching.stdout, jobs[-1])
+    watching.send_signal(signal.SIGINT)
+    watching.communicate(timeout=PATIENCE)
+    assert watching.returncode == 130

@@ -1,0 +1,240 @@
+"""``flinkish savepoint --all``, as a crontab calls it, and the retention options."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from flinkish.registry.jobs import Job, JobState, Launch, RequestKind, RequestState
+from flinkish.registry.liveness import process_ref
+from flinkish.savepoint.format.contents import QuerySource, SavepointInfo, SavepointJob
+from flinkish.savepoint.reporter import SilentReporter
+from flinkish.savepoint.write.writer import write_savepoint
+from flinkish.spec.requests import SavepointArguments
+from tests.cli.conftest import Command
+from tests.support.checkpoints.handwritten import CheckpointLikeness
+
+Saving = Callable[[str, str], SavepointInfo]
+
+
+@pytest.fixture
+def save(tmp_path: Path) -> Saving:
+    """Write a real savepoint of a job into ``sp`` (the stand-in of a driver writes empty ones)."""
+    checkpoint = CheckpointLikeness(tmp_path / "checkpoint", backend="rocksdb").run_to(4)
+
+    def saving(job_id: str, name: str) -> SavepointInfo:
+        return write_savepoint(
+            str(tmp_path / "sp"),
+            SavepointJob(job_id, name, spark_version="4.3.0"),
+            [QuerySource("counts", str(checkpoint.root))],
+            trigger="savepoint",
+            reporter=SilentReporter(),
+        )
+
+    return saving
+
+
+def test_every_running_job_gets_one(cli: Command, tmp_path: Path) -> None:
+    one, two = cli.start("serve", "--name", "one"), cli.start("slow", "--name", "two")
+    cli.ok("cancel", cli.start("serve", "--name", "three"))
+    result = cli.ok("savepoint", "--all", "sp")
+    lines = result.out.splitlines()
+    assert [line.partition(" (")[0] for line in lines] == ["one", "two"]
+    for line, job in zip(lines, (one, two), strict=True):
+        path = line.partition("Savepoint completed. Path: file:")[2]
+        assert Path(path).parent == tmp_path / "sp"
+        assert job in line
+        assert [s["path"] for s in cli.status(job)["savepoints"]] == [path]
+    document = cli.ok("savepoint", "--all", "sp", "--json", "--name", "t*").json()
+    (entry,) = document["savepoints"]
+    assert (entry["job_id"], entry["name"], entry["queries"][0]["batch_id"]) == (two, "two", 7)
+    assert (document["failed"], document["skipped"]) == ([], [])
+    assert entry["request_id"] == cli.status(two)["requests"][-1]["request_id"]
+
+
+def test_quiet_is_silent_on_success(cli: Command) -> None:
+    cli.start()
+    for words in (["--all", "sp", "-q"], ["--all", "sp", "-q", "--timeout", "10m"]):
+        result = cli.ok("savepoint", *words)
+        assert (result.out, result.err) == ("", "")
+
+
+def test_nothing_runs(cli: Command) -> None:
+    cli.ok("cancel", cli.start())
+    result = cli.ok("savepoint", "--all", "sp")
+    assert result.out == ""
+    assert "no running job" in result.err
+    cli.start("serve", "--name", "one")
+    assert (
+        "no running job has a name like 'x*'"
+        in cli.ok("savepoint", "--all", "--name", "x*", "sp").err
+    )
+    empty = {"savepoints": [], "failed": [], "skipped": []}
+    assert cli.ok("savepoint", "--all", "--name", "x", "sp", "--json").json() == {
+        "schema_version": 1,
+        **empty,
+    }
+
+
+def test_one_line_for_each_failure(cli: Command) -> None:
+    cli.start("serve", "--name", "good")
+    bad = cli.start("refuse", "--name", "bad")
+    result = cli("savepoint", "--all", "sp", "-q")
+    assert (result.code, result.out) == (3, "")
+    assert result.err == f"error: job bad ({bad}): query 'counts' has a memory sink\n"
+    result = cli("savepoint", "--all", "sp", "--json")
+    assert (result.code, result.err) == (3, "")
+    document = result.json()
+    assert [s["name"] for s in document["savepoints"]] == ["good"]
+    assert document["failed"][0]["job_id"] == bad
+    assert document["failed"][0]["error"]["id"] == "not-savepointable"
+    assert cli("savepoint", "--all", "sp", "-q", "--name", "bad").code == 1
+
+
+def test_the_timeout_is_for_all_together(cli: Command) -> None:
+    deaf = [cli.start("deaf", "--name", f"deaf{number}") for number in range(2)]
+    cli.start("serve", "--name", "well")
+    result = cli("savepoint", "--all", "sp", "--timeout", "1s", "--json")
+    assert result.code == 3
+    document = result.json()
+    assert [s["name"] for s in document["savepoints"]] == ["well"]
+    assert {f["job_id"]: f["error"]["id"] for f in document["failed"]} == dict.fromkeys(
+        deaf, "timeout"
+    )
+    # The work goes on: the next call leaves those jobs alone.
+    again = cli("savepoint", "--all", "sp", "-q")
+    assert again.code == 0
+    assert len(again.err.splitlines()) == 2
+    for line, job in zip(again.err.splitlines(), deaf, strict=True):
+        assert line.startswith(f"skipped: job deaf{deaf.index(job)} ({job}): its savepoint ")
+        assert "still being written" in line
+    with cli.registry() as registry:
+        assert [len(registry.requests(job)) for job in deaf] == [1, 1]
+
+
+def test_a_job_that_is_being_ended_is_skipped(cli: Command) -> None:
+    job = cli.start("deaf")
+    with cli.registry() as registry:
+        stop = registry.submit(job, RequestKind.STOP, SavepointArguments("/sp"))
+    (skipped,) = cli.ok("savepoint", "--all", "sp", "--json").json()["skipped"]
+    assert f"being ended by the stop {stop.request_id}" in skipped["reason"]
+
+
+def test_a_job_found_dead_is_a_failure_once(cli: Command) -> None:
+    gone = subprocess.Popen(["true"])
+    ticks = process_ref(gone.pid)
+    gone.wait()
+    job = Job("d" * 32, "dead", JobState.RUNNING, time.time(), Launch("/app.py"), driver=ticks)
+    cli.start()
+    with cli.registry() as registry:
+        registry.add_job(job)
+    result = cli("savepoint", "--all", "sp", "-q")
+    assert result.code == 3
+    assert result.err == (
+        f"error: job dead ({job.job_id}): the driver process {gone.pid} on {ticks.host} is gone\n"
+    )
+    assert cli.ok("savepoint", "--all", "sp", "-q").err == ""
+
+
+def test_a_locked_target_is_skipped_by_all_and_exit_12_for_one(cli: Command) -> None:
+    job = cli.start("locked")
+    result = cli.ok("savepoint", "--all", "sp", "-q")
+    assert result.err.startswith(f"skipped: job app ({job}): ")
+    assert "by eva on host2" in result.err
+    assert cli("savepoint", job, "sp").code == 12
+
+
+def test_dry_run_asks_for_nothing(cli: Command, tmp_path: Path) -> None:
+    job = cli.start()
+    assert job in cli.ok("savepoint", "--all", "sp", "--dry-run").out
+    document = cli.ok("savepoint", "--all", "sp", "--dry-run", "--json").json()
+    assert document["jobs"] == [{"job_id": job, "name": "app"}]
+    assert cli.status(job)["requests"] == []
+    assert not (tmp_path / "sp").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--all", "job", "sp"], "--all takes no JOB"),
+        (["--all", "sp", "-detached"], "cannot be -detached"),
+        (["--all", "--from-checkpoint", "x", "sp"], "two different things"),
+        (["job", "sp", "--name", "x"], "--name goes with --all"),
+        (["job", "sp", "-detached", "--keep-last", "3"], "-detached does not wait"),
+        (["job", "sp", "--keep-last", "0"], "--keep-last"),
+        (["job", "sp", "--keep-within", "soon"], "--keep-within: 'soon' is not a duration"),
+        (["job", "sp", "--max-age", "7x"], "--keep-within"),
+        (["-d", "x", "--keep-last", "1"], "-d/--dispose"),
+        (["--all"], "no target directory"),
+    ],
+)
+def test_words_that_do_not_go_together(cli: Command, words: list[str], says: str) -> None:
+    result = cli("savepoint", *words)
+    assert result.code == 2
+    assert says in result.err
+    assert result.out == ""
+
+
+def test_old_savepoints_of_the_jobs_go_and_others_stay(
+    cli: Command, tmp_path: Path, save: Saving
+) -> None:
+    job = cli.start("serve", "--name", "one")
+    cli.start("refuse", "--name", "two")
+    with cli.registry() as registry:
+        two = registry.jobs(name="two")[0].job_id
+    mine = [save(job, "one").path for _ in range(3)]
+    others = [save(two, "two").path, save("a" * 32, "dead").path, save("a" * 32, "dead").path]
+    result = cli("savepoint", "--all", "sp", "--json", "--retain", "1")
+    assert result.code == 3  # of job two there is none, so nothing of it goes
+    document = result.json()
+    assert sorted(document["pruned"]) == sorted(mine[:2])
+    assert document["prune_error"] is None
+    left = {str(path.parent) for path in (tmp_path / "sp").glob("*/_metadata")}
+    assert left == {mine[2], *others}
+
+
+def test_old_savepoints_go_after_one_of_one_job(cli: Command, save: Saving, tmp_path: Path) -> None:
+    job = cli.start()
+    mine = [save(job, "app").path for _ in range(2)]
+    result = cli.ok("savepoint", job, "sp", "--keep-last", "1")
+    assert "Removed 1 older savepoints" in result.err
+    assert not (Path(mine[0]) / "_metadata").exists()
+    assert (Path(mine[1]) / "_metadata").exists()
+    # Within a day nothing is old.
+    save(job, "app")
+    document = cli.ok("savepoint", job, "sp", "--max-age", "1d", "--json").json()
+    assert document["pruned"] == []
+    assert document["savepoint"]["path"]
+
+
+def test_a_prune_that_fails_is_exit_3(cli: Command, save: Saving, tmp_path: Path) -> None:
+    job = cli.start()
+    save(job, "app")
+    locks = tmp_path / "sp" / "_locks"
+    locks.mkdir(exist_ok=True)
+    from flinkish.savepoint.directory.leases import Kind, Lease
+
+    with Lease.take(str(tmp_path / "sp"), Kind.WRITE, owner="eva@host2", job_id="b" * 32):
+        failed = cli("savepoint", job, "sp", "--keep-last", "1")
+        assert failed.code == 3
+        assert failed.out.startswith("Savepoint completed. Path: ")
+        assert "eva@host2" in failed.err
+        # To a crontab that is nothing to act on: the next call removes them.
+        result = cli("savepoint", "--all", "sp", "--keep-last", "1", "-q")
+        assert result.code == 0
+        assert result.err.startswith("skipped: removing old savepoints: ")
+    with cli.registry() as registry:
+        states = {request.state for request in registry.requests(job)}
+    assert states == {RequestState.COMPLETED}
+
+
+def test_the_documents_are_json(cli: Command) -> None:
+    cli.start()
+    text = cli.ok("savepoint", "--all", "sp", "--json", "--keep-last", "2").out
+    document = json.loads(text)
+    assert (document["pruned"], document["prune_error"]) == ([], None)

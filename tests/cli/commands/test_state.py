@@ -1,0 +1,124 @@
+"""``flinkish state``: rows of recorded savepoints, in this process, without Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+from flinkish.operators.identity import OperatorIdentity
+from flinkish.savepoint.format.contents import OperatorFacts, QuerySource, SavepointJob
+from flinkish.savepoint.reporter import SilentReporter
+from flinkish.savepoint.write.writer import write_savepoint
+from tests.cli.conftest import Command
+from tests.support.checkpoints.recorded import unpack
+
+V3 = "12" * 16
+
+
+def save(tmp_path: Path, *names: str) -> str:
+    """A savepoint of recorded queries; each one's operator has its name as the uid."""
+    sources = []
+    for name in names:
+        checkpoint = unpack(f"spark43-{name}", tmp_path / "recorded")
+        operator = OperatorFacts(
+            0, identity=OperatorIdentity(name, operator_id_v3=V3 if name == names[0] else None)
+        )
+        sources.append(QuerySource(f"query {name}", str(checkpoint), operators=(operator,)))
+    info = write_savepoint(
+        str(tmp_path / "savepoints"),
+        SavepointJob("0123456789abcdef" * 2, "flights", spark_version="4.3.0"),
+        sources,
+        trigger="savepoint",
+        reporter=SilentReporter(),
+    )
+    shutil.rmtree(tmp_path / "recorded")
+    return info.path
+
+
+def test_rows_as_json(cli: Command, tmp_path: Path) -> None:
+    path = save(tmp_path, "rocksdb-tws")
+    document = cli.ok("state", "show", path, "rocksdb-tws/count", "--json").json()
+    assert document["operator"]["uid"] == "rocksdb-tws"
+    assert document["operator"]["state"] == "count"
+    assert document["operator"]["partitions"] == 2
+    assert document["more"] is False
+    rows = {row["key"]["k"]: row for row in document["rows"]}
+    assert {k: row["value"] for k, row in rows.items()} == {f"k{i}": {"n": 24} for i in range(5)}
+    by_partition = [
+        cli.ok("state", "show", path, f"{V3}/count", "--partition", p, "--json").json()["rows"]
+        for p in ("0", "1")
+    ]
+    assert [*by_partition[0], *by_partition[1]] == document["rows"]
+    assert all(row["partition"] == 1 for row in by_partition[1])
+    limited = cli.ok("state", "show", path, "0/count", "--limit", "2", "--json").json()
+    assert limited["rows"] == document["rows"][:2]
+    assert limited["more"] is True
+
+
+def test_rows_as_a_table(cli: Command, tmp_path: Path) -> None:
+    path = save(tmp_path, "rocksdb-tws", "hdfs-agg")
+    shown = cli.ok("state", "show", path, "hdfs-agg")
+    lines = shown.out.splitlines()
+    assert lines[0].split() == ["PARTITION", "key.window", "key.k", "value.sum", "value.count"]
+    assert len(lines) == 6
+    assert shown.err == ""
+    first = cli.ok("state", "show", path, "hdfs-agg", "--limit", "1")
+    assert len(first.out.splitlines()) == 2
+    assert "more than these 1 rows" in first.err
+    listed = cli.ok("state", "show", path, "rocksdb-tws/values", "--limit", "1").out
+    assert '[{"v": 0}, ' in listed
+    assert "..." in listed
+    quiet = cli.ok("state", "show", path, "rocksdb-tws/count", "-q").out.splitlines()
+    assert [set(json.loads(line)) for line in quiet] == [{"partition", "key", "value"}] * 5
+
+
+def test_names_that_there_are_not(cli: Command, tmp_path: Path) -> None:
+    path = save(tmp_path, "rocksdb-tws", "changelog-join3")
+    for name, words in (
+        ("other", "no operator 'other'; it has: changelog-join3, rocksdb-tws"),
+        ("rocksdb-tws", "has several states: $rowCounter_values, count, values"),
+        ("rocksdb-tws/other", "no state 'other'; it has: $rowCounter_values, count, values"),
+        ("changelog-join3", "has several states: left-keyToNumValues, left-keyWithIndexToValue"),
+        ("0/count", "several operators of the savepoint are '0'"),
+    ):
+        refused = cli("state", "show", path, name, "--json")
+        assert refused.code == 2
+        assert words in refused.error()["message"]
+    for condition in ((), ("--where", "true")):
+        line = ("state", "show", path, "rocksdb-tws/count", "--partition", "2", *condition)
+        assert "no partition 2" in cli(*line, "--json").error()["message"]
+    assert cli("state", "show", str(tmp_path / "none"), "x").code == 11
+    sides = [
+        cli.ok("state", "show", path, f"changelog-join3/{side}", "--json").json()["operator"]
+        for side in ("left", "right")
+    ]
+    assert [s["state"] for s in sides] == ["left-keyWithIndexToValue", "right-keyWithIndexToValue"]
+
+
+def test_a_damaged_state(cli: Command, tmp_path: Path) -> None:
+    path = save(tmp_path, "hdfs-agg")
+    deltas = sorted(Path(path).rglob("*.delta"), key=lambda p: int(p.stem))
+    for victim in deltas[-2:]:
+        data = victim.read_bytes()
+        victim.unlink()
+        victim.write_bytes(data[: len(data) // 2])
+    refused = cli("state", "show", path, "hdfs-agg", "--json")
+    assert refused.code == 15
+    assert ".delta" in refused.error()["message"]
+
+
+def test_what_an_export_refuses(cli: Command, tmp_path: Path) -> None:
+    path = save(tmp_path, "hdfs-agg")
+    (tmp_path / "there").mkdir()
+    refused = cli("state", "export", path, "hdfs-agg", str(tmp_path / "there"), "--json")
+    assert refused.code == 2
+    assert "the target exists" in refused.error()["message"]
+    new = str(tmp_path / "new")
+    refused = cli("state", "export", path, "hdfs-agg", new, "--format", "avro", "--where", "true")
+    assert refused.code == 2
+    planned = cli.ok("state", "export", path, "hdfs-agg", new, "--dry-run", "--json").json()
+    assert planned["operator"]["state"] == "default"
+    assert planned["path"] == new
+    assert not os.path.exists(new)

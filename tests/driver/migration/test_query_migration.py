@@ -1,0 +1,77 @@
+"""What ``migrate`` asks of the engine for one query: new schemas of values, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.driver.migration.query_migration import rewrite_query
+from flinkish.engine.avro.schemas import avro_schema
+from flinkish.engine.rows.types import parse_struct
+from flinkish.engine.stores.checkpoints import read_checkpoint
+from flinkish.engine.stores.directories import LocalDirectory
+from flinkish.errors import Corrupt, Incompatible, UsageError
+from flinkish.savepoint.format.contents import QueryRecord
+from flinkish.spec.codec import decode, encode
+from flinkish.spec.migration import MigratedOperator, Migration, NewSchema
+from tests.engine.migration.test_checkpoint_migration import all_rows
+from tests.support.checkpoints.recorded import unpack
+from tests.support.engine.inline_spark import InlineContext
+
+
+def run(source: Path, target: Path, **wanted: Any) -> list[MigratedOperator]:
+    [batch] = [read_checkpoint(LocalDirectory(str(source))).batch]
+    query = QueryRecord("counts", "0-counts", "id", batch)
+    # As it goes through the environment of the driver.
+    asked = decode(Migration, json.loads(json.dumps(encode(Migration("/s", "/t", **wanted)))))
+    directories = LocalDirectory(str(source)), LocalDirectory(str(target))
+    return rewrite_query(InlineContext(), *directories, query, asked, lambda _rows, _size: None)
+
+
+def wider(source: Path, state: str, query: str = "counts") -> NewSchema:
+    """The Avro schema of a variable's values with a field more."""
+    [operator] = read_checkpoint(LocalDirectory(str(source))).operators
+    family = next(f for f in operator.stores[0].families if f.name == state)
+    schema = avro_schema(parse_struct(family.value), "value")
+    schema["fields"].append({"name": "note", "type": ["null", "string"], "default": None})
+    return NewSchema(query, 0, state, schema, f"uid/{state}")
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    return unpack("spark43-rocksdb-tws", tmp_path / "recorded")
+
+
+def test_values_get_the_schema_that_was_asked_for(recorded: Path, tmp_path: Path) -> None:
+    [facts] = run(recorded, tmp_path / "new", schemas=(wider(recorded, "count"),))
+    assert facts.rows == len(all_rows(recorded))
+    [operator] = read_checkpoint(LocalDirectory(str(tmp_path / "new"))).operators
+    fields = {f.name: [c["name"] for c in f.value["fields"]] for f in operator.stores[0].families}
+    assert fields["count"] == ["n", "note"]
+    assert fields["values"] == ["v"]
+
+
+def test_a_schema_for_another_query_is_not_looked_at(recorded: Path, tmp_path: Path) -> None:
+    run(recorded, tmp_path / "new", schemas=(wider(recorded, "count", query="other"),))
+    assert all_rows(tmp_path / "new") == all_rows(recorded)
+
+
+def test_what_is_refused_and_how(recorded: Path, tmp_path: Path) -> None:
+    asked = wider(recorded, "count")
+    with pytest.raises(UsageError, match="has several states: "):
+        run(recorded, tmp_path / "new", schemas=(replace(asked, state="", name="uid"),))
+    with pytest.raises(UsageError, match="the operator 'uid' has no state 'x'"):
+        run(recorded, tmp_path / "new", schemas=(replace(asked, state="x", name="uid/x"),))
+    with pytest.raises(UsageError, match="the schema for uid/count is no Avro schema"):
+        run(recorded, tmp_path / "new", schemas=(replace(asked, schema={"type": "nothing"}),))
+    with pytest.raises(Incompatible, match=r"query counts: .* only RocksDB has"):
+        run(recorded, tmp_path / "new", backend="hdfs")
+    shutil.rmtree(recorded / "state/0/1/SSTs")
+    with pytest.raises(Corrupt, match=r"query counts: .*missing"):
+        run(recorded, tmp_path / "new", partitions=3)
+    assert not [path for path in (tmp_path / "new").rglob("*") if path.is_file()]

@@ -1,0 +1,77 @@
+"""What transformWithState writes of itself, read as the meaning of its state; needs no Spark."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from flinkish.checkpoint.format.operator_files import (
+    OperatorMetadata,
+    OperatorStore,
+    write_operator_metadata,
+)
+from flinkish.driver.plan.state_semantics import with_properties
+from flinkish.errors import Incompatible
+from flinkish.operators.meaning import (
+    ONLY,
+    OUTPUT_MODE,
+    TIME_MODE,
+    Column,
+    StateMeaning,
+    variable_ttl,
+    variable_type,
+)
+
+MEANING = StateMeaning({ONLY: (Column("k", "k"),)})
+#: As Spark 4.3.0 writes it.
+PROPERTIES = {
+    "timeMode": "ProcessingTime",
+    "outputMode": "Update",
+    "stateVariables": [
+        {"stateName": "total", "stateVariableType": "ValueState", "ttlEnabled": True},
+        {
+            "stateName": "$procTimers_keyToTimestamp",
+            "stateVariableType": "TimerState",
+            "ttlEnabled": False,
+        },
+    ],
+}
+
+
+def _file(properties: Any) -> bytes:
+    store = OperatorStore("default", 0, 2, ("file:/c/state/0/_stateSchema/default/0_x",))
+    return write_operator_metadata(
+        OperatorMetadata(2, 0, "transformWithStateInPandasExec", (store,), json.dumps(properties))
+    )
+
+
+def test_the_newest_properties_become_traits() -> None:
+    older = _file({**PROPERTIES, "timeMode": "NoTime"})
+    files = {"_metadata/v2/9": older, "_metadata/v2/10": _file(PROPERTIES), "_stateSchema/x": b""}
+    found = with_properties(MEANING, files)
+    assert found.keys == MEANING.keys
+    assert found.traits == {
+        TIME_MODE: "ProcessingTime",
+        OUTPUT_MODE: "Update",
+        variable_type("total"): "ValueState",
+        variable_ttl("total"): "on",
+    }
+    assert StateMeaning.from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
+def test_operators_of_other_kinds_have_none() -> None:
+    assert with_properties(MEANING, {}) is MEANING
+    assert with_properties(MEANING, {"_metadata/metadata": b"v1\n{}"}) is MEANING
+    # A join of the third format has such metadata too.
+    joins = _file({"useVirtualColumnFamilies": True})
+    assert with_properties(MEANING, {"_metadata/v2/0": joins}) == MEANING
+
+
+@pytest.mark.parametrize(
+    "content", [b"v2\n{", _file([1]), _file({"stateVariables": [{"stateName": "x"}]})]
+)
+def test_an_unknown_form_is_refused(content: bytes) -> None:
+    with pytest.raises(Incompatible, match="unknown form"):
+        with_properties(MEANING, {"_metadata/v2/0": content})

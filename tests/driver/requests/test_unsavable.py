@@ -1,0 +1,126 @@
+"""Jobs of which a query has nothing to save: it ended before it committed, or its checkpoint is
+gone. The others are saved, or the error says what would be missing."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.checkpoint.cut import newest_committed_batch
+from flinkish.errors import Corrupt, WrongState
+from flinkish.registry.jobs import JobState, RequestKind
+from flinkish.savepoint.format.reader import check_files, open_savepoint
+from tests.support.driver.in_process_job import InProcessJob
+
+pytestmark = pytest.mark.spark
+
+NewJob = Callable[..., InProcessJob]
+
+
+def start(spark: Any, name: str, empty: Path | None = None, **trigger: Any) -> Any:
+    """A query; one that reads the ``empty`` directory never commits a batch."""
+    if empty is None:
+        frame = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+        frame = frame.groupBy("value").count()
+    else:
+        empty.mkdir(exist_ok=True)
+        frame = spark.readStream.schema("value long").json(str(empty)).groupBy("value").count()
+    writer = frame.writeStream.queryName(name).outputMode("update").format("noop")
+    return writer.trigger(**(trigger or {"processingTime": "0 seconds"})).start()
+
+
+def committed(job: InProcessJob, name: str) -> int | None:
+    for query in job.runtime.queries():
+        if query.name == name:
+            return newest_committed_batch(query.checkpoint)
+    return None
+
+
+def names(result: Any) -> list[str]:
+    savepoint = open_savepoint(result["savepoint"]["path"])
+    check_files(savepoint, "full")
+    return [query.name for query in savepoint.queries]
+
+
+LEFT_OUT = [{"query": "c4", "reason": "it ended before it committed a batch"}]
+
+
+@pytest.mark.parametrize(
+    "kind", [RequestKind.STOP, pytest.param(RequestKind.CANCEL, marks=pytest.mark.deep)]
+)
+def test_a_query_that_never_committed_is_left_out(
+    spark: Any, new_job: NewJob, tmp_path: Path, kind: RequestKind
+) -> None:
+    def program() -> None:
+        start(spark, "c1")
+        start(spark, "c4", tmp_path / "empty").stop()
+        start(spark, "c2").awaitTermination()
+
+    target = str(tmp_path / "savepoints")
+    job = new_job().start(program)
+    job.wait_until(lambda: committed(job, "c1") is not None and committed(job, "c2") is not None)
+    taken = job.request(RequestKind.SAVEPOINT, target)
+    assert (names(taken), taken["left_out"]) == (["c1", "c2"], LEFT_OUT)
+    ended = job.request(kind, target)
+    assert (names(ended), ended["left_out"]) == (["c1", "c2"], LEFT_OUT)
+    final = JobState.FINISHED if kind is RequestKind.STOP else JobState.CANCELED
+    assert job.wait().state is final
+
+
+def test_without_one_nothing_is_said(spark: Any, new_job: NewJob, tmp_path: Path) -> None:
+    job = new_job().start(lambda: start(spark, "c1").awaitTermination())
+    job.wait_until(lambda: committed(job, "c1") is not None)
+    assert "left_out" not in job.request(RequestKind.STOP, str(tmp_path / "savepoints"))
+
+
+def test_when_all_have_ended_there_is_nothing_to_save(
+    spark: Any, new_job: NewJob, tmp_path: Path
+) -> None:
+    def program() -> None:
+        start(spark, "c3", tmp_path / "empty").stop()
+        start(spark, "c4", tmp_path / "empty").stop()
+        job.wait_until(lambda: job.runtime.ending is not None)
+
+    job = new_job().start(program)
+    job.wait_until(lambda: len(job.runtime.queries()) == 2)
+    job.wait_until(lambda: not spark.streams.active)
+    with pytest.raises(WrongState, match="'c3', 'c4'"):
+        job.request(RequestKind.SAVEPOINT, str(tmp_path / "savepoints"))
+    job.request(RequestKind.CANCEL)
+    assert job.wait().state is JobState.CANCELED
+
+
+@pytest.mark.parametrize(
+    "kind", [RequestKind.SAVEPOINT, pytest.param(RequestKind.STOP, marks=pytest.mark.deep)]
+)
+def test_a_query_whose_checkpoint_was_removed_is_named(
+    spark: Any, new_job: NewJob, tmp_path: Path, kind: RequestKind
+) -> None:
+    """It had state, and a savepoint without it would lose that without a word."""
+
+    def program() -> None:
+        start(spark, "c4")
+        start(spark, "c1").awaitTermination()
+
+    job = new_job().start(program)
+    job.wait_until(lambda: committed(job, "c1") is not None and committed(job, "c4") is not None)
+    (query,) = [q for q in job.runtime.queries() if q.name == "c4"]
+    query.handle.stop()
+    job.wait_until(lambda: query.handle.lastProgress is not None)
+    shutil.rmtree(query.checkpoint)
+    with pytest.raises(Corrupt) as caught:
+        job.request(kind, str(tmp_path / "savepoints"))
+    assert "query 'c4'" in caught.value.message
+    assert query.checkpoint in caught.value.message
+    assert "removed" in caught.value.message
+    assert "flinkish cancel" in caught.value.hint
+    assert job.job().state is JobState.RUNNING
+    batch = committed(job, "c1")
+    assert batch is not None
+    job.wait_until(lambda: (committed(job, "c1") or 0) > batch)
+    job.request(RequestKind.CANCEL)
+    assert job.wait().state is JobState.CANCELED

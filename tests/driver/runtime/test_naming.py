@@ -1,0 +1,82 @@
+"""Queries that the program does not name, and checkpoints that it names by a relative path."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.registry.jobs import JobState, RequestKind
+from tests.driver.test_gate import rate
+from tests.support.driver.in_process_job import InProcessJob
+
+pytestmark = pytest.mark.spark
+
+NewJob = Callable[..., InProcessJob]
+
+
+def test_unnamed_queries_started_in_threads_get_names_of_their_own(
+    spark: Any, new_job: NewJob
+) -> None:
+    def start(_: int) -> Any:
+        return rate(spark).writeStream.format("noop").start()
+
+    def program() -> None:
+        with ThreadPoolExecutor(3) as pool:
+            list(pool.map(start, range(3)))
+        spark.streams.awaitAnyTermination()
+
+    job = new_job().start(program)
+    job.wait_until(lambda: len(job.runtime.queries()) == 3 and job.batch() >= 0)
+    queries = job.runtime.queries()
+    assert {q.name for q in queries} == {"query-1", "query-2", "query-3"}
+    assert len({q.checkpoint for q in queries}) == 3
+    job.request(RequestKind.CANCEL)
+    assert job.wait().state is JobState.CANCELED
+
+
+def test_an_unnamed_query_that_is_retried_is_the_same_query(spark: Any, new_job: NewJob) -> None:
+    seen: list[int] = []
+
+    def once_broken(frame: Any, batch: int) -> None:
+        seen.append(batch)
+        if len(seen) == 2:
+            raise ValueError("the first time")
+
+    def program() -> None:
+        for _ in range(2):
+            query = rate(spark).writeStream.foreachBatch(once_broken).start()
+            try:
+                while len(seen) < 4:
+                    query.awaitTermination(1)
+            except Exception:  # noqa: BLE001 - what a retrying program does
+                continue
+            query.stop()
+
+    job = new_job().start(program)
+    final = job.wait()
+    assert final.state is JobState.FINISHED, final.failure
+    assert [q.name for q in job.runtime.queries()] == ["query-1"]
+    assert seen[:3] == [0, 1, 1], "it went on where it was"
+
+
+def test_a_relative_checkpoint_location_is_sparks_to_resolve(
+    spark: Any, new_job: NewJob, tmp_path: Path
+) -> None:
+    name = f"relative-{tmp_path.name}"
+
+    def program() -> None:
+        writer = rate(spark).writeStream.queryName("q").format("noop")
+        writer.option("checkpointLocation", name).start().awaitTermination()
+
+    job = new_job().start(program)
+    job.wait_until(lambda: job.batch() >= 0)
+    checkpoint = Path(job.runtime.queries()[0].checkpoint)
+    assert checkpoint.name == name
+    job.request(RequestKind.CANCEL)
+    assert job.wait().state is JobState.CANCELED
+    shutil.rmtree(checkpoint)

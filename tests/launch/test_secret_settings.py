@@ -1,0 +1,168 @@
+"""Secret Spark settings reach Spark, and nothing else: no registry, command line or log."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from flinkish.config import MASK
+from flinkish.errors import LaunchFailed
+from flinkish.launch import secret_settings, spark_submit
+from flinkish.launch.describer import describe_program
+from flinkish.launch.launcher import launch_job, new_job
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import Job, Launch
+from tests.support.launcher_fakes import kill_processes, make_java, make_spark
+
+OPTION = "--properties-file"
+SECRET = "s3cret-of-the-store"
+KEY = "spark.hadoop.fs.s3a.secret.key"
+CONF = {
+    "spark.ui.enabled": "false",
+    KEY: SECRET,
+    "spark.hadoop.fs.s3a.access.key": f"id-{SECRET}",
+    "spark.driver.extraJavaOptions": f"-Djavax.net.ssl.trustStorePassword={SECRET}",
+}
+
+
+@pytest.fixture
+def launched(
+    registry_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[str], Job]]:
+    """Launch a job with ``CONF`` whose spark-submit is a script."""
+    started: list[Job] = []
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    environ = {
+        **os.environ,
+        "JAVA_HOME": str(make_java(tmp_path / "java")),
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+    }
+
+    def launch(script: str) -> Job:
+        home = make_spark(tmp_path / "spark", script)
+        (home / "conf").mkdir()
+        (home / "conf/spark-defaults.conf").write_text("spark.mine  kept")
+        spec = Launch(
+            application="/app.py",
+            spark_home=str(home),
+            working_directory=str(tmp_path),
+            conf=CONF,
+            options={"client.timeout": "60 s", "my.password": SECRET},
+        )
+        with Registry.open(registry_url) as registry:
+            job = new_job(
+                "test", spec, checkpoints=str(tmp_path / "cp"), environ=environ, now=time.time()
+            )
+            started.append(job)
+            launch_job(registry, registry_url, job, environ)
+        return job
+
+    yield launch
+    with Registry.open(registry_url) as registry:
+        for job in started:
+            kill_processes(registry.job(job.job_id))
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < deadline, path
+        time.sleep(0.02)
+
+
+def test_only_spark_gets_them(
+    launched: Callable[[str], Job], registry: Registry, tmp_path: Path
+) -> None:
+    job = launched(
+        'while [ "$1" != --properties-file ]; do shift; done\n'
+        f'ls -l "$2" > {tmp_path}/mode; cat "$2" > {tmp_path}/properties; shift 2\n'
+        f'printf "%s\\n" "$@" > {tmp_path}/words; env > {tmp_path}/env; touch {tmp_path}/there\n'
+        f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done\n"
+    )
+    wait_for(tmp_path / "there")
+    properties = (tmp_path / "properties").read_text()
+    assert properties.splitlines()[:2] == ["spark.mine  kept", f"{KEY}={SECRET}"]
+    assert (tmp_path / "mode").read_text().startswith("-rw-------")
+    words = (tmp_path / "words").read_text()
+    assert "spark.ui.enabled=false" in words
+    assert SECRET not in words + (tmp_path / "env").read_text()
+    assert MASK not in words
+
+    kept = registry.job(job.job_id).launch
+    assert kept.conf == {k: "false" if k == "spark.ui.enabled" else MASK for k in CONF}
+    assert kept.options == {"client.timeout": "60 s"}
+    state = tmp_path / "state"
+    directory = Path(str(job.log_path)).parent
+    (handed_over,) = directory.glob(".conf-*")
+    assert stat.S_IMODE(handed_over.stat().st_mode) == 0o600
+    (tmp_path / "go").touch()
+    deadline = time.monotonic() + 60
+    while registry.job(job.job_id).exit_status is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert not list(directory.glob(".conf-*"))
+    for path in [*state.rglob("*"), *tmp_path.glob("*.db*")]:
+        assert path.is_dir() or SECRET.encode() not in path.read_bytes(), path
+
+
+def test_properties_mean_to_java_what_was_given() -> None:
+    text = secret_settings.properties(
+        {"spark.a b:c": "x=y\\z\nw", "spark.d": "#é"}, "spark.e  f\n# end\n\n"
+    )
+    assert text == "spark.e  f\n# end\nspark.a\\ b\\:c=x=y\\\\z\\nw\nspark.d=#é\n"
+
+
+def test_without_secrets_the_command_line_is_as_ever(tmp_path: Path) -> None:
+    launch = Launch(application="/app.py", conf={"spark.a": "b"})
+    with secret_settings.secrets_file(
+        secret_settings.secrets_of(launch), str(tmp_path), "/no", {}
+    ) as path:
+        assert path is None
+        spark = spark_submit.Installation("/spark", "/py", "/py")
+        words = spark_submit.build_command(
+            launch, spark, name="n", driver_main="/driver", properties=path
+        )
+        assert OPTION not in words
+    assert secret_settings.hand_over({"A": "b"}, launch) == {"A": "b"}
+
+
+def test_a_masked_setting_never_reaches_spark() -> None:
+    kept = secret_settings.without_secrets(Launch(application="a", conf=CONF))
+    assert secret_settings.without_masked(kept).conf == {"spark.ui.enabled": "false"}
+    assert secret_settings.secrets_of(kept) == {}
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    gone = str(tmp_path / "gone")
+    with (
+        pytest.raises(LaunchFailed, match="secret settings"),
+        secret_settings.secrets_file({KEY: SECRET}, gone, "/no", {}),
+    ):
+        raise AssertionError
+
+
+def test_a_program_that_is_only_described_gets_them_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    script = (
+        f'printf "%s\\n" "$@" > {tmp_path}/words; env > {tmp_path}/env\n'
+        'while [ "$1" != --properties-file ]; do shift; done\n'
+        f'cat "$2" > {tmp_path}/properties\n'
+        'echo \'{"queries": [], "error": null}\' > "$FLINKISH_DESCRIBE.new"\n'
+        'mv "$FLINKISH_DESCRIBE.new" "$FLINKISH_DESCRIBE"\n'
+    )
+    home = str(make_spark(tmp_path / "spark", script))
+    launch = Launch(application="/app.py", spark_home=home, conf=CONF)
+    spark = spark_submit.Installation(home, "/py", "/py")
+    found = describe_program(launch, spark, name="n", environ=os.environ, show_log=print)
+    assert found.queries == ()
+    assert f"{KEY}={SECRET}\n" in (tmp_path / "properties").read_text()
+    words = (tmp_path / "words").read_text()
+    assert SECRET not in words + (tmp_path / "env").read_text()
+    assert not os.path.exists(words.splitlines()[words.splitlines().index(OPTION) + 1])

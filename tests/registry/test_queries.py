@@ -1,0 +1,93 @@
+"""What drivers say of their queries, and what stays of it when they are gone."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+from flinkish.registry.job_registry import Registry, new_request_id
+from flinkish.registry.jobs import (
+    Job,
+    JobState,
+    QueryFacts,
+    QueryStatus,
+    Request,
+    RequestKind,
+    RequestState,
+)
+from flinkish.registry.schema import MIGRATIONS, VERSION_TABLE
+from flinkish.spec.requests import RequestResult, SavepointArguments
+
+MakeJob = Callable[..., Job]
+FACTS = QueryFacts(
+    run_id="r",
+    sources=({"uid": "lines", "signature": "json k:int"},),
+    sink={"format": "parquet"},
+    operators=({"ordinal": 0, "uid": "counts", "meaning": None},),
+    problem={"id": "not-savepointable", "message": "m"},
+)
+
+
+def status(name: str, query_id: str) -> QueryStatus:
+    return QueryStatus(name, query_id, "r", f"/c/{name}")
+
+
+def test_facts_are_of_the_newest_query_of_a_name(registry: Registry, make_job: MakeJob) -> None:
+    job = make_job(state=JobState.RUNNING)
+    registry.add_job(job)
+    registry.heartbeat(job.job_id, [status("a", "1"), status("b", "2")])
+    assert registry.facts(job.job_id) == {}
+    registry.record_facts(job.job_id, "a", "1", FACTS)
+    registry.heartbeat(job.job_id, [status("a", "1"), status("b", "2")])
+    assert registry.facts(job.job_id) == {"a": FACTS}  # a heartbeat leaves them alone
+    registry.heartbeat(job.job_id, [status("a", "3")])  # another query of the same name
+    assert registry.facts(job.job_id) == {}
+    later = QueryFacts(run_id="s")
+    registry.record_facts(job.job_id, "a", "3", later)
+    assert registry.facts(job.job_id) == {"a": later}
+    assert [query.query_id for query in registry.queries(job.job_id)] == ["3", "2"]
+
+
+def test_what_a_client_did_itself_is_in_the_history(registry: Registry, make_job: MakeJob) -> None:
+    job = make_job(state=JobState.RUNNING)
+    registry.add_job(job)
+    asked = registry.submit(job.job_id, RequestKind.SAVEPOINT, SavepointArguments("/sp"))
+    registry.transition(job.job_id, JobState.FAILED)
+    done = Request(
+        new_request_id(),
+        job.job_id,
+        RequestKind.SAVEPOINT,
+        RequestState.COMPLETED,
+        created=1.0,
+        arguments=SavepointArguments("/sp", offline=True),
+        requester="eva@host",
+        started=1.0,
+        finished=2.0,
+        result=RequestResult(),
+    )
+    registry.record_request(done)
+    assert registry.requests(job.job_id) == [asked, done]
+    assert registry.claim(job.job_id) == registry.request(asked.request_id)
+    assert registry.claim(job.job_id) is None  # it is nobody's work any more
+
+
+def test_a_registry_of_the_first_version_gets_its_column(tmp_path: Path) -> None:
+    path = tmp_path / "registry.db"
+    connection = sqlite3.connect(path)
+    for statement in (VERSION_TABLE, *MIGRATIONS[0]):
+        connection.execute(statement)
+    connection.execute("INSERT INTO flinkish_schema VALUES (1, 1.0, '0.1.0')")
+    connection.execute(
+        "INSERT INTO flinkish_jobs (job_id, name, state, start_time, launch, revision) "
+        "VALUES ('j', 'app', 'RUNNING', 1.0, '{\"application\": \"/app.py\"}', 0)"
+    )
+    text = '{"name": "a", "query_id": "1", "run_id": "r", "checkpoint_dir": "/c"}'
+    connection.execute("INSERT INTO flinkish_queries VALUES ('j', 'a', '1', ?, 0)", (text,))
+    connection.commit()
+    connection.close()
+    with Registry.open(f"sqlite:///{path}") as registry:
+        assert registry.facts("j") == {}
+        registry.record_facts("j", "a", "1", FACTS)
+        assert registry.facts("j") == {"a": FACTS}
+        assert [query.name for query in registry.queries("j")] == ["a"]

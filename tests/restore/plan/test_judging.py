@@ -1,0 +1,192 @@
+"""The verdict for one operator, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from flinkish.checkpoint.operators import StoreInfo
+from flinkish.operators.meaning import ONLY, StateMeaning
+from flinkish.restore.plan.judging import OperatorPlan, advice_for, judge_operator, refuse
+from flinkish.restore.plan.verdicts import FOR_THE_ENGINE, Verdict
+from flinkish.restore.source.restore_inputs import NewOperator, SavedOperator, SavedQuery
+from tests.restore.plan.test_schema_compatibility import columns, struct
+from tests.support.restore.query_builders import AGG, DEDUP, new, old, saved_query
+
+
+def _stores(value: str) -> tuple[StoreInfo, ...]:
+    return (StoreInfo("default", struct("k string"), struct(value)),)
+
+
+def _meaning(*sums: str) -> StateMeaning:
+    return StateMeaning({ONLY: columns("k")}, {ONLY: columns(*sums)})
+
+
+def saved(value: str = "a long", *sums: str, ordinal: int = 0, query: str = "q") -> SavedOperator:
+    operator = old("agg", ordinal, AGG, query=query)
+    return replace(operator, stores=_stores(value), meaning=_meaning(*(sums or ("sum(v)",))))
+
+
+def starting(value: str = "a long", *sums: str, ordinal: int = 0) -> NewOperator:
+    operator = new("agg", ordinal, AGG)
+    return replace(operator, stores=_stores(value), meaning=_meaning(*(sums or ("sum(v)",))))
+
+
+ALWAYS_NULLABLE = "spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled"
+BASE = saved_query(saved())
+OTHER = saved_query(key="other")
+CASES: dict[str, tuple[NewOperator, SavedOperator | None, SavedQuery | None, int | None, str]] = {
+    "the same": (starting(), saved(), BASE, None, "as-is same-state"),
+    "nothing saved": (starting(), None, BASE, None, "new no-state"),
+    "another ordinal": (starting(ordinal=2), saved(), BASE, None, "renumbered other-ordinal"),
+    "another query": (starting(), saved(query="p"), BASE, None, "renumbered other-query"),
+    "no base": (starting(), saved(), None, None, "renumbered other-ordinal"),
+    "another kind": (
+        replace(starting(), kind=DEDUP),
+        saved(),
+        BASE,
+        None,
+        "incompatible other-kind",
+    ),
+    "kind not known": (starting(), replace(saved(), kind=None), BASE, None, "as-is same-state"),
+    "other sum": (
+        starting("a long", "sum(w)"),
+        saved(),
+        BASE,
+        None,
+        "incompatible column-replaced",
+    ),
+    "sum added": (
+        starting("a long, b long", "sum(v)", "sum(w)"),
+        saved(),
+        BASE,
+        None,
+        "migrate column-added",
+    ),
+    "as many partitions": (starting(), saved(), BASE, 2, "as-is same-state"),
+    "more partitions": (starting(), saved(), BASE, 4, "rescale partitions-changed"),
+    "one partition is nobody's choice": (
+        starting(),
+        replace(saved(), partitions=1),
+        BASE,
+        4,
+        "as-is same-state",
+    ),
+    "rewritten for another Spark": (
+        starting(),
+        replace(saved(), rewritten="rewritten for Spark 3.5.9: something"),
+        BASE,
+        4,
+        "migrate spark-version",
+    ),
+    "what cannot be comes before that": (
+        starting("a long", "sum(w)"),
+        replace(saved(), rewritten="rewritten for Spark 3.5.9: something"),
+        BASE,
+        None,
+        "incompatible column-replaced",
+    ),
+    "migrating comes before rescaling": (
+        starting("a double"),
+        saved(),
+        BASE,
+        4,
+        "migrate type-widened",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_verdicts(case: str) -> None:
+    operator, taken, base, partitions, expected = CASES[case]
+    plan = judge_operator(operator, taken, base, partitions)
+    assert f"{plan.verdict.value} {plan.reason}" == expected
+    assert plan.taken is taken
+    refused = plan.verdict in (Verdict.INCOMPATIBLE, Verdict.MIGRATE, Verdict.RESCALE)
+    assert bool(plan.advice) == refused
+    assert (refuse([plan]) is not None) == refused
+
+
+def test_a_refusal_names_every_operator_that_is_stuck_and_why() -> None:
+    plans = [
+        judge_operator(starting(), saved(), BASE),
+        judge_operator(starting("a long", "sum(w)"), saved(), BASE),
+        judge_operator(starting("a double"), saved(), BASE),
+    ]
+    error = refuse(plans)
+    assert error is not None
+    assert error.data["reasons"] == ["column-replaced", "type-widened"]
+    assert "has aggregate `sum(w)` where it had `sum(v)`" in error.message
+    assert "the state would have to be rewritten" in error.message
+    assert error.hint == plans[1].advice
+
+
+def test_what_an_executor_can_carry_out_is_not_refused() -> None:
+    def plans(*verdicts: Verdict) -> list[OperatorPlan]:
+        named = replace(starting(), kind="applyInPandasWithState")
+        return [OperatorPlan(named, verdict, saved()) for verdict in verdicts]
+
+    both = plans(Verdict.MIGRATE, Verdict.RESCALE)
+    assert refuse(both, {Verdict.MIGRATE, Verdict.RESCALE}) is None
+    error = refuse(both, {Verdict.MIGRATE})
+    assert error is not None
+    assert "rescaled" in error.message
+    assert refuse(plans(Verdict.INCOMPATIBLE), set(Verdict)) is not None
+    assert refuse(plans(Verdict.NEW, Verdict.DROPPED, Verdict.RENUMBERED)) is None
+    # Two sums are both called `sum` in the state of an aggregation: names say too little there.
+    error = refuse([OperatorPlan(starting(), Verdict.MIGRATE, saved())], set(Verdict))
+    assert error is not None
+    assert "for values whose fields the program names" in error.message
+
+
+def test_a_rewrite_for_another_spark_is_carried_out_for_any_operator() -> None:
+    """Its program keeps the same state."""
+    taken = replace(saved(), rewritten="rewritten for Spark 3.5.9: something")
+    plan = judge_operator(starting(), taken, BASE)
+    assert refuse([plan], FOR_THE_ENGINE) is None
+    assert advice_for(plan, FOR_THE_ENGINE) == ""
+    error = refuse([plan])
+    assert error is not None
+    assert "rewritten for Spark 3.5.9: something" in error.message
+    assert "install flinkish[engine]" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("value", "pinned", "refused"),
+    [
+        ("a long", None, False),  # of 4.3, gone on with on an older Spark, and back
+        ("a long", "true", False),
+        ("a long", "false", False),
+        ("a long, b long!", None, True),
+        ("a long, b long!", "true", False),
+    ],
+)
+def test_what_may_be_null_is_asked_of_schemas_that_tell_it(
+    value: str, pinned: str | None, refused: bool
+) -> None:
+    names = ["count(1)", "count(v)"][: value.count("long")]
+    pins = {} if pinned is None else {ALWAYS_NULLABLE: pinned}
+    taken = saved(value, *names)
+    program = starting(value.replace("a long", "a long!"), *names)
+    plan = judge_operator(program, taken, replace(saved_query(taken), pins=pins))
+    assert (plan.reason == "nullability-narrowed") == refused
+    assert (plan.verdict is Verdict.AS_IS) != refused
+
+
+def test_a_wider_nullability_needs_a_new_schema_only_where_spark_writes_one() -> None:
+    """Formats that keep schemas by version (join format 3 on, transformWithState) do not."""
+    strict = {"type": "struct", "fields": [{"name": "k", "type": "long", "nullable": False}]}
+    wide = {"type": "struct", "fields": [{"name": "k", "type": "long", "nullable": True}]}
+
+    def plan(kind: str, version: str) -> OperatorPlan:
+        saved = replace(old("x", kind=kind), stores=(StoreInfo("default", strict, strict),))
+        program = replace(new("x", kind=kind), stores=(StoreInfo("default", wide, wide),))
+        pins = {"spark.sql.streaming.join.stateFormatVersion": version}
+        return judge_operator(program, saved, replace(saved_query(saved), pins=pins))
+
+    for kind, version in ((AGG, "3"), ("symmetricHashJoin", "2")):
+        found = plan(kind, version)
+        assert (found.verdict, found.new_schema) == (Verdict.AS_IS, True)
+    for kind, version in (("transformWithStateExec", "2"), ("symmetricHashJoin", "3")):
+        assert plan(kind, version).verdict is Verdict.MIGRATE

@@ -1,0 +1,297 @@
+"""The plan of a whole restore, its document and its text; what a driver looks up is given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from flinkish.checkpoint.operators import StoreInfo
+from flinkish.errors import ConsentNeeded, Incompatible
+from flinkish.registry.jobs import JobState
+from flinkish.restore.plan.decisions import QueryPlan
+from flinkish.restore.plan.document import compare_with_expected, merged, with_checks
+from flinkish.restore.plan.plan_text import plan_lines, plan_rows, verdict_line
+from flinkish.restore.plan.query_id import OtherRun
+from flinkish.restore.plan.query_restore import RestoreOptions
+from flinkish.restore.plan.restore_planner import RestorePlanner
+from flinkish.restore.plan.sinks import SinkMode, SinkPlan
+from flinkish.restore.plan.state_migration import StateRewrite
+from flinkish.restore.plan.verdicts import Check, Outcome, Verdict
+from flinkish.restore.recipe import Donor, EmptyState, Recipe
+from flinkish.restore.source.restore_inputs import NewOperator, NewQuery, SavedOperator, SavedQuery
+from flinkish.restore.source.restore_source import Offer, Offers
+from tests.support.restore.query_builders import (
+    AGG,
+    DEDUP,
+    new,
+    old,
+    reads,
+    saved_query,
+    source,
+    starting,
+)
+
+
+@dataclass
+class Facts:
+    """A world in which everything is known."""
+
+    runs: tuple[OtherRun, ...] = ()
+    sink_plan: SinkPlan | None = None
+    checks: tuple[Check, ...] = ()
+
+    def other_runs(self, query_id: str) -> Sequence[OtherRun]:
+        assert query_id.startswith("id of ")
+        return self.runs
+
+    def sink(
+        self, new: NewQuery, offer: Offer, recipe: Recipe, keep_id: bool, mode: SinkMode | None
+    ) -> SinkPlan | None:
+        return self.sink_plan
+
+    def input_files(self, new: NewQuery, offer: Offer, plan: QueryPlan) -> Sequence[Check]:
+        return self.checks
+
+
+def offers(*queries: SavedQuery) -> Offers:
+    return Offers(
+        {
+            query.key: Offer(
+                query,
+                Donor(f"/saved/{query.key}", (), query.batch_id),
+                f"id of {query.key}",
+                pins=query.pins,
+            )
+            for query in queries
+        },
+        is_savepoint=True,
+    )
+
+
+def column(name: str, nullable: bool = True) -> dict[str, Any]:
+    return {"name": name, "type": "long", "nullable": nullable, "metadata": {}}
+
+
+def with_store(operator: Any, *columns: str) -> Any:
+    """The operator (saved or new) with a state of these columns."""
+    struct = {"type": "struct", "fields": [column(name) for name in columns]}
+    key = {"type": "struct", "fields": [column("k")]}
+    return replace(operator, stores=(StoreInfo("default", key, struct),))
+
+
+def aggregation(word: str, *columns: str) -> tuple[SavedOperator, NewOperator]:
+    return with_store(old(word, kind=AGG), *columns), with_store(new(word, kind=AGG), *columns)
+
+
+def planner_of(*saved: SavedQuery, facts: Facts | None = None, **options: Any) -> RestorePlanner:
+    return RestorePlanner(offers(*saved), RestoreOptions(**options), facts or Facts())
+
+
+def test_everything_is_as_it_was() -> None:
+    before, now = aggregation("sums", "sum")
+    planner = planner_of(saved_query(before, sources=(source("file[in]"),)))
+    restore = planner.plan(starting(now, sources=(reads("file[in]"),)), {})
+    assert restore.refusal is None
+    assert restore.recipe is not None
+    assert restore.recipe.batch_id == 7
+    assert restore.identity is not None
+    assert restore.identity.keep
+    plan = planner.document(complete=True)
+    assert (plan["verdict"], plan["exit_code"]) == ("ok", 0)
+    (op,) = plan["operators"]
+    assert (op["uid"], op["kind"], op["verdict"], op["reason"]) == (
+        *("sums", AGG, "as-is", "same-state"),
+    )
+    assert (op["executable"], op["rows"], op["bytes"]) == (True, 120, 2048)
+    assert op["from"] == {"query": "q", "ordinal": 0, "uid": "sums", "partitions": 2}
+    assert [(s["signature"], s["verdict"]) for s in plan["sources"]] == [("file[in]", "as-is")]
+    assert verdict_line(plan) == "verdict: ok: the savepoint can be restored"
+
+
+def test_a_state_that_needs_the_engine_is_refused_until_there_is_one() -> None:
+    before, _ = aggregation("sums", "sum")
+    _, now = aggregation("sums", "sum", "most")
+    planner = planner_of(saved_query(before))
+    refusal = planner.plan(starting(now), {}).refusal
+    assert isinstance(refusal, Incompatible)
+    assert "gained" in refusal.message
+    plan = planner.document(complete=True)
+    assert (plan["verdict"], plan["exit_code"]) == ("incompatible", 4)
+    (op,) = plan["operators"]
+    assert (op["verdict"], op["reason"], op["executable"]) == ("migrate", "column-added", False)
+
+    kind = "applyInPandasWithState"
+    before, now = replace(before, kind=kind), replace(now, kind=kind)
+    engine = planner_of(saved_query(before), executors=frozenset({Verdict.MIGRATE}))
+    restore = engine.plan(starting(now), {})
+    assert restore.refusal is None
+    assert restore.rewrite is not None
+    assert restore.rewrite.partitions is None
+    (values,) = restore.rewrite.values[0].values()
+    assert values == now.stores[0].value_schema
+    assert engine.document(complete=True)["operators"][0]["executable"]
+
+
+def test_another_parallelism_is_for_the_engine() -> None:
+    before, now = aggregation("sums", "sum")
+    able = frozenset({Verdict.RESCALE})
+    restore = planner_of(saved_query(before), executors=able, parallelism=4).plan(starting(now), {})
+    assert restore.refusal is None
+    assert restore.rewrite == StateRewrite(4)
+    same = planner_of(saved_query(before), executors=able, parallelism=2).plan(starting(now), {})
+    assert (same.refusal, same.rewrite) == (None, None)
+
+
+def test_what_nobody_takes_needs_consent() -> None:
+    saved = saved_query(old("kept"), old("gone", 1))
+    for allowed, verdict, code in ((False, "consent-needed", 5), (True, "ok", 0)):
+        planner = planner_of(saved, allow_non_restored=allowed)
+        planner.plan(starting(new("kept")), {})
+        plan = planner.document(complete=True)
+        assert (plan["verdict"], plan["exit_code"]) == (verdict, code)
+        dropped = plan["operators"][1]
+        assert (dropped["uid"], dropped["verdict"], dropped["executable"]) == (
+            *("gone", "dropped", allowed),
+        )
+        assert bool(dropped["advice"]) is not allowed
+
+
+def test_the_gravest_verdict_of_several_queries_counts() -> None:
+    planner = planner_of(
+        saved_query(old("a", query="one"), key="one"),
+        saved_query(old("b", query="two"), key="two"),
+    )
+    planner.plan(starting(new("a"), name="one"), {})
+    planner.plan(starting(new("b", kind=AGG), name="two"), {})
+    plan = planner.document(complete=True)
+    assert [(q["name"], q["verdict"]) for q in plan["queries"]] == [
+        ("one", "ok"),
+        ("two", "incompatible"),
+    ]
+    assert plan["exit_code"] == 4
+    assert plan["operators"][1]["reason"] == "other-kind"
+
+
+def test_a_refusal_that_is_no_operators_is_shown_all_the_same() -> None:
+    """Two operators want one state: there is no row to say it."""
+    planner = planner_of(saved_query(old("x"), old("y", 1)))
+    program = starting(new("x", uid_hash=new("y").lookup_ids[0]), new("y", 1))
+    assert planner.plan(program, {}).refusal is not None
+    plan = planner.document(complete=True)
+    assert plan["verdict"] == "incompatible"
+    assert plan["operators"] == []  # nothing is dropped: nobody knows yet who takes what
+    assert any("both take the state" in line for line in plan_lines(plan))
+
+
+def test_a_program_without_queries_leaves_everything_behind() -> None:
+    planner = planner_of(saved_query(old("x")))
+    plan = planner.document(complete=True)
+    assert plan["verdict"] == "consent-needed"
+    assert [(op["uid"], op["verdict"]) for op in plan["operators"]] == [("x", "dropped")]
+
+
+@pytest.mark.parametrize(
+    ("signature", "kind", "verdict"),
+    [("kafka[subscribe=a]", Incompatible, "incompatible"), ("socket[x]", ConsentNeeded, "consent")],
+)
+def test_sources_that_cannot_be_gone_on_with(
+    signature: str, kind: type[Exception], verdict: str
+) -> None:
+    before = source("socket[x]" if verdict == "consent" else "file[in]", uid="in")
+    planner = planner_of(saved_query(old("x"), sources=(before,)))
+    restore = planner.plan(starting(new("x"), sources=(reads(signature, uid="in"),)), {})
+    assert isinstance(restore.refusal, kind)
+    assert planner.document(complete=True)["verdict"].startswith(verdict)
+    reset = planner_of(saved_query(old("x"), sources=(before,)), reset_sources=("in",))
+    restore = reset.plan(starting(new("x"), sources=(reads(signature, uid="in"),)), {})
+    assert restore.refusal is None
+    assert reset.document(complete=True)["verdict"] == "ok"  # it is left behind on purpose
+
+
+def test_a_sink_that_is_ahead_is_refused_and_a_rebase_carried_out() -> None:
+    ahead = SinkPlan("parquet", "/out", 9, "ahead", "sink-ahead", "it has batch 9", "rebase")
+    planner = planner_of(saved_query(old("x")), facts=Facts(sink_plan=ahead))
+    restore = planner.plan(starting(new("x")), {})
+    assert restore.refusal is not None
+    assert restore.refusal.code == 4
+    assert planner.document(complete=True)["sinks"][0]["verdict"] == "ahead"
+    agreed = replace(ahead, verdict="rebase", rebase_to=9)
+    planner = planner_of(saved_query(old("x")), facts=Facts(sink_plan=agreed))
+    restore = planner.plan(starting(new("x")), {})
+    assert restore.recipe is not None
+    assert restore.recipe.batch_id == 9
+
+
+def test_other_runs_of_the_query_give_it_a_new_id() -> None:
+    facts = Facts(runs=(OtherRun("j", JobState.RUNNING, 8),))
+    planner = planner_of(saved_query(old("x")), facts=facts)
+    restore = planner.plan(starting(new("x")), {})
+    assert restore.identity is not None
+    assert not restore.identity.keep
+
+
+def test_a_query_without_a_row_says_what_happens_to_it() -> None:
+    planner = planner_of(saved_query(key="other"), allow_non_restored=True)
+    planner.plan(starting(name="fresh"), {})
+    lines = plan_lines(planner.document(complete=True))
+    assert "query 'fresh' is not in the savepoint: starts empty" in lines
+
+
+def test_checks_of_the_whole_restore_come_first_and_count() -> None:
+    planner = planner_of(saved_query(old("x")))
+    planner.plan(starting(new("x")), {})
+    plan = planner.document(complete=True)
+    refused = with_checks(plan, [Check("spark-version", Outcome.REFUSED, "no", "go back")])
+    assert (refused["verdict"], refused["exit_code"]) == ("incompatible", 4)
+    assert refused["checks"][0]["id"] == "spark-version"
+    assert "incompatible [spark-version]: no" in plan_lines(refused)
+    warned = with_checks(plan, [Check("spark-version", Outcome.WARNING, "who knows")])
+    assert warned["verdict"] == "ok"
+
+
+def test_documents_of_single_queries_make_one() -> None:
+    planner = planner_of(
+        saved_query(old("a", query="one"), key="one"),
+        saved_query(old("b", query="two"), key="two"),
+    )
+    first = planner.document_of(planner.plan(starting(new("a"), name="one"), {}))
+    second = planner.document_of(planner.plan(starting(new("b"), name="two"), {}))
+    both = merged([first, second])
+    assert both is not None
+    assert [op["uid"] for op in both["operators"]] == ["a", "b"]
+    whole = planner.document(complete=True)
+    assert merged([first, whole]) == whole
+    assert merged([]) is None
+
+
+def test_a_plan_that_has_changed_is_noticed() -> None:
+    def plan(*operators: NewOperator) -> dict[str, Any]:
+        planner = planner_of(saved_query(old("a"), old("b", 1)))
+        return planner.document_of(planner.plan(starting(*operators), {2: EmptyState(2)}))
+
+    shown = plan(new("a"), new("b", 1))
+    assert compare_with_expected(shown, None, "q") is None
+    assert compare_with_expected(shown, shown, "q") is None
+    error = compare_with_expected(plan(new("a", 1), new("b", 0)), shown, "q")
+    assert error is not None
+    assert error.code == 4
+    assert compare_with_expected(plan(new("a")), shown, "q") is not None
+    assert compare_with_expected(plan(new("a"), new("b", 1), new("c", 2)), shown, "q") is not None
+
+
+def test_the_text_has_a_row_for_everything_and_the_advice_below() -> None:
+    planner = planner_of(saved_query(old("kept", kind=DEDUP), old("gone", 1)))
+    planner.plan(starting(new("kept", 3), new("fresh", 1, kind=AGG)), {1: EmptyState(2)})
+    plan = planner.document(complete=True)
+    assert [(row[1], row[3]) for row in plan_rows(plan)] == [
+        ("kept", "renumbered"),
+        ("fresh", "new"),
+        ("gone", "dropped"),
+    ]
+    lines = plan_lines(plan)
+    assert lines[0].split() == ["QUERY", "WHAT", "KIND", "VERDICT", "STATE", "WHY"]
+    assert "120 rows  operator 0 is 3 now" in lines[1]
+    assert lines[-1].startswith("gone [no-operator]: give -n")

@@ -1,0 +1,129 @@
+"""What becomes of each source, in rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from flinkish.operators.hasher import HasherVersion
+from flinkish.restore.plan.matching import match_operators
+from flinkish.restore.plan.positions import match_sources
+from flinkish.restore.plan.source_plans import SourcePlan, name_of, source_plans
+from flinkish.restore.source.restore_inputs import NewQuery, SavedQuery, SavedSource
+from tests.support.restore.query_builders import new, old, reads, saved_query, source, starting
+
+A, B = "file[/a]", "file[/b]"
+TOPIC = "kafka[subscribe=a,b]"
+
+
+def rows(query: NewQuery, *saved: SavedQuery, reset: tuple[str, ...] = ()) -> list[SourcePlan]:
+    own = next((q for q in saved if q.key in (query.name, None)), None)
+    version = HasherVersion.V3
+    taken = match_operators(query, saved, own, hasher=version, uid_map={}).taken
+    matches = match_sources(query, saved, own, taken, hasher=version, uid_map={}, reset=reset)
+    return list(source_plans(query, own, matches))
+
+
+def verdicts(found: list[SourcePlan]) -> list[tuple[str, str]]:
+    return [(row.verdict, row.reason) for row in found]
+
+
+SAME, MOVED = ("as-is", "same-source"), ("moved", "moved-source")
+FRESH, DROPPED = ("new", "new-source"), ("dropped", "dropped-source")
+
+
+def test_the_same_moved_new_and_dropped_sources() -> None:
+    saved = saved_query(sources=(source(A, 0), source(B, 1)))
+    assert verdicts(rows(starting(sources=(reads(A, 0), reads(B, 1))), saved)) == [SAME, SAME]
+    assert verdicts(rows(starting(sources=(reads(B, 0), reads(A, 1))), saved)) == [MOVED, MOVED]
+    added = starting(sources=(reads("rate[]", 0), reads(A, 1), reads(B, 2)))
+    assert verdicts(rows(added, saved)) == [FRESH, MOVED, MOVED]
+    removed = rows(starting(sources=(reads(A, 0),)), saved)
+    assert verdicts(removed) == [SAME, DROPPED]
+    assert (removed[1].new, removed[1].saved) == (None, saved.sources and saved.sources[1])
+    assert not any(row.blocks for row in removed)
+
+
+def test_a_source_of_another_query_is_moved() -> None:
+    saved = saved_query(old("x", query="p"), key="p", sources=(source(A, query="p"),))
+    (row,) = rows(starting(new("x"), name="other", sources=(reads(A, feeds=(0,)),)), saved)
+    assert (row.verdict, row.reason) == MOVED
+    assert "of query 'p'" in row.text
+
+
+def test_another_kind_of_source_under_one_uid() -> None:
+    saved = saved_query(sources=(source(A, uid="in"),))
+    program = starting(sources=(reads(TOPIC, uid="in"),))
+    (row,) = rows(program, saved)
+    assert (row.verdict, row.reason, row.blocks) == ("incompatible", "source-kind", True)
+    assert row.advice.endswith("--reset-source in")
+    assert verdicts(rows(program, saved, reset=("in",))) == [("reset", "reset-source")]
+
+
+def test_a_path_that_has_changed_is_warned_of() -> None:
+    (row,) = rows(starting(sources=(reads(B),)), saved_query(sources=(source(A),)))
+    assert (row.verdict, row.reason, row.blocks) == ("changed", "path-changed", False)
+    assert "reads file[/b], and read file[/a]" in row.text
+
+
+@pytest.mark.parametrize(
+    ("before", "offset", "now", "reason"),
+    [
+        (TOPIC, '{"a":{"0":5},"b":{"0":1}}', TOPIC, "same-source"),
+        (TOPIC, '{"a":{"0":5},"b":{"0":1}}', "kafka[subscribe=a,b,c]", "topics-changed"),
+        (TOPIC, '{"a":{"0":5},"b":{"0":1}}', "kafka[subscribe=a]", "topics-gone"),
+        (TOPIC, '{"a":{"0":5}}', "kafka[subscribe=a]", "topics-changed"),
+        (TOPIC, '{"a":{"0":5},"b":{"0":1}}', "kafka[subscribePattern=[ab]]", "topics-changed"),
+        (TOPIC, '{"a":{"0":5},"bb":{"0":1}}', "kafka[subscribePattern=[ab]]", "topics-gone"),
+        (TOPIC, '{"a":{"0":5}}', 'kafka[assign={"a":[0,1]}]', "topics-changed"),
+        (TOPIC, '{"a":{"0":5,"1":2}}', 'kafka[assign={"a":[0]}]', "topics-gone"),
+        (TOPIC, '{"a":{"0":5}}', "kafka[subscribePattern=\\Qa\\E]", "topics-changed"),
+        ("rate[rowsPerSecond=1]", "5", "rate[rowsPerSecond=9]", "input-changed"),
+    ],
+)
+def test_kafka_topics_and_other_inputs(before: str, offset: str, now: str, reason: str) -> None:
+    saved = saved_query(sources=(source(before, uid="in", offset=offset),))
+    (row,) = rows(starting(sources=(reads(now, uid="in"),)), saved)
+    assert row.reason == reason
+    gone = reason == "topics-gone"
+    assert row.verdict == ("consent-needed" if gone else row.verdict)
+    assert row.blocks is gone
+
+
+@pytest.mark.parametrize("signature", ["socket[host=h, port=1]", "memory[]"])
+def test_a_source_that_is_not_replayed_needs_consent(signature: str) -> None:
+    saved = saved_query(sources=(source(signature, offset="5"), source(A, 1)))
+    program = starting(sources=(reads(signature), reads(A, 1)))
+    assert verdicts(rows(program, saved)) == [("consent-needed", "source-not-replayable"), SAME]
+    told = rows(program, saved, reset=("0",))
+    assert verdicts(told) == [("reset", "reset-source"), SAME]
+    assert "given up: 5" in told[0].text
+    plain = replace(saved, sources=None)
+    assert verdicts(rows(program, plain)) == [
+        ("consent-needed", "source-not-replayable"),
+        ("as-is", "source-unknown"),
+    ]
+
+
+def test_sources_that_replay_are_taken() -> None:
+    signatures = ("rate[rowsPerSecond=1]", "rate-micro-batch[]", A, TOPIC)
+    saved = saved_query(sources=tuple(source(s, n) for n, s in enumerate(signatures)))
+    program = starting(sources=tuple(reads(s, n) for n, s in enumerate(signatures)))
+    assert verdicts(rows(program, saved)) == [SAME] * 4
+
+
+def test_a_query_that_starts_empty() -> None:
+    assert verdicts(rows(starting(name="other", sources=(reads(A),)), saved_query())) == [FRESH]
+
+
+def test_the_name_to_reset_it_by() -> None:
+    assert name_of(reads(A, uid="in")) == "in"
+    assert name_of(reads(A)) == "'file[/a]'"
+    assert name_of(reads("file[/it's]")) == "'file[/it'\\''s]'"
+
+
+def test_a_saved_source_without_signature_is_not_judged() -> None:
+    saved = saved_query(sources=(replace(source(A, uid="in"), signature=None),))
+    assert isinstance(saved.sources and saved.sources[0], SavedSource)
+    assert verdicts(rows(starting(sources=(reads(B, uid="in"),)), saved)) == [SAME]

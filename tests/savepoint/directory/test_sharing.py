@@ -1,0 +1,216 @@
+"""A second savepoint takes only what is new, and either can be disposed of."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flinkish import storage
+from flinkish.checkpoint.cut import read_cut
+from flinkish.errors import UnsupportedFormat
+from flinkish.restore.materialize.new_checkpoint import make_checkpoint
+from flinkish.restore.recipe import Recipe
+from flinkish.restore.source.restore_source import read_offers
+from flinkish.savepoint.directory import sharing
+from flinkish.savepoint.directory.dispose import dispose
+from flinkish.savepoint.format import metadata as metadata_module
+from flinkish.savepoint.format.contents import QuerySource
+from flinkish.savepoint.format.reader import FULL, check_files, open_savepoint
+from flinkish.savepoint.reporter import SilentReporter
+from flinkish.savepoint.write import writer
+from flinkish.savepoint.write.writer import write_savepoint
+from tests.savepoint.conftest import JOB
+from tests.savepoint.test_everywhere import save
+from tests.support.checkpoints.recorded import unpack
+from tests.support.savepoint.places import place, put_tree, tree
+
+SERVERS = ("moto_s3", "second_s3", "hdfs")
+SLOW = (pytest.mark.servers, pytest.mark.deep)
+#: In the memory of this process, where there are no links as on S3; the servers are slower.
+EVERYWHERE = ["memory", *(pytest.param(kind, marks=SLOW) for kind in SERVERS)]
+#: As those, but that S3 is a telling one, too.
+ON_S3_TOO = ["memory", pytest.param("moto_s3", marks=pytest.mark.servers), *EVERYWHERE[2:]]
+
+
+@pytest.fixture(params=EVERYWHERE)
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "memory":
+        yield f"memory://{tmp_path.name}/root"
+        storage.remove_tree(f"memory://{tmp_path.name}", "root")
+        return
+    with place(request.param, request, tmp_path) as location:
+        yield location
+
+
+@pytest.fixture
+def checkpoint(root: str, tmp_path: Path) -> str:
+    return put_tree(unpack("spark43-rocksdb-dedup", tmp_path), f"{root}/c")
+
+
+def whole(path: str) -> dict[str, bytes]:
+    """What a restore of the savepoint makes of it."""
+    savepoint = open_savepoint(path)
+    check_files(savepoint, FULL)
+    return {r.path: storage.read_bytes(savepoint.locate_file(r)) for r in savepoint.iter_files()}
+
+
+@pytest.mark.parametrize("root", ON_S3_TOO, indirect=True)
+def test_an_unchanged_checkpoint_moves_nothing(root: str, checkpoint: str, tmp_path: Path) -> None:
+    first = save(checkpoint, f"{root}/s")
+    assert (first.shared, first.copied) == (0, first.files - 1)
+    second = save(checkpoint, f"{root}/s")
+    assert (second.shared, second.copied, second.moved_bytes) == (second.files - 1, 0, 0)
+    opened = open_savepoint(second.path)
+    assert not opened.is_relocatable
+    assert opened.holders == (storage.base_name(first.path),)
+    assert set(tree(second.path)) == {"_metadata"}
+    assert whole(first.path) == whole(second.path)
+    third = save(checkpoint, f"{root}/s")
+    # Whose files are used is said directly, not by way of the second.
+    assert open_savepoint(third.path).holders == (storage.base_name(first.path),)
+    [offer] = read_offers(third.path, complete=True).by_key.values()
+    make_checkpoint(Recipe((offer.donor,)), str(tmp_path / "new"))
+    assert read_cut(str(tmp_path / "new")).files == read_cut(checkpoint).files
+
+
+def test_a_restored_job_shares_with_what_it_was_restored_from(root: str, checkpoint: str) -> None:
+    first = save(checkpoint, f"{root}/s")
+    [offer] = read_offers(first.path).by_key.values()
+    make_checkpoint(Recipe((offer.donor,)), f"{root}/new")
+    job = replace(JOB, job_id="f" * 32, restored_from=first.path)
+    second = write_savepoint(
+        f"{root}/s",
+        job,
+        [QuerySource("counts", f"{root}/new")],
+        trigger="savepoint",
+        reporter=SilentReporter(),
+    )
+    # RocksDB's files are known by their names wherever they are; others by their stamps, which a
+    # copy within S3 keeps.
+    ssts = [p for p in read_cut(checkpoint).files if p.endswith(".sst")]
+    assert second.shared >= len(ssts) > 0
+    assert whole(second.path).keys() == whole(first.path).keys()
+
+
+def test_full_shares_nothing(root: str, checkpoint: str) -> None:
+    save(checkpoint, f"{root}/s")
+    second = save(checkpoint, f"{root}/s", full=True)
+    assert (second.shared, second.copied) == (0, second.files - 1)
+    assert open_savepoint(second.path).is_relocatable
+
+
+@pytest.mark.parametrize(
+    ("root", "order"),
+    [
+        *(("memory", order) for order in itertools.permutations(range(3))),
+        *(
+            pytest.param(kind, order, marks=SLOW)
+            for kind in SERVERS
+            for order in ((0, 1, 2), (2, 0, 1))
+        ),
+    ],
+    indirect=["root"],
+)
+def test_either_can_be_disposed_of(root: str, checkpoint: str, order: tuple[int, ...]) -> None:
+    paths = [save(checkpoint, f"{root}/s").path for _ in range(3)]
+    content = whole(paths[0])
+    left = set(range(3))
+    for number in order:
+        plan = dispose(paths[number], dry_run=True)
+        done = dispose(paths[number])
+        assert (plan.removed, plan.kept, plan.kept_bytes) == (
+            done.removed,
+            done.kept,
+            done.kept_bytes,
+        )
+        left.discard(number)
+        for other in left:
+            assert whole(paths[other]) == content
+        assert done.foreign == ()
+        # The first holds the files as long as anybody uses them.
+        assert bool(done.kept) == (number == 0 and bool(left))
+    assert storage.list_names(f"{root}/s") == []
+
+
+def test_what_has_changed_is_taken(root: str, checkpoint: str) -> None:
+    first = save(checkpoint, f"{root}/s")
+    cut = read_cut(checkpoint)
+    path = next(p for p in cut.files if p.endswith(".zip"))
+    data = storage.read_bytes(storage.join(checkpoint, path))
+    # Same name, same size, other bytes: an executor that repeats a task may write such a file.
+    replaced = bytearray(data)
+    replaced[10:14] = b"\0\1\2\3"  # the time in the first member's header
+    storage.remove_file(checkpoint, path)
+    storage.write_bytes(storage.join(checkpoint, path), bytes(replaced))
+    second = save(checkpoint, f"{root}/s")
+    assert (second.copied, second.moved_bytes) == (1, len(data))
+    assert whole(second.path)[path] == bytes(replaced)
+    assert whole(first.path)[path] == data
+
+
+def test_a_holder_that_goes_in_the_meantime(
+    root: str, checkpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = save(checkpoint, f"{root}/s")
+    write = sharing.write_references
+
+    def dispose_first(holder: str, user: str, paths: list[str]) -> None:
+        dispose(first.path)  # the other host was faster
+        write(holder, user, paths)
+
+    monkeypatch.setattr(writer.sharing, "write_references", dispose_first)
+    second = save(checkpoint, f"{root}/s")
+    assert (second.shared, second.copied) == (0, second.files - 1)
+    check_files(open_savepoint(second.path), FULL)
+    assert [n for n in storage.list_names(f"{root}/s") if n.startswith("savepoint-")] == [
+        storage.base_name(second.path)
+    ]
+
+
+def test_a_failure_takes_back_what_was_said(
+    root: str, checkpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = save(checkpoint, f"{root}/s")
+
+    def refuse(*_: object) -> int:
+        raise RuntimeError("now")
+
+    monkeypatch.setattr(writer, "_seal", refuse)
+    with pytest.raises(RuntimeError):
+        save(checkpoint, f"{root}/s")
+    assert sharing.users_of(first.path) == {}
+    assert storage.list_names(f"{root}/s") == [storage.base_name(first.path)]
+
+
+def test_an_older_flinkish_refuses_a_sharing_one(
+    root: str, checkpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(checkpoint, f"{root}/s")
+    second = save(checkpoint, f"{root}/s")
+    monkeypatch.setattr(metadata_module, "FEATURES", frozenset())
+    with pytest.raises(UnsupportedFormat, match="shared-files"):
+        open_savepoint(second.path)
+
+
+def test_links_are_made_where_they_can_be(tmp_path: Path) -> None:
+    checkpoint = unpack("spark43-rocksdb-dedup", tmp_path)
+    for _ in range(2):
+        info = save(str(checkpoint), str(tmp_path / "s"))
+        assert (info.shared, info.linked, info.moved_bytes) == (0, info.files - 1, 0)
+        assert open_savepoint(info.path).is_relocatable
+
+
+def test_another_disk_is_given_what_is_new_only(tmp_path: Path, other_disk: Path) -> None:
+    checkpoint = unpack("spark43-rocksdb-dedup", tmp_path)
+    save(str(checkpoint), str(other_disk))
+    second = save(str(checkpoint), str(other_disk))
+    assert second.moved_bytes == 0
+    assert whole(second.path) == {
+        path: (checkpoint / path).read_bytes() for path in read_cut(str(checkpoint)).files
+    }
+    assert os.listdir(second.path) == ["_metadata"]
