@@ -11,7 +11,14 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any, TypeVar
 
-from flinkish.errors import DriverLost, FlinkishError, LaunchFailed, ProgramFailed, from_record
+from flinkish.errors import (
+    Corrupt,
+    DriverLost,
+    FlinkishError,
+    LaunchFailed,
+    ProgramFailed,
+    from_record,
+)
 from flinkish.launch import job_logs, secret_settings, spark_submit
 from flinkish.launch.spark_submit import Installation
 from flinkish.launch.supervisor import end_of
@@ -56,7 +63,6 @@ def call_driver(
     LaunchFailed: the driver cannot be started.
     FlinkishError: the error in its answer. Corrupt, UnsupportedFormat: it is no answer.
     """
-    import json
     import tempfile
 
     with ExitStack() as stack:
@@ -95,8 +101,8 @@ def call_driver(
         error: FlinkishError | None
         record: dict[str, Any] = {}
         try:
-            with open(result, encoding="utf-8") as file:
-                record = json.load(file)
+            with open(result, "rb") as file:
+                record = _parsed(file.read())
             failure = record.pop("error")
             error = from_record(failure) if failure else None
         except FileNotFoundError:
@@ -109,6 +115,21 @@ def call_driver(
             show_log(job_logs.last_text(log))
             raise error
         return decode(answer, record)
+
+
+def _parsed(data: bytes) -> dict[str, Any]:
+    import json
+
+    try:
+        record = json.loads(data)
+        if isinstance(record, dict) and "error" in record:
+            return record
+    except ValueError:
+        pass
+    raise Corrupt(
+        "what the driver has written is no answer",
+        hint="run it again with --debug to see the whole output of the driver",
+    )
 
 
 def _run(

@@ -72,9 +72,11 @@ def _answers(cli: Command, record: dict[str, Any]) -> None:
     _driver(
         cli,
         f"data = open({str(cli.directory / 'record.json')!r}).read()\n"
-        "open(os.environ['FLINKISH_DESCRIBE'], 'w').write(data)\n"
         f"open({str(cli.directory / 'seen.json')!r}, 'w').write(json.dumps(\n"
-        "    [sys.argv[1:], json.loads(os.environ['FLINKISH_DESCRIBE_OPTIONS'])]))\n",
+        "    [sys.argv[1:], json.loads(os.environ['FLINKISH_DESCRIBE_OPTIONS'])]))\n"
+        "path = os.environ['FLINKISH_DESCRIBE']\n"
+        "open(path + '.new', 'w').write(data)\n"
+        "os.replace(path + '.new', path)\n",
     )
 
 
@@ -140,6 +142,13 @@ def test_an_error_of_the_driver_is_ours(cli: Command) -> None:
     error = {"id": "duplicate-uid", "code": 4, "message": "twice", "hint": "once"}
     _answers(cli, {"queries": [], "error": error})
     assert cli(*_words(cli, "--json")).error()["message"] == "twice"
+
+
+def test_an_answer_that_is_none(cli: Command) -> None:
+    _driver(cli, "open(os.environ['FLINKISH_DESCRIBE'], 'wb').write(b'\\xff{')\n")
+    result = cli(*_words(cli))
+    assert result.code == 15, result.err
+    assert "no answer" in result.err
 
 
 def test_a_driver_that_dies_without_an_answer(cli: Command) -> None:

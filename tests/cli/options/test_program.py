@@ -40,7 +40,9 @@ def submitted(cli: Command, tmp_path: Path) -> Path:
     script.write_text(
         "import json, os, sys\n"
         f"open({str(tmp_path / 'words.json')!r}, 'w').write(json.dumps(sys.argv[1:]))\n"
-        "open(os.environ['FLINKISH_DESCRIBE'], 'w').write('{\"queries\": [], \"error\": null}')\n"
+        "path = os.environ['FLINKISH_DESCRIBE']\n"
+        "open(path + '.new', 'w').write('{\"queries\": [], \"error\": null}')\n"
+        "os.replace(path + '.new', path)\n"
     )
     cli.spark_home = make_spark(
         tmp_path / "describing", f'exec "{sys.executable}" "{script}" "$@"\n'
