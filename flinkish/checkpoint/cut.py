@@ -50,7 +50,7 @@ from flinkish.errors import NoCommittedBatch
 __all__ = [
     "Cut",
     "FilesVanished",
-    "OperatorState",
+    "OperatorCut",
     "StoreInfo",
     "newest_committed_batch",
     "read_cut",
@@ -58,7 +58,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class OperatorState:
+class OperatorCut:
     """The state of one stateful operator at the cut."""
 
     ordinal: int
@@ -92,7 +92,7 @@ class Cut:
     pins: Mapping[str, str]
     backend: str | None
     checkpoint_format: int
-    operators: tuple[OperatorState, ...]
+    operators: tuple[OperatorCut, ...]
     files: FileSet
 
 
@@ -262,9 +262,9 @@ class _Reader:
 
     def _state(
         self, offsets: OffsetEntry, commits: Mapping[int, CommitEntry]
-    ) -> tuple[OperatorState, ...]:
+    ) -> tuple[OperatorCut, ...]:
         listing = fs.list_directory(os.path.join(self.root, STATE))
-        operators: list[OperatorState] = []
+        operators: list[OperatorCut] = []
         known = commits[self.batch].state_ids
         ordinals = numbers_among(listing.directories)
         for lost in sorted(set(known) - set(ordinals)):
@@ -282,7 +282,7 @@ class _Reader:
                 continue
             self.files.extend(found.files)
             operators.append(
-                OperatorState(
+                OperatorCut(
                     ordinal=ordinal,
                     kind=found.kind,
                     partitions=found.partitions,

@@ -19,7 +19,7 @@ PIECE = 2048
 class ListedFile:
     """A file as it was listed: its posix path relative to the root, its size in bytes, its stamp.
 
-    The stamp is what :meth:`flinkish.storage.Entry.stamp` gives: another one is another file.
+    The stamp is what :meth:`flinkish.storage.FileEntry.stamp` gives: another one is another file.
     """
 
     path: str

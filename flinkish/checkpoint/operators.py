@@ -148,7 +148,7 @@ def read_operator(
     )
 
 
-def _listed(path: str, entry: fs.Entry) -> ListedFile:
+def _listed(path: str, entry: fs.FileEntry) -> ListedFile:
     return ListedFile(path, entry.size(), entry.stamp())
 
 

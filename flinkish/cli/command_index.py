@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Entry:
+class CommandEntry:
     """One command: ``module`` has it as ``attribute``; ``help`` is its line in the overview."""
 
     module: str
@@ -22,55 +22,57 @@ class Entry:
     help: str
 
 
-COMMANDS: dict[str, Entry] = {
-    "run": Entry("flinkish.cli.commands.run", "run", "Start a job."),
-    "list": Entry("flinkish.cli.commands.list", "list_command", "List jobs."),
-    "info": Entry(
+COMMANDS: dict[str, CommandEntry] = {
+    "run": CommandEntry("flinkish.cli.commands.run", "run", "Start a job."),
+    "list": CommandEntry("flinkish.cli.commands.list", "list_command", "List jobs."),
+    "info": CommandEntry(
         "flinkish.cli.commands.info", "info", "Show a program's operators and their uids."
     ),
-    "status": Entry("flinkish.cli.commands.status", "status", "Show one job in full."),
-    "savepoint": Entry(
+    "status": CommandEntry("flinkish.cli.commands.status", "status", "Show one job in full."),
+    "savepoint": CommandEntry(
         "flinkish.cli.commands.savepoint",
         "savepoint",
         "Take a savepoint of a running job, or dispose one.",
     ),
-    "stop": Entry("flinkish.cli.commands.stop", "stop", "Stop a job with a savepoint."),
-    "cancel": Entry("flinkish.cli.commands.cancel", "cancel", "Cancel a job."),
-    "check": Entry(
+    "stop": CommandEntry("flinkish.cli.commands.stop", "stop", "Stop a job with a savepoint."),
+    "cancel": CommandEntry("flinkish.cli.commands.cancel", "cancel", "Cancel a job."),
+    "check": CommandEntry(
         "flinkish.cli.commands.check",
         "check",
         "Show what restoring a savepoint would do, without doing it.",
     ),
-    "migrate": Entry(
+    "migrate": CommandEntry(
         "flinkish.cli.commands.migrate",
         "migrate",
         "Make a new savepoint of an old one, with other state.",
     ),
-    "state": Entry(
+    "state": CommandEntry(
         "flinkish.cli.commands.state", "state", "Show and export the state in a savepoint."
     ),
-    "compat": Entry(
+    "compat": CommandEntry(
         "flinkish.cli.commands.compat", "compat", "Show which versions can resume which savepoints."
     ),
-    "checkpoint": Entry(
+    "checkpoint": CommandEntry(
         "flinkish.cli.commands.checkpoint",
         "checkpoint",
         "Show each query's newest committed batch.",
     ),
-    "request": Entry(
+    "request": CommandEntry(
         "flinkish.cli.commands.request", "request", "Follow a detached savepoint or stop."
     ),
-    "logs": Entry("flinkish.cli.commands.logs", "logs", "Show the driver's log of a job."),
-    "config": Entry("flinkish.cli.commands.config", "config", "Show the effective configuration."),
-    "completion": Entry(
+    "logs": CommandEntry("flinkish.cli.commands.logs", "logs", "Show the driver's log of a job."),
+    "config": CommandEntry(
+        "flinkish.cli.commands.config", "config", "Show the effective configuration."
+    ),
+    "completion": CommandEntry(
         "flinkish.cli.commands.completion", "completion", "Print a shell's completions."
     ),
 }
 
 #: First words after a command that make it another command.
-SUB_WORDS: dict[str, dict[str, Entry]] = {
+SUB_WORDS: dict[str, dict[str, CommandEntry]] = {
     "savepoint": {
-        word: Entry(f"flinkish.cli.commands.savepoint_{word}", attribute, text)
+        word: CommandEntry(f"flinkish.cli.commands.savepoint_{word}", attribute, text)
         for word, attribute, text in (
             ("list", "list_savepoints", "List the savepoints in a directory."),
             ("show", "show", "Show what is inside a savepoint."),

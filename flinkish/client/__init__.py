@@ -18,7 +18,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # of this name, so that type checkers know it; typing costs start-up time
 if TYPE_CHECKING:
-    from flinkish.client.all_jobs import Outcome
+    from flinkish.client.all_jobs import JobOutcome
     from flinkish.client.checking import OperatorPlan, Plan
     from flinkish.client.client import Client, prune
     from flinkish.client.job import Job
@@ -32,8 +32,8 @@ __all__ = [
     "Changes",
     "Client",
     "Job",
+    "JobOutcome",
     "OperatorPlan",
-    "Outcome",
     "Plan",
     "Progress",
     "PruneResult",
@@ -49,7 +49,7 @@ _HOMES = {
     "Client": "client",
     "Job": "job",
     "OperatorPlan": "checking",
-    "Outcome": "all_jobs",
+    "JobOutcome": "all_jobs",
     "Plan": "checking",
     "Progress": "reporter",
     "PruneResult": "retention",

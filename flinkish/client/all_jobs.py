@@ -11,13 +11,13 @@ from typing import Any
 from flinkish.client import requests
 from flinkish.client.context import Context
 from flinkish.errors import FlinkishError, Locked, WrongState, from_record
-from flinkish.registry.jobs import Job, JobState, Request, RequestKind, RequestState
+from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.waiting import wait_request
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JobOutcome:
     """What became of one job: a savepoint, an error, or a reason why nothing was tried.
 
     Parameters
@@ -36,7 +36,7 @@ class Outcome:
         Queries that are not in the savepoint, ``{"query", "reason"}`` each.
     """
 
-    job: Job
+    job: JobRecord
     request_id: str | None = None
     savepoint: Mapping[str, Any] | None = None
     error: FlinkishError | None = None
@@ -49,7 +49,7 @@ class Outcome:
         return f"{self.job.name} ({self.job.job_id})"
 
 
-def running_jobs(context: Context, pattern: str | None = None) -> list[Job]:
+def running_jobs(context: Context, pattern: str | None = None) -> list[JobRecord]:
     """Return the jobs that run by the registry, as they really are (a dead one is FAILED).
 
     Parameters
@@ -68,14 +68,14 @@ def running_jobs(context: Context, pattern: str | None = None) -> list[Job]:
 
 def save_all(
     context: Context,
-    jobs: Sequence[Job],
+    jobs: Sequence[JobRecord],
     target: str,
     timeout: float,
     *,
     full: bool = False,
     format_: str = "native",
-    on_outcome: Callable[[Outcome], object] = lambda _outcome: None,
-) -> list[Outcome]:
+    on_outcome: Callable[[JobOutcome], object] = lambda _outcome: None,
+) -> list[JobOutcome]:
     """Take a savepoint of each job, all at the same time.
 
     Parameters
@@ -123,14 +123,14 @@ def why_skip(history: Sequence[Request]) -> str | None:
 
 
 def _begin(
-    context: Context, job: Job, target: str, timeout: float, *, full: bool, format_: str
-) -> Outcome:
+    context: Context, job: JobRecord, target: str, timeout: float, *, full: bool, format_: str
+) -> JobOutcome:
     """Ask the job's driver, unless there is a reason not to."""
     if job.state.is_final:  # it ran by the registry, and its process is gone
         return _ended(job)
     reason = why_skip(context.registry.requests(job.job_id))
     if reason is not None:
-        return Outcome(job, skipped=reason)
+        return JobOutcome(job, skipped=reason)
     try:
         request = requests.submit(
             context,
@@ -143,17 +143,17 @@ def _begin(
         )
     except WrongState:  # it ended between our two looks
         return _ended(context.registry.job(job.job_id))
-    return Outcome(job, request.request_id)
+    return JobOutcome(job, request.request_id)
 
 
-def _ended(job: Job) -> Outcome:
+def _ended(job: JobRecord) -> JobOutcome:
     """A job that was to run and has ended: who waits for its savepoints must hear of a failure."""
     if job.state is JobState.FAILED:
-        return Outcome(job, error=from_record(job.failure or {"message": "it has failed"}))
-    return Outcome(job, skipped=f"it is {job.state.value}")
+        return JobOutcome(job, error=from_record(job.failure or {"message": "it has failed"}))
+    return JobOutcome(job, skipped=f"it is {job.state.value}")
 
 
-def _await(context: Context, outcome: Outcome, timeout: float) -> Outcome:
+def _await(context: Context, outcome: JobOutcome, timeout: float) -> JobOutcome:
     assert outcome.request_id is not None
     try:
         request = wait_request(context.registry, outcome.request_id, timeout)

@@ -11,7 +11,7 @@ from flinkish.errors import FlinkishError, SavepointNotFound
 from flinkish.registry.jobs import SavepointRecord
 
 if TYPE_CHECKING:
-    from flinkish.savepoint.directory.catalog import Catalog, Entry
+    from flinkish.savepoint.directory.catalog import Catalog, CatalogEntry
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Imported:
         Places with a savepoint that cannot be read, or with none.
     """
 
-    entries: tuple[Entry, ...]
+    entries: tuple[CatalogEntry, ...]
     new: tuple[str, ...]
     failed: tuple[tuple[str, FlinkishError], ...]
 
@@ -86,7 +86,7 @@ def list_registry(context: Context) -> tuple[Catalog, tuple[SavepointRecord, ...
 
 def find_savepoints(
     paths: Sequence[str],
-) -> tuple[tuple[Entry, ...], tuple[tuple[str, FlinkishError], ...]]:
+) -> tuple[tuple[CatalogEntry, ...], tuple[tuple[str, FlinkishError], ...]]:
     """Return the savepoints at some places, and what is there and cannot be read.
 
     Parameters
@@ -94,7 +94,7 @@ def find_savepoints(
     paths : sequence of str
         Savepoints, and directories of them.
     """
-    entries: list[Entry] = []
+    entries: list[CatalogEntry] = []
     failed: list[tuple[str, FlinkishError]] = []
     for path in paths:
         found, errors = _find(path)
@@ -103,7 +103,7 @@ def find_savepoints(
     return tuple(entries), tuple(failed)
 
 
-def register(context: Context, entries: Sequence[Entry]) -> tuple[str, ...]:
+def register(context: Context, entries: Sequence[CatalogEntry]) -> tuple[str, ...]:
     """Add savepoints that the registry does not know, or takes for disposed; return their paths.
 
     Raises
@@ -121,7 +121,7 @@ def register(context: Context, entries: Sequence[Entry]) -> tuple[str, ...]:
     return tuple(new)
 
 
-def _find(path: str) -> tuple[Sequence[Entry], list[tuple[str, FlinkishError]]]:
+def _find(path: str) -> tuple[Sequence[CatalogEntry], list[tuple[str, FlinkishError]]]:
     from flinkish.savepoint.directory.catalog import read_catalog, read_paths
     from flinkish.savepoint.format.reader import savepoint_directory
 
@@ -138,7 +138,7 @@ def _find(path: str) -> tuple[Sequence[Entry], list[tuple[str, FlinkishError]]]:
     return found.savepoints, failed
 
 
-def _record(entry: Entry) -> SavepointRecord:
+def _record(entry: CatalogEntry) -> SavepointRecord:
     header = entry.header
     return SavepointRecord(
         path=entry.path,

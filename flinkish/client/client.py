@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from flinkish.client import all_jobs, migration, offline, requests
-from flinkish.client.all_jobs import Outcome
+from flinkish.client.all_jobs import JobOutcome
 from flinkish.client.context import accept, refuse
 from flinkish.client.job import Job, taken
 from flinkish.client.program import Program, own_application
@@ -114,7 +114,7 @@ class Client(ProgramRunner):
         format: str = "native",
         full: bool = False,
         timeout: float | None = None,
-    ) -> list[Outcome]:
+    ) -> list[JobOutcome]:
         """Take a savepoint of every running job, all at the same time.
 
         Parameters

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from flinkish.client.reporter import Reporter, SilentReporter
 from flinkish.config import Config
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import Job
+from flinkish.registry.jobs import JobRecord
 from flinkish.registry.liveness import reconcile
 
 #: Asked a question that needs somebody's agreement; True is yes.
@@ -45,7 +45,7 @@ class Context:
         other._registry = self.registry
         return other
 
-    def find_job(self, reference: str, *, include_final: bool = False) -> Job:
+    def find_job(self, reference: str, *, include_final: bool = False) -> JobRecord:
         """Return the job that ``reference`` means, as it really is (a dead one is FAILED).
 
         Parameters

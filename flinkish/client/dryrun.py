@@ -13,8 +13,8 @@ from flinkish.registry.job_registry import Registry
 from flinkish.restore.check.version_check import version_gate
 from flinkish.restore.plan.document import with_checks
 from flinkish.restore.plan.query_id import newest_batch
-from flinkish.restore.plan.verdicts import Check, Outcome
-from flinkish.restore.source.restore_source import read_offers
+from flinkish.restore.plan.verdicts import Check, RestoreOutcome
+from flinkish.restore.source.restore_source import open_restore_source
 from flinkish.spec.calls import KnownRun
 from flinkish.spec.launch import Launch, RestoreSpec
 
@@ -41,12 +41,12 @@ def check_restore(
     SavepointNotFound, Corrupt, UnsupportedFormat, StorageError: the savepoint cannot be read.
     FlinkishError: what the submission of the program would end with.
     """
-    offers = read_offers(spec.path, complete=True)
+    offers = open_restore_source(spec.path, complete=True)
     checks = []
     if offers.is_savepoint:
-        files = sum(len(offer.donor.files) for offer in offers.by_key.values())
+        files = sum(len(offer.origin.files) for offer in offers.by_key.values())
         text = f"all {files} files of the savepoint are there"
-        checks.append(Check("savepoint-reachable", Outcome.OK, text))
+        checks.append(Check("savepoint-reachable", RestoreOutcome.OK, text))
     gate = version_gate(offers, spark_submit.spark_version(installation.spark_home))
     described = describe_program(
         replace(launch, restore=spec),

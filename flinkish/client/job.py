@@ -11,7 +11,7 @@ from flinkish.client.offline import save_dead_job
 from flinkish.client.savepoints import Savepoint, open_savepoint
 from flinkish.client.submission import Start, start_of
 from flinkish.client.waiting import look, wait_until_ended, wait_until_started
-from flinkish.registry.jobs import Job as JobRecord
+from flinkish.registry.jobs import JobRecord as JobRecord
 from flinkish.registry.jobs import JobState, QueryStatus, Request, RequestKind, SavepointRecord
 
 

@@ -21,7 +21,7 @@ from flinkish.spec.launch import Launch
 from flinkish.spec.migration import Migration, MigrationResult, NewSchema
 
 if TYPE_CHECKING:
-    from flinkish.savepoint.format.reader import Savepoint
+    from flinkish.savepoint.format.reader import OpenSavepoint
     from flinkish.savepoint.state.migration_targets import PlannedRewrite
 
 
@@ -73,7 +73,7 @@ class Changes:
 
 
 def wanted(
-    savepoint: Savepoint,
+    savepoint: OpenSavepoint,
     target: str,
     changes: Changes,
     schemas: Sequence[NewSchema] = (),
@@ -105,7 +105,7 @@ def wanted(
     )
 
 
-def new_schema(savepoint: Savepoint, name: str, read: Callable[[], Any]) -> NewSchema:
+def new_schema(savepoint: OpenSavepoint, name: str, read: Callable[[], Any]) -> NewSchema:
     """Return a new schema for the values of one state.
 
     Parameters
@@ -128,7 +128,7 @@ def new_schema(savepoint: Savepoint, name: str, read: Callable[[], Any]) -> NewS
     return NewSchema(query.name, operator.ordinal, state, read(), name)
 
 
-def plan_migration(savepoint: Savepoint, migration: Migration) -> list[PlannedRewrite]:
+def plan_migration(savepoint: OpenSavepoint, migration: Migration) -> list[PlannedRewrite]:
     """Return what would be done with each operator; nothing is started.
 
     Raises

@@ -21,7 +21,7 @@ from flinkish.errors import ConsentNeeded, FlinkishError, NoCommittedBatch, Regi
 from flinkish.launch.offline import TRIGGER, check_owner, check_savable, job_id_of, may_be_running
 from flinkish.registry.job_registry import new_request_id
 from flinkish.registry.jobs import (
-    Job,
+    JobRecord,
     Launch,
     QueryFacts,
     QueryStatus,
@@ -47,7 +47,7 @@ from flinkish.storage import base_name, join, locate
 
 def save_dead_job(
     context: Context,
-    job: Job,
+    job: JobRecord,
     target: str,
     *,
     full: bool = False,
@@ -300,7 +300,7 @@ def _write_native(
 
 
 class _WriterProgress:
-    """Passes the writer's progress on; see :class:`flinkish.savepoint.reporter.Reporter`."""
+    """Passes the writer's progress on; see ``savepoint.reporter``."""
 
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter

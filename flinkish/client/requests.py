@@ -9,7 +9,7 @@ from typing import Any
 from flinkish.client.context import Context, requester
 from flinkish.client.reporter import Progress
 from flinkish.errors import Locked, NoSavepointDirectory, WaitTimeout, WrongState, from_record
-from flinkish.registry.jobs import Job, Request, RequestKind, RequestState, arguments_for
+from flinkish.registry.jobs import JobRecord, Request, RequestKind, RequestState, arguments_for
 from flinkish.registry.waiting import wait_job, wait_request
 from flinkish.spec.codec import encode_fields
 
@@ -24,7 +24,7 @@ _PHASES = {
 }
 
 
-def savepoint_target(context: Context, given: str | None, job: Job | None = None) -> str:
+def savepoint_target(context: Context, given: str | None, job: JobRecord | None = None) -> str:
     """Return where savepoints go: ``given``, else the configured directory, made absolute.
 
     Parameters
@@ -62,7 +62,7 @@ def savepoint_target(context: Context, given: str | None, job: Job | None = None
 
 def submit(
     context: Context,
-    job: Job,
+    job: JobRecord,
     kind: RequestKind,
     target: str | None,
     timeout: float,
@@ -105,7 +105,7 @@ def submit(
     return context.registry.submit(job.job_id, kind, arguments, requester())
 
 
-def submit_cancel(context: Context, job: Job, timeout: float) -> Request:
+def submit_cancel(context: Context, job: JobRecord, timeout: float) -> Request:
     """Ask for a cancel without savepoint; see :func:`submit`.
 
     Where the driver does not answer an earlier request to end the job, that one is returned: the
@@ -174,7 +174,7 @@ def wait_cancel(context: Context, request: Request, timeout: float) -> Request:
     return checked(done)
 
 
-def wait_end(context: Context, request: Request, timeout: float) -> Job:
+def wait_end(context: Context, request: Request, timeout: float) -> JobRecord:
     """Wait until the job of a completed stop or cancel is final.
 
     Waits at least as long as the program may go on after its job has ended
@@ -191,7 +191,7 @@ def wait_end(context: Context, request: Request, timeout: float) -> Job:
     )
 
 
-def wait_cancel_end(context: Context, request: Request, timeout: float) -> Job:
+def wait_cancel_end(context: Context, request: Request, timeout: float) -> JobRecord:
     """Wait until the job of a completed cancel is final, and end its processes if it does not.
 
     Parameters and errors are those of :func:`wait_end`; processes of other hosts are not ended.
@@ -208,7 +208,7 @@ def wait_cancel_end(context: Context, request: Request, timeout: float) -> Job:
 
 
 def stop(
-    context: Context, job: Job, target: str, timeout: float, *, format_: str = "native"
+    context: Context, job: JobRecord, target: str, timeout: float, *, format_: str = "native"
 ) -> Request:
     """Stop a job with a savepoint and wait until it has ended; see :func:`submit`."""
     deadline = time.monotonic() + timeout
@@ -219,7 +219,7 @@ def stop(
 
 
 def cancel(
-    context: Context, job: Job, target: str | None, timeout: float, *, format_: str = "native"
+    context: Context, job: JobRecord, target: str | None, timeout: float, *, format_: str = "native"
 ) -> Request:
     """Cancel a job, with a savepoint first where there is a target, and wait until it has ended.
 
@@ -236,7 +236,7 @@ def cancel(
     return context.registry.request(done.request_id)
 
 
-def check_triggerable(job: Job, kind: RequestKind, target: str | None) -> None:
+def check_triggerable(job: JobRecord, kind: RequestKind, target: str | None) -> None:
     """Refuse a request where :func:`submit` would refuse it because of the job's state.
 
     Raises

@@ -10,7 +10,7 @@ from flinkish.client.context import Context, requester
 from flinkish.errors import FlinkishError, PartialFailure, RegistryError, SavepointNotFound
 
 if TYPE_CHECKING:
-    from flinkish.savepoint.manage.prune import GarbageOutcome, Outcome
+    from flinkish.savepoint.manage.prune import GarbageOutcome, PruneOutcome
     from flinkish.savepoint.manage.retention import Policy
 
 
@@ -50,12 +50,12 @@ class PruneResult:
 
     directory: str
     dry_run: bool
-    savepoints: tuple[Outcome, ...] = ()
+    savepoints: tuple[PruneOutcome, ...] = ()
     garbage: tuple[GarbageOutcome, ...] = ()
     unreadable: tuple[tuple[str, FlinkishError], ...] = ()
 
     @property
-    def going(self) -> tuple[Outcome, ...]:
+    def going(self) -> tuple[PruneOutcome, ...]:
         """The savepoints that no rule keeps."""
         return tuple(each for each in self.savepoints if not each.keep)
 
@@ -133,7 +133,7 @@ def prune_savepoints(
             f"there is no directory {location}", hint="check the path", path=location
         )
     in_use = savepoints_in_use(context.registry)
-    savepoints: tuple[Outcome, ...] = ()
+    savepoints: tuple[PruneOutcome, ...] = ()
     unreadable: tuple[tuple[str, FlinkishError], ...] = ()
     left: tuple[GarbageOutcome, ...] = ()
     if not policy.is_empty:

@@ -39,7 +39,7 @@ class Savepoint:
     files: int
     bytes: int
     left_out: Mapping[str, str] = field(default_factory=dict)
-    _opened: reader.Savepoint = field(repr=False, compare=False, kw_only=True)
+    _opened: reader.OpenSavepoint = field(repr=False, compare=False, kw_only=True)
     _context: Context | None = field(repr=False, compare=False, kw_only=True, default=None)
 
     @classmethod
@@ -189,12 +189,12 @@ def open_savepoint(
     )
 
 
-def verify_savepoint(opened: reader.Savepoint, level: str) -> Verification:
+def verify_savepoint(opened: reader.OpenSavepoint, level: str) -> Verification:
     """Verify an opened savepoint; see :meth:`Savepoint.verify`."""
     from flinkish.savepoint import reporter
     from flinkish.savepoint.manage.verify import verify
 
-    return verify(opened, level, reporter.SilentReporter())
+    return verify(opened, level, reporter.SilentSavepointReporter())
 
 
 def dispose_savepoint(

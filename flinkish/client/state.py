@@ -15,7 +15,7 @@ from flinkish.spec.calls import StateAnswer, StateTask
 from flinkish.spec.launch import Launch
 
 if TYPE_CHECKING:
-    from flinkish.savepoint.format.reader import Savepoint
+    from flinkish.savepoint.format.reader import OpenSavepoint
     from flinkish.savepoint.state.state_rows import SavedState
 
 
@@ -54,7 +54,7 @@ class Export:
     operator: Mapping[str, Any]
 
 
-def open_state(savepoint: Savepoint, name: str) -> SavedState:
+def open_state(savepoint: OpenSavepoint, name: str) -> SavedState:
     """Return the state that ``[QUERY/]UID[/STATE]`` means.
 
     The engine's libraries are imported here only.
@@ -112,7 +112,7 @@ def first_rows(state: SavedState, limit: int, partition: int | None = None) -> F
 
 def find_rows(
     context: Context,
-    savepoint: Savepoint,
+    savepoint: OpenSavepoint,
     name: str,
     where: str,
     launch: Launch,
@@ -152,7 +152,11 @@ def find_rows(
 
 
 def plan_export(
-    savepoint: Savepoint, name: str, target: str, form: str = "parquet", where: str | None = None
+    savepoint: OpenSavepoint,
+    name: str,
+    target: str,
+    form: str = "parquet",
+    where: str | None = None,
 ) -> Export:
     """Return the export of a state, checked; nothing is written.
 

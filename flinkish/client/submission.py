@@ -18,7 +18,7 @@ from flinkish.launch import spark_submit as programs
 from flinkish.launch.secret_settings import without_secrets
 from flinkish.launch.spark_submit import Installation
 from flinkish.masking import MASK
-from flinkish.registry.jobs import Job, Launch
+from flinkish.registry.jobs import JobRecord, Launch
 
 if TYPE_CHECKING:
     from flinkish.client.planfile import PlanFile
@@ -122,7 +122,7 @@ def prepare(
     return Submission(name or default_name(launch), launch, installation)
 
 
-def launch(context: Context, submission: Submission) -> Job:
+def launch(context: Context, submission: Submission) -> JobRecord:
     """Register a job and start its driver, without waiting for it.
 
     Raises
@@ -164,19 +164,19 @@ def check_restorable(context: Context, path: str, spark: str | None) -> None:
         The version matrix says that this Spark cannot go on with it.
     """
     from flinkish.restore.check.version_check import version_gate
-    from flinkish.restore.plan.verdicts import Outcome
-    from flinkish.restore.source.restore_source import read_offers
+    from flinkish.restore.plan.verdicts import RestoreOutcome
+    from flinkish.restore.source.restore_source import open_restore_source
 
-    gate = version_gate(read_offers(path, complete=True), spark)
+    gate = version_gate(open_restore_source(path, complete=True), spark)
     if gate.error is not None:
         raise gate.error
-    if gate.check.outcome is Outcome.WARNING:
+    if gate.check.outcome is RestoreOutcome.WARNING:
         context.reporter.warning(gate.check.text)
-    elif gate.check.outcome is not Outcome.OK:
+    elif gate.check.outcome is not RestoreOutcome.OK:
         context.reporter.note(gate.check.text)
 
 
-def start_of(context: Context, job: Job) -> Start:
+def start_of(context: Context, job: JobRecord) -> Start:
     """Return how a job has started: its restore plan, what its driver said."""
     from flinkish.restore.plan.document import merged
 

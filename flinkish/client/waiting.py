@@ -6,7 +6,7 @@ import time
 
 from flinkish.client.context import Context
 from flinkish.errors import FlinkishError, WaitTimeout, from_record
-from flinkish.registry.jobs import Job, JobState
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.waiting import wait_job
 
@@ -17,7 +17,7 @@ STARTING = (JobState.INITIALIZING, JobState.CREATED)
 _REASON_PATIENCE = 3.0
 
 
-def wait_until_started(context: Context, job: Job) -> Job:
+def wait_until_started(context: Context, job: JobRecord) -> JobRecord:
     """Wait until a job runs, or has finished (a batch program).
 
     Without limit, as a first start may have much to fetch; ``client.timeout`` counts where it was
@@ -49,7 +49,7 @@ def wait_until_started(context: Context, job: Job) -> Job:
     return not_canceled(not_failed(context, current))
 
 
-def wait_until_ended(context: Context, job: Job, timeout: float | None = None) -> Job:
+def wait_until_ended(context: Context, job: JobRecord, timeout: float | None = None) -> JobRecord:
     """Wait until a job has finished.
 
     Parameters
@@ -72,12 +72,12 @@ def wait_until_ended(context: Context, job: Job, timeout: float | None = None) -
     return not_canceled(not_failed(context, ended))
 
 
-def look(context: Context, job: Job) -> Job:
+def look(context: Context, job: JobRecord) -> JobRecord:
     """Return the job as it is now (a dead one is FAILED)."""
     return reconcile(context.registry, [context.registry.job(job.job_id)])[0]
 
 
-def not_canceled(job: Job) -> Job:
+def not_canceled(job: JobRecord) -> JobRecord:
     """Return the job; raise when it was canceled (a failure of the wait, as in Flink)."""
     if job.state is JobState.CANCELED:
         raise FlinkishError(
@@ -89,7 +89,7 @@ def not_canceled(job: Job) -> Job:
     return job
 
 
-def not_failed(context: Context, job: Job) -> Job:
+def not_failed(context: Context, job: JobRecord) -> JobRecord:
     """Return the job; raise the error it failed with, the end of its log is noted."""
     if job.state is not JobState.FAILED:
         return job

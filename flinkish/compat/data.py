@@ -17,13 +17,13 @@ from flinkish.compat.model import (
     SPARK,
     STATELESS,
     Cell,
+    CompatVerdict,
     Limitation,
-    Line,
     Matrix,
     Precondition,
     Releases,
     Rewrite,
-    Verdict,
+    VersionLine,
 )
 from flinkish.errors import FlinkishError
 
@@ -167,15 +167,15 @@ class _Node:
             seen.add(value)
 
 
-def _line(node: _Node, framework: str) -> Line:
+def _line(node: _Node, framework: str) -> VersionLine:
     node.keys(["line", "measured"] if framework == SPARK else ["line"])
     line = node.at("line").text(_LINE)
     if framework != SPARK:
-        return Line(line)
+        return VersionLine(line)
     measured = node.at("measured").text()
     if not measured.startswith(f"{line}."):
         node.at("measured").fail(f"{measured!r} is no release of {line}")
-    return Line(line, measured)
+    return VersionLine(line, measured)
 
 
 def _limitation(node: _Node, framework: str) -> Limitation:
@@ -219,10 +219,10 @@ def _precondition(node: _Node) -> Precondition:
 def _cell(node: _Node, framework: str, lines: Sequence[str], known: set[str]) -> Cell:
     own = ["operator", "backend", "formats", "error"] if framework == SPARK else []
     node.keys(["from", "to", "verdict", "limitations", *own])
-    verdict = Verdict(node.at("verdict").one_of([one.value for one in Verdict]))
+    verdict = CompatVerdict(node.at("verdict").one_of([one.value for one in CompatVerdict]))
     limitations = tuple(item.one_of(sorted(known)) for item in node.at("limitations").items())
     node.at("limitations").unique(limitations)
-    if not limitations and verdict not in (Verdict.OK, Verdict.UNKNOWN):
+    if not limitations and verdict not in (CompatVerdict.OK, CompatVerdict.UNKNOWN):
         node.at("limitations").fail(f"the verdict {verdict.value} needs one")
     created, resumed = node.at("from").one_of(lines), node.at("to").one_of(lines)
     if framework != SPARK:
@@ -233,7 +233,7 @@ def _cell(node: _Node, framework: str, lines: Sequence[str], known: set[str]) ->
     if formats != sorted(set(formats)):
         node.at("formats").fail("must be sorted, each once")
     error = None if node.value["error"] is None else node.at("error").text()
-    if error is not None and verdict not in (Verdict.NEEDS_MIGRATION, Verdict.FAILS):
+    if error is not None and verdict not in (CompatVerdict.NEEDS_MIGRATION, CompatVerdict.FAILS):
         node.at("error").fail(f"the verdict {verdict.value} has none")
     return Cell(
         created, resumed, verdict, limitations, operator, backend, frozenset(formats), error

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from flinkish.compat.lookup import Judgement, UseVerdict
-from flinkish.compat.model import FRAMEWORKS, Limitation, Precondition, Rewrite, Verdict
+from flinkish.compat.model import FRAMEWORKS, CompatVerdict, Limitation, Precondition, Rewrite
 from flinkish.errors import Incompatible
 
 _NAMES = dict(zip(FRAMEWORKS, ("Spark", "Flink"), strict=True))
@@ -26,7 +26,7 @@ class Exit(str, Enum):
 class GateResult:
     """The gate's answer; ``message`` is empty when there is nothing to say."""
 
-    verdict: Verdict
+    verdict: CompatVerdict
     exit: Exit
     message: str = ""
     hint: str = ""
@@ -42,8 +42,8 @@ class GateResult:
 def rewrites_of(judgement: Judgement) -> frozenset[Rewrite] | None:
     """What of the state has to be rewritten to resume it; None where that is not enough, or not
     possible."""
-    if judgement.verdict is not Verdict.NEEDS_MIGRATION:
-        return None if judgement.verdict is Verdict.FAILS else frozenset()
+    if judgement.verdict is not CompatVerdict.NEEDS_MIGRATION:
+        return None if judgement.verdict is CompatVerdict.FAILS else frozenset()
     found = [
         limitation.rewrite
         for one in judgement.uses
@@ -73,23 +73,23 @@ def check_versions(judgement: Judgement, *, unmet: Sequence[Precondition] = ()) 
         message = f"cannot resume {pair}: " + _joined([one.text for one in unmet])
         hint = _joined([one.advice for one in unmet])
         facts["preconditions"] = [one.id for one in unmet]
-        return GateResult(Verdict.FAILS, Exit.REFUSED, message, hint, facts)
+        return GateResult(CompatVerdict.FAILS, Exit.REFUSED, message, hint, facts)
     deciding = [one for one in judgement.uses if one.verdict is verdict]
     if rewrites_of(judgement) is None:
         why = "; ".join(_reason(one) for one in deciding)
-        rewritten = verdict is Verdict.NEEDS_MIGRATION
+        rewritten = verdict is CompatVerdict.NEEDS_MIGRATION
         cannot = "cannot resume" if not rewritten else "cannot resume without rewriting its state"
         message = f"{cannot} {pair}: {why}"
         return GateResult(verdict, Exit.REFUSED, message, _way_out(deciding), facts)
-    if verdict is Verdict.NEEDS_MIGRATION:
+    if verdict is CompatVerdict.NEEDS_MIGRATION:
         message = f"the state is rewritten to resume {pair}: " + "; ".join(map(_reason, deciding))
         return GateResult(verdict, Exit.FINE, message, facts=facts)
-    if verdict is Verdict.UNKNOWN:
+    if verdict is CompatVerdict.UNKNOWN:
         what = ", ".join(dict.fromkeys(str(one.use) for one in deciding))
         message = f"nobody has tried to resume {pair}" + (f" ({what})" if what else "")
         hint = f"keep the savepoint; see flinkish compat {judgement.created} {judgement.resumed}"
         return GateResult(verdict, Exit.WARNED, message, hint, facts)
-    if verdict is Verdict.OK_WITH_LIMITATIONS:
+    if verdict is CompatVerdict.OK_WITH_LIMITATIONS:
         message = f"resuming {pair} has limitations: " + _joined(
             [one.text for one in judgement.limitations]
         )

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from flinkish.compat.model import (
     STATELESS,
     Cell,
+    CompatVerdict,
     Limitation,
     Matrix,
     Precondition,
-    Verdict,
     Version,
 )
 
@@ -21,7 +21,7 @@ UNKNOWN_OPERATOR = "unknown"
 #: Formats of a whole query, so that a cell of any operator and backend tells about all.
 QUERY_FORMATS = frozenset({"offset-log-v2"})
 
-_GOOD = (Verdict.OK, Verdict.OK_WITH_LIMITATIONS)
+_GOOD = (CompatVerdict.OK, CompatVerdict.OK_WITH_LIMITATIONS)
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,13 @@ class Use:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class VersionComparison:
     """What a table says about a pair of versions."""
 
     framework: str
     created: Version
     resumed: Version
-    verdict: Verdict
+    verdict: CompatVerdict
     limitations: tuple[Limitation, ...]
     cells: tuple[Cell, ...]
 
@@ -55,7 +55,7 @@ class UseVerdict:
     """The verdict for one use. ``unmeasured``: formats (``default`` too) without a cell of it."""
 
     use: Use
-    verdict: Verdict
+    verdict: CompatVerdict
     limitations: tuple[Limitation, ...]
     cells: tuple[Cell, ...]
     unmeasured: tuple[str, ...] = ()
@@ -68,18 +68,18 @@ class Judgement:
     framework: str
     created: Version
     resumed: Version
-    verdict: Verdict
+    verdict: CompatVerdict
     limitations: tuple[Limitation, ...]
     uses: tuple[UseVerdict, ...]
     preconditions: tuple[Precondition, ...] = ()
 
 
-def worst(verdicts: Iterable[Verdict]) -> Verdict:
+def worst(verdicts: Iterable[CompatVerdict]) -> CompatVerdict:
     """The worst of some verdicts; ``ok`` of none."""
-    return max(verdicts, key=lambda verdict: verdict.badness, default=Verdict.OK)
+    return max(verdicts, key=lambda verdict: verdict.badness, default=CompatVerdict.OK)
 
 
-def compare(matrix: Matrix, created: Version, resumed: Version) -> Comparison:
+def compare_versions(matrix: Matrix, created: Version, resumed: Version) -> VersionComparison:
     """What ``matrix`` says about savepoints of ``created`` resumed with ``resumed``.
 
     The verdict is that of savepoints in default formats. Where some operators meet another one than
@@ -91,16 +91,16 @@ def compare(matrix: Matrix, created: Version, resumed: Version) -> Comparison:
     if plain:
         verdict = worst(plain)
         if verdict not in _GOOD and any(one in _GOOD for one in plain):
-            verdict = Verdict.OK_WITH_LIMITATIONS
+            verdict = CompatVerdict.OK_WITH_LIMITATIONS
     else:
-        verdict = Verdict.OK if created.line == resumed.line else Verdict.UNKNOWN
+        verdict = CompatVerdict.OK if created.line == resumed.line else CompatVerdict.UNKNOWN
     special = worst(
-        cell.verdict for cell in cells if cell.formats and cell.verdict is not Verdict.UNKNOWN
+        cell.verdict for cell in cells if cell.formats and cell.verdict is not CompatVerdict.UNKNOWN
     )
-    if verdict is Verdict.OK and special is not Verdict.OK:
-        verdict = Verdict.OK_WITH_LIMITATIONS
+    if verdict is CompatVerdict.OK and special is not CompatVerdict.OK:
+        verdict = CompatVerdict.OK_WITH_LIMITATIONS
     limitations = _limitations(matrix, cells)
-    return Comparison(matrix.framework, created, resumed, verdict, limitations, cells)
+    return VersionComparison(matrix.framework, created, resumed, verdict, limitations, cells)
 
 
 def judge(matrix: Matrix, created: Version, resumed: Version, uses: Sequence[Use]) -> Judgement:
@@ -146,17 +146,17 @@ def route(matrix: Matrix, created: Version, resumed: Version) -> tuple[str, ...]
         # Far steps first, so that of the shortest ways the one with the newest lines is found.
         for number in range(end, way[-1], -1):
             here, there = Version(lines[way[-1]]), Version(lines[number])
-            if number not in seen and compare(matrix, here, there).verdict in _GOOD:
+            if number not in seen and compare_versions(matrix, here, there).verdict in _GOOD:
                 seen.add(number)
                 ways.append((*way, number))
     return ()
 
 
-def usual_verdict(cells: Sequence[Cell]) -> Verdict:
+def usual_verdict(cells: Sequence[Cell]) -> CompatVerdict:
     """The verdict that most cells in default formats have; of two as frequent ones the better."""
     plain = [cell for cell in cells if not cell.formats]
     counts = Counter(cell.verdict for cell in plain or cells)
-    return max(Verdict, key=lambda verdict: (counts[verdict], -verdict.badness))
+    return max(CompatVerdict, key=lambda verdict: (counts[verdict], -verdict.badness))
 
 
 def _cells(matrix: Matrix, created: Version, resumed: Version) -> tuple[Cell, ...]:
@@ -167,8 +167,8 @@ def _cells(matrix: Matrix, created: Version, resumed: Version) -> tuple[Cell, ..
             name for name in cell.limitations if matrix.limitations[name].concerns(created, resumed)
         )
         verdict = cell.verdict
-        if verdict is Verdict.OK_WITH_LIMITATIONS and not kept:
-            verdict = Verdict.OK
+        if verdict is CompatVerdict.OK_WITH_LIMITATIONS and not kept:
+            verdict = CompatVerdict.OK
         found.append(replace(cell, verdict=verdict, limitations=kept))
     return tuple(found)
 
@@ -192,7 +192,7 @@ def _judge(matrix: Matrix, cells: Sequence[Cell], use: Use, *, same_line: bool) 
     found, unmeasured = _cells_of(cells, use)
     verdicts = [cell.verdict for cell in found]
     if unmeasured and not same_line:
-        verdicts.append(Verdict.UNKNOWN)
+        verdicts.append(CompatVerdict.UNKNOWN)
     return UseVerdict(
         use, worst(verdicts), _limitations(matrix, found), tuple(found), tuple(unmeasured)
     )

@@ -15,7 +15,7 @@ STATELESS = "stateless"  # the operator of cells and uses that speak of a query 
 NO_BACKEND = "none"
 
 
-class Verdict(str, Enum):
+class CompatVerdict(str, Enum):
     """Whether a savepoint can be resumed, from the best answer to the worst."""
 
     OK = "ok"
@@ -27,7 +27,7 @@ class Verdict(str, Enum):
     @property
     def badness(self) -> int:
         """0 for the best verdict; the higher, the worse."""
-        return list(Verdict).index(self)
+        return list(CompatVerdict).index(self)
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Cell:
 
     created: str
     resumed: str
-    verdict: Verdict
+    verdict: CompatVerdict
     limitations: tuple[str, ...] = ()
     operator: str | None = None
     backend: str | None = None
@@ -116,7 +116,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Line:
+class VersionLine:
     """A version line of the table, and the release it was measured with, where it was."""
 
     line: str
@@ -129,7 +129,7 @@ class Matrix:
 
     framework: str
     scope: str
-    versions: tuple[Line, ...]
+    versions: tuple[VersionLine, ...]
     limitations: Mapping[str, Limitation]
     cells: tuple[Cell, ...]
     preconditions: tuple[Precondition, ...] = ()

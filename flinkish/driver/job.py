@@ -8,15 +8,15 @@ import sys
 from collections.abc import Sequence
 
 from flinkish.config import Config, parse_duration
-from flinkish.driver.log import say
+from flinkish.driver.log import log
 from flinkish.driver.requests.actions import Actions
 from flinkish.driver.requests.agent import Agent, jvm_lost
 from flinkish.driver.runtime.hook import Hook
 from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.script import (
-    Outcome,
+    ProgramOutcome,
     last_line,
-    last_lines,
+    outcome_lines,
     print_traceback,
     program_failed,
     reason,
@@ -24,7 +24,7 @@ from flinkish.driver.script import (
 )
 from flinkish.errors import FlinkishError, LaunchFailed, ProgramFailed, WrongState
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import Job, JobState
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.liveness import process_ref
 from flinkish.storage import set_connections
 
@@ -46,7 +46,7 @@ def main(argv: Sequence[str]) -> int:
     return conclude(runtime, agent, hook, outcome)
 
 
-def _prepare(registry: Registry, job: Job) -> tuple[Runtime, Agent, Hook]:
+def _prepare(registry: Registry, job: JobRecord) -> tuple[Runtime, Agent, Hook]:
     for package in ("fsspec", "fastavro"):
         try:
             __import__(package)
@@ -84,7 +84,12 @@ def _prepare(registry: Registry, job: Job) -> tuple[Runtime, Agent, Hook]:
 
 
 def conclude(
-    runtime: Runtime, agent: Agent, hook: Hook, outcome: Outcome, *, stop_session: bool = True
+    runtime: Runtime,
+    agent: Agent,
+    hook: Hook,
+    outcome: ProgramOutcome,
+    *,
+    stop_session: bool = True,
 ) -> int:
     """Wait for requests, end what still runs, record the job's final state."""
     if outcome.error is not None and runtime.ending is None:
@@ -121,7 +126,7 @@ def conclude(
     if error is None and failed_query is not None:
         error = ProgramFailed(
             f"query '{failed_query[0]}' failed: {reason(failed_query[1])}",
-            tail=last_lines(failed_query[1]),
+            tail=outcome_lines(failed_query[1]),
         )
     if error is not None:
         _fail(registry, job_id, error)
@@ -131,5 +136,5 @@ def conclude(
 
 
 def _fail(registry: Registry, job_id: str, error: FlinkishError) -> None:
-    say(f"job failed: {error.message}")
+    log(f"job failed: {error.message}")
     registry.transition(job_id, JobState.FAILED, error.message, failure=error.to_record())

@@ -5,6 +5,6 @@ from __future__ import annotations
 import sys
 
 
-def say(message: str) -> None:
+def log(message: str) -> None:
     """One line on the driver's stderr, which is the job's log."""
     print(f"flinkish: {message}", file=sys.stderr, flush=True)

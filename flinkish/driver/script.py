@@ -17,14 +17,14 @@ _TAIL_LINES = 12
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ProgramOutcome:
     """How the program's script came to its end."""
 
     status: int
     error: BaseException | None = None
 
 
-def run_program(argv: Sequence[str]) -> Outcome:
+def run_program(argv: Sequence[str]) -> ProgramOutcome:
     """Run the user's script or module as ``__main__``."""
     if argv[0] == "--module":
         sys.argv = list(argv[1:])
@@ -36,23 +36,23 @@ def run_program(argv: Sequence[str]) -> Outcome:
     return run_callable(lambda: runpy.run_path(argv[0], run_name="__main__"))
 
 
-def run_callable(program: Callable[[], Any]) -> Outcome:
+def run_callable(program: Callable[[], Any]) -> ProgramOutcome:
     """Call ``program``; whatever it raises becomes the outcome."""
     try:
         program()
     except SystemExit as stop:
         if stop.code is None or stop.code == 0:
-            return Outcome(0)
+            return ProgramOutcome(0)
         if not isinstance(stop.code, int):
             print(stop.code, file=sys.stderr)
-        return Outcome(stop.code if isinstance(stop.code, int) else 1, stop)
+        return ProgramOutcome(stop.code if isinstance(stop.code, int) else 1, stop)
     except BaseException as error:  # noqa: BLE001 - see below
         # The outermost frame of the program: everything it raises is its outcome, Ctrl-C too.
-        return Outcome(1, error)
-    return Outcome(0)
+        return ProgramOutcome(1, error)
+    return ProgramOutcome(0)
 
 
-def program_failed(outcome: Outcome) -> FlinkishError:
+def program_failed(outcome: ProgramOutcome) -> FlinkishError:
     """The error of a program that ended with a status other than 0."""
     if isinstance(outcome.error, FlinkishError):
         return outcome.error
@@ -85,7 +85,7 @@ def last_line(error: BaseException) -> str:
     return _first_line(f"{type(error).__name__}: {error}")
 
 
-def last_lines(text: str) -> list[str]:
+def outcome_lines(text: str) -> list[str]:
     """Return the end of a text, without blank lines."""
     return [line for line in text.splitlines() if line.strip()][-_TAIL_LINES:]
 

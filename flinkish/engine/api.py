@@ -16,7 +16,7 @@ from flinkish.engine.migration.checkpoint_migration import Rewritten
 from flinkish.engine.migration.migration_planner import TargetState
 from flinkish.engine.migration.pipeline import Progress, WrittenOperator
 from flinkish.engine.stores.checkpoints import OperatorState, read_checkpoint
-from flinkish.engine.stores.directories import LocalDirectory, Source, Target
+from flinkish.engine.stores.directories import LocalDirectory, StateSource, StateTarget
 from flinkish.engine.tables import bootstrap_state, spark_frames
 from flinkish.engine.tables.frames import NoSuchState
 
@@ -93,10 +93,10 @@ class UrlDirectory:
 
 
 #: A local path, a URL that fsspec knows, or a directory that has the methods of one.
-Place = str | os.PathLike[str] | Source
+Place = str | os.PathLike[str] | StateSource
 
 
-def directory(place: Place) -> Target:
+def directory(place: Place) -> StateTarget:
     """Return the directory at a place.
 
     Parameters
@@ -106,7 +106,7 @@ def directory(place: Place) -> Target:
         an object with the methods of :class:`~.directories.Target`, which is returned as it is.
     """
     if not isinstance(place, str | os.PathLike):
-        return cast("Target", place)
+        return cast("StateTarget", place)
     text = os.fspath(place)
     if text.startswith("file:"):
         text = f"/{text.removeprefix('file:').lstrip('/')}"
@@ -260,7 +260,9 @@ def write_state(
     )
 
 
-def _operator(source: Source, operator: int | OperatorState, batch: int | None) -> OperatorState:
+def _operator(
+    source: StateSource, operator: int | OperatorState, batch: int | None
+) -> OperatorState:
     if isinstance(operator, OperatorState):
         return operator
     found = {each.ordinal: each for each in read_checkpoint(source, batch).operators}
@@ -270,7 +272,7 @@ def _operator(source: Source, operator: int | OperatorState, batch: int | None) 
     return found[operator]
 
 
-def _for_spark(target: Target) -> str | None:
+def _for_spark(target: StateTarget) -> str | None:
     """Return a directory's name for Spark, where it has one: ``s3://`` is ``s3a://`` there."""
     if isinstance(target, UrlDirectory):
         scheme, separator, rest = target.url.partition("://")

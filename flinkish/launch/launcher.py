@@ -10,7 +10,7 @@ from dataclasses import replace
 from flinkish.errors import LaunchFailed, StorageError
 from flinkish.launch import job_logs, secret_settings, spark_submit
 from flinkish.registry.job_registry import Registry, new_job_id
-from flinkish.registry.jobs import Job, JobState, Launch
+from flinkish.registry.jobs import JobRecord, JobState, Launch
 from flinkish.registry.liveness import process_ref
 
 #: Runs the supervisor of *this* flinkish whatever the working directory or PYTHONPATH hold. Its
@@ -25,7 +25,7 @@ _START = (
 
 def new_job(
     name: str, launch: Launch, *, checkpoints: str, environ: Mapping[str, str], now: float
-) -> Job:
+) -> JobRecord:
     """A job's first record, INITIALIZING.
 
     Parameters
@@ -34,7 +34,7 @@ def new_job(
     now: seconds since the epoch.
     """
     job_id = new_job_id()
-    return Job(
+    return JobRecord(
         job_id=job_id,
         name=name,
         state=JobState.INITIALIZING,
@@ -45,7 +45,7 @@ def new_job(
     )
 
 
-def launch_job(registry: Registry, url: str, job: Job, environ: Mapping[str, str]) -> int:
+def launch_job(registry: Registry, url: str, job: JobRecord, environ: Mapping[str, str]) -> int:
     """Register ``job`` and start its supervisor; returns the supervisor's pid.
 
     The supervisor has its own session, no terminal and no standard input: it and the driver

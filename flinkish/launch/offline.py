@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from flinkish.errors import NoCommittedBatch, WrongState, from_record
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import Job, QueryFacts, QueryStatus
+from flinkish.registry.jobs import JobRecord, QueryFacts, QueryStatus
 from flinkish.registry.liveness import reconcile
 
 #: The trigger that savepoints without a driver have in their metadata and in the registry.
@@ -23,7 +23,7 @@ RECENT = 300.0
 
 
 def check_savable(
-    job: Job,
+    job: JobRecord,
     queries: Sequence[QueryStatus],
     facts: Mapping[str, QueryFacts],
     committed: Mapping[str, int | None],

@@ -24,7 +24,7 @@ from types import FrameType
 from flinkish.errors import DriverLost, FlinkishError, LaunchFailed, ProgramFailed, RegistryError
 from flinkish.launch import job_logs, secret_settings, spark_submit
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import Job, JobState
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.liveness import process_ref
 from flinkish.spec.launch import Secrets
 
@@ -85,7 +85,7 @@ class _Driver:
         signal.signal(signal.SIGTERM, self._terminate)
         signal.signal(signal.SIGINT, self._terminate)
 
-    def start(self, job: Job, url: str, secrets: Secrets) -> None:
+    def start(self, job: JobRecord, url: str, secrets: Secrets) -> None:
         """Start it, with settings and arguments that only this process knows.
 
         Raises :class:`LaunchFailed` when it cannot be.
@@ -96,7 +96,7 @@ class _Driver:
             self.forget_secrets()
             raise
 
-    def _start(self, job: Job, url: str, secrets: Secrets) -> None:
+    def _start(self, job: JobRecord, url: str, secrets: Secrets) -> None:
         import subprocess
 
         launch = secret_settings.without_masked(job.launch)

@@ -1,4 +1,4 @@
-"""The last rung of ``cancel``: ending a job's processes when its driver does not answer."""
+"""The hardest way to cancel: end a job's processes when its driver does not answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from typing import Any
 
 from flinkish.errors import WaitTimeout
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import Job, JobState, ProcessRef, Request, RequestKind, RequestState
+from flinkish.registry.jobs import (
+    JobRecord,
+    JobState,
+    ProcessRef,
+    Request,
+    RequestKind,
+    RequestState,
+)
 from flinkish.registry.liveness import is_alive
 from flinkish.registry.waiting import wait_request
 from flinkish.spec.requests import RequestResult
@@ -87,28 +94,28 @@ def await_cancel(
                 ) from None
 
 
-def can_kill(job: Job) -> bool:
+def can_kill(job: JobRecord) -> bool:
     """True when a process of the job runs on this host."""
     return any(ref is not None and is_alive(ref) for ref in (job.supervisor, job.driver))
 
 
 def kill_job(
     registry: Registry,
-    job: Job,
+    job: JobRecord,
     request_id: str,
     *,
     sleep: Callable[[float], None] = time.sleep,
-) -> Job:
+) -> JobRecord:
     """End the processes of ``job`` and record it as CANCELED; returns its final record.
 
     SIGTERM to the supervisor (which ends the driver's process group and records the end), then
-    SIGKILL to the group. The cancel request is completed with rung ``kill``.
+    SIGKILL to the group. The cancel request is completed with the stop method ``kill``.
 
     Raises :class:`WaitTimeout` when they survive SIGKILL. Only for a job of which
     :func:`can_kill` holds.
     """
     registry.transition(job.job_id, JobState.CANCELLING, "its driver does not answer: ending it")
-    registry.complete(request_id, RequestResult(rung="kill"))
+    registry.complete(request_id, RequestResult(stop_method="kill"))
     group = _group(job.driver)
     if job.supervisor is not None and is_alive(job.supervisor):
         os.kill(job.supervisor.pid, signal.SIGTERM)

@@ -31,7 +31,7 @@ _SECTIONS = ("graphs", "error_cases")
 
 
 @dataclass(frozen=True)
-class Comparison:
+class GoldenComparison:
     """One expectation of the file beside what we have; ``what`` says which it is."""
 
     section: str
@@ -87,7 +87,7 @@ def read_graph(entry: Mapping[str, Any]) -> OperatorGraph:
     return OperatorGraph(nodes, sources)
 
 
-def compare(data: Mapping[str, Any]) -> Iterator[Comparison]:
+def compare_ids(data: Mapping[str, Any]) -> Iterator[GoldenComparison]:
     """Every expectation of the file, checked with hasher v2; a broken graph differs as a whole."""
     for entry in data.get("graphs") or ():
         yield from _compare_graph(entry)
@@ -146,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _print_comparisons(data: Mapping[str, Any]) -> int:
     total: dict[str, int] = {}
     wrong = 0
-    for found in compare(data):
+    for found in compare_ids(data):
         total[found.section] = total.get(found.section, 0) + 1
         if not found.equal:
             wrong += 1
@@ -173,31 +173,31 @@ def _print_v3(data: Mapping[str, Any]) -> int:
     return status
 
 
-def _compare_graph(entry: Mapping[str, Any]) -> Iterator[Comparison]:
+def _compare_graph(entry: Mapping[str, Any]) -> Iterator[GoldenComparison]:
     name = _name(entry)
     try:
         graph = read_graph(entry)
         ids, hashes = hash_v2(graph), user_hashes(graph)
     except FlinkishError as error:
-        yield Comparison("graphs", f"graph {name}", "ids", f"error: {error.message}")
+        yield GoldenComparison("graphs", f"graph {name}", "ids", f"error: {error.message}")
         return
     for node in entry["nodes"]:
         key = int(node["id"])
         what = f"graph {name} node {key} ({node.get('name')})"
         if node.get("expected_operator_id") is not None:
-            yield Comparison("ids", what, node["expected_operator_id"], ids[key])
+            yield GoldenComparison("ids", what, node["expected_operator_id"], ids[key])
         if "expected_user_defined_operator_id" in node:
             expected = node["expected_user_defined_operator_id"]
-            yield Comparison("user hashes", what, str(expected), str(hashes.get(key)))
+            yield GoldenComparison("user hashes", what, str(expected), str(hashes.get(key)))
 
 
-def _compare_uids(section: str, entries: object) -> Iterator[Comparison]:
+def _compare_uids(section: str, entries: object) -> Iterator[GoldenComparison]:
     for entry in entries if isinstance(entries, list) else [entries]:
         pair = _uid_and_id(entry)
         if pair is not None:
             uid, expected = pair
             short = ascii(uid) if len(uid) <= 60 else f"{uid[:60]!a}... ({len(uid)})"
-            yield Comparison(section, f"uid {short}", expected, uid_to_operator_id(uid))
+            yield GoldenComparison(section, f"uid {short}", expected, uid_to_operator_id(uid))
 
 
 def _uid_and_id(entry: object) -> tuple[str, str] | None:
@@ -207,7 +207,7 @@ def _uid_and_id(entry: object) -> tuple[str, str] | None:
     return (uid, operator_id) if isinstance(uid, str) and isinstance(operator_id, str) else None
 
 
-def _compare_case(case: Mapping[str, Any]) -> Iterator[Comparison]:
+def _compare_case(case: Mapping[str, Any]) -> Iterator[GoldenComparison]:
     """``ids``: what the hasher gives, in any order; ``message``: how the program is refused."""
     name = _case_name(case)
     if name not in _CASES:
@@ -216,7 +216,7 @@ def _compare_case(case: Mapping[str, Any]) -> Iterator[Comparison]:
     if isinstance(case.get("ids"), list):
         expected = ", ".join(sorted(map(str, case["ids"])))
         computed = ", ".join(sorted(hash_v2(graph).values()))
-        yield Comparison("error cases", f"error case {name}, ids", expected, computed)
+        yield GoldenComparison("error cases", f"error case {name}, ids", expected, computed)
     if case.get("message"):
         try:
             submit(graph)
@@ -227,7 +227,7 @@ def _compare_case(case: Mapping[str, Any]) -> Iterator[Comparison]:
         message = str(case["message"])
         if computed.startswith(message):
             computed = message
-        yield Comparison("error cases", f"error case {name}, message", message, computed)
+        yield GoldenComparison("error cases", f"error case {name}, message", message, computed)
 
 
 def _case_name(case: object) -> str:

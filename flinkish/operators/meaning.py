@@ -48,7 +48,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class StateMeaning:
+class StateSemantics:
     """The columns of an operator's state.
 
     ``keys`` and ``values`` are by role: :data:`ONLY`, or ``left`` and ``right`` of a join. Values
@@ -64,7 +64,7 @@ class StateMeaning:
         return asdict(self)
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> StateMeaning:
+    def from_json(data: Mapping[str, Any]) -> StateSemantics:
         """The inverse of :meth:`to_json`; keys of a newer flinkish are ignored."""
 
         def columns(name: str) -> dict[str, tuple[Column, ...]]:
@@ -76,4 +76,4 @@ class StateMeaning:
                 for role, listed in (data.get(name) or {}).items()
             }
 
-        return StateMeaning(columns("keys"), columns("values"), dict(data.get("traits") or {}))
+        return StateSemantics(columns("keys"), columns("values"), dict(data.get("traits") or {}))

@@ -24,11 +24,11 @@ from flinkish.errors import (
 from flinkish.registry import lookup
 from flinkish.registry.database import Database, Row, Transaction
 from flinkish.registry.jobs import (
-    Job,
+    JobRecord,
     JobState,
+    JobStateChange,
     Request,
     SavepointRecord,
-    StateChange,
     may_follow,
 )
 from flinkish.registry.queries import QueryReports
@@ -111,7 +111,7 @@ class Registry(QueryReports):
 
     # jobs
 
-    def add_job(self, job: Job) -> None:
+    def add_job(self, job: JobRecord) -> None:
         """Register a job; its state is the first line of its history.
 
         Raises :class:`RegistryError` when the id is taken.
@@ -131,7 +131,7 @@ class Registry(QueryReports):
 
         self._database.write(work)
 
-    def job(self, job_id: str) -> Job:
+    def job(self, job_id: str) -> JobRecord:
         """The job of a whole id. Raises :class:`JobNotFound`."""
         rows = self._read(
             f"SELECT {JOB_COLUMNS} FROM flinkish_jobs WHERE job_id = :id", id=job_id.lower()
@@ -140,7 +140,7 @@ class Registry(QueryReports):
             raise unknown(job_id)
         return job_of(rows[0])
 
-    def find_job(self, reference: str, *, include_final: bool = False) -> Job:
+    def find_job(self, reference: str, *, include_final: bool = False) -> JobRecord:
         """The job a person means by an id, a unique prefix of one, or a name.
 
         A whole id is found whatever the job's state (the caller checks it), and so is a prefix of
@@ -172,7 +172,7 @@ class Registry(QueryReports):
 
     def jobs(
         self, *, states: Collection[JobState] | None = None, name: str | None = None
-    ) -> list[Job]:
+    ) -> list[JobRecord]:
         """Jobs by start time; only those in ``states``, only those named ``name``."""
         conditions, values = ["1 = 1"], {}
         if states is not None:
@@ -199,7 +199,7 @@ class Registry(QueryReports):
         *,
         failure: Mapping[str, Any] | None = None,
         exit_status: int | None = None,
-    ) -> Job:
+    ) -> JobRecord:
         """Move a job to another state, with its line of history; returns the job as it is then.
 
         A final state sets the end time. The state it is in already: no line is written, but a
@@ -208,7 +208,7 @@ class Registry(QueryReports):
         :class:`JobNotFound`.
         """
 
-        def work(tx: Transaction) -> Job:
+        def work(tx: Transaction) -> JobRecord:
             job = locked(tx, job_id)
             now = self.now()
             values: dict[str, Any] = {}
@@ -247,7 +247,7 @@ class Registry(QueryReports):
 
         self._database.write(work)
 
-    def state_history(self, job_id: str) -> list[StateChange]:
+    def state_history(self, job_id: str) -> list[JobStateChange]:
         """All states of a job, oldest first."""
         rows = self._read(
             "SELECT state, time, reason FROM flinkish_states WHERE job_id = :id ORDER BY number",

@@ -92,7 +92,7 @@ class ProcessRef:
 
 
 @dataclass(frozen=True)
-class Job:
+class JobRecord:
     """One row of the registry's jobs."""
 
     job_id: str
@@ -113,7 +113,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class StateChange:
+class JobStateChange:
     """One line of a job's state history."""
 
     state: JobState

@@ -17,7 +17,7 @@ from dataclasses import replace
 from flinkish.config import parse_duration
 from flinkish.errors import DriverLost, RegistryError, WrongState
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import Job, JobState, ProcessRef
+from flinkish.registry.jobs import JobRecord, JobState, ProcessRef
 
 #: Seconds without a heartbeat after which a driver on another host counts as lost.
 STALE = 30.0
@@ -64,7 +64,7 @@ def is_alive(ref: ProcessRef) -> bool | None:
 
 
 def verdict(
-    job: Job,
+    job: JobRecord,
     alive_supervisor: bool | None,
     alive_driver: bool | None,
     heartbeat_age: float,
@@ -99,18 +99,20 @@ def verdict(
     )
 
 
-def _interval(job: Job) -> float:
+def _interval(job: JobRecord) -> float:
     """Seconds between the heartbeats of the job's driver."""
     text = job.launch.options.get("execution.heartbeat.interval")
     return parse_duration(text) if text else 0.0
 
 
-def _stale(job: Job, host: str, age: float) -> str | None:
+def _stale(job: JobRecord, host: str, age: float) -> str | None:
     limit = STALE if job.heartbeat is not None else STALE_START
     return f"no heartbeat from {host} for {age:.0f} s" if age > limit else None
 
 
-def reconcile(registry: Registry, jobs: Iterable[Job], now: float | None = None) -> list[Job]:
+def reconcile(
+    registry: Registry, jobs: Iterable[JobRecord], now: float | None = None
+) -> list[JobRecord]:
     """The jobs as they really are: those whose process is gone become FAILED.
 
     They get a ``driver-lost`` failure with the end of their log, and their unfinished requests
@@ -123,7 +125,7 @@ def reconcile(registry: Registry, jobs: Iterable[Job], now: float | None = None)
     return [_reconciled(registry, job, moment) for job in jobs]
 
 
-def _reconciled(registry: Registry, job: Job, now: float) -> Job:
+def _reconciled(registry: Registry, job: JobRecord, now: float) -> JobRecord:
     if job.state.is_final:
         return job
     reason = verdict(

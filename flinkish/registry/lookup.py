@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from flinkish.errors import AmbiguousJob, FlinkishError, JobNotFound, UsageError
-from flinkish.registry.jobs import Job
+from flinkish.registry.jobs import JobRecord
 
 ID_LENGTH = 32
 MIN_PREFIX = 4
@@ -23,8 +23,8 @@ def is_prefix(text: str) -> bool:
 
 
 def choose(
-    reference: str, by_id: Sequence[Job], by_name: Sequence[Job], *, include_final: bool
-) -> Job:
+    reference: str, by_id: Sequence[JobRecord], by_name: Sequence[JobRecord], *, include_final: bool
+) -> JobRecord:
     """The one job that ``reference`` means.
 
     Parameters
@@ -48,7 +48,7 @@ def choose(
     raise _nothing(reference, by_name)
 
 
-def _ambiguous(reference: str, jobs: Sequence[Job]) -> AmbiguousJob:
+def _ambiguous(reference: str, jobs: Sequence[JobRecord]) -> AmbiguousJob:
     lines = ", ".join(f"{job.job_id} {job.name} ({job.state.value})" for job in jobs[:5])
     more = f" and {len(jobs) - 5} more" if len(jobs) > 5 else ""
     return AmbiguousJob(
@@ -59,7 +59,7 @@ def _ambiguous(reference: str, jobs: Sequence[Job]) -> AmbiguousJob:
     )
 
 
-def _nothing(reference: str, by_name: Sequence[Job]) -> FlinkishError:
+def _nothing(reference: str, by_name: Sequence[JobRecord]) -> FlinkishError:
     if by_name:
         last = max(by_name, key=lambda job: job.start_time)
         return JobNotFound(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from flinkish.registry.database import Transaction
-from flinkish.registry.jobs import Job, JobState
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.requests import Mailbox
 from flinkish.registry.rows import JOB_COLUMNS, dump, facts_of, job_of, query_of
 from flinkish.registry.statements import in_lists, lock
@@ -96,7 +96,7 @@ class QueryReports(Mailbox):
                 newest.setdefault(row["job_id"], {})[query.name] = query
         return {job_id: list(queries.values()) for job_id, queries in newest.items()}
 
-    def find_query(self, query_id: str) -> list[tuple[Job, QueryStatus]]:
+    def find_query(self, query_id: str) -> list[tuple[JobRecord, QueryStatus]]:
         """Every job that ever ran the Spark query ``query_id``, by start time."""
         rows = self._read(
             f"SELECT {', '.join('j.' + c.strip() for c in JOB_COLUMNS.split(','))}, q.status "

@@ -20,7 +20,7 @@ from flinkish.errors import (
 )
 from flinkish.registry import lookup
 from flinkish.registry.database import Database, Row, Transaction
-from flinkish.registry.jobs import ARGUMENTS, Job, Request, RequestKind, RequestState
+from flinkish.registry.jobs import ARGUMENTS, JobRecord, Request, RequestKind, RequestState
 from flinkish.registry.rows import REQUEST_COLUMNS, arguments_of, dump, request_of, request_values
 from flinkish.registry.statements import lock, locked
 from flinkish.spec.codec import encode
@@ -230,14 +230,14 @@ def _is_plain_cancel(arguments: Arguments) -> bool:
     return isinstance(arguments, CancelArguments) and arguments.savepoint is None
 
 
-def _instead(job: Job, *, plain_cancel: bool) -> str:
+def _instead(job: JobRecord, *, plain_cancel: bool) -> str:
     """What to do where a job has ended already."""
     if plain_cancel:
         return "see what is running with: flinkish list"
     return f"save what it has left with: flinkish savepoint {job.job_id} TARGET"
 
 
-def _refuse_second(tx: Transaction, job: Job, *, plain_cancel: bool) -> None:
+def _refuse_second(tx: Transaction, job: JobRecord, *, plain_cancel: bool) -> None:
     rows = tx.rows(
         f"SELECT request_id, kind, arguments FROM flinkish_requests WHERE job_id = :id "
         f"AND state IN {_UNFINISHED} AND kind IN ('stop', 'cancel') ORDER BY number",

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 from flinkish.errors import Corrupt, RegistryError
 from flinkish.registry.jobs import (
     ARGUMENTS,
-    Job,
+    JobRecord,
     JobState,
+    JobStateChange,
     ProcessRef,
     Request,
     RequestKind,
     RequestState,
-    StateChange,
 )
 from flinkish.spec.codec import decode, encode
 from flinkish.spec.launch import Launch
@@ -97,7 +97,7 @@ def column_value(name: str, value: Any) -> Any:
     return dump(dict(value)) if name == "failure" and value is not None else value
 
 
-def job_values(job: Job) -> dict[str, Any]:
+def job_values(job: JobRecord) -> dict[str, Any]:
     """Statement parameters of a whole job."""
     values = {name: column_value(name, getattr(job, name)) for name in UPDATABLE}
     return values | {
@@ -110,7 +110,7 @@ def job_values(job: Job) -> dict[str, Any]:
 
 
 @_checked("a job")
-def job_of(row: Row) -> Job:
+def job_of(row: Row) -> JobRecord:
     """A job of a row with :data:`JOB_COLUMNS`."""
     values = dict(row)
     values["state"] = JobState(row["state"])
@@ -118,7 +118,7 @@ def job_of(row: Row) -> Job:
     values["supervisor"] = _process(row["supervisor"])
     values["driver"] = _process(row["driver"])
     values["failure"] = load(row["failure"])
-    return Job(**values)
+    return JobRecord(**values)
 
 
 def _process(text: str | None) -> ProcessRef | None:
@@ -127,9 +127,9 @@ def _process(text: str | None) -> ProcessRef | None:
 
 
 @_checked("a state of a job")
-def change_of(row: Row) -> StateChange:
+def change_of(row: Row) -> JobStateChange:
     """A line of a job's state history."""
-    return StateChange(JobState(row["state"]), row["time"], row["reason"])
+    return JobStateChange(JobState(row["state"]), row["time"], row["reason"])
 
 
 @_checked("a query")

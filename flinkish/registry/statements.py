@@ -7,7 +7,7 @@ from typing import Any
 
 from flinkish.errors import JobNotFound
 from flinkish.registry.database import Transaction
-from flinkish.registry.jobs import Job, JobState
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.rows import JOB_COLUMNS, UPDATABLE, job_of
 
 #: Values in one statement's IN list; SQLite's oldest limit on parameters is 999.
@@ -32,13 +32,13 @@ def lock(tx: Transaction, job_id: str) -> None:
         raise unknown(job_id)
 
 
-def locked(tx: Transaction, job_id: str) -> Job:
+def locked(tx: Transaction, job_id: str) -> JobRecord:
     """The job, its row held until the transaction ends. Raises :class:`JobNotFound`."""
     lock(tx, job_id)
     return job_row(tx, job_id)
 
 
-def job_row(tx: Transaction, job_id: str) -> Job:
+def job_row(tx: Transaction, job_id: str) -> JobRecord:
     """The job of an id that is known to be there."""
     rows = tx.rows(f"SELECT {JOB_COLUMNS} FROM flinkish_jobs WHERE job_id = :id", id=job_id.lower())
     return job_of(rows[0])

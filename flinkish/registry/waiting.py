@@ -8,7 +8,7 @@ from typing import Any
 
 from flinkish.errors import DriverLost, FlinkishError, WaitTimeout, WrongState, from_record
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import Job, Request
+from flinkish.registry.jobs import JobRecord, Request
 from flinkish.registry.liveness import reconcile
 
 #: Seconds between two looks at the job's processes.
@@ -72,10 +72,10 @@ def wait_request(
 def wait_job(
     registry: Registry,
     job_id: str,
-    until: Callable[[Job], bool],
+    until: Callable[[JobRecord], bool],
     timeout: float | None,
     poll: float = 0.05,
-) -> Job:
+) -> JobRecord:
     """Wait until ``until`` holds of the job, and return it.
 
     ``timeout`` and ``poll`` in seconds, as in :func:`wait_request`. Raises :class:`WaitTimeout`
@@ -105,7 +105,7 @@ def wait_job(
         _pause(poll, deadline)
 
 
-def _give_up(registry: Registry, job: Job) -> None:
+def _give_up(registry: Registry, job: JobRecord) -> None:
     """Fail what a dead job left unfinished; where that cannot be written, raise instead."""
     error = _ending(job)
     if registry.read_only:
@@ -113,7 +113,7 @@ def _give_up(registry: Registry, job: Job) -> None:
     registry.abandon(job.job_id, error.to_record())
 
 
-def _ending(job: Job) -> FlinkishError:
+def _ending(job: JobRecord) -> FlinkishError:
     if job.failure:
         return from_record(job.failure)
     if job.state.value == "FAILED":

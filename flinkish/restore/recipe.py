@@ -1,8 +1,9 @@
 """What a new checkpoint is made of: the planner's decision, carried out by ``make_checkpoint``.
 
-A *donor* is one query's cut (of a savepoint, or of a plain Spark checkpoint). Most checkpoints have
-one donor and take everything as it is. Others take an operator's state under another ordinal, leave
-one out, add an empty one, or bring the state and the source positions of several queries together.
+An *origin* is one query's cut (of a savepoint, or of a plain Spark checkpoint). Most checkpoints
+have one origin and take everything as it is. Others take an operator's state under another ordinal,
+leave one out, add an empty one, or bring the state and the source positions of several queries
+together.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from flinkish import storage
 
 
 @dataclass(frozen=True)
-class Donor:
+class SourceCheckpoint:
     """The files of one query at one committed batch; ``files`` are relative to ``root``.
 
     ``held`` has the locations of those that lie elsewhere: in another savepoint that holds them
@@ -33,12 +34,12 @@ class Donor:
 
 @dataclass(frozen=True)
 class TakenState:
-    """The state ``state/<ordinal>`` of the donor with that index.
+    """The state ``state/<ordinal>`` of the origin with that index.
 
     ``new_schema``: without the files of its schema, for Spark to write them as the program has it.
     """
 
-    donor: int
+    origin: int
     ordinal: int
     new_schema: bool = False
 
@@ -60,12 +61,13 @@ class EmptyState:
 
 @dataclass(frozen=True)
 class TakenSource:
-    """A source's position: line ``entry`` (from 0) of the donor's offsets, ``sources/<directory>``.
+    """A source's position: line ``entry`` (from 0) of the offsets, and ``sources/<directory>``.
 
+    ``origin`` is the index of the query whose logs and files these are.
     ``target`` is the directory of the source in the new checkpoint.
     """
 
-    donor: int
+    origin: int
     entry: int
     directory: str
     target: str
@@ -82,17 +84,17 @@ class Recipe:
 
     Attributes
     ----------
-    donors: the cuts that files are taken from.
-    base: index of the donor whose logs, settings and query id are gone on with.
+    origins: the cuts that files are taken from.
+    base: index of the origin whose logs, settings and query id are gone on with.
     states: by the new ordinal; None: all of the base's, as they are.
     sources: in the order of the new query's offset log; None: the base's, as they are.
     query_id: replaces the base's in ``metadata``; None: the query goes on as itself.
     rebase_to: the committed batch the new checkpoint is to stand at, for a sink that has later
-        batches already; what is planned becomes the batch after it. Never before the donors'.
+        batches already; what is planned becomes the batch after it. Never before the origins'.
     pins: other values of settings that the base's offset log pins.
     """
 
-    donors: tuple[Donor, ...]
+    origins: tuple[SourceCheckpoint, ...]
     base: int = 0
     states: Mapping[int, TakenState | EmptyState] | None = None
     sources: tuple[TakenSource | FreshSource, ...] | None = None
@@ -104,15 +106,15 @@ class Recipe:
     def batch_id(self) -> int:
         """The committed batch the new checkpoint stands at.
 
-        The newest of those donors that give state or positions (and the base), or ``rebase_to``:
+        The newest of those origins that give state or positions (and the base), or ``rebase_to``:
         versions of state can be raised without touching what is in the files, not always lowered.
         """
         used = {self.base}
         for state in (self.states or {}).values():
             if isinstance(state, TakenState):
-                used.add(state.donor)
+                used.add(state.origin)
         for source in self.sources or ():
             if isinstance(source, TakenSource):
-                used.add(source.donor)
-        newest = max(self.donors[index].batch_id for index in used)
+                used.add(source.origin)
+        newest = max(self.origins[index].batch_id for index in used)
         return newest if self.rebase_to is None else max(newest, self.rebase_to)

@@ -7,7 +7,7 @@ from collections import deque
 from typing import Protocol
 
 
-class Reporter(Protocol):
+class SavepointReporter(Protocol):
     """Told of progress; called from the working thread, must not raise or block."""
 
     def phase(self, name: str) -> None:
@@ -46,7 +46,7 @@ class Pace:
         return {"rate": round(rate), "remaining": round(max(0, total - done) / rate, 1)}
 
 
-class SilentReporter:
+class SilentSavepointReporter:
     """A reporter for those who do not wait."""
 
     def phase(self, name: str) -> None:

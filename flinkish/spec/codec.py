@@ -27,6 +27,13 @@ _T = TypeVar("_T")
 VERSION_KEY = "version"
 #: ``metadata`` of a field that is left out of the document when it has its default.
 OMIT_DEFAULT: Mapping[str, bool] = {"omit_default": True}
+
+
+def formerly(key: str) -> Mapping[str, str]:
+    """Return the ``metadata`` of a field that older documents have under another key."""
+    return {"formerly": key}
+
+
 #: What JSON calls the types of Python.
 _NAMES = {str: "text", int: "an integer", float: "a number", bool: "true or false"}
 
@@ -104,6 +111,8 @@ def _hints(cls: type) -> Mapping[str, Any]:
 def _dataclass(cls: Any, values: Mapping[str, Any], place: str) -> Any:
     hints = _hints(cls)
     known = {each.name: each for each in fields(cls)}
+    names = {each.metadata.get("formerly"): name for name, each in known.items()}
+    values = {names.get(key, key): value for key, value in values.items()}
     unknown = sorted(values.keys() - known.keys())
     if unknown:
         raise Corrupt(f"{place} has an unknown key {unknown[0]!r}", hint="")

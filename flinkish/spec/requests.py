@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from flinkish.spec.codec import OMIT_DEFAULT
+from flinkish.spec.codec import OMIT_DEFAULT, formerly
 from flinkish.spec.savepoints import SavepointResult
 
 
@@ -71,12 +71,14 @@ class RequestResult:
     ----------
     savepoint
         None after a plain cancel.
-    rung
+    stop_method
         What ended the queries: ``quiesce``, ``stop`` or ``kill``; None where they go on.
     left_out
         Queries that are not in the savepoint.
     """
 
+    VERSION = 2
+
     savepoint: SavepointResult | None = None
-    rung: str | None = None
+    stop_method: str | None = field(default=None, metadata=formerly("rung"))
     left_out: tuple[LeftOut, ...] = field(default=(), metadata=OMIT_DEFAULT)

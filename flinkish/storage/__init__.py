@@ -25,7 +25,7 @@ from flinkish.storage.deletion import (
 )
 from flinkish.storage.errors import Replaced, storage_error
 from flinkish.storage.limits import set_connections
-from flinkish.storage.listing import Entry, Listing
+from flinkish.storage.listing import FileEntry, Listing
 from flinkish.storage.local import publish, sync_directory
 from flinkish.storage.locations import (
     base_name,
@@ -39,15 +39,15 @@ from flinkish.storage.locations import (
     split,
     to_uri,
 )
-from flinkish.storage.placing import Placed, Placing, batch_size, place, place_all
+from flinkish.storage.placing import PlacedFile, Placing, batch_size, place, place_all
 
 if TYPE_CHECKING:
     from flinkish.storage.remote import RemoteStore
 
 __all__ = [
-    "Entry",
+    "FileEntry",
     "Listing",
-    "Placed",
+    "PlacedFile",
     "Placing",
     "Replaced",
     "base_name",
@@ -126,7 +126,7 @@ def list_names(location: str) -> list[str]:
     return [*listing.files, *listing.directories]
 
 
-def walk_files(location: str, prefix: str = "") -> Iterator[tuple[str, Entry]]:
+def walk_files(location: str, prefix: str = "") -> Iterator[tuple[str, FileEntry]]:
     """Every visible file below a directory with its path relative to it, posix style.
 
     A link is one of them, with its own size and age; it is not gone into.

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 
-class Entry(Protocol):
+class FileEntry(Protocol):
     """A listed file. What needs a further look (a local ``stat``) is asked for only when used.
 
     All raise FileNotFoundError when the file is gone by now.
@@ -42,15 +42,15 @@ class LocalEntry:
             raise
 
     def size(self) -> int:
-        """See :class:`Entry`."""
+        """See :class:`FileEntry`."""
         return self._stat().st_size
 
     def modified(self) -> float:
-        """See :class:`Entry`."""
+        """See :class:`FileEntry`."""
         return self._stat().st_mtime
 
     def stamp(self) -> str:
-        """See :class:`Entry`."""
+        """See :class:`FileEntry`."""
         return local_stamp(self._stat())
 
 
@@ -68,15 +68,15 @@ class RemoteEntry:
     tag: str
 
     def size(self) -> int:
-        """See :class:`Entry`."""
+        """See :class:`FileEntry`."""
         return self.bytes
 
     def modified(self) -> float:
-        """See :class:`Entry`."""
+        """See :class:`FileEntry`."""
         return self.time
 
     def stamp(self) -> str:
-        """See :class:`Entry`."""
+        """See :class:`FileEntry`."""
         return self.tag
 
 
@@ -85,7 +85,7 @@ class Listing:
     """One directory's entries, hidden ones left out (Hadoop's ``.x.crc``, ``.x.<uuid>.tmp``)."""
 
     path: str
-    files: Mapping[str, Entry] = field(default_factory=dict)
+    files: Mapping[str, FileEntry] = field(default_factory=dict)
     directories: tuple[str, ...] = ()
 
     def size(self, name: str) -> int:

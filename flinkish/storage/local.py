@@ -17,7 +17,7 @@ from typing import BinaryIO
 from flinkish.errors import Corrupt
 from flinkish.storage import deletion
 from flinkish.storage.errors import Replaced, storage_error
-from flinkish.storage.listing import Entry, Listing, LocalEntry, local_stamp
+from flinkish.storage.listing import FileEntry, Listing, LocalEntry, local_stamp
 from flinkish.storage.locations import split
 
 _COPY_BLOCK = 1 << 20
@@ -39,7 +39,7 @@ _LINK_REFUSED = frozenset(
 
 def list_directory(path: str) -> Listing:
     """One directory without a stat per file; an absent directory is an empty listing."""
-    files: dict[str, Entry] = {}
+    files: dict[str, FileEntry] = {}
     directories: list[str] = []
     try:
         with os.scandir(path) as entries:
@@ -65,7 +65,7 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def walk_files(path: str, prefix: str = "") -> Iterator[tuple[str, Entry]]:
+def walk_files(path: str, prefix: str = "") -> Iterator[tuple[str, FileEntry]]:
     """Every visible file below a directory with its path relative to it.
 
     A link is one of them, with its own size and age; it is not gone into.

@@ -21,7 +21,7 @@ _SPOOLED = 16 << 20
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedFile:
     """A file put into place: its size in bytes, whether it is a link, its digest where known.
 
     ``digest`` has one of the forms of :mod:`flinkish.savepoint.format.digests`; it is known when
@@ -46,7 +46,7 @@ def place(
     stamp: str | None = None,
     size: int | None = None,
     link: bool = True,
-) -> Placed:
+) -> PlacedFile:
     """Bring a file to ``target``, in the cheapest way there is; what stands there is replaced.
 
     Local files are linked where possible, copied otherwise; within one remote store the store
@@ -63,19 +63,19 @@ def place(
     """
     if is_local(source) and is_local(target):
         if link:
-            return Placed(*local.place(source, target, stamp))
-        return Placed(local.copy(source, target, stamp), linked=False)
+            return PlacedFile(*local.place(source, target, stamp))
+        return PlacedFile(local.copy(source, target, stamp), linked=False)
     if is_local(source):
         return _upload(source, target, stamp)
     if is_local(target):
         return _download(source, target, stamp)
     if _store(source) is _store(target) or scheme_of(source) == scheme_of(target) == "s3":
         size, digest = _store(source).copy_within(source, target, stamp, size)
-        return Placed(size, False, digest)
+        return PlacedFile(size, False, digest)
     with tempfile.SpooledTemporaryFile(_SPOOLED) as file:
         size, _ = _store(source).send(source, file, stamp)
         file.seek(0)
-        return Placed(size, False, _store(target).receive(target, file, size)[1])
+        return PlacedFile(size, False, _store(target).receive(target, file, size)[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def batch_size(source: str, target: str) -> int:
     return remote.batch_size(source, target)
 
 
-def place_all(files: Sequence[Placing]) -> list[Placed | FileNotFoundError | Replaced]:
+def place_all(files: Sequence[Placing]) -> list[PlacedFile | FileNotFoundError | Replaced]:
     """Place several files of one storage on one other, with their requests to S3 in flight at once.
 
     A thread for each request costs more than the request. Files that go through this process are
@@ -111,14 +111,14 @@ def place_all(files: Sequence[Placing]) -> list[Placed | FileNotFoundError | Rep
         if not is_local(files[0].source):
             copies = [(f.source, f.target, f.stamp, f.size) for f in files]
             return [
-                Placed(found[0], False, found[1]) if isinstance(found, tuple) else found
+                PlacedFile(found[0], False, found[1]) if isinstance(found, tuple) else found
                 for found in store.copy_all(copies)
             ]
         return _upload_all(files, store)
     return [_placed_or_lost(file) for file in files]
 
 
-def _placed_or_lost(file: Placing) -> Placed | FileNotFoundError | Replaced:
+def _placed_or_lost(file: Placing) -> PlacedFile | FileNotFoundError | Replaced:
     try:
         return place(file.source, file.target, stamp=file.stamp, size=file.size)
     except (FileNotFoundError, Replaced) as lost:
@@ -127,8 +127,8 @@ def _placed_or_lost(file: Placing) -> Placed | FileNotFoundError | Replaced:
 
 def _upload_all(
     files: Sequence[Placing], store: RemoteStore
-) -> list[Placed | FileNotFoundError | Replaced]:
-    results: list[Placed | FileNotFoundError | Replaced] = []
+) -> list[PlacedFile | FileNotFoundError | Replaced]:
+    results: list[PlacedFile | FileNotFoundError | Replaced] = []
     contents: list[tuple[str, bytes]] = []
     for file in files:
         try:
@@ -138,20 +138,20 @@ def _upload_all(
             continue
         contents.append((file.target, data))
         digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
-        results.append(Placed(len(data), False, digest))
+        results.append(PlacedFile(len(data), False, digest))
     store.receive_all(contents)
     return results
 
 
-def _upload(source: str, target: str, stamp: str | None) -> Placed:
+def _upload(source: str, target: str, stamp: str | None) -> PlacedFile:
     with local.open_file(source) as reader:
         size = os.fstat(reader.fileno()).st_size
         found, digest = _store(target).receive(target, reader, size)
     local.check_stamp(source, stamp)
-    return Placed(found, False, digest)
+    return PlacedFile(found, False, digest)
 
 
-def _download(source: str, target: str, stamp: str | None) -> Placed:
+def _download(source: str, target: str, stamp: str | None) -> PlacedFile:
     try:
         with open(target, "wb") as writer:
             size, digest = _store(source).send(source, writer, stamp)
@@ -162,4 +162,4 @@ def _download(source: str, target: str, stamp: str | None) -> Placed:
             deletion.remove_file(*split(target))
             raise
         raise storage_error("write", target, error) from error
-    return Placed(size, False, digest)
+    return PlacedFile(size, False, digest)

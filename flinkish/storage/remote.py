@@ -21,7 +21,7 @@ from flinkish.errors import StorageError
 from flinkish.storage import bounded, s3
 from flinkish.storage.errors import Replaced, storage_error
 from flinkish.storage.limits import connections
-from flinkish.storage.listing import Entry, Listing, remote_entry
+from flinkish.storage.listing import FileEntry, Listing, remote_entry
 from flinkish.storage.locations import base_name, is_local, parent, scheme_of
 
 #: Files up to this size pass through memory in one piece, so that their digest costs no reading.
@@ -153,7 +153,7 @@ class RemoteStore:
     def list_directory(self, location: str) -> Listing:
         """One request (one a thousand names on S3); an absent directory is an empty listing."""
         path = self._path(location)
-        files: dict[str, Entry] = {}
+        files: dict[str, FileEntry] = {}
         directories: list[str] = []
         with refused("list", location):
             try:
@@ -185,7 +185,7 @@ class RemoteStore:
         with refused("read", location):
             return bool(self._fs.isdir(self._path(location)))
 
-    def entry(self, location: str) -> Entry:
+    def entry(self, location: str) -> FileEntry:
         """What a listing would say of a file; FileNotFoundError when it is not there."""
         with refused("read", location):
             return remote_entry(self._fs.info(self._path(location)))

@@ -20,7 +20,7 @@ from flinkish.savepoint.directory.dispose import dispose
 from flinkish.savepoint.format.contents import QuerySource, SavepointJob
 from flinkish.savepoint.format.reader import check_files, open_savepoint
 from flinkish.savepoint.manage.verify import unexpected_files
-from flinkish.savepoint.reporter import SilentReporter
+from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
 
 JOB = SavepointJob("0123456789abcdef0123456789abcdef", "bench", spark_version="4.3.0")
@@ -81,7 +81,7 @@ def savepoint(checkpoint: str, target: str, **_: Any) -> dict[str, Any]:
             JOB,
             [QuerySource("query", checkpoint)],
             trigger="savepoint",
-            reporter=SilentReporter(),
+            reporter=SilentSavepointReporter(),
         )
         seconds, cpu = time.monotonic() - started, time.process_time() - cpu
     return {

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 from flinkish.savepoint.format.contents import QuerySource, SavepointJob
-from flinkish.savepoint.reporter import SilentReporter
+from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
 from tests.bench.measure import alternate, show
 from tests.support.checkpoints.handwritten import CheckpointLikeness
@@ -32,7 +32,7 @@ def savepoint(directory: Path, files: int) -> None:
         query = QuerySource("query", str(checkpoint))
         written.append(
             write_savepoint(
-                str(target), JOB, [query], trigger="savepoint", reporter=SilentReporter()
+                str(target), JOB, [query], trigger="savepoint", reporter=SilentSavepointReporter()
             )
         )
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from flinkish.registry.job_registry import Registry, new_job_id
-from flinkish.registry.jobs import Job, JobState, Launch
+from flinkish.registry.jobs import JobRecord, JobState, Launch
 from flinkish.registry.liveness import process_ref
 from tests.bench.measure import alternate, show
 
@@ -23,7 +23,7 @@ def startup(directory: Path, runs: int) -> None:
             job_id = new_job_id()
             launch = Launch(application="/app.py")
             registry.add_job(
-                Job(job_id, f"job {number}", JobState.INITIALIZING, time.time(), launch)
+                JobRecord(job_id, f"job {number}", JobState.INITIALIZING, time.time(), launch)
             )
             registry.transition(job_id, JobState.CREATED)
             registry.transition(job_id, JobState.RUNNING)

@@ -12,7 +12,7 @@ from flinkish.cli.commands.info import _show
 from flinkish.cli.output.printer import Output
 from flinkish.operators.identity import OperatorIdentity
 from flinkish.savepoint.format.contents import OperatorFacts, QuerySource, SavepointJob
-from flinkish.savepoint.reporter import SilentReporter
+from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
 from tests.cli.conftest import Command
 from tests.support.checkpoints.recorded import unpack
@@ -33,7 +33,7 @@ def saved(tmp_path: Path) -> str:
         SavepointJob("0123456789abcdef" * 2, "flights", spark_version="4.3.0"),
         sources,
         trigger="savepoint",
-        reporter=SilentReporter(),
+        reporter=SilentSavepointReporter(),
     )
     shutil.rmtree(tmp_path / "recorded")
     return info.path

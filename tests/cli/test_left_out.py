@@ -10,12 +10,12 @@ import pytest
 from flinkish.cli.commands import request_result
 from flinkish.cli.commands.savepoint_all import _tell, document
 from flinkish.cli.output.printer import Output
-from flinkish.client.all_jobs import Outcome
+from flinkish.client.all_jobs import JobOutcome
 from flinkish.client.retention import Removal
 from flinkish.errors import NoCommittedBatch
 from flinkish.launch.offline import check_savable
 from flinkish.registry.jobs import (
-    Job,
+    JobRecord,
     JobState,
     Launch,
     QueryStatus,
@@ -28,7 +28,7 @@ from flinkish.spec.requests import CancelArguments, LeftOut, RequestResult, Save
 from flinkish.spec.savepoints import SavepointResult
 from tests.cli.conftest import Command
 
-JOB = Job("a" * 32, "flights", JobState.FAILED, 1.0, Launch("/app.py"))
+JOB = JobRecord("a" * 32, "flights", JobState.FAILED, 1.0, Launch("/app.py"))
 LEFT = [{"query": "c4", "reason": "it ended before it committed a batch"}]
 
 
@@ -61,7 +61,9 @@ def test_but_not_without_one_that_had_state(
 def test_request_show(cli: Command) -> None:
     cli.ok("list")
     with cli.registry() as registry:
-        registry.add_job(Job(JOB.job_id, "flights", JobState.INITIALIZING, time.time(), JOB.launch))
+        registry.add_job(
+            JobRecord(JOB.job_id, "flights", JobState.INITIALIZING, time.time(), JOB.launch)
+        )
         registry.transition(JOB.job_id, JobState.CREATED)
         registry.transition(JOB.job_id, JobState.RUNNING)
         request = registry.submit(JOB.job_id, RequestKind.SAVEPOINT, SavepointArguments("/t"), "me")
@@ -78,7 +80,7 @@ def test_request_show(cli: Command) -> None:
 
 
 def test_savepoint_all(capsys: pytest.CaptureFixture[str]) -> None:
-    outcome = Outcome(JOB, "r", savepoint={"path": "/t/savepoint-1"}, left_out=LEFT)
+    outcome = JobOutcome(JOB, "r", savepoint={"path": "/t/savepoint-1"}, left_out=LEFT)
     _tell(Output(quiet=True), outcome)
     assert "query 'c4' is not in the savepoint" in capsys.readouterr().err
     (entry,) = document([outcome], Removal((), None), Policy())["savepoints"]

@@ -266,7 +266,7 @@ def test_a_driver_that_never_comes_up_is_ended_by_cancel(cli: Command) -> None:
     job = cli.ok(*cli.run_words("silent", "-d", "--no-wait", "-q")).out.strip()
     wait_until(lambda: "arguments:" in cli.ok("logs", job).out, "the driver's process runs")
     document = cli.ok("cancel", job, "-D", "execution.cancel.grace=200ms", "--json").json()
-    assert document["rung"] == "kill"
+    assert document["stop_method"] == "kill"
     assert document["job_state"] == "CANCELED"
 
 
@@ -280,7 +280,7 @@ def test_a_driver_that_does_not_answer_is_ended_by_cancel(cli: Command) -> None:
         wait_until(lambda: registry.now() > first.created + 0.2, "the driver's grace is over")
     # The second call finds the first one's request unanswered, and sees to the end of the job.
     document = cli.ok("cancel", job, "-D", "execution.cancel.grace=200ms", "--json").json()
-    assert document["rung"] == "kill"
+    assert document["stop_method"] == "kill"
     assert cli.status(job)["state"] == "CANCELED"
     wait_until(lambda: not os.path.exists(f"/proc/{pid}"), "the driver's process is gone")
 

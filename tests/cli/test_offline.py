@@ -18,19 +18,19 @@ from flinkish.client.offline import query_source
 from flinkish.errors import NotSavepointable
 from flinkish.launch.offline import job_id_of, may_be_running
 from flinkish.operators.identity import OperatorIdentity
-from flinkish.operators.meaning import Column, StateMeaning
-from flinkish.registry.jobs import Job, JobState, Launch, QueryFacts, QueryStatus, RestoreSpec
+from flinkish.operators.meaning import Column, StateSemantics
+from flinkish.registry.jobs import JobRecord, JobState, Launch, QueryFacts, QueryStatus, RestoreSpec
 from flinkish.registry.liveness import process_ref
 from flinkish.savepoint.format.contents import OperatorFacts, QueryRecord, QuerySource, SavepointJob
 from flinkish.savepoint.format.reader import FULL, check_files, open_savepoint
-from flinkish.savepoint.reporter import SilentReporter
+from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
 from flinkish.spec.codec import decode, encode
 from tests.cli.conftest import Command
 from tests.support.checkpoints.recorded import NAMES, unpack
 
 JOB = "0123456789abcdef" * 2
-MEANING = StateMeaning(
+MEANING = StateSemantics(
     keys={"": (Column("k", "k", nullable=False),)}, values={"": (Column("count", "count(1)"),)}
 )
 
@@ -72,7 +72,7 @@ def register(
     query = QueryStatus(
         "counts", read_cut(str(root)).query_id, "run-1", str(root), active=False, batch_id=1
     )
-    record = Job(job_id, "app", state, time.time(), Launch("/app.py"), spark_version="4.3.0")
+    record = JobRecord(job_id, "app", state, time.time(), Launch("/app.py"), spark_version="4.3.0")
     with cli.registry() as registry:
         registry.add_job(replace(record, **(job or {})))  # type: ignore[arg-type]
         registry.heartbeat(job_id, [query])
@@ -151,7 +151,7 @@ def test_as_good_as_one_that_the_driver_takes(cli: Command, tmp_path: Path, name
             )
         ],
         trigger="savepoint",
-        reporter=SilentReporter(),
+        reporter=SilentSavepointReporter(),
     )
     document = cli.ok("savepoint", JOB, "sp", "--json").json()
     assert (document["job_state"], document["state"]) == ("FAILED", "COMPLETED")
@@ -208,7 +208,7 @@ def test_what_cannot_be_saved(cli: Command, tmp_path: Path) -> None:
     gone = cli("savepoint", other, "sp", "--json")
     assert gone.error()["id"] == "no-committed-batch"
     with cli.registry() as registry:
-        registry.add_job(Job("c" * 32, "batch", JobState.FINISHED, 1.0, Launch("/app.py")))
+        registry.add_job(JobRecord("c" * 32, "batch", JobState.FINISHED, 1.0, Launch("/app.py")))
     nothing = cli("savepoint", "c" * 32, "sp")
     assert nothing.code == 13
     assert "never started a streaming query" in nothing.err

@@ -14,7 +14,7 @@ import pytest
 
 from flinkish.cli import command_index
 from flinkish.registry.jobs import (
-    Job,
+    JobRecord,
     JobState,
     Launch,
     QueryStatus,
@@ -58,7 +58,7 @@ def add_job(cli: Command, restore: RestoreSpec | None = None, job_id: str = JOB_
     cli.ok("list")
     with cli.registry() as registry:
         registry.add_job(
-            Job(
+            JobRecord(
                 job_id=job_id,
                 name="job",
                 state=JobState.INITIALIZING,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from flinkish.savepoint.format.contents import QuerySource, SavepointInfo, SavepointJob
-from flinkish.savepoint.reporter import SilentReporter
+from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
 from tests.cli.conftest import ROOT, Command
 from tests.support.checkpoints.handwritten import CheckpointLikeness
@@ -33,7 +33,7 @@ def saved(tmp_path: Path, checkpoint: Path) -> SavepointInfo:
         SavepointJob("0123456789abcdef" * 2, "flights", spark_version="4.3.0"),
         [source],
         trigger="savepoint",
-        reporter=SilentReporter(),
+        reporter=SilentSavepointReporter(),
     )
 
 

@@ -25,7 +25,7 @@ from flinkish.cli.output.progress import describe
 from flinkish.client.requests import progress_of
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import (
-    Job,
+    JobRecord,
     JobState,
     Launch,
     OperatorStatus,
@@ -63,7 +63,7 @@ def world(place: Path, bad: str) -> Path:
     with Registry.open(f"sqlite:///{place}/state/flinkish/registry.db") as registry:
         launch = Launch(application=f"/{bad}.py", arguments=(bad,), options={})
         for job_id in (JOB_ID, DEAD_ID):
-            job = Job(
+            job = JobRecord(
                 job_id, bad, JobState.INITIALIZING, now, launch,
                 log_path=str(place / "driver.log"), checkpoint_dir=f"/cp/{bad}",
             )  # fmt: skip

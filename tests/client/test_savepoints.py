@@ -9,7 +9,7 @@ import pytest
 from flinkish import Client, Savepoint
 from flinkish.errors import SavepointNotFound, UsageError
 from flinkish.savepoint.format.contents import QuerySource, SavepointJob
-from flinkish.savepoint.reporter import SilentReporter
+from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
 from tests.support.checkpoints.recorded import unpack
 
@@ -22,7 +22,7 @@ def taken(private: Path) -> Savepoint:
         SavepointJob("ab" * 16, "flights", spark_version="4.3.0"),
         [QuerySource("counts", str(root))],
         trigger="savepoint",
-        reporter=SilentReporter(),
+        reporter=SilentSavepointReporter(),
     )
     return Savepoint.open(info.path)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flinkish.compat import data
-from flinkish.compat.model import FLINK, FRAMEWORKS, SPARK, Matrix, Verdict
+from flinkish.compat.model import FLINK, FRAMEWORKS, SPARK, CompatVerdict, Matrix
 from flinkish.errors import FlinkishError
 from tests.support import compat_sample as sample
 
@@ -48,7 +48,7 @@ def test_spark_s_table_is_about_all_pairs_and_the_usual_operators() -> None:
                 assert {(operator, "hdfs"), (operator, "rocksdb")} <= plain, (created, resumed)
             assert ("stateless", "none") in plain
             if created == resumed:
-                assert {cell.verdict for cell in cells if not cell.formats} == {Verdict.OK}
+                assert {cell.verdict for cell in cells if not cell.formats} == {CompatVerdict.OK}
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
@@ -73,7 +73,7 @@ def test_the_schema_describes_the_files(name: str) -> None:
 def test_the_schema_has_the_loader_s_words() -> None:
     schema = _shipped("schema.json")
     cell = schema["$defs"]["cell"]["properties"]
-    assert cell["verdict"]["enum"] == [verdict.value for verdict in Verdict]
+    assert cell["verdict"]["enum"] == [verdict.value for verdict in CompatVerdict]
     assert cell["backend"]["enum"] == [*data.BACKENDS, "none"]
     assert schema["properties"]["framework"]["enum"] == list(FRAMEWORKS)
     assert schema["properties"]["schema_version"]["const"] == data.DATA_VERSION

@@ -7,8 +7,8 @@ import itertools
 import pytest
 
 from flinkish.compat.data import load
-from flinkish.compat.lookup import compare, route
-from flinkish.compat.model import FLINK, Verdict
+from flinkish.compat.lookup import compare_versions, route
+from flinkish.compat.model import FLINK, CompatVerdict
 from flinkish.compat.versions import parse_version
 
 LINES = [f"1.{minor}" for minor in range(1, 19)]
@@ -37,7 +37,9 @@ CONCERNED = {
 
 
 def _verdict(created: str, resumed: str) -> tuple[str, list[str]]:
-    found = compare(load(FLINK), parse_version(created, FLINK), parse_version(resumed, FLINK))
+    found = compare_versions(
+        load(FLINK), parse_version(created, FLINK), parse_version(resumed, FLINK)
+    )
     return found.verdict.value, [limitation.id for limitation in found.limitations]
 
 
@@ -153,4 +155,4 @@ def test_the_way_in_steps(created: str, resumed: str, steps: tuple[str, ...]) ->
     versions = [parse_version(text, FLINK) for text in (created, resumed)]
     assert route(load(FLINK), versions[0], versions[1]) == steps
     for one in itertools.pairwise(steps):
-        assert _verdict(*one)[0] != Verdict.FAILS.value
+        assert _verdict(*one)[0] != CompatVerdict.FAILS.value

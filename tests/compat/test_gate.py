@@ -7,7 +7,7 @@ import pytest
 from flinkish.compat.data import load
 from flinkish.compat.gate import Exit, GateResult, check_versions, rewrites_of
 from flinkish.compat.lookup import Judgement, Use, judge
-from flinkish.compat.model import FLINK, SPARK, Matrix, Rewrite, Verdict
+from flinkish.compat.model import FLINK, SPARK, CompatVerdict, Matrix, Rewrite
 from flinkish.compat.versions import parse_version
 from flinkish.errors import Incompatible
 from tests.support import compat_sample as sample
@@ -22,14 +22,14 @@ def _judge(pair: str, *uses: str, table: Matrix | None = None) -> Judgement:
 
 def test_fine_says_nothing() -> None:
     result = check_versions(_judge("3.5.9 4.0.5", "dedupe hdfs"))
-    assert (result.verdict, result.exit) == (Verdict.OK, Exit.FINE)
+    assert (result.verdict, result.exit) == (CompatVerdict.OK, Exit.FINE)
     assert (result.message, result.hint) == ("", "")
     assert result.error() is None
 
 
 def test_limitations_are_a_note() -> None:
     result = check_versions(_judge("4.0.5 4.3.0", "dedupe hdfs"))
-    assert (result.verdict, result.exit) == (Verdict.OK_WITH_LIMITATIONS, Exit.FINE)
+    assert (result.verdict, result.exit) == (CompatVerdict.OK_WITH_LIMITATIONS, Exit.FINE)
     assert result.message == (
         "resuming a savepoint of Spark 4.0.5 with Spark 4.3.0 has limitations: "
         "The first batch is slow"
@@ -40,7 +40,7 @@ def test_limitations_are_a_note() -> None:
 
 def test_unknown_is_a_warning() -> None:
     result = check_versions(_judge("3.5.9 4.3.0", "dedupe hdfs", "globalLimit hdfs changelog"))
-    assert (result.verdict, result.exit) == (Verdict.UNKNOWN, Exit.WARNED)
+    assert (result.verdict, result.exit) == (CompatVerdict.UNKNOWN, Exit.WARNED)
     assert result.message == (
         "nobody has tried to resume a savepoint of Spark 3.5.9 with Spark 4.3.0 "
         "(dedupe on hdfs, globalLimit on hdfs with changelog)"
@@ -52,7 +52,7 @@ def test_unknown_is_a_warning() -> None:
 def test_what_fails_is_refused_with_the_reason_and_the_way_out() -> None:
     uses = ("dedupe rocksdb changelog", "dedupe rocksdb checkpoint-v2", "odd hdfs")
     result = check_versions(_judge("4.3.0 4.0.5", *uses))
-    assert (result.verdict, result.exit) == (Verdict.FAILS, Exit.REFUSED)
+    assert (result.verdict, result.exit) == (CompatVerdict.FAILS, Exit.REFUSED)
     error = result.error()
     assert isinstance(error, Incompatible)
     assert error.code == 4
@@ -70,7 +70,7 @@ def test_what_needs_a_migration_that_the_engine_can_do() -> None:
     judged = _judge("4.3.0 4.0.5", "symmetricHashJoin rocksdb join-v4")
     assert rewrites_of(judged) == {Rewrite.JOIN_FORMAT_2}
     result = check_versions(judged)
-    assert (result.verdict, result.exit) == (Verdict.NEEDS_MIGRATION, Exit.FINE)
+    assert (result.verdict, result.exit) == (CompatVerdict.NEEDS_MIGRATION, Exit.FINE)
     assert result.message.startswith("the state is rewritten to resume")
     assert "symmetricHashJoin on rocksdb with join-v4: The join's state" in result.message
     assert result.error() is None
@@ -86,7 +86,7 @@ def test_what_needs_a_migration_that_it_cannot_do(with_more: bool) -> None:
     judged = _judge("4.3.0 4.0.5", "dedupe rocksdb row-checksum", *more, table=table)
     assert rewrites_of(judged) is None
     result = check_versions(judged)
-    assert (result.verdict, result.exit) == (Verdict.NEEDS_MIGRATION, Exit.REFUSED)
+    assert (result.verdict, result.exit) == (CompatVerdict.NEEDS_MIGRATION, Exit.REFUSED)
     assert "cannot resume without rewriting its state" in result.message
     assert "The rows have checksums" in result.message
     assert "migrate it" in result.hint
@@ -112,7 +112,7 @@ def test_a_reason_that_two_operators_share_names_both() -> None:
 def test_an_unmet_precondition_refuses_whatever_the_versions_are() -> None:
     conditions = load(FLINK).preconditions
     result = check_versions(_judge("3.5.9 4.0.5", "dedupe hdfs"), unmet=conditions[:1])
-    assert (result.verdict, result.exit) == (Verdict.FAILS, Exit.REFUSED)
+    assert (result.verdict, result.exit) == (CompatVerdict.FAILS, Exit.REFUSED)
     assert "semi-asynchronous mode cannot be migrated" in result.message
     assert "fully-asynchronous" in result.hint
     error = result.error()
@@ -121,4 +121,4 @@ def test_an_unmet_precondition_refuses_whatever_the_versions_are() -> None:
 
 
 def test_a_result_without_a_reason_to_refuse_has_no_error() -> None:
-    assert GateResult(Verdict.OK, Exit.FINE).error() is None
+    assert GateResult(CompatVerdict.OK, Exit.FINE).error() is None

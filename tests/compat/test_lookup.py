@@ -7,8 +7,8 @@ import json
 import pytest
 
 from flinkish.compat.data import parse
-from flinkish.compat.lookup import Use, compare, judge, usual_verdict, worst
-from flinkish.compat.model import SPARK, Cell, Matrix, Verdict, Version
+from flinkish.compat.lookup import Use, compare_versions, judge, usual_verdict, worst
+from flinkish.compat.model import SPARK, Cell, CompatVerdict, Matrix, Version
 from flinkish.compat.versions import parse_version
 from tests.support import compat_sample as sample
 
@@ -22,9 +22,14 @@ def _pair(text: str) -> tuple[Version, Version]:
 
 def test_verdicts_are_ordered() -> None:
     order = ["ok", "ok-with-limitations", "unknown", "needs-migration", "fails"]
-    assert [verdict.value for verdict in sorted(Verdict, key=lambda one: one.badness)] == order
-    assert worst([]) is Verdict.OK
-    assert worst([Verdict.UNKNOWN, Verdict.OK, Verdict.OK_WITH_LIMITATIONS]) is Verdict.UNKNOWN
+    assert [
+        verdict.value for verdict in sorted(CompatVerdict, key=lambda one: one.badness)
+    ] == order
+    assert worst([]) is CompatVerdict.OK
+    assert (
+        worst([CompatVerdict.UNKNOWN, CompatVerdict.OK, CompatVerdict.OK_WITH_LIMITATIONS])
+        is CompatVerdict.UNKNOWN
+    )
 
 
 @pytest.mark.parametrize(
@@ -47,7 +52,7 @@ def test_verdicts_are_ordered() -> None:
     ],
 )
 def test_compare(pair: str, verdict: str, limitations: list[str], cells: int) -> None:
-    found = compare(MATRIX, *_pair(pair))
+    found = compare_versions(MATRIX, *_pair(pair))
     assert found.verdict.value == verdict
     assert [limitation.id for limitation in found.limitations] == limitations
     assert len(found.cells) == cells
@@ -57,14 +62,14 @@ def test_a_pair_fails_when_nothing_of_it_works() -> None:
     document = sample.document()
     document["cells"] = [cell for cell in document["cells"] if cell["verdict"] == "fails"]
     matrix = parse(json.dumps(document), "x", SPARK)
-    assert compare(matrix, *_pair("4.3 3.5")).verdict is Verdict.FAILS
+    assert compare_versions(matrix, *_pair("4.3 3.5")).verdict is CompatVerdict.FAILS
 
 
 def test_a_pair_of_which_only_other_formats_were_measured_is_unknown() -> None:
     document = sample.document()
     document["cells"] = [cell for cell in document["cells"] if cell["formats"]]
     matrix = parse(json.dumps(document), "x", SPARK)
-    assert compare(matrix, *_pair("4.3 4.0")).verdict is Verdict.UNKNOWN
+    assert compare_versions(matrix, *_pair("4.3 4.0")).verdict is CompatVerdict.UNKNOWN
 
 
 def _use(text: str) -> Use:
@@ -128,17 +133,17 @@ def test_the_worst_use_decides() -> None:
     uses = [_use("dedupe rocksdb"), _use("symmetricHashJoin rocksdb join-v4"), _use("odd hdfs")]
     judged = judge(MATRIX, *_pair("4.3 4.0"), uses)
     assert [one.verdict.value for one in judged.uses] == ["ok", "needs-migration", "unknown"]
-    assert judged.verdict is Verdict.NEEDS_MIGRATION
+    assert judged.verdict is CompatVerdict.NEEDS_MIGRATION
     assert [limitation.id for limitation in judged.limitations] == ["join-format"]
-    assert judge(MATRIX, *_pair("4.3 4.0"), []).verdict is Verdict.OK
+    assert judge(MATRIX, *_pair("4.3 4.0"), []).verdict is CompatVerdict.OK
 
 
-def _cells(*verdicts: Verdict) -> list[Cell]:
+def _cells(*verdicts: CompatVerdict) -> list[Cell]:
     return [Cell("a", "b", verdict, ("x",)) for verdict in verdicts]
 
 
 def test_the_usual_verdict() -> None:
-    ok, fails, unknown = Verdict.OK, Verdict.FAILS, Verdict.UNKNOWN
+    ok, fails, unknown = CompatVerdict.OK, CompatVerdict.FAILS, CompatVerdict.UNKNOWN
     assert usual_verdict(_cells(ok, fails, fails)) is fails
     assert usual_verdict(_cells(fails, ok, unknown)) is ok
 

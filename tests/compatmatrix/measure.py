@@ -24,9 +24,9 @@ from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
 from flinkish.errors import FlinkishError
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
 from flinkish.restore.recipe import Recipe
-from flinkish.restore.source.restore_source import Offer, read_offers
+from flinkish.restore.source.restore_source import RestorableQuery, open_restore_source
 from flinkish.savepoint.format.contents import QuerySource, SavepointJob
-from flinkish.savepoint.reporter import SilentReporter
+from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
 from tests.compatmatrix.cases import STATELESS, Case, cases, unused
 from tests.compatmatrix.data import expected, in_order, write_half
@@ -217,12 +217,16 @@ def _save(one: Begun) -> str:
     job = SavepointJob(_JOB_ID, "compat-matrix", spark_version=one.version)
     query = QuerySource(one.case.id, str(one.directory / "checkpoint"))
     info = write_savepoint(
-        str(one.directory / "savepoint"), job, [query], trigger="stop", reporter=SilentReporter()
+        str(one.directory / "savepoint"),
+        job,
+        [query],
+        trigger="stop",
+        reporter=SilentSavepointReporter(),
     )
     offer = _only_offer(info.path)
-    offsets = Path(offer.donor.root, "offsets", str(offer.query.batch_id))
+    offsets = Path(offer.origin.root, "offsets", str(offer.query.batch_id))
     head = offsets.read_text().splitlines()[0]
-    absent = unused(one.case, offer.pins, offer.donor.files, head, offer.checkpoint_format)
+    absent = unused(one.case, offer.pins, offer.origin.files, head, offer.checkpoint_format)
     if absent:
         raise BadMeasurement(f"the savepoint does not have: {', '.join(absent)}")
     kinds = [op.kind for op in offer.query.operators]
@@ -232,8 +236,8 @@ def _save(one: Begun) -> str:
     return info.path
 
 
-def _only_offer(path: str) -> Offer:
-    [offer] = read_offers(path).by_key.values()
+def _only_offer(path: str) -> RestorableQuery:
+    [offer] = open_restore_source(path).by_key.values()
     return offer
 
 
@@ -250,7 +254,7 @@ def _to_resume(one: Begun, target: str) -> dict[str, Any] | None:
     checkpoint = one.directory / f"to-{target}"
     shutil.rmtree(checkpoint, ignore_errors=True)
     offer = _only_offer(begun["savepoint"])
-    make_checkpoint(Recipe((offer.donor,)), str(checkpoint))
+    make_checkpoint(Recipe((offer.origin,)), str(checkpoint))
     settings = one.case.kept_settings
     if offer.checkpoint_format > 1:
         settings[SETTING_CHECKPOINT_FORMAT] = str(offer.checkpoint_format)

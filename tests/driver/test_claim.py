@@ -120,7 +120,7 @@ def test_a_job_cancelled_before_that_leaves_it_whole(
         stop_hard(queries)
 
     monkeypatch.setattr(actions, "stop_hard", interrupted)
-    assert job.request(RequestKind.CANCEL)["rung"] == "stop"
+    assert job.request(RequestKind.CANCEL)["stop_method"] == "stop"
     assert job.wait().state is JobState.CANCELED
     whole(savepoint["path"])
     assert savepoint["path"] in [s.path for s in job.registry.savepoints()]

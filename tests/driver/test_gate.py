@@ -134,7 +134,7 @@ def test_a_savepoint_that_fails_after_the_quiesce_resumes_the_queries(
     job.wait_until(lambda: job.batch() > batch + 1)
     assert not returned.is_set()
     result = job.request(RequestKind.STOP, str(tmp_path / "savepoints"))
-    assert result["rung"] == "quiesce"
+    assert result["stop_method"] == "quiesce"
     assert job.wait().state is JobState.FINISHED
     assert returned.is_set()
 
@@ -230,7 +230,7 @@ def test_cancel_ends_a_long_batch_the_hard_way_and_says_so(
     job = new_job(cancel_grace=0.5).start(program)
     job.wait_until(inside.is_set)
     result = job.request(RequestKind.CANCEL)
-    assert result == {"savepoint": None, "rung": "stop"}
+    assert result == {"savepoint": None, "stop_method": "stop"}
     assert job.wait().state is JobState.CANCELED
 
 

@@ -265,7 +265,7 @@ def test_a_query_is_split_and_merged_again_at_another_batch(
     for number in range(3):
         world.write("b", ("a", 1, 20), ("n", number, 21))
     rows += world.run(a, "a") + world.run(b, "b")
-    assert (world.donor("a").batch_id, world.donor("b").batch_id) == (2, 4)
+    assert (world.origin("a").batch_id, world.origin("b").batch_id) == (2, 4)
     recipe: dict[str, Any] = {
         "states": {0: TakenState(1, 0), 1: TakenState(0, 0)},
         "sources": (TakenSource(1, 0, "0", "0"), TakenSource(0, 0, "0", "1")),

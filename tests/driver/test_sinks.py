@@ -16,7 +16,7 @@ from flinkish.checkpoint.cut import newest_committed_batch, read_cut
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
 from flinkish.restore.materialize.new_logs import replays_planned
 from flinkish.restore.plan.sinks import SinkPlan, judge_sink, sink_position
-from flinkish.restore.recipe import Donor, Recipe
+from flinkish.restore.recipe import Recipe, SourceCheckpoint
 from tests.support.driver.changed_checkpoint import World
 from tests.support.driver.operator_programs import BACKENDS
 
@@ -84,7 +84,7 @@ class Files:
             for path in (root / "commits").glob(f"*{read_cut(str(root)).batch_id}*"):
                 path.unlink()
         cut = read_cut(str(root))
-        return Recipe((Donor(cut.root, tuple(cut.files), cut.batch_id),))
+        return Recipe((SourceCheckpoint(cut.root, tuple(cut.files), cut.batch_id),))
 
     def plan(self, recipe: Recipe, mode: Any = None) -> SinkPlan:
         position = sink_position("parquet", self.sink, "any", storage)

@@ -64,7 +64,7 @@ def test_a_source_starts_afresh_while_a_batch_is_planned(world: World, everythin
     cut = read_cut(str(world.root / "one"))
     assert (cut.batch_id, cut.planned_batch) == (0, 1)
     kept = FreshSource() if everything else TakenSource(0, 1, "1", "1")
-    recipe = Recipe((world.donor("one"),), sources=(FreshSource(), kept))
+    recipe = Recipe((world.origin("one"),), sources=(FreshSource(), kept))
     assert replays_planned(recipe) is not everything
     make_checkpoint(recipe, str(world.root / "two"))
     made = read_cut(str(world.root / "two"))
@@ -84,13 +84,13 @@ def test_spark_passes_over_a_planned_file_that_is_gone(world: World, gone: bool)
         world.write("a", (name, 1, 0))
     frame = counted(world, "a")
     world.run(frame, "one", "update", fail_at=1)
-    (check,) = missing_files(world.donor("one"))
+    (check,) = missing_files(world.origin("one"))
     assert (check.planned, check.planned_gone, check.read, check.read_gone) == (1, (), 1, 0)
     first, second, _ = sorted((world.root / "in/a").iterdir())
     if gone:
         first.unlink()  # read already: not missed
         second.unlink()
-    (check,) = missing_files(world.donor("one"))
+    (check,) = missing_files(world.origin("one"))
     assert check.planned_gone == ((str(second),) if gone else ())
     assert check.read_gone == int(gone)
     assert bool(check.warnings()) is gone

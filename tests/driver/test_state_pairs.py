@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flinkish.driver.spark.settings import configured
-from flinkish.restore.plan.judging import OperatorPlan
+from flinkish.restore.plan.judging import OperatorJudgement
 from flinkish.restore.plan.query_restore import QueryRestore
 from flinkish.restore.plan.verdicts import FOR_THE_ENGINE, Verdict
 from tests.support.driver import recorded_pairs
@@ -71,7 +71,7 @@ def recorded(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[B
         yield RecordedBench(spark, tmp_path_factory.mktemp("recorded"))
 
 
-def _checked(pair: Pair, restore: QueryRestore) -> OperatorPlan:
+def _checked(pair: Pair, restore: QueryRestore) -> OperatorJudgement:
     """What the plan says of the pair's operator, which is what the table says."""
     assert restore.plan is not None, restore.refusal
     wanted = (None, pair.operator) if pair.plain else (pair.operator,)

@@ -20,7 +20,7 @@ import pytest
 
 from flinkish.driver.spark.settings import configured
 from flinkish.errors import Incompatible, NonRestoredState
-from flinkish.registry.jobs import Job, JobState, RequestKind, RestoreSpec
+from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RestoreSpec
 from flinkish.savepoint.format.reader import open_savepoint
 from tests.support.driver.in_process_job import InProcessJob
 from tests.support.driver.operator_programs import BACKENDS
@@ -226,7 +226,7 @@ class Stage:
 
     def resume(
         self, program: Program, path: str | None, *, named: bool, **spec: Any
-    ) -> tuple[Job, Output]:
+    ) -> tuple[JobRecord, Output]:
         """Go on over all files, with other settings of the session: those of the savepoint win."""
 
         def main() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import flinkish
 from flinkish import uid, uid_hash
-from flinkish.driver.plan.plan_extraction import PlannedQuery, plan_query
+from flinkish.driver.plan.plan_extraction import PlannedQuery, extract_plan
 from flinkish.errors import DuplicateUid, InvalidUid, UsageError
 from flinkish.operators import tagging
 from flinkish.operators.hasher import HasherVersion
@@ -22,7 +22,7 @@ HASH = "0123456789abcdef0123456789abcdef"
 
 
 def _tags(df: Any) -> list[tuple[str | None, str | None]]:
-    planned = plan_query(df, "append", None)
+    planned = extract_plan(df, "append", None)
     return [(n.uid, n.uid_hash) for n in planned.graph]
 
 
@@ -118,7 +118,7 @@ class TestOnSpark:
     def test_uid_and_hash_together(self, spark: Any, input_dir: str) -> None:
         df = _timed(spark, input_dir).dropDuplicates(["id", "ts"])
         df = df.transform(uid_hash(HASH.upper())).transform(uid("dedup"))
-        planned = plan_query(df, "append", None)
+        planned = extract_plan(df, "append", None)
         (operator,) = planned.operators
         identity = planned.identities[operator.key]
         assert identity.lookup_ids(HasherVersion.V3) == (HASH, operator.operator_id)
@@ -135,11 +135,11 @@ class TestOnSpark:
         df = _timed(spark, input_dir).dropDuplicates(["id", "ts"]).transform(uid_hash(HASH))
         df = df.groupBy("id", "ts").count().transform(uid_hash(HASH))
         with pytest.raises(DuplicateUid, match=HASH):
-            plan_query(df, "append", None)
+            extract_plan(df, "append", None)
 
     def test_the_second_use_of_a_dataframe_is_told(self, spark: Any, input_dir: str) -> None:
         df = _timed(spark, input_dir).dropDuplicates(["id", "ts"]).transform(uid("d"))
-        planned = plan_query(df.union(df), "append", None)
+        planned = extract_plan(df.union(df), "append", None)
         assert [op.uid for op in planned.operators] == ["d", "d#2"]
         (note,) = planned.notes
         assert "'d' is used more than once" in note
@@ -153,7 +153,7 @@ class TestOnSpark:
 
     def test_a_module_of_the_program_is_named_by_its_path(self, spark: Any, input_dir: str) -> None:
         df = _read(spark, input_dir).transform(uid("here"))
-        node = next(n for n in plan_query(df, "append", None).graph if n.uid == "here")
+        node = next(n for n in extract_plan(df, "append", None).graph if n.uid == "here")
         assert str(node.location).rpartition(":")[0].endswith("test_uid.py")
 
     def test_ids_do_not_depend_on_columns_of_stateless_steps(
@@ -169,7 +169,7 @@ class TestOnSpark:
                 .withWatermark(time, "1 minute")
             )
             df = df.dropDuplicates([key, time]).groupBy(F.window(time, "1 minute"), key).count()
-            return plan_query(df, "append", None)
+            return extract_plan(df, "append", None)
 
         first, second = planned("carrier", "at"), planned("airline", "departed")
         for one, other in zip(first.operators, second.operators, strict=True):

@@ -15,7 +15,7 @@ from flinkish.engine.errors import (
     EngineError,
     StateFormatError,
 )
-from flinkish.engine.migration.migration_plan import FamilyMove, RowForm
+from flinkish.engine.migration.migration_plan import FamilyMigration, RowForm
 from flinkish.engine.migration.row_transforms import BlockTransform
 from flinkish.engine.rows.encodings import join_list, split_value
 from flinkish.engine.rows.row_codec import compile_schema
@@ -154,7 +154,7 @@ def test_what_spark_leaves_in_null_intervals_is_cleaned() -> None:
     key = struct(column("k", "integer"))
     for lists in (True, False):
         before = RowForm(key, value, None, framed=True)
-        move = FamilyMove("f", "f", before, replace(before, framed=False), ())
+        move = FamilyMigration("f", "f", before, replace(before, framed=False), ())
         rows = [join_list([left, left])] if lists else [b"\0" + left]
         block = RowBlock("f", [bytes(17)], rows, framed=True)
         moved = BlockTransform(move, None, "here", lists=lists, canonical=True)(block)
@@ -164,7 +164,7 @@ def test_what_spark_leaves_in_null_intervals_is_cleaned() -> None:
 def test_lists_where_none_are_expected_and_the_other_way_round(tmp_path: Path) -> None:
     key = struct(column("k", "integer"))
     before = RowForm(key, key, None, framed=True)
-    move = FamilyMove("f", "f", before, replace(before, framed=False), ())
+    move = FamilyMigration("f", "f", before, replace(before, framed=False), ())
     plain = RowBlock("f", [bytes(17)], [bytes(17)], framed=True)
     with pytest.raises(StateFormatError, match="here: a value is no list"):
         BlockTransform(move, None, "here", lists=True, canonical=True)(plain)

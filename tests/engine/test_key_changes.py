@@ -10,7 +10,7 @@ import pytest
 from flinkish.checkpoint.format.names import ROCKSDB
 from flinkish.checkpoint.format.schema_files import FamilySchemas, parse_schema_file
 from flinkish.checkpoint.format.text import spark_json
-from flinkish.engine.migration.migration_plan import OperatorMove
+from flinkish.engine.migration.migration_plan import OperatorMigration
 from flinkish.engine.migration.migration_planner import (
     CannotMigrate,
     FamilyChange,
@@ -64,7 +64,7 @@ def state() -> OperatorState:
     return OperatorState(0, "transformWithStateInPandasExec", 1, ROCKSDB, 2, (store,))
 
 
-def planned(family: str, key: dict[str, Any]) -> OperatorMove:
+def planned(family: str, key: dict[str, Any]) -> OperatorMigration:
     changes = {("default", family): FamilyChange(key=key)}
     return plan_operator(NOWHERE, state(), TargetState(changes=changes))
 

@@ -56,7 +56,7 @@ from flinkish.engine.stores.store_rows import count_rows, read_store
 from flinkish.errors import FlinkishError
 from flinkish.registry import rows
 from flinkish.registry.jobs import (
-    Job,
+    JobRecord,
     JobState,
     Launch,
     Request,
@@ -78,7 +78,7 @@ from flinkish.savepoint.format.metadata import (
 from flinkish.savepoint.format.reader import describe, find_bad_files, open_savepoint
 from flinkish.savepoint.manage.deep_check import deep_check
 from flinkish.savepoint.manage.diff import compare
-from flinkish.savepoint.reporter import SilentReporter
+from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.state.state_rows import open_state, show_rows
 from flinkish.savepoint.write.writer import write_savepoint
 from flinkish.spec.requests import SavepointArguments
@@ -472,7 +472,7 @@ def _of_the_rest(base: Path) -> list[Target]:
     )
     path = base / "plan.json"
     planfile.save(plan, str(path))
-    job = Job("a" * 32, "job", JobState.RUNNING, 1.7e9, launch)
+    job = JobRecord("a" * 32, "job", JobState.RUNNING, 1.7e9, launch)
     request = Request(
         *("r" * 32, job.job_id, RequestKind.SAVEPOINT, RequestState.PENDING, 1.7e9),
         SavepointArguments("/s"),
@@ -514,7 +514,11 @@ def _of_whole_savepoints(checkpoints: dict[str, Path], base: Path) -> list[Targe
         source = QuerySource("q", str(checkpoint))
         job = SavepointJob("ab" * 16, "job", spark_version="4.3.0")
         info = write_savepoint(
-            str(base / "taken"), job, [source], trigger="savepoint", reporter=SilentReporter()
+            str(base / "taken"),
+            job,
+            [source],
+            trigger="savepoint",
+            reporter=SilentSavepointReporter(),
         )
         metadata = Metadata(str(Path(info.path) / "_metadata"))
         seeds = []
@@ -552,7 +556,7 @@ def _savepoint(original: Path, data: bytes, place: Path) -> None:
     assert len(read_catalog(str(path.parent), whole=True).savepoints) == 1
     _use(path)
     savepoint = open_savepoint(str(path))
-    deep_check(savepoint, SilentReporter())
+    deep_check(savepoint, SilentSavepointReporter())
     calls: list[Callable[[], object]] = [lambda: read_cut(str(path / saved.directory))]
     for each in saved.operators:
         calls.append(functools.partial(_show, path, str(each.ordinal)))

@@ -21,12 +21,12 @@ from flinkish.launch.launcher import launch_job, new_job
 from flinkish.launch.supervisor import end_of, how_it_ended
 from flinkish.launch.termination import answers_late
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import Job, JobState, Launch, RequestKind, RequestState
+from flinkish.registry.jobs import JobRecord, JobState, Launch, RequestKind, RequestState
 from flinkish.registry.liveness import reconcile
 from flinkish.spec.requests import SavepointArguments
 from tests.support.launcher_fakes import kill_processes, make_java, make_spark
 
-Run = Callable[..., Job]
+Run = Callable[..., JobRecord]
 
 
 @pytest.fixture
@@ -40,9 +40,9 @@ def environ(tmp_path: Path) -> dict[str, str]:
 @pytest.fixture
 def run(registry_url: str, tmp_path: Path, environ: dict[str, str]) -> Any:
     """Launch a job whose spark-submit is ``script``; what is left of it is killed at the end."""
-    started: list[Job] = []
+    started: list[JobRecord] = []
 
-    def launch(script: str, **fields: Any) -> Job:
+    def launch(script: str, **fields: Any) -> JobRecord:
         home = make_spark(tmp_path / f"spark{len(started)}", script)
         spec = Launch(
             application="/app.py",
@@ -64,7 +64,7 @@ def run(registry_url: str, tmp_path: Path, environ: dict[str, str]) -> Any:
             kill_processes(registry.job(job.job_id))
 
 
-def wait(registry: Registry, job: Job, condition: Callable[[Job], Any]) -> Job:
+def wait(registry: Registry, job: JobRecord, condition: Callable[[JobRecord], Any]) -> JobRecord:
     deadline = time.monotonic() + 60
     while True:
         current = registry.job(job.job_id)
@@ -74,7 +74,7 @@ def wait(registry: Registry, job: Job, condition: Callable[[Job], Any]) -> Job:
         time.sleep(0.02)
 
 
-def ended(job: Job) -> bool:
+def ended(job: JobRecord) -> bool:
     return job.state.is_final and job.exit_status is not None
 
 

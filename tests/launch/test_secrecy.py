@@ -22,7 +22,7 @@ from flinkish.launch.describer import describe_program
 from flinkish.launch.launcher import launch_job, new_job
 from flinkish.masking import MASK, is_secret, mask_secrets, mask_words
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import Job, Launch
+from flinkish.registry.jobs import JobRecord, Launch
 from tests.support.launcher_fakes import kill_processes, make_java, make_spark
 
 SECRET = "hush-0815"
@@ -168,16 +168,16 @@ def test_a_pipe_will_do() -> None:
 
 
 @pytest.fixture
-def launched(registry_url: str, tmp_path: Path) -> Iterator[Callable[[Launch, str], Job]]:
+def launched(registry_url: str, tmp_path: Path) -> Iterator[Callable[[Launch, str], JobRecord]]:
     """Launch a job whose spark-submit is a script."""
-    started: list[Job] = []
+    started: list[JobRecord] = []
     environ = {
         **os.environ,
         "JAVA_HOME": str(make_java(tmp_path / "java")),
         "XDG_STATE_HOME": str(tmp_path / "state"),
     }
 
-    def launch(spec: Launch, script: str) -> Job:
+    def launch(spec: Launch, script: str) -> JobRecord:
         home = make_spark(tmp_path / "spark", script)
         spec = replace(spec, spark_home=str(home), working_directory=str(tmp_path))
         with Registry.open(registry_url) as registry:
@@ -214,7 +214,7 @@ _TAKES = (
     [(("in", "--n", "3"), ("--key", SECRET)), (("--password", SECRET, "a b"), ())],
 )
 def test_arguments_reach_the_program_and_nothing_else(
-    launched: Callable[[Launch, str], Job], registry: Registry, tmp_path: Path,
+    launched: Callable[[Launch, str], JobRecord], registry: Registry, tmp_path: Path,
     plain: tuple[str, ...], secret: tuple[str, ...],
 ) -> None:  # fmt: skip
     home = str(Path(spark_submit.__file__).parents[2])

@@ -16,7 +16,7 @@ from flinkish.launch import secret_settings, spark_submit
 from flinkish.launch.describer import describe_program
 from flinkish.launch.launcher import launch_job, new_job
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import Job, Launch
+from flinkish.registry.jobs import JobRecord, Launch
 from tests.support.launcher_fakes import kill_processes, make_java, make_spark
 
 OPTION = "--properties-file"
@@ -33,9 +33,9 @@ CONF = {
 @pytest.fixture
 def launched(
     registry_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[[str], Job]]:
+) -> Iterator[Callable[[str], JobRecord]]:
     """Launch a job with ``CONF`` whose spark-submit is a script."""
-    started: list[Job] = []
+    started: list[JobRecord] = []
     monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
     environ = {
         **os.environ,
@@ -43,7 +43,7 @@ def launched(
         "XDG_STATE_HOME": str(tmp_path / "state"),
     }
 
-    def launch(script: str) -> Job:
+    def launch(script: str) -> JobRecord:
         home = make_spark(tmp_path / "spark", script)
         (home / "conf").mkdir()
         (home / "conf/spark-defaults.conf").write_text("spark.mine  kept")
@@ -76,7 +76,7 @@ def wait_for(path: Path) -> None:
 
 
 def test_only_spark_gets_them(
-    launched: Callable[[str], Job], registry: Registry, tmp_path: Path
+    launched: Callable[[str], JobRecord], registry: Registry, tmp_path: Path
 ) -> None:
     job = launched(
         'while [ "$1" != --properties-file ]; do shift; done\n'

@@ -142,8 +142,8 @@ MUTANTS = (
         "default-not-filled",
         "a field that is added stays null although it has a default",
         "flinkish/engine/migration/evolution.py",
-        "return Part(path, wanted.type, None, Same(), default)",
-        "return Part(path, wanted.type, None, Same(), None)",
+        "return FieldOrigin(path, wanted.type, None, Same(), default)",
+        "return FieldOrigin(path, wanted.type, None, Same(), None)",
         _EVOLUTION,
     ),
     Mutant(

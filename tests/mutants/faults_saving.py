@@ -147,8 +147,8 @@ MUTANTS = (
         "what a savepoint that failed has written so far stays",
         "flinkish/savepoint/write/writer.py",
         "                storage.remove_tree(*storage.split(path))\n"
-        "                taker.take_back_references()\n",
-        "                taker.take_back_references()\n",
+        "                builder.take_back_references()\n",
+        "                builder.take_back_references()\n",
         ("tests/savepoint/write/test_writer.py",),
     ),
     Mutant(

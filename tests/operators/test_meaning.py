@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from flinkish.operators.meaning import JOIN_TYPE, ONLY, Column, StateMeaning
+from flinkish.operators.meaning import JOIN_TYPE, ONLY, Column, StateSemantics
 
-MEANING = StateMeaning(
+MEANING = StateSemantics(
     keys={"left": (Column("user", "lower(name)"),), "right": (Column("who", "who"),)},
     values={
         ONLY: (Column("sum(a)", "sum(x)"), Column("collect_list(b)", "collect_list(b)", "int"))
@@ -16,12 +16,12 @@ MEANING = StateMeaning(
 
 
 def test_it_survives_json() -> None:
-    assert StateMeaning.from_json(json.loads(json.dumps(MEANING.to_json()))) == MEANING
-    assert StateMeaning.from_json({}) == StateMeaning()
+    assert StateSemantics.from_json(json.loads(json.dumps(MEANING.to_json()))) == MEANING
+    assert StateSemantics.from_json({}) == StateSemantics()
 
 
 def test_what_a_newer_flinkish_adds_is_passed_over() -> None:
     data = MEANING.to_json()
     data["more"] = 1
     data["keys"]["left"][0]["more"] = 2
-    assert StateMeaning.from_json(data) == MEANING
+    assert StateSemantics.from_json(data) == MEANING

@@ -23,7 +23,7 @@ from urllib.parse import quote
 import pytest
 
 from flinkish.registry.job_registry import Registry, new_job_id
-from flinkish.registry.jobs import Job, JobState, Launch
+from flinkish.registry.jobs import JobRecord, JobState, Launch
 
 ROOT = Path(__file__).resolve().parents[2]
 PASSWORD = "s3cret:p@ss"
@@ -173,14 +173,16 @@ def sqlite_registry(tmp_path: Path) -> Iterator[Registry]:
 
 
 @pytest.fixture
-def make_job() -> Callable[..., Job]:
+def make_job() -> Callable[..., JobRecord]:
     """Jobs that start one second apart."""
     clock = count(1_700_000_000)
 
-    def make(name: str = "flights", state: JobState = JobState.RUNNING, **fields: Any) -> Job:
+    def make(name: str = "flights", state: JobState = JobState.RUNNING, **fields: Any) -> JobRecord:
         fields.setdefault("job_id", new_job_id())
         fields.setdefault("start_time", float(next(clock)))
-        return Job(name=name, state=state, launch=fields.pop("launch", Launch("/a.py")), **fields)
+        return JobRecord(
+            name=name, state=state, launch=fields.pop("launch", Launch("/a.py")), **fields
+        )
 
     return make
 

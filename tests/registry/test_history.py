@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from flinkish.errors import Locked, WrongState
 from flinkish.registry.job_registry import Registry, new_job_id
 from flinkish.registry.jobs import (
-    Job,
+    JobRecord,
     JobState,
     Launch,
     Request,
@@ -44,7 +44,7 @@ def test_any_calls_leave_a_legal_story(
     sqlite_registry: Registry, calls: list[tuple[str, object]]
 ) -> None:
     registry = sqlite_registry
-    job = Job(new_job_id(), "n", JobState.INITIALIZING, 1.0, Launch("/a.py"))
+    job = JobRecord(new_job_id(), "n", JobState.INITIALIZING, 1.0, Launch("/a.py"))
     registry.add_job(job)
     expected, ended = JobState.INITIALIZING, dict[str, Request]()
     for name, argument in calls:

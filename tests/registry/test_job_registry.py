@@ -25,7 +25,7 @@ from flinkish.registry.job_registry import Registry, new_job_id
 from flinkish.registry.jobs import (
     FINAL_STATES,
     TRANSITIONS,
-    Job,
+    JobRecord,
     JobState,
     Launch,
     OperatorStatus,
@@ -40,7 +40,7 @@ from flinkish.registry.jobs import (
 from flinkish.spec.requests import CancelArguments, LeftOut, RequestResult, SavepointArguments
 from flinkish.spec.savepoints import SavedQuery, SavepointResult
 
-MakeJob = Callable[..., Job]
+MakeJob = Callable[..., JobRecord]
 
 FULL_LAUNCH = Launch(
     application="/srv/app.py",
@@ -526,7 +526,7 @@ with Registry.open(url) as registry:
         while request := registry.claim(job_id):
             claimed.append(request.arguments.target)
             if request.arguments.target != "stop":
-                registry.complete(request.request_id, RequestResult(rung=me))
+                registry.complete(request.request_id, RequestResult(stop_method=me))
 print(stops, *claimed)
 """
 

@@ -9,7 +9,14 @@ import pytest
 
 from flinkish.errors import WrongState
 from flinkish.registry.job_registry import Registry, new_job_id
-from flinkish.registry.jobs import ACTIVE_STATES, FINAL_STATES, Job, JobState, Launch, may_follow
+from flinkish.registry.jobs import (
+    ACTIVE_STATES,
+    FINAL_STATES,
+    JobRecord,
+    JobState,
+    Launch,
+    may_follow,
+)
 
 #: JobStatus.isGloballyTerminalState of Flink.
 FINAL = {JobState.FAILED, JobState.CANCELED, JobState.FINISHED}
@@ -40,7 +47,7 @@ def test_what_follows_a_state(old: JobState) -> None:
 
 @pytest.mark.parametrize("state", sorted(FINAL))
 def test_a_registry_keeps_a_final_state(tmp_path: Path, state: JobState) -> None:
-    job = Job(new_job_id(), "job", JobState.RUNNING, 1.0, Launch("app.py"))
+    job = JobRecord(new_job_id(), "job", JobState.RUNNING, 1.0, Launch("app.py"))
     with Registry.open(str(tmp_path / "registry.db")) as registry:
         registry.add_job(job)
         registry.transition(job.job_id, state)

@@ -13,11 +13,18 @@ from pathlib import Path
 import pytest
 
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import Job, JobState, Launch, ProcessRef, RequestKind, RequestState
+from flinkish.registry.jobs import (
+    JobRecord,
+    JobState,
+    Launch,
+    ProcessRef,
+    RequestKind,
+    RequestState,
+)
 from flinkish.registry.liveness import is_alive, log_tail, process_ref, reconcile, verdict
 from flinkish.spec.requests import SavepointArguments
 
-MakeJob = Callable[..., Job]
+MakeJob = Callable[..., JobRecord]
 HERE = os.uname().nodename
 DRIVER = ProcessRef(HERE, 77, 1)
 SUPERVISOR = ProcessRef(HERE, 66, 1)

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flinkish.errors import AmbiguousJob, JobNotFound, UsageError
-from flinkish.registry.jobs import Job, JobState, Launch
+from flinkish.registry.jobs import JobRecord, JobState, Launch
 from flinkish.registry.lookup import choose, is_id, is_prefix
 
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -24,7 +24,7 @@ def test_the_rule(
     given_jobs: dict[str, tuple[str, JobState]], reference: str, include_final: bool
 ) -> None:
     jobs = [
-        Job(job_id, name, state, float(n), Launch("/a.py"))
+        JobRecord(job_id, name, state, float(n), Launch("/a.py"))
         for n, (job_id, (name, state)) in enumerate(given_jobs.items())
     ]
     prefix = reference.lower()

@@ -12,14 +12,14 @@ import pytest
 
 from flinkish.errors import RegistryError
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import Job, JobState
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.schema import VERSION
 
 if TYPE_CHECKING:
     from .conftest import Cluster
 
 pytestmark = pytest.mark.postgres
-MakeJob = Callable[..., Job]
+MakeJob = Callable[..., JobRecord]
 
 
 def _execute(cluster: Cluster, url: str, sql: str) -> None:

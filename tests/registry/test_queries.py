@@ -8,7 +8,7 @@ from pathlib import Path
 
 from flinkish.registry.job_registry import Registry, new_request_id
 from flinkish.registry.jobs import (
-    Job,
+    JobRecord,
     JobState,
     QueryFacts,
     QueryStatus,
@@ -19,7 +19,7 @@ from flinkish.registry.jobs import (
 from flinkish.registry.schema import MIGRATIONS, VERSION_TABLE
 from flinkish.spec.requests import RequestResult, SavepointArguments
 
-MakeJob = Callable[..., Job]
+MakeJob = Callable[..., JobRecord]
 FACTS = QueryFacts(
     run_id="r",
     sources=({"uid": "lines", "signature": "json k:int"},),

@@ -17,11 +17,11 @@ import pytest
 from flinkish.errors import InvalidConfiguration, RegistryError
 from flinkish.registry import database, sqlite
 from flinkish.registry.job_registry import Registry, new_job_id
-from flinkish.registry.jobs import Job, JobState, RequestKind
+from flinkish.registry.jobs import JobRecord, JobState, RequestKind
 from flinkish.registry.schema import VERSION
 from flinkish.spec.requests import SavepointArguments
 
-MakeJob = Callable[..., Job]
+MakeJob = Callable[..., JobRecord]
 RunPython = Callable[..., "subprocess.Popen[str]"]
 Unprivileged = Callable[..., str]
 
@@ -256,7 +256,7 @@ def test_a_damaged_file_says_so(tmp_path: Path, make_job: MakeJob) -> None:
     assert "backup" in caught.value.hint
 
 
-def _submit(path: Path, job: Job) -> object:
+def _submit(path: Path, job: JobRecord) -> object:
     with Registry.open(str(path)) as registry:
         shown = [registry.find_job(job.job_id[:6]).name, registry.read_only]
         try:

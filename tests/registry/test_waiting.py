@@ -18,23 +18,25 @@ from flinkish.errors import (
 )
 from flinkish.registry import waiting
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import Job, JobState, Request, RequestKind, RequestState
+from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
 from flinkish.registry.liveness import process_ref
 from flinkish.registry.waiting import wait_job, wait_request
 from flinkish.spec.requests import RequestResult, SavepointArguments
 
-MakeJob = Callable[..., Job]
+MakeJob = Callable[..., JobRecord]
 
 
 @pytest.fixture
-def job(registry: Registry, make_job: MakeJob) -> Job:
+def job(registry: Registry, make_job: MakeJob) -> JobRecord:
     """A job whose driver is this very process."""
     made = make_job(driver=process_ref(), start_time=registry.now())
     registry.add_job(made)
     return made
 
 
-def test_progress_and_result_are_seen(registry: Registry, registry_url: str, job: Job) -> None:
+def test_progress_and_result_are_seen(
+    registry: Registry, registry_url: str, job: JobRecord
+) -> None:
     sent = registry.submit(job.job_id, RequestKind.SAVEPOINT, SavepointArguments("/sp"))
 
     seen: list[Request] = []
@@ -49,19 +51,19 @@ def test_progress_and_result_are_seen(registry: Registry, registry_url: str, job
                 while not (seen and seen[-1].progress == {"files": files}):
                     assert time.monotonic() < until
                     time.sleep(0.005)
-            other.complete(claimed.request_id, RequestResult(rung="quiesce"))
+            other.complete(claimed.request_id, RequestResult(stop_method="quiesce"))
 
     thread = threading.Thread(target=agent)
     thread.start()
     done = wait_request(registry, sent.request_id, 120, 0.005, seen.append)
     thread.join()
     assert done.state is RequestState.COMPLETED
-    assert done.result == RequestResult(rung="quiesce")
+    assert done.result == RequestResult(stop_method="quiesce")
     assert seen[-1] == done
     assert [r.progress["files"] for r in seen if r.progress] == [0, 1, 2, 2]
 
 
-def test_a_failed_request_is_returned(registry: Registry, job: Job) -> None:
+def test_a_failed_request_is_returned(registry: Registry, job: JobRecord) -> None:
     sent = registry.submit(job.job_id, RequestKind.SAVEPOINT, SavepointArguments("/sp"))
     registry.fail(sent.request_id, {"id": "storage", "message": "no"})
     done = wait_request(registry, sent.request_id, None)
@@ -69,7 +71,7 @@ def test_a_failed_request_is_returned(registry: Registry, job: Job) -> None:
 
 
 @pytest.mark.parametrize("timeout", [0, 0.1])
-def test_a_timeout_says_how_to_follow(registry: Registry, job: Job, timeout: float) -> None:
+def test_a_timeout_says_how_to_follow(registry: Registry, job: JobRecord, timeout: float) -> None:
     sent = registry.submit(job.job_id, RequestKind.STOP, SavepointArguments("/sp"))
     began = time.monotonic()
     with pytest.raises(WaitTimeout, match=sent.request_id) as caught:
@@ -102,7 +104,7 @@ def test_a_killed_driver_ends_the_wait(registry: Registry, make_job: MakeJob) ->
 
 
 def test_a_request_left_by_an_ended_job_fails(
-    registry: Registry, job: Job, monkeypatch: pytest.MonkeyPatch
+    registry: Registry, job: JobRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "_ORPHAN_GRACE", 0.2)
     monkeypatch.setattr(waiting, "_LIVENESS_INTERVAL", 0.05)
@@ -115,18 +117,18 @@ def test_a_request_left_by_an_ended_job_fails(
     assert "FINISHED" in done.error["message"]
 
 
-def test_a_result_written_after_the_end_still_counts(registry: Registry, job: Job) -> None:
+def test_a_result_written_after_the_end_still_counts(registry: Registry, job: JobRecord) -> None:
     sent = registry.submit(job.job_id, RequestKind.STOP, SavepointArguments("/sp"))
     registry.transition(job.job_id, JobState.FINISHED)
     late = threading.Timer(
-        0.7, lambda: registry.complete(sent.request_id, RequestResult(rung="late"))
+        0.7, lambda: registry.complete(sent.request_id, RequestResult(stop_method="late"))
     )
     late.start()
-    assert wait_request(registry, sent.request_id, 120).result == RequestResult(rung="late")
+    assert wait_request(registry, sent.request_id, 120).result == RequestResult(stop_method="late")
     late.join()
 
 
-def test_a_job_reaches_the_state_waited_for(registry: Registry, job: Job) -> None:
+def test_a_job_reaches_the_state_waited_for(registry: Registry, job: JobRecord) -> None:
     later = threading.Timer(
         0.2, lambda: registry.transition(job.job_id, JobState.FINISHED, "all read")
     )
@@ -137,7 +139,7 @@ def test_a_job_reaches_the_state_waited_for(registry: Registry, job: Job) -> Non
     assert wait_job(registry, job.job_id, lambda j: True, 0) == done
 
 
-def test_a_job_that_does_not(registry: Registry, job: Job) -> None:
+def test_a_job_that_does_not(registry: Registry, job: JobRecord) -> None:
     with pytest.raises(WaitTimeout, match="is still RUNNING") as caught:
         wait_job(registry, job.job_id, lambda j: j.state.is_final, 0.1)
     assert job.job_id in caught.value.hint
@@ -153,7 +155,7 @@ def test_a_job_that_does_not(registry: Registry, job: Job) -> None:
 )
 def test_a_job_that_never_will(
     registry: Registry,
-    job: Job,
+    job: JobRecord,
     state: JobState,
     failure: dict[str, object] | None,
     error: type[Exception],

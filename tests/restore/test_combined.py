@@ -15,7 +15,7 @@ from flinkish.errors import Corrupt, Incompatible
 from flinkish.restore.materialize.empty_state import empty_snapshot
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
 from flinkish.restore.materialize.new_logs import replays_planned
-from flinkish.restore.recipe import Donor, FreshSource, Recipe, TakenSource, TakenState
+from flinkish.restore.recipe import FreshSource, Recipe, SourceCheckpoint, TakenSource, TakenState
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 from tests.support.checkpoints.recorded import unpack
 from tests.support.restore.recipes import content, header, lines, make, older, rewrite, state_of
@@ -278,7 +278,7 @@ def test_numbered_sources_keep_their_numbers(tmp_path: Path) -> None:
     with_names(root, '1:{"logOffset":5}', '2:{"logOffset":5}')
     both = tuple(f"sources/{n}/5.compact" for n in (0, 1))
     cut = read_cut(str(root))
-    listed = Donor(cut.root, tuple(sorted({*cut.files, *both})), 6)
+    listed = SourceCheckpoint(cut.root, tuple(sorted({*cut.files, *both})), 6)
     same = tuple(TakenSource(0, n, at, at) for n, at in enumerate(("0", "1", "0")))
     make_checkpoint(Recipe((listed,), sources=same), str(tmp_path / "new"))
     assert lines((tmp_path / "new/offsets/6").read_bytes()) == [
@@ -323,8 +323,8 @@ def test_a_rebase_raises_state_logs_and_the_planned_batch(tmp_path: Path) -> Non
 
 def test_a_rebase_never_goes_back(tmp_path: Path) -> None:
     cut = read_cut(str(unpack("spark43-hdfs-agg", tmp_path)))
-    donors = (Donor(cut.root, tuple(cut.files), cut.batch_id),)
-    assert Recipe(donors, rebase_to=cut.batch_id - 2).batch_id == cut.batch_id
+    origins = (SourceCheckpoint(cut.root, tuple(cut.files), cut.batch_id),)
+    assert Recipe(origins, rebase_to=cut.batch_id - 2).batch_id == cut.batch_id
     same = make(tmp_path / "new", cut, rebase_to=cut.batch_id)
     assert same == make(tmp_path / "plain", cut)
 
@@ -338,17 +338,17 @@ def test_a_rebase_of_state_that_names_its_versions_is_refused(tmp_path: Path) ->
 
 def test_whether_the_planned_batch_is_replayed(tmp_path: Path) -> None:
     cut = older("spark43-hdfs-agg", tmp_path, 4)
-    donor = Donor(cut.root, tuple(cut.files), cut.batch_id)
+    origin = SourceCheckpoint(cut.root, tuple(cut.files), cut.batch_id)
     taken = TakenSource(0, 0, "0", "0")
     for sources, kept in (
         (None, True),
         ((taken, FreshSource()), True),
         ((FreshSource(),), False),
     ):
-        recipe = Recipe((donor,), sources=sources)
+        recipe = Recipe((origin,), sources=sources)
         assert replays_planned(recipe) is kept
         target = tmp_path / f"new{kept}{len(sources or ())}"
         make_checkpoint(recipe, str(target))
         assert (read_cut(str(target)).planned_batch == 5) is kept
     newest = tuple(path for path in cut.files if path != "offsets/5")
-    assert not replays_planned(Recipe((Donor(cut.root, newest, 4),)))
+    assert not replays_planned(Recipe((SourceCheckpoint(cut.root, newest, 4),)))

@@ -12,7 +12,7 @@ from flinkish.savepoint.format.contents import (
     SavepointInfo,
     SavepointJob,
 )
-from flinkish.savepoint.reporter import SilentReporter
+from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 
@@ -50,7 +50,7 @@ def take(tmp_path: Path) -> Taking:
             JOB,
             queries,
             trigger="stop",
-            reporter=SilentReporter(),
+            reporter=SilentSavepointReporter(),
         )
 
     return taking

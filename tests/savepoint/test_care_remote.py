@@ -18,7 +18,7 @@ from flinkish.savepoint.format.reader import open_savepoint
 from flinkish.savepoint.manage.prune import collect_garbage, prune
 from flinkish.savepoint.manage.retention import Policy
 from flinkish.savepoint.manage.verify import verify
-from flinkish.savepoint.reporter import SilentReporter
+from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
 from flinkish.storage.remote import forget_stores
 from tests.support.checkpoints.handwritten import CheckpointLikeness
@@ -45,13 +45,13 @@ def test_from_list_to_prune(place: str, tmp_path: Path) -> None:
             SavepointJob(JOB_ID, "job"),
             [QuerySource("q", str(checkpoint.root))],
             trigger="savepoint",
-            reporter=SilentReporter(),
+            reporter=SilentSavepointReporter(),
         ).path
 
     first, second = take(), take()
     assert [entry.path for entry in read_catalog(place).savepoints] == [second, first]
     for path in (first, second):
-        found = verify(open_savepoint(path), "full", SilentReporter())
+        found = verify(open_savepoint(path), "full", SilentSavepointReporter())
         assert (found.bad, found.unexpected) == ((), ())
     with Lease.take(place, Kind.WRITE, owner="me@h", job_id="ab" * 16):
         assert len(read_leases(place)) == 1
@@ -60,10 +60,10 @@ def test_from_list_to_prune(place: str, tmp_path: Path) -> None:
     done = prune(place, Policy(keep_last=1), {})
     assert [outcome.removed for outcome in done.savepoints] == [False, True]
     assert done.errors == ()
-    assert verify(open_savepoint(second), "full", SilentReporter()).ok
+    assert verify(open_savepoint(second), "full", SilentSavepointReporter()).ok
     husks = collect_garbage(place, (), now=time.time() + 7200)
     assert [husk.removed for husk in husks] == [False] * len(husks)
-    assert verify(open_savepoint(second), "full", SilentReporter()).ok
+    assert verify(open_savepoint(second), "full", SilentSavepointReporter()).ok
 
 
 def test_damage_and_garbage(place: str, tmp_path: Path) -> None:
@@ -73,13 +73,13 @@ def test_damage_and_garbage(place: str, tmp_path: Path) -> None:
         SavepointJob(JOB_ID, "job"),
         [QuerySource("q", str(checkpoint.root))],
         trigger="savepoint",
-        reporter=SilentReporter(),
+        reporter=SilentSavepointReporter(),
     ).path
     savepoint = open_savepoint(path)
     records = list(savepoint.iter_files())
     storage.remove_file(*storage.split(savepoint.locate_file(records[0])))
     storage.write_bytes(savepoint.locate_file(records[1]), b"?" * records[1].size)
-    bad = verify(savepoint, "full", SilentReporter()).bad
+    bad = verify(savepoint, "full", SilentSavepointReporter()).bad
     assert [each.reason for each in bad] == ["is missing", "does not have its recorded digest"]
     storage.remove_file(path, "_metadata")
     (left,) = look_at(read_catalog(place).unfinished)

@@ -11,11 +11,11 @@ from flinkish.checkpoint.cut import read_cut
 from flinkish.errors import Corrupt
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
 from flinkish.restore.recipe import Recipe
-from flinkish.restore.source.restore_source import read_offers
+from flinkish.restore.source.restore_source import open_restore_source
 from flinkish.savepoint.directory.dispose import dispose
 from flinkish.savepoint.format.contents import QuerySource, SavepointInfo
 from flinkish.savepoint.format.reader import FULL, check_files, find_bad_files, open_savepoint
-from flinkish.savepoint.reporter import SilentReporter
+from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
 from tests.savepoint.conftest import JOB
 from tests.support.checkpoints.recorded import unpack
@@ -41,14 +41,14 @@ def save(checkpoint: str, target: str, **options: bool) -> SavepointInfo:
         JOB,
         [QuerySource("counts", checkpoint)],
         trigger="savepoint",
-        reporter=SilentReporter(),
+        reporter=SilentSavepointReporter(),
         **options,
     )
 
 
 def restore(path: str, target: str) -> None:
-    [offer] = read_offers(path, complete=True).by_key.values()
-    make_checkpoint(Recipe((offer.donor,)), target)
+    [offer] = open_restore_source(path, complete=True).by_key.values()
+    make_checkpoint(Recipe((offer.origin,)), target)
 
 
 @pytest.mark.servers

@@ -18,7 +18,7 @@ from flinkish.savepoint.format.contents import QuerySource, SavepointJob
 from flinkish.savepoint.format.metadata import Metadata, MetadataWriter
 from flinkish.savepoint.format.reader import find_bad_files, open_savepoint
 from flinkish.savepoint.manage.verify import verify
-from flinkish.savepoint.reporter import SilentReporter
+from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.state.state_rows import open_state, show_rows
 from flinkish.savepoint.write.writer import write_savepoint
 from tests.support.checkpoints.recorded import unpack
@@ -32,7 +32,7 @@ def taken(name: str, tmp_path: Path) -> Path:
         SavepointJob("ab" * 16, "job", spark_version="4.3.0"),
         [QuerySource("q", str(unpack(name, tmp_path)))],
         trigger="savepoint",
-        reporter=SilentReporter(),
+        reporter=SilentSavepointReporter(),
     )
     return Path(info.path)
 
@@ -82,8 +82,8 @@ def test_a_deep_check_names_what_is_damaged(
     [query] = open_savepoint(str(savepoint)).queries
     relative = f"commits/{query.batch_id}" if ending == "commit" else a_file(savepoint, ending)
     put(savepoint, relative, content)
-    assert verify(open_savepoint(str(savepoint)), "full", SilentReporter()).ok
-    found = verify(open_savepoint(str(savepoint)), "deep", SilentReporter())
+    assert verify(open_savepoint(str(savepoint)), "full", SilentSavepointReporter()).ok
+    found = verify(open_savepoint(str(savepoint)), "deep", SilentSavepointReporter())
     assert not found.ok
     error = found.error()
     assert error.code == 15
@@ -101,7 +101,7 @@ def test_whatever_decoding_comes_to_is_damage(
         raise trouble
 
     monkeypatch.setattr("flinkish.savepoint.manage.deep_check.count_rows", fails)
-    found = verify(open_savepoint(str(savepoint)), "deep", SilentReporter())
+    found = verify(open_savepoint(str(savepoint)), "deep", SilentSavepointReporter())
     assert found.error().code == 15
     if trouble is MemoryError:
         assert "needs more memory" in found.bad[0].reason

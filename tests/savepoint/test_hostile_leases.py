@@ -21,7 +21,7 @@ from flinkish.savepoint.format.contents import QuerySource, SavepointJob
 from flinkish.savepoint.format.reader import FULL, check_files, open_savepoint
 from flinkish.savepoint.manage.prune import collect_garbage, prune
 from flinkish.savepoint.manage.retention import Policy
-from flinkish.savepoint.reporter import SilentReporter
+from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
 from flinkish.storage.remote import forget_stores
 from tests.support.checkpoints.handwritten import CheckpointLikeness
@@ -82,7 +82,7 @@ def take(place: Path, checkpoint: Path) -> None:
         SavepointJob(JOB_ID, "job"),
         [QuerySource("q", str(checkpoint))],
         trigger="savepoint",
-        reporter=SilentReporter(),
+        reporter=SilentSavepointReporter(),
     )
 
 

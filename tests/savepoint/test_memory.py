@@ -14,8 +14,14 @@ import pytest
 from flinkish.savepoint.format import reader
 from flinkish.savepoint.format.contents import QuerySource, SavepointInfo
 from flinkish.savepoint.format.reader import check_files, open_savepoint
-from flinkish.savepoint.reporter import SilentReporter
-from flinkish.savepoint.write.transfer import BATCH, Outcome, Threads, Transfer, transfer_all
+from flinkish.savepoint.reporter import SilentSavepointReporter
+from flinkish.savepoint.write.transfer import (
+    BATCH,
+    ThreadedTransferer,
+    Transfer,
+    TransferOutcome,
+    transfer_all,
+)
 from flinkish.savepoint.write.writer import write_savepoint
 from flinkish.storage.listing import local_stamp
 from tests.bench.checkpoints import many_files
@@ -33,9 +39,11 @@ AHEAD = 16 * BATCH
 
 
 class OneByOne:
-    """A carrier with one file in flight: how many there are with threads depends on the load."""
+    """A transferer with one file in flight: how many there are with threads depends on the load."""
 
-    def carry(self, transfers: Iterable[Transfer], *, total_bytes: int) -> Iterator[Outcome]:
+    def carry(
+        self, transfers: Iterable[Transfer], *, total_bytes: int
+    ) -> Iterator[TransferOutcome]:
         for transfer in transfers:
             yield from transfer_all([transfer])
 
@@ -64,8 +72,8 @@ def savepoints(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[Save
         def take(checkpoint: Path = checkpoint, taken: list[SavepointInfo] = taken) -> None:
             queries = [QuerySource("query", str(checkpoint))]
             target = str(root / "savepoints")
-            reporter = SilentReporter()
-            options = {"trigger": "savepoint", "reporter": reporter, "carrier": OneByOne()}
+            reporter = SilentSavepointReporter()
+            options = {"trigger": "savepoint", "reporter": reporter, "transferer": OneByOne()}
             taken.append(write_savepoint(target, JOB, queries, **options))  # type: ignore[arg-type]
 
         most = peak(take)
@@ -91,7 +99,7 @@ def test_threads_are_a_bounded_number_of_files_ahead(tmp_path: Path) -> None:
         for given in range(1, 2 * AHEAD + 1):
             yield Transfer(str(source), f"{tmp_path}/{given}", 7, stamp)
 
-    for done, outcome in enumerate(Threads().carry(transfers(), total_bytes=1)):
+    for done, outcome in enumerate(ThreadedTransferer().carry(transfers(), total_bytes=1)):
         assert (outcome.size, outcome.lost) == (7, None)
         most = max(most, given - done)
     assert given == 2 * AHEAD == done + 1

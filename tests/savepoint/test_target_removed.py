@@ -17,14 +17,14 @@ from flinkish import storage
 from flinkish.errors import StorageError
 from flinkish.savepoint.format.contents import QuerySource, SavepointInfo
 from flinkish.savepoint.format.reader import check_files, open_savepoint
-from flinkish.savepoint.reporter import SilentReporter
-from flinkish.savepoint.write.transfer import Outcome, Threads, Transfer
+from flinkish.savepoint.reporter import SilentSavepointReporter
+from flinkish.savepoint.write.transfer import ThreadedTransferer, Transfer, TransferOutcome
 from flinkish.savepoint.write.writer import first_wrong_size, write_savepoint
 from tests.savepoint.conftest import JOB
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 
 
-class Reporter(SilentReporter):
+class Reporter(SilentSavepointReporter):
     """Does something at one phase, or when files are reported to be in place."""
 
     def __init__(self, moment: str, act: Callable[[], None]) -> None:
@@ -39,13 +39,15 @@ class Reporter(SilentReporter):
             self._act()
 
 
-class Interrupted(Threads):
+class Interrupted(ThreadedTransferer):
     """Does something when so many files are in place."""
 
     def __init__(self, count: int, act: Callable[[], None]) -> None:
         self._count, self._act = count, act
 
-    def carry(self, transfers: Iterable[Transfer], *, total_bytes: int) -> Iterator[Outcome]:
+    def carry(
+        self, transfers: Iterable[Transfer], *, total_bytes: int
+    ) -> Iterator[TransferOutcome]:
         for number, transfer in enumerate(transfers):
             if number == self._count:
                 self._act()
@@ -54,7 +56,7 @@ class Interrupted(Threads):
 
 def save(root: Path, target: Path, **options: object) -> SavepointInfo:
     query = QuerySource("counts", str(root))
-    options.setdefault("reporter", SilentReporter())
+    options.setdefault("reporter", SilentSavepointReporter())
     return write_savepoint(str(target), JOB, [query], trigger="savepoint", **options)  # type: ignore[arg-type]
 
 
@@ -123,7 +125,7 @@ def test_the_error_names_the_target(
         gone.append(1)
 
     options: dict[str, object] = (
-        {"carrier": Interrupted(moment, act)}
+        {"transferer": Interrupted(moment, act)}
         if isinstance(moment, int)
         else {"reporter": Reporter(moment, act)}
     )

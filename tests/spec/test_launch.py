@@ -8,7 +8,7 @@ import pytest
 
 from flinkish.errors import Corrupt, RegistryError, UnsupportedFormat
 from flinkish.registry import rows
-from flinkish.registry.jobs import Job, JobState
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.spec.codec import decode, encode
 from flinkish.spec.launch import Launch, RestoreSpec
 
@@ -45,7 +45,7 @@ LAUNCH = Launch(
     ),
     secret_arguments=("******",),
 )
-JOB = Job("ab" * 16, "flights", JobState.RUNNING, 1.7e9, LAUNCH)
+JOB = JobRecord("ab" * 16, "flights", JobState.RUNNING, 1.7e9, LAUNCH)
 
 
 def row(launch: str) -> dict[str, object]:

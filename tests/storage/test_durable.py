@@ -11,7 +11,7 @@ from flinkish import storage
 from flinkish.errors import StorageError
 from flinkish.savepoint.format.contents import QuerySource
 from flinkish.savepoint.format.reader import FULL, check_files, open_savepoint
-from flinkish.savepoint.reporter import SilentReporter
+from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
 from tests.savepoint.conftest import JOB
 from tests.support.checkpoints.handwritten import CheckpointLikeness
@@ -78,7 +78,7 @@ def test_a_savepoint_is_on_the_disk_before_its_metadata(tmp_path: Path, other_di
     query = QuerySource("q", str(checkpoint.root))
     with recorded(other_disk) as calls:
         path = write_savepoint(
-            str(other_disk), JOB, [query], trigger="savepoint", reporter=SilentReporter()
+            str(other_disk), JOB, [query], trigger="savepoint", reporter=SilentSavepointReporter()
         ).path
     savepoint = open_savepoint(path)
     check_files(savepoint, FULL)

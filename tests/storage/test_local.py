@@ -12,14 +12,14 @@ from flinkish.errors import StorageError
 def test_place_links_and_replaces(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"123")
     (tmp_path / "b").write_bytes(b"old")
-    assert storage.place(str(tmp_path / "a"), str(tmp_path / "b")) == storage.Placed(3, True)
+    assert storage.place(str(tmp_path / "a"), str(tmp_path / "b")) == storage.PlacedFile(3, True)
     assert os.path.samefile(tmp_path / "a", tmp_path / "b")
 
 
 def test_place_copies_across_file_systems(tmp_path: Path, other_disk: Path) -> None:
     (tmp_path / "a").write_bytes(b"123")
     placed = storage.place(str(tmp_path / "a"), str(other_disk / "b"))
-    assert placed == storage.Placed(3, False)
+    assert placed == storage.PlacedFile(3, False)
     assert (other_disk / "b").read_bytes() == b"123"
 
 

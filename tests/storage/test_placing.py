@@ -14,7 +14,7 @@ import pytest
 from flinkish import storage
 from flinkish.errors import StorageError
 from flinkish.storage.bounded import Room, in_flight
-from flinkish.storage.placing import Placed, Placing
+from flinkish.storage.placing import PlacedFile, Placing
 from flinkish.storage.remote import forget_stores
 from tests.support.servers.s3 import S3Server
 
@@ -57,11 +57,11 @@ def test_many_are_placed_at_once(source: str, bucket: str) -> None:
     files = placings(source, target)
     assert storage.batch_size(files[0].source, files[0].target) > 1
     placed = storage.place_all(files)
-    assert [one.size for one in placed if isinstance(one, Placed)] == [len(n) for n in NAMES]
+    assert [one.size for one in placed if isinstance(one, PlacedFile)] == [len(n) for n in NAMES]
     for name, one in zip(NAMES, placed, strict=True):
         data = name.encode()
         assert storage.read_bytes(storage.join(target, name)) == data
-        assert isinstance(one, Placed)
+        assert isinstance(one, PlacedFile)
         assert one.digest in {
             f"sha256:{hashlib.sha256(data).hexdigest()}",
             f"md5:{hashlib.md5(data, usedforsecurity=False).hexdigest()}",
@@ -78,7 +78,7 @@ def test_what_is_gone_or_replaced_is_told_in_its_place(source: str, bucket: str)
     else:
         storage.write_bytes(files[4].source, b"!.delta")
     placed = storage.place_all(files)
-    lost = {at: type(one) for at, one in enumerate(placed) if not isinstance(one, Placed)}
+    lost = {at: type(one) for at, one in enumerate(placed) if not isinstance(one, PlacedFile)}
     assert lost == {1: FileNotFoundError, 4: storage.Replaced}
 
 

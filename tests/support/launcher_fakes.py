@@ -6,7 +6,7 @@ import os
 import signal
 from pathlib import Path
 
-from flinkish.registry.jobs import Job
+from flinkish.registry.jobs import JobRecord
 from flinkish.registry.liveness import is_alive
 
 
@@ -30,7 +30,7 @@ def make_java(home: Path, version: str = "17.0.2") -> Path:
     return home
 
 
-def kill_processes(job: Job) -> None:
+def kill_processes(job: JobRecord) -> None:
     """SIGKILL to what is left of a job that a test started; never to this process's own group."""
     for ref in (job.supervisor, job.driver):
         if ref is None or not is_alive(ref):

@@ -24,7 +24,7 @@ _IDS = "stateUniqueIds"
 
 
 @dataclass(frozen=True)
-class Line:
+class LogLine:
     """One source's line in an offset log entry; the name is written in version 2 only."""
 
     name: str
@@ -50,7 +50,7 @@ def with_pins(data: bytes, name: str, *, pins: Mapping[str, str]) -> bytes:
     return b"\n".join([head, json_bytes(content), *lines])
 
 
-def with_lines(data: bytes, name: str, *, watermark_ms: int, lines: Sequence[Line]) -> bytes:
+def with_lines(data: bytes, name: str, *, watermark_ms: int, lines: Sequence[LogLine]) -> bytes:
     """Write an offset log entry with another watermark and other lines of sources.
 
     The pins stay. In version 1 a line is found by its place, in version 2 (``name:offset``) by

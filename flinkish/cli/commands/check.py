@@ -16,7 +16,7 @@ from flinkish.cli.options.program import (
     program_words,
 )
 from flinkish.cli.options.restore import (
-    RestoreOptions,
+    RestoreArguments,
     restore_of,
     restore_options,
 )
@@ -27,7 +27,7 @@ from flinkish.restore.plan.plan_text import verdict_line
 
 
 @dataclass(frozen=True)
-class CheckOptions(ProgramOptions, RestoreOptions):
+class CheckOptions(ProgramOptions, RestoreArguments):
     """The options of ``check`` as parsed."""
 
     output: str | None

@@ -15,7 +15,7 @@ from flinkish.cli.output.printer import is_terminal
 from flinkish.cli.output.text import table
 
 if TYPE_CHECKING:
-    from flinkish.compat.lookup import Comparison
+    from flinkish.compat.lookup import VersionComparison
     from flinkish.compat.model import Cell, Limitation, Matrix, Version
 
 FRAMEWORKS = ("spark", "flink")
@@ -62,7 +62,7 @@ def compat(call: Call, created: str | None, resumed: str | None, framework: str)
     default; Flink's is that of its documentation. The exit code is 0 whatever the verdict is.
     """
     from flinkish.compat.data import load
-    from flinkish.compat.lookup import compare
+    from flinkish.compat.lookup import compare_versions
     from flinkish.compat.model import Version
     from flinkish.compat.versions import parse_version
 
@@ -78,16 +78,16 @@ def compat(call: Call, created: str | None, resumed: str | None, framework: str)
                 f"the table of {framework} has no {version.line}; it has {', '.join(matrix.lines)}"
             )
     if len(given) == 2:
-        _show_pair(call, matrix, compare(matrix, *given))
+        _show_pair(call, matrix, compare_versions(matrix, *given))
         return 0
     rows = given or [Version(line) for line in matrix.lines]
     columns = [Version(line) for line in matrix.lines]
-    found = [[compare(matrix, row, column) for column in columns] for row in rows]
+    found = [[compare_versions(matrix, row, column) for column in columns] for row in rows]
     _show_table(call, matrix, rows, found)
     return 0
 
 
-def _show_pair(call: Call, matrix: Matrix, comparison: Comparison) -> None:
+def _show_pair(call: Call, matrix: Matrix, comparison: VersionComparison) -> None:
     out = call.out
     if out.json:
         out.document(pair_document(matrix, comparison))
@@ -102,7 +102,7 @@ def _show_table(
     call: Call,
     matrix: Matrix,
     rows: Sequence[Version],
-    found: Sequence[Sequence[Comparison]],
+    found: Sequence[Sequence[VersionComparison]],
 ) -> None:
     out = call.out
     flat = [one for row in found for one in row]
@@ -146,7 +146,7 @@ def _draw(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     console.print(drawn)
 
 
-def legend(matrix: Matrix, shown: Sequence[Comparison], *, one_row: bool) -> list[str]:
+def legend(matrix: Matrix, shown: Sequence[VersionComparison], *, one_row: bool) -> list[str]:
     """What the marks mean, where the table is from, and where to read on. Pure."""
     seen = {one.verdict.value for one in shown}
     marks = [f"{mark} {name}" for name, (mark, _) in MARKS.items() if name in seen]
@@ -157,7 +157,7 @@ def legend(matrix: Matrix, shown: Sequence[Comparison], *, one_row: bool) -> lis
     return [*lines, "", f"A pair's limitations: flinkish compat FROM TO{other}"]
 
 
-def pair_lines(matrix: Matrix, comparison: Comparison) -> list[str]:
+def pair_lines(matrix: Matrix, comparison: VersionComparison) -> list[str]:
     """One pair of versions for people. Pure."""
     from flinkish.compat.lookup import route
 
@@ -257,13 +257,13 @@ def _set_of(values: Iterable[str | None]) -> str:
     return ", ".join(dict.fromkeys(str(value) for value in values))
 
 
-def _limitations(matrix: Matrix, shown: Iterable[Comparison]) -> list[Limitation]:
+def _limitations(matrix: Matrix, shown: Iterable[VersionComparison]) -> list[Limitation]:
     """Those of some pairs, each once, in the table's order."""
     names = {limitation.id for one in shown for limitation in one.limitations}
     return [one for name, one in matrix.limitations.items() if name in names]
 
 
-def pair_document(matrix: Matrix, comparison: Comparison) -> dict[str, Any]:
+def pair_document(matrix: Matrix, comparison: VersionComparison) -> dict[str, Any]:
     """One pair of versions for programs. Pure."""
     from flinkish.compat.lookup import route
 
@@ -283,7 +283,7 @@ def pair_document(matrix: Matrix, comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def table_document(matrix: Matrix, shown: Sequence[Comparison]) -> dict[str, Any]:
+def table_document(matrix: Matrix, shown: Sequence[VersionComparison]) -> dict[str, Any]:
     """Several pairs for programs: every cell, and one verdict a pair. Pure."""
     return {
         "framework": matrix.framework,

@@ -12,7 +12,7 @@ from flinkish.client.context import requester
 from flinkish.client.waiting import STARTING, look, not_canceled, not_failed
 from flinkish.errors import WrongState
 from flinkish.launch.job_logs import Follower
-from flinkish.registry.jobs import Job, JobState, RequestKind
+from flinkish.registry.jobs import JobRecord, JobState, RequestKind
 from flinkish.spec.requests import CancelArguments
 
 _POLL = 0.1
@@ -20,8 +20,8 @@ _POLL = 0.1
 
 def follow_to_the_end(
     session: Session,
-    job: Job,
-    show_submitted: Callable[[Output, Job], int],
+    job: JobRecord,
+    show_submitted: Callable[[Output, JobRecord], int],
     *,
     cancel_on_exit: bool,
 ) -> int:
@@ -64,7 +64,7 @@ def _copy(out: Output, text: str) -> None:
 
 
 def _left(
-    session: Session, job: Job, stop: BaseException, *, cancel_on_exit: bool
+    session: Session, job: JobRecord, stop: BaseException, *, cancel_on_exit: bool
 ) -> BaseException:
     """What to raise when the user stops following: the job goes on, or is being canceled."""
     code = stop.code if isinstance(stop, Interrupted) else 130

@@ -12,7 +12,7 @@ from flinkish.cli.options.arguments import job_argument
 from flinkish.cli.output.printer import copy_log
 from flinkish.cli.session import Session
 from flinkish.errors import StorageError
-from flinkish.registry.jobs import Job
+from flinkish.registry.jobs import JobRecord
 
 _POLL = 0.2
 
@@ -50,7 +50,7 @@ def logs(call: Call, job: str, follow: bool, lines: int | None) -> int:
     return 0
 
 
-def _read(job: Job, lines: int | None) -> tuple[str, int]:
+def _read(job: JobRecord, lines: int | None) -> tuple[str, int]:
     from flinkish.launch.job_logs import Follower, last_lines
 
     path = job.log_path or ""
@@ -68,7 +68,7 @@ def _read(job: Job, lines: int | None) -> tuple[str, int]:
         ) from error
 
 
-def _follow(session: Session, job: Job, offset: int) -> None:
+def _follow(session: Session, job: JobRecord, offset: int) -> None:
     from flinkish.launch.job_logs import Follower
     from flinkish.registry.liveness import reconcile
 

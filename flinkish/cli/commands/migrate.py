@@ -20,7 +20,7 @@ from flinkish.spec.codec import encode_fields
 from flinkish.spec.migration import Migration, MigrationResult, NewSchema
 
 if TYPE_CHECKING:
-    from flinkish.savepoint.format.reader import Savepoint
+    from flinkish.savepoint.format.reader import OpenSavepoint
 
 _BACKENDS = ("hdfs", "rocksdb")
 _CODECS = ("lz4", "zstd", "snappy", "lzf")
@@ -135,7 +135,7 @@ def migrate(
     return 0
 
 
-def _schema(text: str, savepoint: Savepoint) -> NewSchema:
+def _schema(text: str, savepoint: OpenSavepoint) -> NewSchema:
     """The Avro schema of ``UID[/STATE]=FILE``; UsageError where a file or a uid is not there."""
     name, equals, file = text.partition("=")
     if not (name and equals and file):
@@ -154,7 +154,7 @@ def _schema(text: str, savepoint: Savepoint) -> NewSchema:
     return migration.new_schema(savepoint, name, read)
 
 
-def _show_dry_run(out: Output, savepoint: Savepoint, wanted: Migration) -> int:
+def _show_dry_run(out: Output, savepoint: OpenSavepoint, wanted: Migration) -> int:
     changes = {
         "state partitions": wanted.partitions,
         "backend": wanted.backend,

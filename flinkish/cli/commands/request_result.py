@@ -9,7 +9,7 @@ from flinkish.cli.options.arguments import interruptible
 from flinkish.cli.output.printer import Output
 from flinkish.cli.session import Session
 from flinkish.client import requests
-from flinkish.registry.jobs import Job, Request, RequestKind
+from flinkish.registry.jobs import JobRecord, Request, RequestKind
 
 
 def wait_for(session: Session, request: Request, timeout: float) -> Request:
@@ -27,8 +27,8 @@ def wait_for_end(
     session: Session,
     request: Request,
     timeout: float,
-    wait: Callable[[Session, Request, float], Job] = requests.wait_end,
-) -> Job:
+    wait: Callable[[Session, Request, float], JobRecord] = requests.wait_end,
+) -> JobRecord:
     """Wait until the job of a completed stop or cancel is final; ``timeout`` in seconds."""
     message = f"stopped waiting; job {request.job_id} is ending"
     with interruptible(message, f"flinkish status {request.job_id}"):
@@ -49,7 +49,7 @@ def detached(session: Session, request: Request) -> int:
     return 0
 
 
-def show_result(session: Session, request: Request, job: Job | None) -> int:
+def show_result(session: Session, request: Request, job: JobRecord | None) -> int:
     """Show a completed request; ``job`` as in :func:`result_document`."""
     out = session.out
     warn_of_left_out(out, request)
@@ -64,7 +64,7 @@ def show_result(session: Session, request: Request, job: Job | None) -> int:
     return 0
 
 
-def result_document(request: Request, job: Job | None) -> dict[str, Any]:
+def result_document(request: Request, job: JobRecord | None) -> dict[str, Any]:
     """A request's result as the JSON of ``savepoint``, ``stop`` and ``cancel``.
 
     ``job`` is None for checkpoints that no job has: then the registry has no request either.
@@ -76,7 +76,7 @@ def result_document(request: Request, job: Job | None) -> dict[str, Any]:
         "state": request.state.value,
         "job_state": None if job is None else job.state.value,
         "savepoint": result.get("savepoint"),
-        "rung": result.get("rung"),
+        "stop_method": result.get("stop_method"),
         "left_out": requests.left_out(request),
     }
 
@@ -87,7 +87,7 @@ def warn_of_left_out(out: Output, request: Request) -> None:
         out.warning(f"query '{each['query']}' is not in the savepoint: {each['reason']}")
 
 
-def dry_run(session: Session, job: Job, kind: RequestKind, target: str | None) -> int:
+def dry_run(session: Session, job: JobRecord, kind: RequestKind, target: str | None) -> int:
     """Say what a request would be; refuse it where the real one would be refused."""
     requests.check_triggerable(job, kind, target)
     out = session.out

@@ -23,7 +23,7 @@ from flinkish.client import requests
 from flinkish.client.context import accept
 from flinkish.client.retention import not_pruned, remove_old
 from flinkish.errors import UsageError
-from flinkish.registry.jobs import Job, Request, RequestKind
+from flinkish.registry.jobs import JobRecord, Request, RequestKind
 
 if TYPE_CHECKING:
     from flinkish.savepoint.manage.retention import Policy
@@ -197,7 +197,7 @@ def _check_words(
 
 def _of_dead_job(
     session: Session,
-    job: Job,
+    job: JobRecord,
     target: str,
     policy: Policy,
     *,
@@ -256,7 +256,7 @@ def _would(session: Session, request: Request, of: str) -> int:
 
 
 def _finish(
-    session: Session, request: Request, job: Job | None, target: str, policy: Policy
+    session: Session, request: Request, job: JobRecord | None, target: str, policy: Policy
 ) -> int:
     """Show the savepoint, and remove what the policy does not keep of the job's others.
 

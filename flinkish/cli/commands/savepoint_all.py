@@ -10,10 +10,10 @@ from flinkish.cli.options.arguments import interruptible
 from flinkish.cli.output.printer import Output
 from flinkish.cli.session import Session
 from flinkish.client import all_jobs
-from flinkish.client.all_jobs import Outcome
+from flinkish.client.all_jobs import JobOutcome
 from flinkish.client.retention import Removal, not_pruned, remove_old
 from flinkish.errors import FlinkishError, Locked
-from flinkish.registry.jobs import Job
+from flinkish.registry.jobs import JobRecord
 from flinkish.storage import to_uri
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def save_all(
     return exit_code(outcomes, removal)
 
 
-def exit_code(outcomes: Sequence[Outcome], removal: Removal) -> int:
+def exit_code(outcomes: Sequence[JobOutcome], removal: Removal) -> int:
     """0: nothing failed; 1: everything that was tried; 3: a part. Pure.
 
     A target whose old savepoints are just now in somebody else's hands is pruned the next time.
@@ -76,10 +76,10 @@ def exit_code(outcomes: Sequence[Outcome], removal: Removal) -> int:
     return 3 if failed or not_removed else 0
 
 
-def document(outcomes: Sequence[Outcome], removal: Removal, policy: Policy) -> dict[str, Any]:
+def document(outcomes: Sequence[JobOutcome], removal: Removal, policy: Policy) -> dict[str, Any]:
     """The result as JSON. Pure."""
 
-    def entry(outcome: Outcome) -> dict[str, Any]:
+    def entry(outcome: JobOutcome) -> dict[str, Any]:
         job = outcome.job
         return {"job_id": job.job_id, "name": job.name, "request_id": outcome.request_id}
 
@@ -100,7 +100,7 @@ def document(outcomes: Sequence[Outcome], removal: Removal, policy: Policy) -> d
     return found
 
 
-def _tell(out: Output, outcome: Outcome) -> None:
+def _tell(out: Output, outcome: JobOutcome) -> None:
     for each in outcome.left_out:
         out.warning(
             f"job {outcome.who}: query '{each['query']}' is not in the savepoint: {each['reason']}"
@@ -130,7 +130,7 @@ def _complain(out: Output, text: str) -> None:
         out.complain(text)
 
 
-def _would(out: Output, jobs: Sequence[Job], target: str) -> int:
+def _would(out: Output, jobs: Sequence[JobRecord], target: str) -> int:
     running = [job for job in jobs if not job.state.is_final]
     if out.json:
         ids = [{"job_id": job.job_id, "name": job.name} for job in running]

@@ -15,7 +15,7 @@ from flinkish.client.requests import SAVEPOINT_DIR
 from flinkish.errors import FlinkishError, UnsupportedFormat, UsageError
 
 if TYPE_CHECKING:
-    from flinkish.savepoint.directory.catalog import Catalog, Entry
+    from flinkish.savepoint.directory.catalog import Catalog, CatalogEntry
 
 
 @command("savepoint list", exit_codes=(11,))
@@ -118,7 +118,7 @@ def _row(path: str, state: str, error: FlinkishError | None = None) -> dict[str,
     }
 
 
-def _complete(entry: Entry) -> dict[str, Any]:
+def _complete(entry: CatalogEntry) -> dict[str, Any]:
     header = entry.header
     return {
         **_row(entry.path, "complete"),

@@ -17,7 +17,7 @@ from flinkish.client.retention import PruneResult, not_removed, prune_savepoints
 from flinkish.errors import ConsentNeeded
 
 if TYPE_CHECKING:
-    from flinkish.savepoint.manage.prune import GarbageOutcome, Outcome
+    from flinkish.savepoint.manage.prune import GarbageOutcome, PruneOutcome
 
 
 @command("savepoint prune", exit_codes=(3, 5, 11, 12))
@@ -128,7 +128,7 @@ def _show(out: Output, done: PruneResult, dry_run: bool) -> None:
         out.warning(f"{path} is left alone: {error.message}")
 
 
-def _document(outcome: Outcome) -> dict[str, Any]:
+def _document(outcome: PruneOutcome) -> dict[str, Any]:
     header = outcome.savepoint.header
     return {
         "path": outcome.savepoint.path,
@@ -160,7 +160,7 @@ def _garbage_document(outcome: GarbageOutcome) -> dict[str, Any]:
     }
 
 
-def _cells(outcome: Outcome, dry_run: bool) -> tuple[str, ...]:
+def _cells(outcome: PruneOutcome, dry_run: bool) -> tuple[str, ...]:
     header = outcome.savepoint.header
     why = f"kept: {', '.join(outcome.reasons)}" if outcome.keep else "no rule keeps it"
     if outcome.error is not None:

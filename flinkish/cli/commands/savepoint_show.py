@@ -11,7 +11,7 @@ from flinkish.cli.base import Call, command
 from flinkish.cli.output.text import size_text, table
 
 if TYPE_CHECKING:
-    from flinkish.savepoint.format.reader import Savepoint
+    from flinkish.savepoint.format.reader import OpenSavepoint
 
 
 @command("savepoint show", exit_codes=(4, 11, 15))
@@ -38,7 +38,7 @@ def show(call: Call, path: str) -> int:
     return 0
 
 
-def describe_in_full(savepoint: Savepoint) -> dict[str, Any]:
+def describe_in_full(savepoint: OpenSavepoint) -> dict[str, Any]:
     """The savepoint as JSON data, with the bytes it shares."""
     from flinkish.savepoint.directory.space import measure
     from flinkish.savepoint.format.operator_lookup import address, shared_ids

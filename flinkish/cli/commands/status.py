@@ -12,12 +12,12 @@ from flinkish.cli.session import Session
 from flinkish.config import mask_secrets
 from flinkish.launch.secret_settings import shown_arguments
 from flinkish.registry.jobs import (
-    Job,
+    JobRecord,
+    JobStateChange,
     ProcessRef,
     QueryStatus,
     Request,
     SavepointRecord,
-    StateChange,
 )
 from flinkish.spec.codec import encode_fields
 
@@ -39,7 +39,7 @@ def status(call: Call, job: str) -> int:
     return 0
 
 
-def describe(session: Session, job: Job) -> dict[str, Any]:
+def describe(session: Session, job: JobRecord) -> dict[str, Any]:
     """The job as ``status --json`` shows it."""
     registry = session.registry
     return {
@@ -106,7 +106,7 @@ def request_document(request: Request) -> dict[str, Any]:
     }
 
 
-def render(session: Session, job: Job) -> list[str]:
+def render(session: Session, job: JobRecord) -> list[str]:
     """The job for people."""
     registry = session.registry
     lines = [f"{job.name}  {job.job_id}  {job.state.value}", ""]
@@ -192,16 +192,16 @@ def _request_table(requests: list[Request]) -> list[str]:
     return table(("CREATED", "KIND", "STATE", "REQUEST ID", ""), rows)
 
 
-def _history(session: Session, job: Job) -> list[StateChange]:
+def _history(session: Session, job: JobRecord) -> list[JobStateChange]:
     """The recorded states, and the one a read-only registry could not be given."""
     history = session.registry.state_history(job.job_id)
     if history and history[-1].state is not job.state:
         reason = str((job.failure or {}).get("message") or "")
-        history.append(StateChange(job.state, job.end_time or job.start_time, reason or None))
+        history.append(JobStateChange(job.state, job.end_time or job.start_time, reason or None))
     return history
 
 
-def _change(change: StateChange) -> dict[str, Any]:
+def _change(change: JobStateChange) -> dict[str, Any]:
     return {
         "state": change.state.value,
         "time": iso_time(change.time),

@@ -12,7 +12,7 @@ from flinkish.cli.base import Call
 from flinkish.cli.commands.follow import follow_to_the_end
 from flinkish.cli.options.arguments import interruptible
 from flinkish.cli.options.program import ProgramOptions, program_of
-from flinkish.cli.options.restore import RestoreOptions, restore_of
+from flinkish.cli.options.restore import RestoreArguments, restore_of
 from flinkish.cli.output.plan_table import show_plan
 from flinkish.cli.output.printer import Output
 from flinkish.cli.session import Session
@@ -20,11 +20,11 @@ from flinkish.client import submission
 from flinkish.client.waiting import wait_until_started
 from flinkish.errors import FlinkishError
 from flinkish.masking import mask_words
-from flinkish.registry.jobs import Job
+from flinkish.registry.jobs import JobRecord
 
 
 @dataclass(frozen=True)
-class RunOptions(ProgramOptions, RestoreOptions):
+class RunOptions(ProgramOptions, RestoreArguments):
     """The options of ``run`` as parsed; names as in ``flinkish run --help``."""
 
     detached: bool
@@ -70,7 +70,7 @@ def submit(call: Call, options: RunOptions) -> int:
         )
 
 
-def _show_started(session: Session, job: Job) -> int:
+def _show_started(session: Session, job: JobRecord) -> int:
     """The result of ``run -d``: how the job was restored, what its driver said of its start."""
     start = submission.start_of(session, job)
     told: set[str] = set()
@@ -84,7 +84,7 @@ def _show_started(session: Session, job: Job) -> int:
 
 
 def show_submitted(
-    out: Output, job: Job, notes: Sequence[str] = (), plan: Mapping[str, Any] | None = None
+    out: Output, job: JobRecord, notes: Sequence[str] = (), plan: Mapping[str, Any] | None = None
 ) -> int:
     """The result of ``run``; Flink's line.
 

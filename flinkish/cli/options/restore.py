@@ -12,7 +12,7 @@ from flinkish.client.restoring import Restore, check_uid_map, not_a_pair
 
 
 @dataclass(frozen=True)
-class RestoreOptions:
+class RestoreArguments:
     """The options of this module as parsed; names as in ``flinkish check --help``."""
 
     savepoint: str | None
@@ -23,7 +23,7 @@ class RestoreOptions:
     sink_ahead: str | None
 
 
-def restore_of(options: RestoreOptions, *, claim_mode: str | None = None) -> Restore:
+def restore_of(options: RestoreArguments, *, claim_mode: str | None = None) -> Restore:
     """The restore that the options ask for; ``claim_mode`` is the flag, if it was given."""
     return Restore(
         savepoint=options.savepoint,

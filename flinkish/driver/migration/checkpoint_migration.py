@@ -7,7 +7,7 @@ from importlib.machinery import PathFinder
 from typing import Any
 
 from flinkish import storage
-from flinkish.driver.log import say
+from flinkish.driver.log import log
 from flinkish.driver.migration.file_transfer import ship_package
 from flinkish.restore.materialize.new_checkpoint import check_free, make_checkpoint
 from flinkish.restore.plan.state_migration import StateRewrite
@@ -40,7 +40,7 @@ def make_rewritten(session: Any, recipe: Recipe, rewrite: StateRewrite, target: 
     staging = storage.join(storage.parent(final), f".{storage.base_name(final)}-before-rewriting")
     _clear_leftovers(final, staging)
     check_free(final)
-    say("rewriting the state ...")
+    log("rewriting the state ...")
     try:
         make_checkpoint(recipe, staging)
         ship_package(session.sparkContext)
@@ -50,7 +50,7 @@ def make_rewritten(session: Any, recipe: Recipe, rewrite: StateRewrite, target: 
         raise
     finally:
         storage.remove_tree(*storage.split(staging))
-    say(f"state rewritten: {rows:,} rows")
+    log(f"state rewritten: {rows:,} rows")
 
 
 def _clear_leftovers(final: str, staging: str) -> None:

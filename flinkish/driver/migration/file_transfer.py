@@ -17,9 +17,14 @@ from typing import Any
 
 import flinkish
 from flinkish import storage
-from flinkish.driver.log import say
+from flinkish.driver.log import log
 from flinkish.errors import FlinkishError, StorageError, from_record
-from flinkish.savepoint.write.transfer import Carrier, Outcome, Threads, Transfer
+from flinkish.savepoint.write.transfer import (
+    FileTransferer,
+    ThreadedTransferer,
+    Transfer,
+    TransferOutcome,
+)
 
 #: From how many bytes on ``auto`` asks the executors.
 AUTO_BYTES = 1 << 30
@@ -44,7 +49,7 @@ def should_distribute(mode: str, *, master: str, source: str, target: str, size:
     return not here and size >= AUTO_BYTES
 
 
-class SparkCarrier:
+class SparkTransferer:
     """Carries files by the executors of a session where that pays, else by threads.
 
     With ``auto`` whatever goes wrong on the executors (a library that is not installed there,
@@ -54,10 +59,12 @@ class SparkCarrier:
     def __init__(self, session: Any, mode: str) -> None:
         self._context = session.sparkContext
         self._mode = mode
-        self._threads: Carrier = Threads()
+        self._threads: FileTransferer = ThreadedTransferer()
 
-    def carry(self, transfers: Iterable[Transfer], *, total_bytes: int) -> Iterator[Outcome]:
-        """See :class:`flinkish.savepoint.write.transfer.Carrier`."""
+    def carry(
+        self, transfers: Iterable[Transfer], *, total_bytes: int
+    ) -> Iterator[TransferOutcome]:
+        """See :class:`flinkish.savepoint.write.transfer.FileTransferer`."""
         iterator = iter(transfers)
         first = next(iterator, None)
         if first is None:
@@ -79,21 +86,21 @@ class SparkCarrier:
                 # Py4J's and Spark's errors have no common base; what failed is tried again below.
                 if self._mode == "true":
                     raise _refused(error) from error
-                say(f"executors could not copy the savepoint's files, the driver does: {error}")
+                log(f"executors could not copy the savepoint's files, the driver does: {error}")
                 iterator = chain(wave, iterator)
                 distributed = False
                 break
             yield from outcomes
         yield from self._threads.carry(iterator, total_bytes=total_bytes)
 
-    def _on_executors(self, wave: Sequence[Transfer]) -> list[Outcome]:
+    def _on_executors(self, wave: Sequence[Transfer]) -> list[TransferOutcome]:
         pieces = [list(wave[at : at + _PIECE]) for at in range(0, len(wave), _PIECE)]
         self._context.setJobDescription("flinkish: copy a savepoint's files")
         try:
             results = self._context.parallelize(pieces, len(pieces)).map(carry_piece).collect()
         finally:
             self._context.setJobDescription(None)
-        outcomes: list[Outcome] = []
+        outcomes: list[TransferOutcome] = []
         for result in results:
             if isinstance(result, dict):
                 raise from_record(result)
@@ -101,10 +108,10 @@ class SparkCarrier:
         return outcomes
 
 
-def carry_piece(piece: Sequence[Transfer]) -> list[Outcome] | dict[str, Any]:
+def carry_piece(piece: Sequence[Transfer]) -> list[TransferOutcome] | dict[str, Any]:
     """On an executor: the outcomes, or the record of the error that ended it."""
     try:
-        return list(Threads().carry(piece, total_bytes=0))
+        return list(ThreadedTransferer().carry(piece, total_bytes=0))
     except FlinkishError as error:
         return error.to_record()
 

@@ -14,7 +14,7 @@ from flinkish.engine.stores.checkpoints import (
     OperatorState,
     read_checkpoint,
 )
-from flinkish.engine.stores.directories import Source, Target
+from flinkish.engine.stores.directories import StateSource, StateTarget
 from flinkish.restore.plan.state_migration import StateRewrite
 from flinkish.savepoint.format.contents import QueryRecord
 from flinkish.savepoint.state.engine_errors import in_our_words
@@ -25,8 +25,8 @@ from flinkish.spec.migration import MigratedOperator, Migration
 
 def rewrite_query(
     context: Any,
-    source: Source,
-    target: Target,
+    source: StateSource,
+    target: StateTarget,
     query: QueryRecord,
     migration: Migration,
     progress: Progress,

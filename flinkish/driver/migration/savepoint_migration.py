@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flinkish import storage
-from flinkish.driver.log import say
+from flinkish.driver.log import log
 from flinkish.driver.migration.file_transfer import ship_package
 from flinkish.errors import FlinkishError, LaunchFailed, StorageError
 from flinkish.savepoint.format.contents import (
@@ -26,10 +26,10 @@ from flinkish.savepoint.format.contents import (
     SavepointInfo,
     SavepointJob,
 )
-from flinkish.savepoint.format.reader import Savepoint
-from flinkish.savepoint.reporter import Reporter
+from flinkish.savepoint.format.reader import OpenSavepoint
+from flinkish.savepoint.reporter import SavepointReporter
 from flinkish.savepoint.state.state_directories import StorageDirectory, saved_directory
-from flinkish.savepoint.write.transfer import Carrier
+from flinkish.savepoint.write.transfer import FileTransferer
 from flinkish.savepoint.write.writer import write_savepoint
 from flinkish.spec.migration import MigratedOperator, Migration
 
@@ -44,15 +44,15 @@ Progress = Callable[[int, int], None]
 
 def write_rewritten(
     context: Any,
-    savepoint: Savepoint,
+    savepoint: OpenSavepoint,
     migration: Migration,
     *,
     scratch: str,
     job: SavepointJob,
     trigger: str,
-    reporter: Reporter,
+    reporter: SavepointReporter,
     progress: Progress,
-    carrier: Carrier | None = None,
+    transferer: FileTransferer | None = None,
 ) -> tuple[SavepointInfo, list[MigratedOperator]]:
     """Write the new savepoint; what it is, and what each operator's rows came to.
 
@@ -61,7 +61,7 @@ def write_rewritten(
     context: a ``SparkContext``.
     migration: what becomes of the state, and which directory gets the new savepoint.
     scratch: where the checkpoints are made; the caller removes it.
-    job, trigger, carrier: see :func:`~flinkish.savepoint.write.writer.write_savepoint`.
+    job, trigger, transferer: see :func:`~flinkish.savepoint.write.writer.write_savepoint`.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def write_rewritten(
     reporter.phase("rewriting")
     for query in savepoint.queries:
         checkpoint = storage.join(scratch, str(len(sources)))
-        say(f"rewriting the state of query {query.name}")
+        log(f"rewriting the state of query {query.name}")
         operators = _rewrite(context, savepoint, query, checkpoint, migration, progress)
         sources.append(_source(query, checkpoint, operators))
         written += operators
@@ -86,7 +86,7 @@ def write_rewritten(
         reporter=reporter,
         deadline=time.monotonic(),
         full=True,
-        carrier=carrier,
+        transferer=transferer,
         format_=_format(migration, savepoint.header),
     )
     return info, written
@@ -101,7 +101,7 @@ def _format(migration: Migration, header: Header) -> str:
 
 def _rewrite(
     context: Any,
-    savepoint: Savepoint,
+    savepoint: OpenSavepoint,
     query: QueryRecord,
     checkpoint: str,
     migration: Migration,

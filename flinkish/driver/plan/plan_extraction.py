@@ -34,7 +34,7 @@ from flinkish.operators.coverage import Coverage, coverage, require_uids
 from flinkish.operators.graph import Edge, OperatorGraph, OperatorNode, connect
 from flinkish.operators.hasher import HasherVersion, collision
 from flinkish.operators.identity import Identified, NodeIdentity, OperatorIdentity, identify
-from flinkish.operators.meaning import StateMeaning
+from flinkish.operators.meaning import StateSemantics
 from flinkish.operators.tagging import Tag
 from flinkish.operators.uids import distinguish
 
@@ -58,7 +58,7 @@ class PlannedOperator(Identified):
     stores: tuple[StoreInfo, ...]
     files: Mapping[str, bytes]
     name: str
-    meaning: StateMeaning = field(default_factory=StateMeaning)
+    meaning: StateSemantics = field(default_factory=StateSemantics)
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class PlannedQuery:
         return coverage(self.graph)
 
 
-def plan_query(
+def extract_plan(
     df: Any,
     output_mode: str,
     query_name: str | None,

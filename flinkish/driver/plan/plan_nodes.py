@@ -32,7 +32,7 @@ from flinkish.driver.plan.plan_classes import (
 from flinkish.driver.plan.plan_sources import SOURCES, Relation, entry_of, read_relations
 from flinkish.driver.plan.planned_schemas import files_below, stores_in_files, stores_of_node
 from flinkish.driver.plan.state_semantics import MeaningReader, with_properties
-from flinkish.operators.meaning import StateMeaning
+from flinkish.operators.meaning import StateSemantics
 from flinkish.operators.tagging import ALIASES, Tag, tag_key, tag_of
 
 #: Nodes that are no operator of their own.
@@ -108,7 +108,7 @@ class PhysicalOperator:
     link: int | None
     stores: tuple[StoreInfo, ...]
     files: Mapping[str, bytes] = field(default_factory=dict)
-    meaning: StateMeaning = field(default_factory=StateMeaning)
+    meaning: StateSemantics = field(default_factory=StateSemantics)
 
 
 class PlanReader:

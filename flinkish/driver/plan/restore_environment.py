@@ -7,17 +7,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flinkish import storage
-from flinkish.driver.log import say
+from flinkish.driver.log import log
 from flinkish.errors import FlinkishError
 from flinkish.restore.check.source_files import missing_files
 from flinkish.restore.materialize.new_logs import replays_planned
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.query_id import OtherRun
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan, judge_sink, sink_position
-from flinkish.restore.plan.verdicts import Check, Outcome
+from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.recipe import Recipe
 from flinkish.restore.source.restore_inputs import NewQuery
-from flinkish.restore.source.restore_source import Offer
+from flinkish.restore.source.restore_source import RestorableQuery
 
 
 class LocalFiles:
@@ -33,8 +33,8 @@ class LocalFiles:
             return file.read()
 
 
-class DriverWorld:
-    """The planner's world inside a driver.
+class DriverRestoreEnvironment:
+    """What the planner of a restore looks up inside a driver.
 
     Parameters
     ----------
@@ -46,13 +46,18 @@ class DriverWorld:
         self._files = LocalFiles()
 
     def other_runs(self, query_id: str) -> Sequence[OtherRun]:
-        """See :class:`flinkish.restore.plan.restore_planner.World`."""
+        """See :class:`flinkish.restore.plan.restore_planner.RestoreEnvironment`."""
         return self._other_runs(query_id)
 
     def sink(
-        self, new: NewQuery, offer: Offer, recipe: Recipe, keep_id: bool, mode: SinkMode | None
+        self,
+        new: NewQuery,
+        offer: RestorableQuery,
+        recipe: Recipe,
+        keep_id: bool,
+        mode: SinkMode | None,
     ) -> SinkPlan | None:
-        """See :class:`flinkish.restore.plan.restore_planner.World`."""
+        """See :class:`flinkish.restore.plan.restore_planner.RestoreEnvironment`."""
         position = sink_position(new.sink.format, new.sink.path, offer.query_id, self._files)
         if position is None:
             return None
@@ -66,22 +71,24 @@ class DriverWorld:
             stateful=bool(offer.query.operators if recipe.states is None else recipe.states),
         )
 
-    def input_files(self, new: NewQuery, offer: Offer, plan: QueryPlan) -> Sequence[Check]:
-        """See :class:`flinkish.restore.plan.restore_planner.World`."""
+    def input_files(
+        self, new: NewQuery, offer: RestorableQuery, plan: QueryPlan
+    ) -> Sequence[Check]:
+        """See :class:`flinkish.restore.plan.restore_planner.RestoreEnvironment`."""
         afresh = {(s.query, s.entry) for s in plan.sources.given_up}
         sources = [s for s in offer.query.sources or () if (s.query, s.entry) not in afresh]
         if not sources:
             return ()
         try:
-            found = missing_files(offer.donor, sources)
+            found = missing_files(offer.origin, sources)
         except FlinkishError as error:
             # The restore itself reads these logs too, and says it better.
-            say(f"query '{new.name}': its input files were not checked: {error.message}")
+            log(f"query '{new.name}': its input files were not checked: {error.message}")
             return ()
         checks = []
         for check in found:
-            grave = [Check("files-gone", Outcome.WARNING, text) for text in check.warnings()]
-            light = [Check("files-gone", Outcome.NOTE, text) for text in check.notes()]
+            grave = [Check("files-gone", RestoreOutcome.WARNING, text) for text in check.warnings()]
+            light = [Check("files-gone", RestoreOutcome.NOTE, text) for text in check.notes()]
             checks += [*grave, *light]
         return checks
 

@@ -32,7 +32,7 @@ from flinkish.operators.meaning import (
     OUTPUT_MODE,
     TIME_MODE,
     Column,
-    StateMeaning,
+    StateSemantics,
     variable_ttl,
     variable_type,
 )
@@ -102,7 +102,7 @@ class MeaningReader:
             if any(not c.semanticEquals(attribute) for c in column):
                 self._definitions.setdefault(_number(attribute), column)
 
-    def read(self, kind: str, node: Any) -> StateMeaning:
+    def read(self, kind: str, node: Any) -> StateSemantics:
         """The meaning of a physical operator; empty for a kind whose schemas say all."""
         if kind == "stateStoreSave":
             return self._keyed(node.keyExpressions(), self._buffers(node.child()))
@@ -115,14 +115,14 @@ class MeaningReader:
             return self._join(node)
         if kind.startswith(_GROUPED):
             return self._keyed(node.groupingAttributes())
-        return StateMeaning()
+        return StateSemantics()
 
-    def _keyed(self, keys: Any, values: tuple[Column, ...] = ()) -> StateMeaning:
+    def _keyed(self, keys: Any, values: tuple[Column, ...] = ()) -> StateSemantics:
         listed = keys if isinstance(keys, list) else items(keys)
-        return StateMeaning({ONLY: self._columns(listed)}, {ONLY: values} if values else {})
+        return StateSemantics({ONLY: self._columns(listed)}, {ONLY: values} if values else {})
 
-    def _join(self, node: Any) -> StateMeaning:
-        return StateMeaning(
+    def _join(self, node: Any) -> StateSemantics:
+        return StateSemantics(
             keys={
                 "left": self._columns(items(node.leftKeys())),
                 "right": self._columns(items(node.rightKeys())),
@@ -216,7 +216,7 @@ def _told_apart(columns: Iterable[Column]) -> tuple[Column, ...]:
     )
 
 
-def with_properties(meaning: StateMeaning, files: Mapping[str, bytes]) -> StateMeaning:
+def with_properties(meaning: StateSemantics, files: Mapping[str, bytes]) -> StateSemantics:
     """The meaning with what ``transformWithState`` wrote of itself while it was planned. Pure.
 
     Parameters

@@ -9,8 +9,8 @@ from typing import Any
 
 import flinkish
 from flinkish.config import parse_boolean
-from flinkish.driver.log import say
-from flinkish.driver.plan.plan_extraction import PlannedQuery, check_across_queries, plan_query
+from flinkish.driver.log import log
+from flinkish.driver.plan.plan_extraction import PlannedQuery, check_across_queries, extract_plan
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.errors import FlinkishError, Incompatible, InvalidConfiguration
 from flinkish.operators.hasher import HasherVersion
@@ -48,10 +48,11 @@ class Planning:
         """Plan the query that ``writer`` is about to start under ``name``.
 
         Returns the plan and what is to be said of it. Raises what
-        :func:`~flinkish.driver.plan.plan_extraction.plan_query` and ``check_across_queries`` raise.
+        :func:`~flinkish.driver.plan.plan_extraction.extract_plan` and ``check_across_queries``
+        raise.
         """
         format_ = facts.format or ("table" if facts.table else None)
-        planned = plan_query(
+        planned = extract_plan(
             writer._df,
             facts.output_mode or "append",
             facts.query_name,
@@ -105,7 +106,7 @@ class Planning:
 
 
 def _unread(name: str, why: str) -> str:
-    say(f"the operators of query '{name}' cannot be read: {why}")
+    log(f"the operators of query '{name}' cannot be read: {why}")
     return (
         f"the operators of query '{name}' cannot be read (the log says why): its state will be "
         "known by position only"

@@ -8,8 +8,8 @@ import traceback
 from typing import Any
 
 from flinkish import __version__, storage
-from flinkish.driver.log import say
-from flinkish.driver.migration.file_transfer import SparkCarrier
+from flinkish.driver.log import log
+from flinkish.driver.migration.file_transfer import SparkTransferer
 from flinkish.driver.plan.planned_queries import operator_facts
 from flinkish.driver.plan.writer_settings import why_not_savepointable
 from flinkish.driver.requests.canonical_savepoints import check_engine, save_canonical
@@ -77,7 +77,7 @@ class Actions:
                     raise WrongState(f"the job is ending ({self._runtime.ending.value})")
                 result = do(request)
             except FlinkishError as error:
-                say(f"request {request.request_id} ({request.kind.value}) failed: {error.message}")
+                log(f"request {request.request_id} ({request.kind.value}) failed: {error.message}")
                 registry.fail(request.request_id, error.to_record())
             except Exception as error:  # noqa: BLE001 - see below
                 # The boundary of the agent: whatever went wrong must reach the client, and the
@@ -103,7 +103,7 @@ class Actions:
         if request.savepoint is not None:
             result = self._quiesce_and_write(request, "cancel")
         else:
-            result = RequestResult(rung=self._end_all())
+            result = RequestResult(stop_method=self._end_all())
         registry = self._runtime.registry
         registry.transition(self._runtime.job_id, JobState.CANCELLING, "cancel requested")
         self._runtime.end(JobState.CANCELED)
@@ -165,7 +165,7 @@ class Actions:
         self, request: Request, queries: list[ManagedQuery], trigger: str, error: FlinkishError
     ) -> FlinkishError:
         """``error``, with what became of a native savepoint in place of the canonical one."""
-        say(f"no canonical savepoint: {error.message}")
+        log(f"no canonical savepoint: {error.message}")
         what = f"no canonical savepoint could be made, and the job goes on: {error.message}"
         facts = {}
         try:
@@ -180,7 +180,7 @@ class Actions:
         return from_record({**error.to_record(), "message": what + kept, "hint": hint, **facts})
 
     def _end_all(self) -> str:
-        """Plain cancel: batch boundary if it comes soon, else interrupt. Returns the rung."""
+        """Stop at a batch boundary if it comes soon, else interrupt. Returns the stop method."""
         active = [q for q in self._runtime.queries() if not spark_jvm.has_ended(q.jsq)]
         if not active:
             return "quiesce"
@@ -217,7 +217,7 @@ class Actions:
         savable = [q for q in queries if q not in ended]
         left = left_out(queries, savable)
         for each in left:
-            say(f"query '{each.query}' is not in the savepoint: {each.reason}")
+            log(f"query '{each.query}' is not in the savepoint: {each.reason}")
         return savable, left
 
     def _check_not_cancelled(self, request: Request) -> None:
@@ -253,14 +253,14 @@ class Actions:
         sources = [_source_of(query) for query in queries]
         reporter = _RequestReporter(runtime, request)
         deadline = time.monotonic() + self._timeout(request)
-        carrier = SparkCarrier(session, self._distributed)
+        transferer = SparkTransferer(session, self._distributed)
         if format_ == FORMAT_CANONICAL:
             info = save_canonical(
                 *(session.sparkContext, target, saved, sources),
                 trigger=trigger,
                 reporter=reporter,
                 deadline=deadline,
-                carrier=carrier,
+                transferer=transferer,
                 give_up=lambda: self._check_not_cancelled(request),
             )
         else:
@@ -270,10 +270,10 @@ class Actions:
                 reporter=reporter,
                 deadline=deadline,
                 full=_wanted(request).full,
-                carrier=carrier,
+                transferer=transferer,
             )
         runtime.registry.add_savepoint(info.to_record(request.request_id))
-        say(f"savepoint completed: {info.path}")
+        log(f"savepoint completed: {info.path}")
         return info.to_result()
 
 

@@ -9,7 +9,7 @@ import time
 import traceback
 from collections.abc import Callable
 
-from flinkish.driver.log import say
+from flinkish.driver.log import log
 from flinkish.driver.requests.actions import Actions
 from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.errors import DriverLost, RegistryError, WrongState
@@ -79,7 +79,7 @@ class Agent:
                     request = registry.claim(self._runtime.job_id)
             except RegistryError as error:
                 # The registry may be away for a while (PostgreSQL restarts); the job is not.
-                say(f"registry: {error.message}")
+                log(f"registry: {error.message}")
                 self._closed.wait(_FULL_POLL)
             except Exception:  # noqa: BLE001 - logged; without this thread no request is served
                 traceback.print_exc()
@@ -94,7 +94,7 @@ class Agent:
                 if state.is_final and not self._closed.is_set():
                     self._disowned(state)
             except RegistryError as error:
-                say(f"registry: {error.message}")
+                log(f"registry: {error.message}")
             except Exception:  # noqa: BLE001 - logged; a heartbeat must not end the job
                 if os.getppid() != self._parent:
                     self._lost()
@@ -105,7 +105,7 @@ class Agent:
 
     def _lost(self) -> None:
         error = jvm_lost()
-        say(error.message)
+        log(error.message)
         registry = self._runtime.registry
         registry.abandon(self._runtime.job_id, error.to_record())
         registry.transition(
@@ -116,7 +116,7 @@ class Agent:
     def _disowned(self, state: JobState) -> None:
         """A reader that could not see this driver has declared the job lost, and that is final:
         another may have been started from its savepoint. So this one must not go on."""
-        say(f"the registry says that this job is {state.value}: ending its queries")
+        log(f"the registry says that this job is {state.value}: ending its queries")
         self._runtime.end_queries()
         os._exit(1)
 
@@ -126,7 +126,7 @@ class Agent:
         grace = self._grace if self._runtime.queries() else 0.0
         if self._closed.wait(grace):
             return
-        say(f"the program did not end within {grace:.0f} s of its job: interrupting it")
+        log(f"the program did not end within {grace:.0f} s of its job: interrupting it")
         os.kill(os.getpid(), signal.SIGINT)
         if self._closed.wait(5.0):
             return

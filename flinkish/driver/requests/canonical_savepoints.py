@@ -26,9 +26,9 @@ from flinkish.savepoint.format.contents import (
     SavepointJob,
 )
 from flinkish.savepoint.format.reader import open_savepoint
-from flinkish.savepoint.reporter import Reporter
+from flinkish.savepoint.reporter import SavepointReporter
 from flinkish.savepoint.state.scratch import scratch_directory
-from flinkish.savepoint.write.transfer import Carrier
+from flinkish.savepoint.write.transfer import FileTransferer
 from flinkish.savepoint.write.writer import write_savepoint
 from flinkish.spec.migration import Migration
 
@@ -43,7 +43,7 @@ _PROPERTIES = (
 )
 
 
-class RowsReporter(Reporter, Protocol):
+class RowsReporter(SavepointReporter, Protocol):
     """A reporter that is told of rewritten state, too."""
 
     def rows(self, done: int, size: int) -> None:
@@ -72,7 +72,7 @@ def save_canonical(
     trigger: str,
     reporter: RowsReporter,
     deadline: float,
-    carrier: Carrier,
+    transferer: FileTransferer,
     give_up: Callable[[], None],
 ) -> SavepointInfo:
     """Take a canonical savepoint of ``job`` below the directory ``target``.
@@ -97,7 +97,7 @@ def save_canonical(
             reporter=reporter,
             deadline=deadline,
             full=True,
-            carrier=carrier,
+            transferer=transferer,
         )
         with background(context) as group:
             watch = _Watch(context, group, reporter, give_up)
@@ -111,7 +111,7 @@ def save_canonical(
                     trigger=trigger,
                     reporter=reporter,
                     progress=watch,
-                    carrier=carrier,
+                    transferer=transferer,
                 )
             except Exception as error:
                 if watch.stopped is not None:  # this is how a job of a cancelled group ends

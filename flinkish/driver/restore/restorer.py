@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
-from flinkish.driver.log import say
+from flinkish.driver.log import log
 from flinkish.driver.migration.checkpoint_migration import engine_is_here, make_rewritten
 from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.planned_queries import empty_states, new_query
-from flinkish.driver.plan.restore_environment import DriverWorld
+from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.errors import FlinkishError, UsageError
 from flinkish.operators.hasher import HasherVersion
@@ -21,7 +21,7 @@ from flinkish.registry.job_registry import Registry
 from flinkish.restore.check.version_check import fit_offers
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
 from flinkish.restore.plan.document import compare_with_expected
-from flinkish.restore.plan.non_restored_state import Untaken
+from flinkish.restore.plan.non_restored_state import NonRestored
 from flinkish.restore.plan.plan_text import plan_lines
 from flinkish.restore.plan.positions import check_reset
 from flinkish.restore.plan.preconditions import SETTING_SCHEMA_CHECK
@@ -30,7 +30,7 @@ from flinkish.restore.plan.query_restore import QueryRestore, RestoreOptions
 from flinkish.restore.plan.restore_planner import RestorePlanner
 from flinkish.restore.plan.verdicts import FOR_THE_ENGINE
 from flinkish.restore.source.restore_inputs import NewQuery
-from flinkish.restore.source.restore_source import Offers, read_offers
+from flinkish.restore.source.restore_source import RestoreSource, open_restore_source
 from flinkish.savepoint.directory.dispose import dispose
 from flinkish.spec.launch import RestoreSpec
 
@@ -67,7 +67,7 @@ class Restorer:
         self._agreed = False
         self._offers = offers_here(spec.path)
         self._planner = RestorePlanner(
-            self._offers, options_of(spec, hasher), DriverWorld(self._other_runs)
+            self._offers, options_of(spec, hasher), DriverRestoreEnvironment(self._other_runs)
         )
 
     def settings_for(self, name: str) -> Mapping[str, str]:
@@ -86,14 +86,14 @@ class Restorer:
             self._starting[name] = new
             record = self._planner.document_of(plan)
             for line in plan_lines(record):
-                say(line)
+                log(line)
             refusal = plan.refusal or compare_with_expected(record, self._spec.expected, name)
             if refusal is not None:
                 refusal.data.setdefault("plan", record)
                 raise refusal
             if plan.recipe is None or plan.identity is None:
                 for note in plan.notes:
-                    say(note)
+                    log(note)
                 return Restored(None, plan.notes, record)
             keep = plan.identity.keep
             recipe = replace(plan.recipe, query_id=None if keep else _new_query_id())
@@ -108,7 +108,7 @@ class Restorer:
             f"{'same' if keep else 'new'} query id ({plan.identity.reason})",
         )
         for note in notes:
-            say(note)
+            log(note)
         return Restored(recipe.batch_id, notes, record)
 
     def _other_runs(self, query_id: str) -> Sequence[OtherRun]:
@@ -118,10 +118,10 @@ class Restorer:
             if job.job_id != self._job_id
         ]
 
-    def untaken(self) -> Untaken:
+    def non_restored(self) -> NonRestored:
         """What of the savepoint no query has taken so far."""
         with self._lock:
-            return self._planner.untaken()
+            return self._planner.non_restored()
 
     def document(self) -> dict[str, Any]:
         """The plan of the whole restore, now that the program has started all its queries."""
@@ -130,7 +130,7 @@ class Restorer:
 
     def is_waiting(self) -> bool:
         """Whether state waits for a query that the program has not started yet."""
-        return bool(self.untaken()) and not self._agreed
+        return bool(self.non_restored()) and not self._agreed
 
     def check(self, *, more_to_come: bool) -> list[str]:
         """Refuse to go on with state left behind, unless ``-n`` was given.
@@ -143,7 +143,7 @@ class Restorer:
 
         Returns what is to be said of dropped state. Raises NonRestoredState.
         """
-        left = self.untaken()
+        left = self.non_restored()
         if not more_to_come:
             check_names(self._spec, list(self._starting.values()))
         plans = self._planner.query_plans()
@@ -160,7 +160,7 @@ class Restorer:
         self._agreed = True
         notes = [f"state dropped (-n): {line}" for line in left.lines()]
         for note in notes:
-            say(note)
+            log(note)
         return notes
 
     def session_settings(self) -> Mapping[str, str]:
@@ -184,7 +184,7 @@ class Restorer:
         """
         if self._claimed or self._spec.claim_mode != "claim" or not self._offers.is_savepoint:
             return
-        if not self._agreed and self.untaken():
+        if not self._agreed and self.non_restored():
             return
         with self._lock:
             for name, (restored_at, _) in self._given.items():
@@ -203,13 +203,13 @@ class Restorer:
             done = dispose(path)
             self._registry.mark_disposed(path)
         except FlinkishError as error:
-            say(
+            log(
                 f"claimed savepoint {path} is no longer needed, and was not deleted: "
                 f"{error.message}"
             )
             return
         kept = f" ({done.kept} of its files stay: other savepoints use them)" if done.kept else ""
-        say(f"claimed savepoint {path} deleted: the job's own checkpoints replace it{kept}")
+        log(f"claimed savepoint {path} deleted: the job's own checkpoints replace it{kept}")
 
 
 def _has_committed(restored_at: int, checkpoint: str) -> bool:
@@ -222,12 +222,12 @@ def _has_committed(restored_at: int, checkpoint: str) -> bool:
     return batch is not None and batch > restored_at
 
 
-def offers_here(path: str) -> Offers:
+def offers_here(path: str) -> RestoreSource:
     """What is offered at a path, as the Spark of this process needs it; raises what
-    :func:`~flinkish.restore.source.restore_source.read_offers` raises."""
+    :func:`~flinkish.restore.source.restore_source.open_restore_source` raises."""
     from pyspark import __version__ as spark
 
-    return fit_offers(read_offers(path), spark)
+    return fit_offers(open_restore_source(path), spark)
 
 
 def plan_start(
@@ -279,7 +279,7 @@ def check_names(spec: RestoreSpec, queries: Sequence[NewQuery]) -> None:
             )
 
 
-def planning_settings(offers: Offers, name: str) -> Mapping[str, str]:
+def planning_settings(offers: RestoreSource, name: str) -> Mapping[str, str]:
     """Spark settings to plan the query ``name`` with: those its checkpoint will pin."""
     by_key = offers.by_key
     offer = by_key.get(name) or by_key.get(None) or next(iter(by_key.values()))
@@ -287,7 +287,7 @@ def planning_settings(offers: Offers, name: str) -> Mapping[str, str]:
     return {**offer.pins, **_format_setting(offer.checkpoint_format, always=rewritten)}
 
 
-def _asked_settings(offers: Offers, session: Any) -> dict[str, str]:
+def _asked_settings(offers: RestoreSource, session: Any) -> dict[str, str]:
     """What the session sets of the settings that the savepoint pins or the checks look at."""
     keys = {key for offer in offers.by_key.values() for key in offer.pins} | {SETTING_SCHEMA_CHECK}
     found = {key: session.conf.get(key, None) for key in sorted(keys)}

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from flinkish.driver.log import say
+from flinkish.driver.log import log
 from flinkish.driver.plan.uid_rules import Planning
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.restore.restorer import Restorer
@@ -33,7 +33,7 @@ from flinkish.driver.runtime.running_query import (
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import FlinkishError, ProgramFailed, WaitTimeout
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import Job, JobState, QueryStatus
+from flinkish.registry.jobs import JobRecord, JobState, QueryStatus
 
 _AWAIT_SLICE = 3600.0  # seconds; any bound does, waits are renewed
 #: Seconds after which a stream thread that was told to end, and then not to, has surely left.
@@ -51,7 +51,7 @@ class Runtime:
     checkpoint_root: directory under which this job's queries get their checkpoints.
     """
 
-    def __init__(self, registry: Registry, job: Job, checkpoint_root: str) -> None:
+    def __init__(self, registry: Registry, job: JobRecord, checkpoint_root: str) -> None:
         self.registry = registry
         self.job_id = job.job_id
         self.launch = job.launch
@@ -337,7 +337,7 @@ class Runtime:
         if not running:
             return
         names = ", ".join(f"'{q.name}'" for q in running)
-        say(f"the program ended while {names} ran: ending them (did it miss awaitTermination?)")
+        log(f"the program ended while {names} ran: ending them (did it miss awaitTermination?)")
         try:
             quiesce(running[0].gateway_jvm, [q.jsq for q in running], _END_GRACE)
         except WaitTimeout:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from flinkish import storage
-from flinkish.driver.log import say
+from flinkish.driver.log import log
 from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.uid_rules import Planning
 from flinkish.driver.plan.writer_settings import WriterFacts
@@ -76,7 +76,7 @@ class Preparer:
         settings = self._restorer.settings_for(name) if self._restorer is not None else {}
         planned, notes = self._planning.plan_to_run(name, writer, facts, settings)
         for note in notes:
-            say(note)
+            log(note)
         prepared = Prepared(name, facts.query_name is None, own, None, planned, tuple(notes))
         return self._placed(prepared, facts, session)
 
@@ -104,7 +104,7 @@ class Preparer:
                 with self._lock:
                     self._restored[name] = location
                 if own is not None:
-                    say(
+                    log(
                         f"query '{name}': the program's checkpointLocation is not used, "
                         f"the restored checkpoint is at {directory}"
                     )

@@ -1,6 +1,6 @@
 """Ending queries at a batch boundary, and by harder means when that takes too long.
 
-The rungs, softest first (which one was needed is part of a request's result):
+The stop methods, softest first (which one was needed is part of a request's result):
 
 * ``quiesce``: the running batch commits, no other starts; whatever the sink.
 * ``stop``: ``StreamingQuery.stop()`` in the middle of a batch. The batch is replayed by a
@@ -126,7 +126,7 @@ def _declare_locked(jvm: Any, query: Any, deadline: float) -> bool:
 
 
 def stop_hard(queries: Sequence[Any]) -> None:
-    """The last rung inside the driver: interrupt whatever runs."""
+    """The hardest method inside the driver: interrupt whatever runs."""
     for query in queries:
         if not spark_jvm.has_ended(query):
             query.stop()

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from flinkish.driver.plan.plan_extraction import PlannedQuery
-from flinkish.driver.plan.restore_environment import DriverWorld
+from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
 from flinkish.driver.plan.uid_rules import Planning
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.restore.restorer import (
@@ -29,7 +29,7 @@ from flinkish.driver.restore.restorer import (
 from flinkish.driver.runtime.hook import Hook
 from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.runtime.restore_gate import RestoreGate
-from flinkish.driver.script import Outcome, print_traceback, program_failed, run_program
+from flinkish.driver.script import ProgramOutcome, print_traceback, program_failed, run_program
 from flinkish.driver.tasks.answering import write_answer
 from flinkish.errors import FlinkishError
 from flinkish.operators.coverage import require_uids
@@ -104,7 +104,7 @@ class Description:
         self._planner = RestorePlanner(
             offers_here(self._spec.path),
             options_of(self._spec, self._planning.hasher),
-            DriverWorld(lambda query_id: runs.get(query_id, ())),
+            DriverRestoreEnvironment(lambda query_id: runs.get(query_id, ())),
         )
 
     def found(self) -> Described:
@@ -113,7 +113,7 @@ class Description:
         plan = None if self._planner is None else self._planner.document(complete=True)
         return Described(queries, plan)
 
-    def run(self, program: Callable[[], Outcome]) -> Outcome:
+    def run(self, program: Callable[[], ProgramOutcome]) -> ProgramOutcome:
         """Run ``program`` with PySpark's writers intercepted."""
         hook = Hook(cast(Runtime, self))  # it has what the hook calls
         hook.install()
@@ -122,7 +122,7 @@ class Description:
         finally:
             hook.remove()
 
-    def failure(self, outcome: Outcome) -> FlinkishError | None:
+    def failure(self, outcome: ProgramOutcome) -> FlinkishError | None:
         """The error that the program's submission would end with, if any."""
         if self._fatal is not None:
             return self._fatal

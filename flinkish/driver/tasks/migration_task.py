@@ -13,8 +13,8 @@ from typing import Any
 from flinkish.driver.migration.savepoint_migration import write_rewritten
 from flinkish.driver.tasks.answering import answer, replace_file
 from flinkish.savepoint.format.contents import SavepointJob
-from flinkish.savepoint.format.reader import Savepoint, check_files, open_savepoint
-from flinkish.savepoint.reporter import SilentReporter
+from flinkish.savepoint.format.reader import OpenSavepoint, check_files, open_savepoint
+from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.state.scratch import scratch_directory
 from flinkish.spec.codec import decode
 from flinkish.spec.migration import Migration, MigrationResult
@@ -61,7 +61,7 @@ def migrate(migration: Migration, progress_path: str) -> MigrationResult:
             scratch=scratch,
             job=_job(savepoint, owner, instead=migration.instead),
             trigger=header.trigger if migration.instead else TRIGGER,
-            reporter=SilentReporter(),
+            reporter=SilentSavepointReporter(),
             progress=_Progress(progress_path),
         )
     return MigrationResult(info.to_result(), info.to_record(), tuple(operators))
@@ -83,7 +83,7 @@ class _Progress:
         replace_file(self._path, [rows, size])
 
 
-def _job(savepoint: Savepoint, owner: str | None, *, instead: bool) -> SavepointJob:
+def _job(savepoint: OpenSavepoint, owner: str | None, *, instead: bool) -> SavepointJob:
     header = savepoint.header
     return SavepointJob(
         job_id=header.job_id,

@@ -113,7 +113,7 @@ def zigzag(number: int) -> bytes:
     return bytes(found)
 
 
-class Source:
+class ByteSource:
     """A container file that is read from its start to its end.
 
     Attributes:

@@ -23,7 +23,7 @@ from fastavro import parse_schema, schemaless_reader
 from fastavro.schema import SchemaParseException, to_parsing_canonical_form
 
 from flinkish.checkpoint.format.text import parse_json
-from flinkish.engine.avro.container import COMPRESS, MAGIC, Source, decompress, zigzag
+from flinkish.engine.avro.container import COMPRESS, MAGIC, ByteSource, decompress, zigzag
 from flinkish.engine.avro.encoder import encode_records
 from flinkish.engine.avro.null_arrays import count_empty, has_empty_items
 from flinkish.engine.avro.record_columns import Wire, compile_list, compile_wire
@@ -152,7 +152,7 @@ def read_avro(file: BinaryIO, name: str) -> AvroState:
             blocks cannot be told from a whole one: whoever keeps it has to know its rows.
         UnsupportedState: the file has another version, codec or Avro version.
     """
-    source = Source(file, name)
+    source = ByteSource(file, name)
     header, sync = source.header()
     found = header.get(FORMAT_KEY)
     if found is None:
@@ -192,7 +192,7 @@ def _canonical(schema: Any) -> str:
 
 
 def _blocks(
-    source: Source, sync: bytes, unpack: Callable[[bytes], bytes], form: _Form
+    source: ByteSource, sync: bytes, unpack: Callable[[bytes], bytes], form: _Form
 ) -> Iterator[tuple[Any, Any]]:
     while (block := source.block(sync)) is not None:
         offset, count, packed = block

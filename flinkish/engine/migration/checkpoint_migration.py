@@ -11,7 +11,7 @@ from flinkish.checkpoint.format.logs import StateIds
 from flinkish.checkpoint.format.names import COMMITS, METADATA, OFFSETS, SOURCES, numbers_among
 from flinkish.checkpoint.format.pins import PIN_SHUFFLE_PARTITIONS
 from flinkish.engine.errors import engine_errors
-from flinkish.engine.migration.migration_plan import OperatorMove
+from flinkish.engine.migration.migration_plan import OperatorMigration
 from flinkish.engine.migration.migration_planner import (
     CannotMigrate,
     TargetState,
@@ -22,7 +22,7 @@ from flinkish.engine.migration.pins import target_pins
 from flinkish.engine.migration.pipeline import Progress, WrittenOperator, run_moves
 from flinkish.engine.migration.state_files import operator_files
 from flinkish.engine.stores.checkpoints import OperatorState, read_checkpoint
-from flinkish.engine.stores.directories import Source, Target, read_bytes
+from flinkish.engine.stores.directories import StateSource, StateTarget, read_bytes
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Rewritten:
 
 def rewrite_state(
     context: Any,
-    source: Source,
-    target: Target,
+    source: StateSource,
+    target: StateTarget,
     operators: Sequence[OperatorState],
     wanted: TargetState,
     *,
@@ -83,11 +83,11 @@ def rewrite_state(
 
 
 def plan_operators(
-    source: Source,
+    source: StateSource,
     operators: Sequence[OperatorState],
     wanted: TargetState,
     each: Mapping[int, TargetState] | None = None,
-) -> list[OperatorMove]:
+) -> list[OperatorMigration]:
     """What :func:`rewrite_state` would do; arguments and errors are its. Needs no Spark."""
     alone = each or {}
     moves = [_plan(source, operator, wanted, alone.get(operator.ordinal)) for operator in operators]
@@ -98,8 +98,8 @@ def plan_operators(
 
 
 def _plan(
-    source: Source, operator: OperatorState, wanted: TargetState, alone: TargetState | None
-) -> OperatorMove:
+    source: StateSource, operator: OperatorState, wanted: TargetState, alone: TargetState | None
+) -> OperatorMigration:
     both = replace(wanted, ordinal=None, changes={}, name=None)
     if alone is not None:
         both = replace(both, ordinal=alone.ordinal, changes=alone.changes, name=alone.name)
@@ -107,7 +107,7 @@ def _plan(
 
 
 def _state_ids(
-    moves: Sequence[OperatorMove], written: Sequence[WrittenOperator]
+    moves: Sequence[OperatorMigration], written: Sequence[WrittenOperator]
 ) -> dict[int, StateIds] | None:
     if not any(move.unique_ids for move in moves):
         return None
@@ -117,8 +117,8 @@ def _state_ids(
 @engine_errors()
 def rewrite_checkpoint(
     context: Any,
-    source: Source,
-    target: Target,
+    source: StateSource,
+    target: StateTarget,
     wanted: TargetState,
     *,
     batch: int | None = None,
@@ -153,6 +153,6 @@ def rewrite_checkpoint(
     return result
 
 
-def _write(target: Target, path: str, content: bytes) -> None:
+def _write(target: StateTarget, path: str, content: bytes) -> None:
     with target.create(path) as file:
         file.write(content)

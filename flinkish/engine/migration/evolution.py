@@ -24,12 +24,12 @@ from flinkish.engine.avro.schemas import unique_names
 from flinkish.engine.migration.evolution_steps import (
     CannotEvolve,
     Cast,
-    Elements,
-    Entries,
-    Part,
-    Parts,
+    FieldOrigin,
+    ListSteps,
+    MapSteps,
     Same,
     Step,
+    StructSteps,
     added,
 )
 from flinkish.engine.rows.arrow_parts import list_parts, map_parts, null_mask
@@ -53,7 +53,7 @@ _NUMBERS: Final = ("byte", "short", "integer", "long", "float", "double")
 _ROUNDS: Final = {("integer", "float"), ("long", "float"), ("long", "double")}
 
 
-class Verdict(enum.Enum):
+class EvolutionVerdict(enum.Enum):
     """What a new schema means for the state there is, in Flink's words."""
 
     #: The rows' bytes are right as they are; names may still differ.
@@ -88,12 +88,12 @@ class Resolution:
         parts: what is done; internal.
     """
 
-    verdict: Verdict
+    verdict: EvolutionVerdict
     writer: Struct
     reader: Struct
     problems: tuple[Problem, ...]
     changes: tuple[str, ...]
-    parts: Parts
+    parts: StructSteps
 
     def apply(self, batch: Any) -> Any:
         """The rows of the reader's schema.
@@ -108,7 +108,7 @@ class Resolution:
             CannotEvolve: the schemas are incompatible, the batch is not of the writer's schema, or
                 a value has no counterpart (a null where none may be, bytes that are no UTF-8).
         """
-        if self.verdict is Verdict.INCOMPATIBLE:
+        if self.verdict is EvolutionVerdict.INCOMPATIBLE:
             raise CannotEvolve("; ".join(map(str, self.problems)))
         if batch.num_columns != self.parts.written:
             reason = f"{batch.num_columns} columns in place of {self.parts.written}"
@@ -150,9 +150,9 @@ def resolve(
     parts = resolver.struct(writer, reader, ("", ""), keys)
     resolver.unused()
     if resolver.problems:
-        verdict = Verdict.INCOMPATIBLE
+        verdict = EvolutionVerdict.INCOMPATIBLE
     else:
-        verdict = Verdict.AFTER_MIGRATION if parts.rewrites else Verdict.AS_IS
+        verdict = EvolutionVerdict.AFTER_MIGRATION if parts.rewrites else EvolutionVerdict.AS_IS
     problems, changes = tuple(resolver.problems), tuple(resolver.changes)
     return Resolution(verdict, writer, reader, problems, changes, parts)
 
@@ -179,7 +179,7 @@ class _Resolver:
     changes: list[str] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)  # paths of renames and defaults that were met
 
-    def struct(self, writer: Struct, reader: Struct, paths: _Paths, keys: bool) -> Parts:
+    def struct(self, writer: Struct, reader: Struct, paths: _Paths, keys: bool) -> StructSteps:
         """Where each field of the reader's struct comes from."""
         names = unique_names(f.name for f in writer.fields)
         places = {join_path(paths[1], name): index for index, name in enumerate(names)}
@@ -203,7 +203,7 @@ class _Resolver:
         order = [part.source for part in parts if part.source is not None]
         if order != sorted(order):
             self.changes.append(f"{paths[0] or 'the row'}: fields in another order")
-        return Parts(reader, tuple(parts), len(writer.fields))
+        return StructSteps(reader, tuple(parts), len(writer.fields))
 
     def _renamed(self, names: list[str], places: Mapping[str, int]) -> dict[str, str]:
         """The reader's fields that are renamed, and the writer's fields they are."""
@@ -230,7 +230,7 @@ class _Resolver:
             reason = "it is removed from a key, so that two keys may become equal"
             self._problem(place, reason, "Keep the field")
 
-    def _added(self, path: str, wanted: Field) -> Part:
+    def _added(self, path: str, wanted: Field) -> FieldOrigin:
         default = None
         if path in self.defaults:
             self.seen.add(path)
@@ -243,7 +243,7 @@ class _Resolver:
                 "Make it nullable, give a default, or say which field it is renamed from",
             )
         self.changes.append(f"{path}: added, {'null' if default is None else repr(default)}")
-        return Part(path, wanted.type, None, Same(), default)
+        return FieldOrigin(path, wanted.type, None, Same(), default)
 
     def _check_default(self, path: str, wanted: Field, default: Any) -> None:
         try:
@@ -255,7 +255,9 @@ class _Resolver:
             reason = f"the default {default!r} has a null where none may be"
             self._problem(path, reason, "Give a default without it")
 
-    def _kept(self, written: Field, wanted: Field, index: int, paths: _Paths, keys: bool) -> Part:
+    def _kept(
+        self, written: Field, wanted: Field, index: int, paths: _Paths, keys: bool
+    ) -> FieldOrigin:
         path = paths[0]
         step = self.type(written.type, wanted.type, paths, keys)
         check = written.nullable and not wanted.nullable
@@ -267,7 +269,7 @@ class _Resolver:
                     "it may be null in the rows that are there, and not in the new schema",
                     "Let it stay nullable, or ask for a check of the rows, if there are no nulls",
                 )
-        return Part(path, wanted.type, index, step, check=check)
+        return FieldOrigin(path, wanted.type, index, step, check=check)
 
     def type(self, written: DataType, wanted: DataType, paths: _Paths, keys: bool) -> Step:
         """The step from one type to another; a problem is noted where there is none."""
@@ -297,12 +299,12 @@ class _Resolver:
             return self.struct(written, wanted, paths, keys)
         if isinstance(written, Array) and isinstance(wanted, Array):
             step = self.type(written.element, wanted.element, below("element"), keys)
-            return Elements(wanted, step)
+            return ListSteps(wanted, step)
         if isinstance(written, Map) and isinstance(wanted, Map):
             # The keys of a map must not become equal, wherever the map is.
             key = self.type(written.key, wanted.key, below("key"), True)
             value = self.type(written.value, wanted.value, below("value"), keys)
-            return Entries(wanted, key, value)
+            return MapSteps(wanted, key, value)
         return None
 
     def unused(self) -> None:

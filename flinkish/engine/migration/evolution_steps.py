@@ -63,7 +63,7 @@ class Cast:
 
 
 @dataclass(frozen=True)
-class Part:
+class FieldOrigin:
     """Where a field comes from.
 
     Attributes:
@@ -94,7 +94,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Parts:
+class StructSteps:
     """The fields of a struct, each from its place.
 
     Attributes:
@@ -104,7 +104,7 @@ class Parts:
     """
 
     target: Struct
-    parts: tuple[Part, ...]
+    parts: tuple[FieldOrigin, ...]
     written: int
 
     @property
@@ -127,7 +127,7 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Elements:
+class ListSteps:
     """The elements of lists."""
 
     target: Array
@@ -145,7 +145,7 @@ class Elements:
 
 
 @dataclass(frozen=True)
-class Entries:
+class MapSteps:
     """The keys and values of maps."""
 
     target: Map
@@ -164,7 +164,7 @@ class Entries:
         return build_map(arrow_type(self.target), null_mask(array), offsets, keys, items)
 
 
-Step = Same | Cast | Parts | Elements | Entries
+Step = Same | Cast | StructSteps | ListSteps | MapSteps
 
 
 def added(target: DataType, default: Any, count: int) -> Any:

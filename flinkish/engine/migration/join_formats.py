@@ -22,25 +22,25 @@ from flinkish.checkpoint.format.names import DEFAULT_STORE, HDFS, JOIN_STORES
 from flinkish.engine.errors import CannotMigrate
 from flinkish.engine.migration.migration_plan import (
     EventTime,
-    FamilyMove,
-    Made,
-    Regroup,
+    FamilyMigration,
+    JoinLayout,
+    JoinRegrouping,
     RowForm,
-    StoreMove,
+    StoreMigration,
 )
 from flinkish.engine.rows.encodings import NO_PREFIX, TIMESTAMP_POSTFIX, TIMESTAMP_PREFIX
 
 SIDES: Final = ("left", "right")
 #: The column families of format 4, in Spark's order.
 JOIN_FAMILIES_4: Final = tuple(
-    f"{side}-{made.value}" for side in SIDES for made in (Made.LISTS, Made.TIMES)
+    f"{side}-{made.value}" for side in SIDES for made in (JoinLayout.LISTS, JoinLayout.TIMES)
 )
 _FORMATS: Final = ("1", "2", "3", "4")
 _ENCODERS: Final = {
-    Made.INDEXED: NO_PREFIX,
-    Made.COUNTS: NO_PREFIX,
-    Made.LISTS: TIMESTAMP_POSTFIX,
-    Made.TIMES: TIMESTAMP_PREFIX,
+    JoinLayout.INDEXED: NO_PREFIX,
+    JoinLayout.COUNTS: NO_PREFIX,
+    JoinLayout.LISTS: TIMESTAMP_POSTFIX,
+    JoinLayout.TIMES: TIMESTAMP_PREFIX,
 }
 #: What the watermark leaves in a column's metadata (``EventTimeWatermark.delayKey``).
 _WATERMARK: Final = "spark.watermarkDelayMs"
@@ -63,8 +63,8 @@ def is_join(name: str | None, families: Sequence[str]) -> bool:
 
 
 def join_moves(
-    stores: Sequence[StoreMove], old: str, new: str, backend: str, what: str
-) -> tuple[StoreMove, ...]:
+    stores: Sequence[StoreMigration], old: str, new: str, backend: str, what: str
+) -> tuple[StoreMigration, ...]:
     """The ways of a join's stores into another format.
 
     Args:
@@ -98,42 +98,46 @@ def join_moves(
     )
 
 
-def _store(source: str, name: str, new: str, family: FamilyMove) -> StoreMove:
+def _store(source: str, name: str, new: str, family: FamilyMigration) -> StoreMigration:
     if new in {"1", "2"}:
-        return StoreMove(source, name, (family,))
+        return StoreMigration(source, name, (family,))
     encoder = family.after.encoder or _encoder(NO_PREFIX)
     after = replace(family.after, encoder=encoder)
-    return StoreMove(source, DEFAULT_STORE, (replace(family, target=name, after=after),))
+    return StoreMigration(source, DEFAULT_STORE, (replace(family, target=name, after=after),))
 
 
 def _regrouped(
-    moves: Mapping[str, tuple[str, FamilyMove]], old: str, new: str, what: str
-) -> tuple[StoreMove, ...]:
-    wanted = (Made.COUNTS, Made.INDEXED) if old == "4" else (Made.LISTS, Made.TIMES)
-    rows = Made.LISTS.value if old == "4" else Made.INDEXED.value
+    moves: Mapping[str, tuple[str, FamilyMigration]], old: str, new: str, what: str
+) -> tuple[StoreMigration, ...]:
+    wanted = (
+        (JoinLayout.COUNTS, JoinLayout.INDEXED)
+        if old == "4"
+        else (JoinLayout.LISTS, JoinLayout.TIMES)
+    )
+    rows = JoinLayout.LISTS.value if old == "4" else JoinLayout.INDEXED.value
     made = []
     for side in SIDES:
         store, family = moves[f"{side}-{rows}"]
         time = None if old == "4" else event_time(family.before, f"the {side} input of {what}")
         for kind in wanted:
-            regroup = Regroup(kind, family.before, time)
+            regroup = JoinRegrouping(kind, family.before, time)
             target = f"{side}-{kind.value}"
             made.append(_store(store, target, new, _regroup(family, target, regroup)))
     return tuple(made)
 
 
-def _regroup(family: FamilyMove, target: str, regroup: Regroup) -> FamilyMove:
+def _regroup(family: FamilyMigration, target: str, regroup: JoinRegrouping) -> FamilyMigration:
     """The way of a family of the rows that are made of the rows of ``family``."""
     made = regroup.made
     fields = list(family.before.key["fields"][:-1])
-    last = {Made.INDEXED: [_INDEX], Made.COUNTS: []}.get(made, [_EVENT_TIME])
+    last = {JoinLayout.INDEXED: [_INDEX], JoinLayout.COUNTS: []}.get(made, [_EVENT_TIME])
     key = {**family.before.key, "fields": [*fields, *last]}
     form = RowForm(key, COUNT_VALUE, _encoder(_ENCODERS[made]), framed=True)
-    if made in (Made.COUNTS, Made.TIMES):
-        value = COUNT_VALUE if made is Made.COUNTS else TIMES_VALUE
+    if made in (JoinLayout.COUNTS, JoinLayout.TIMES):
+        value = COUNT_VALUE if made is JoinLayout.COUNTS else TIMES_VALUE
         before = replace(form, value=value)
         after = replace(before, framed=family.after.framed)
-        return FamilyMove(
+        return FamilyMigration(
             family.source, target, before, after, family.partition_by, regroup=regroup
         )
     before = replace(form, value=family.before.value)

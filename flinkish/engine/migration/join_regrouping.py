@@ -18,7 +18,12 @@ import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 import rocksdict
 
 from flinkish.engine.errors import EngineError, StateFormatError
-from flinkish.engine.migration.migration_plan import EventTime, FamilyMove, Made, StoreMove
+from flinkish.engine.migration.migration_plan import (
+    EventTime,
+    FamilyMigration,
+    JoinLayout,
+    StoreMigration,
+)
 from flinkish.engine.rows.batches import in_pieces
 from flinkish.engine.rows.encodings import (
     TIMESTAMP_POSTFIX,
@@ -46,7 +51,7 @@ _SORTING: Final = "RocksDB, sorting"
 Rows = Iterator[tuple[bytes, bytes]]
 
 
-def regrouped(blocks: Iterable[RowBlock], store: StoreMove, name: str) -> Iterator[RowBlock]:
+def regrouped(blocks: Iterable[RowBlock], store: StoreMigration, name: str) -> Iterator[RowBlock]:
     """The rows of a partition of a store, those of families that are regrouped made into others.
 
     What is made is as RocksDB has it, in the forms that the families' moves say (``before``).
@@ -62,7 +67,7 @@ def regrouped(blocks: Iterable[RowBlock], store: StoreMove, name: str) -> Iterat
         workers: dict[str, _Exploding | _Collecting] = {}
         for family in store.families:
             if family.regroup is not None:
-                exploding = family.regroup.made in (Made.INDEXED, Made.COUNTS)
+                exploding = family.regroup.made in (JoinLayout.INDEXED, JoinLayout.COUNTS)
                 kind = _Exploding if exploding else _Collecting
                 workers[family.source] = kind(family, name, stack)
         for block in blocks:
@@ -81,10 +86,10 @@ class _Exploding:
     Rows that are not RocksDB's are not sorted, and are sorted first.
     """
 
-    def __init__(self, move: FamilyMove, name: str, stack: contextlib.ExitStack) -> None:
+    def __init__(self, move: FamilyMigration, name: str, stack: contextlib.ExitStack) -> None:
         assert move.regroup is not None
         self._family = move.source
-        self._counts = move.regroup.made is Made.COUNTS
+        self._counts = move.regroup.made is JoinLayout.COUNTS
         self._source = compile_key(move.regroup.source.key, _POSTFIX)
         self._target = compile_key(move.before.key)
         self._name = name
@@ -142,11 +147,11 @@ class _Exploding:
 class _Collecting:
     """Rows by key and index become lists by key and time, or by time and key empty rows."""
 
-    def __init__(self, move: FamilyMove, name: str, stack: contextlib.ExitStack) -> None:
+    def __init__(self, move: FamilyMigration, name: str, stack: contextlib.ExitStack) -> None:
         assert move.regroup is not None
         assert move.regroup.time is not None
         self._family = move.source
-        self._times = move.regroup.made is Made.TIMES
+        self._times = move.regroup.made is JoinLayout.TIMES
         self._source = compile_key(move.regroup.source.key, move.regroup.source.encoder)
         self._target = compile_key(move.before.key, _POSTFIX)
         self._time = move.regroup.time

@@ -1,9 +1,9 @@
 """How the rows of a column family get from an operator's state to its new state, as plain data.
 
-A :class:`FamilyMove` says where the rows of one family go, what becomes of their keys and values,
-and what they are partitioned by; :mod:`flinkish.engine.migration.migration_planner` makes them, and
-:mod:`flinkish.engine.migration.row_transforms` does what they say on blocks of rows. They are
-pickled for Spark's workers.
+A :class:`FamilyMigration` says where the rows of one family go, what becomes of their keys and
+values, and what they are partitioned by; :mod:`flinkish.engine.migration.migration_planner` makes
+them, and :mod:`flinkish.engine.migration.row_transforms` does what they say on blocks of rows. They
+are pickled for Spark's workers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class RowForm:
     framed: bool
 
 
-class Made(enum.Enum):
+class JoinLayout(enum.Enum):
     """What :mod:`.join_regrouping` makes of the buffered rows of a side of a join."""
 
     #: Of format 4: a row for each buffered row, by key and index.
@@ -68,7 +68,7 @@ class EventTime:
 
 
 @dataclass(frozen=True)
-class Regroup:
+class JoinRegrouping:
     """How rows of a join become other rows, several of one or one of several.
 
     Attributes:
@@ -77,18 +77,18 @@ class Regroup:
         time: where their time is; of those that are made for format 4.
     """
 
-    made: Made
+    made: JoinLayout
     source: RowForm
     time: EventTime | None = None
 
     @property
     def lists(self) -> bool:
         """Whether the values that are made are lists."""
-        return self.made in (Made.LISTS, Made.TIMES)
+        return self.made in (JoinLayout.LISTS, JoinLayout.TIMES)
 
 
 @dataclass(frozen=True)
-class FamilyMove:
+class FamilyMigration:
     """The way of one column family's rows.
 
     Attributes:
@@ -114,11 +114,11 @@ class FamilyMove:
     value: Resolution | None = None
     select: tuple[tuple[str, int], ...] | None = None
     reshape: Reshape | None = None
-    regroup: Regroup | None = None
+    regroup: JoinRegrouping | None = None
 
 
 @dataclass(frozen=True)
-class StoreMove:
+class StoreMigration:
     """The way of one store's rows: families that no move names are left out.
 
     ``source`` and ``target`` are the names of stores.
@@ -126,16 +126,16 @@ class StoreMove:
 
     source: str
     target: str
-    families: tuple[FamilyMove, ...] = field(default=())
+    families: tuple[FamilyMigration, ...] = field(default=())
 
     @property
-    def by_family(self) -> dict[str, tuple[int, FamilyMove]]:
+    def by_family(self) -> dict[str, tuple[int, FamilyMigration]]:
         """The moves and their places by the families they are of."""
         return {move.source: (place, move) for place, move in enumerate(self.families)}
 
 
 @dataclass(frozen=True)
-class OperatorMove:
+class OperatorMigration:
     """The way of one operator's state.
 
     Attributes:
@@ -159,7 +159,7 @@ class OperatorMove:
     backend: str
     compression: str
     unique_ids: bool
-    stores: tuple[StoreMove, ...]
+    stores: tuple[StoreMigration, ...]
     families: Mapping[str, Families]
     shuffled: bool
     interval_days: bool = True

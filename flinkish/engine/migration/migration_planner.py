@@ -23,14 +23,14 @@ from flinkish.checkpoint.format.schema_files import FamilySchemas
 from flinkish.engine.avro.container import COMPRESS
 from flinkish.engine.errors import CannotMigrate as CannotMigrate
 from flinkish.engine.errors import StateFormatError
-from flinkish.engine.migration.evolution import Resolution, Verdict, resolve
+from flinkish.engine.migration.evolution import EvolutionVerdict, Resolution, resolve
 from flinkish.engine.migration.join_formats import is_join, join_moves
 from flinkish.engine.migration.migration_plan import (
-    FamilyMove,
-    Made,
-    OperatorMove,
+    FamilyMigration,
+    JoinLayout,
+    OperatorMigration,
     RowForm,
-    StoreMove,
+    StoreMigration,
 )
 from flinkish.engine.rows.spark_hash import check_hashable
 from flinkish.engine.rows.types import parse_struct
@@ -43,7 +43,7 @@ from flinkish.engine.rows.value_formats import (
 )
 from flinkish.engine.stores.canonical import DEFAULT_CODEC, internal_families
 from flinkish.engine.stores.checkpoints import OperatorState, StoreState, store_files
-from flinkish.engine.stores.directories import Source
+from flinkish.engine.stores.directories import StateSource
 from flinkish.engine.stores.partitioning import (
     has_one_partition,
     is_internal,
@@ -53,7 +53,7 @@ from flinkish.engine.stores.partitioning import (
 from flinkish.engine.stores.rocksdb_store import snapshot_families
 from flinkish.engine.stores.rocksdb_writer import Families
 
-_JOIN_ROWS: Final = (Made.INDEXED.value, Made.LISTS.value)
+_JOIN_ROWS: Final = (JoinLayout.INDEXED.value, JoinLayout.LISTS.value)
 #: Spark's names of the operators with state of :data:`PIN_GROUP_FORMAT`.
 _GROUPED: Final = frozenset({"applyInPandasWithState", "flatMapGroupsWithState"})
 
@@ -137,7 +137,9 @@ def archive_version(spark: tuple[int, int] | None, *, unique_ids: bool) -> int:
     return 2 if unique_ids and spark == (4, 0) else 1
 
 
-def plan_operator(source: Source, operator: OperatorState, wanted: TargetState) -> OperatorMove:
+def plan_operator(
+    source: StateSource, operator: OperatorState, wanted: TargetState
+) -> OperatorMigration:
     """How an operator's state becomes what is wanted.
 
     Raises:
@@ -183,7 +185,7 @@ def plan_operator(source: Source, operator: OperatorState, wanted: TargetState) 
     if unique and backend != ROCKSDB:
         what = "HDFS-backed stores have" if backend == HDFS else "canonical state has"
         raise CannotMigrate(f"checkpoint format 2 needs RocksDB: {what} no ids")
-    return OperatorMove(
+    return OperatorMigration(
         operator=operator,
         ordinal=operator.ordinal if wanted.ordinal is None else wanted.ordinal,
         partitions=partitions,
@@ -217,9 +219,9 @@ def _name(operator: OperatorState) -> str:
 
 def _store(
     operator: OperatorState, store: StoreState, backend: str, wanted: TargetState
-) -> StoreMove:
+) -> StoreMigration:
     moves = tuple(_family(operator, store, f, backend, wanted) for f in store.families)
-    return StoreMove(store.name, store.name, moves)
+    return StoreMigration(store.name, store.name, moves)
 
 
 def _family(
@@ -228,7 +230,7 @@ def _family(
     family: FamilySchemas,
     backend: str,
     wanted: TargetState,
-) -> FamilyMove:
+) -> FamilyMigration:
     encoder = key_encoder(operator, store, family)
     before = RowForm(family.key, family.value, encoder, operator.backend == ROCKSDB)
     select, value_schema = _aggregation(operator, family, wanted)
@@ -247,7 +249,9 @@ def _family(
     after = RowForm(
         change.key or family.key, change.value or value_schema, encoder, backend == ROCKSDB
     )
-    return FamilyMove(family.name, family.name, before, after, paths, key, value, select, shape)
+    return FamilyMigration(
+        family.name, family.name, before, after, paths, key, value, select, shape
+    )
 
 
 def _resolution(
@@ -267,10 +271,10 @@ def _resolution(
     else:
         before, after = value_struct(old, encoder), value_struct(new, encoder)
     found = resolve(before, after, renames=renames, defaults=defaults, keys=keys)
-    if found.verdict is Verdict.INCOMPATIBLE:
+    if found.verdict is EvolutionVerdict.INCOMPATIBLE:
         problems = "; ".join(map(str, found.problems))
         raise CannotMigrate(f"{what} cannot become what the new schema says: {problems}")
-    return None if found.verdict is Verdict.AS_IS else found
+    return None if found.verdict is EvolutionVerdict.AS_IS else found
 
 
 def _check_partitioning(
@@ -369,14 +373,14 @@ def _is_join(operator: OperatorState) -> bool:
     return is_join(operator.name, names)
 
 
-def _has_families(operator: OperatorState, moves: tuple[StoreMove, ...], name: str) -> bool:
+def _has_families(operator: OperatorState, moves: tuple[StoreMigration, ...], name: str) -> bool:
     into = [move for move in moves if move.target == name]
     if any(move.source != name for move in into):
         return name == DEFAULT_STORE
     return any(store.name == name and store.schema_version == 3 for store in operator.stores)
 
 
-def _families(source: Source, operator: OperatorState, store: StoreState) -> Families:
+def _families(source: StateSource, operator: OperatorState, store: StoreState) -> Families:
     """The column families in the snapshots of a store; those that no snapshot has get new ids, as
     those of canonical state do, which has none."""
     files = store_files(source, operator, 0, store)
@@ -396,7 +400,7 @@ def _families(source: Source, operator: OperatorState, store: StoreState) -> Fam
     return Families(ids, frozenset(internal))
 
 
-def _new_families(moves: tuple[StoreMove, ...], name: str) -> Families:
+def _new_families(moves: tuple[StoreMigration, ...], name: str) -> Families:
     targets = [f.target for move in moves if move.target == name for f in move.families]
     return _numbered(targets, frozenset(family for family in targets if is_internal(family)))
 

@@ -18,7 +18,11 @@ from typing import Any
 from flinkish.checkpoint.format.names import STATE
 from flinkish.engine.errors import EngineError, LostRows
 from flinkish.engine.migration.digests import RowsDigest, digest_rows, family_salt, sum_digests
-from flinkish.engine.migration.migration_plan import OperatorMove, StoreMove, store_directory
+from flinkish.engine.migration.migration_plan import (
+    OperatorMigration,
+    StoreMigration,
+    store_directory,
+)
 from flinkish.engine.migration.store_tasks import (
     ReadRows,
     WrittenStore,
@@ -29,7 +33,7 @@ from flinkish.engine.migration.store_tasks import (
     write_store,
 )
 from flinkish.engine.rows.gc_tuning import seldom_collecting
-from flinkish.engine.stores.directories import Source, Target
+from flinkish.engine.stores.directories import StateSource, StateTarget
 
 #: Told of rows and bytes that have been written so far.
 Progress = Callable[[int, int], None]
@@ -63,7 +67,7 @@ class _Read:
     """A task: a partition of one store of the source."""
 
     move: int
-    store: StoreMove
+    store: StoreMigration
     partition: int
 
 
@@ -71,10 +75,10 @@ class _Read:
 class _Job:
     """What tasks need, sent to each worker once."""
 
-    source: Source
-    target: Target
+    source: StateSource
+    target: StateTarget
     attempts: str
-    moves: tuple[OperatorMove, ...]
+    moves: tuple[OperatorMigration, ...]
     #: By (move, new store) the number of the first of its new partitions.
     firsts: Mapping[tuple[int, str], int] = field(default_factory=dict)
     count: int = 0
@@ -89,9 +93,9 @@ class _Job:
 
 def run_moves(
     context: Any,
-    source: Source,
-    target: Target,
-    moves: Sequence[OperatorMove],
+    source: StateSource,
+    target: StateTarget,
+    moves: Sequence[OperatorMigration],
     progress: Progress | None = None,
 ) -> tuple[WrittenOperator, ...]:
     """Write the new state of operators.
@@ -125,7 +129,7 @@ def run_moves(
     return tuple(_written(job, index, written) for index in range(len(moves)))
 
 
-def _numbers(moves: Sequence[OperatorMove]) -> tuple[dict[tuple[int, str], int], int]:
+def _numbers(moves: Sequence[OperatorMigration]) -> tuple[dict[tuple[int, str], int], int]:
     firsts: dict[tuple[int, str], int] = {}
     count = 0
     for index, move in enumerate(moves):
@@ -313,7 +317,7 @@ def _compare(job: _Job, read: Sequence[ReadRows], written: Sequence[WrittenStore
                 )
 
 
-def _place(target: Target, attempt: str, directory: str) -> None:
+def _place(target: StateTarget, attempt: str, directory: str) -> None:
     """Move a store's files into its directory, where other things may be already."""
     for name in target.names(attempt):
         target.move(f"{attempt}/{name}", f"{directory}/{name}")

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 
 from flinkish.engine.errors import EngineError, StateFormatError
-from flinkish.engine.migration.migration_plan import FamilyMove
+from flinkish.engine.migration.migration_plan import FamilyMigration
 from flinkish.engine.rows.encodings import (
     NO_PREFIX,
     BadEncoding,
@@ -46,7 +46,7 @@ class MovedBlock:
 
 
 class BlockTransform:
-    """Does what a :class:`~.moves.FamilyMove` says; made once in each task.
+    """Does what a :class:`.FamilyMigration` says; made once in each task.
 
     Args:
         move: what to do.
@@ -61,7 +61,7 @@ class BlockTransform:
 
     def __init__(
         self,
-        move: FamilyMove,
+        move: FamilyMigration,
         partitions: int | None,
         name: str,
         *,

@@ -16,17 +16,21 @@ from flinkish.checkpoint.format.operator_files import (
 from flinkish.checkpoint.format.schema_files import NO_USER_KEY, FamilySchemas, write_schema_file
 from flinkish.checkpoint.format.text import spark_json
 from flinkish.engine.errors import engine_errors
-from flinkish.engine.migration.migration_plan import FamilyMove, OperatorMove, store_directory
+from flinkish.engine.migration.migration_plan import (
+    FamilyMigration,
+    OperatorMigration,
+    store_directory,
+)
 from flinkish.engine.migration.store_tasks import store_of
 from flinkish.engine.stores.checkpoints import StoreState
-from flinkish.engine.stores.directories import Source, read_bytes
+from flinkish.engine.stores.directories import StateSource, read_bytes
 
 #: What Spark writes of a join with one store (``SymmetricHashJoinStateManager``).
 _JOIN_PROPERTIES: Final = '{"useVirtualColumnFamilies":true}'
 
 
 def operator_files(
-    source: Source, move: OperatorMove, shuffle_partitions: int, root: str | None = None
+    source: StateSource, move: OperatorMigration, shuffle_partitions: int, root: str | None = None
 ) -> Iterator[tuple[str, bytes]]:
     """The schema and metadata files of an operator's new state.
 
@@ -53,7 +57,7 @@ def operator_files(
 
 
 @engine_errors()
-def _schema(source: Source, move: OperatorMove, name: str) -> tuple[str, bytes]:
+def _schema(source: StateSource, move: OperatorMigration, name: str) -> tuple[str, bytes]:
     families = _families_of(move, name)
     old = _unmoved(move, name)
     if old is not None:
@@ -71,13 +75,13 @@ def _schema(source: Source, move: OperatorMove, name: str) -> tuple[str, bytes]:
     return path, write_schema_file([replace(family, name="default")], 2)
 
 
-def _unmoved(move: OperatorMove, name: str) -> StoreState | None:
+def _unmoved(move: OperatorMigration, name: str) -> StoreState | None:
     if any(s.source != s.target for s in move.stores if s.target == name):
         return None
     return store_of(move.operator, name)
 
 
-def _families_of(move: OperatorMove, name: str) -> list[tuple[FamilyMove, FamilySchemas]]:
+def _families_of(move: OperatorMigration, name: str) -> list[tuple[FamilyMigration, FamilySchemas]]:
     found = []
     for store in move.stores:
         if store.target != name:
@@ -107,7 +111,7 @@ def _user_key(schemas: FamilySchemas) -> str:
 
 
 def _metadata(
-    move: OperatorMove,
+    move: OperatorMigration,
     metadata: OperatorMetadata,
     paths: dict[str, str],
     shuffle_partitions: int,

@@ -15,7 +15,11 @@ from flinkish.checkpoint.format.names import CANONICAL, HDFS
 from flinkish.engine.errors import EngineError
 from flinkish.engine.migration.digests import RowsDigest, digest_rows, family_salt
 from flinkish.engine.migration.join_regrouping import regrouped
-from flinkish.engine.migration.migration_plan import FamilyMove, OperatorMove, StoreMove
+from flinkish.engine.migration.migration_plan import (
+    FamilyMigration,
+    OperatorMigration,
+    StoreMigration,
+)
 from flinkish.engine.migration.row_blocks import Packer, Piece, Rows, in_lists, unpack
 from flinkish.engine.migration.row_transforms import BlockTransform
 from flinkish.engine.rows.encodings import delimited
@@ -27,7 +31,7 @@ from flinkish.engine.stores.canonical import (
     write_canonical,
 )
 from flinkish.engine.stores.checkpoints import OperatorState, StoreState, store_files
-from flinkish.engine.stores.directories import Source, Target
+from flinkish.engine.stores.directories import StateSource, StateTarget
 from flinkish.engine.stores.files import StoreFiles
 from flinkish.engine.stores.rocksdb_writer import NO_FAMILIES
 from flinkish.engine.stores.rocksdb_writer import write_pieces as write_snapshot_pieces
@@ -70,7 +74,7 @@ class ReadRows:
 class _Counting:
     """Creates files in a directory, and counts their bytes."""
 
-    def __init__(self, target: Target, directory: str) -> None:
+    def __init__(self, target: StateTarget, directory: str) -> None:
         self._target = target
         self._directory = directory
         self.paths: list[str] = []
@@ -81,7 +85,7 @@ class _Counting:
 
 
 def moved_rows(
-    source: Source, move: OperatorMove, store: StoreMove, partition: int
+    source: StateSource, move: OperatorMigration, store: StoreMigration, partition: int
 ) -> Iterator[tuple[int, list[bytes], list[bytes], object]]:
     """The rows of a partition of a store as the new state has them: (place of the family's move,
     keys, values, the partition of each row or None)."""
@@ -108,13 +112,18 @@ def moved_rows(
         yield place, moved.keys, moved.values, moved.partitions
 
 
-def _is_list(family: FamilyMove, lists: frozenset[str]) -> bool:
+def _is_list(family: FamilyMigration, lists: frozenset[str]) -> bool:
     """Whether a family's new values are lists; ``lists`` are the old families that have some."""
     return family.source in lists if family.regroup is None else family.regroup.lists
 
 
 def read_pieces(
-    source: Source, index: int, move: OperatorMove, store: StoreMove, partition: int, first: int
+    source: StateSource,
+    index: int,
+    move: OperatorMigration,
+    store: StoreMigration,
+    partition: int,
+    first: int,
 ) -> Iterator[Piece | ReadRows]:
     """Read a partition of a store and give its rows in pieces for the partitions they belong to.
 
@@ -130,20 +139,20 @@ def read_pieces(
     yield ReadRows(index, store.target, total)
 
 
-def _place_in_target(move: OperatorMove, store: StoreMove, place: int) -> int:
+def _place_in_target(move: OperatorMigration, store: StoreMigration, place: int) -> int:
     names = target_families(move, store.target)
     return names.index(store.families[place].target)
 
 
-def target_families(move: OperatorMove, store: str) -> list[str]:
+def target_families(move: OperatorMigration, store: str) -> list[str]:
     """The families of a new store that rows are moved to, in one order for all tasks."""
     found = [f.target for s in move.stores if s.target == store for f in s.families]
     return list(dict.fromkeys(found))
 
 
 def write_pieces(
-    target: Target, attempts: str, index: int, move: OperatorMove, store: str, partition: int,
-    pieces: Iterable[bytes],
+    target: StateTarget, attempts: str, index: int, move: OperatorMigration, store: str, partition:
+    int, pieces: Iterable[bytes],
 ) -> WrittenStore:  # fmt: skip
     """Write a partition of a new store of the pieces for it; see :func:`write_store`."""
     rows = (block for piece in pieces for block in unpack(piece))
@@ -151,8 +160,8 @@ def write_pieces(
 
 
 def write_store(
-    target: Target, attempts: str, index: int, move: OperatorMove, store: str, partition: int,
-    rows: Iterable[Rows],
+    target: StateTarget, attempts: str, index: int, move: OperatorMigration, store: str, partition:
+    int, rows: Iterable[Rows],
 ) -> WrittenStore:  # fmt: skip
     """Write a partition of a new store into a directory of its own, and read it again.
 
@@ -202,7 +211,7 @@ def write_store(
     return WrittenStore(index, store, partition, directory, unique, digest, size)
 
 
-def _canonical_families(move: OperatorMove, store: str) -> list[CanonicalFamily]:
+def _canonical_families(move: OperatorMigration, store: str) -> list[CanonicalFamily]:
     """The families of a new canonical store, in the order of :func:`target_families`."""
     families = move.families.get(store, NO_FAMILIES)
     found: dict[str, CanonicalFamily] = {}
@@ -250,7 +259,7 @@ def _delimited(rows: Iterable[Rows], delimiter: bytes) -> Iterable[Rows]:
 
 
 def _written_files(
-    target: Target, directory: str, move: OperatorMove, unique: str | None
+    target: StateTarget, directory: str, move: OperatorMigration, unique: str | None
 ) -> StoreFiles:
     return StoreFiles(
         names=tuple(target.names(directory)),
@@ -263,15 +272,15 @@ def _written_files(
     )
 
 
-def _open_in(target: Target, directory: str, name: str) -> BinaryIO:
+def _open_in(target: StateTarget, directory: str, name: str) -> BinaryIO:
     return target.open(f"{directory}/{name}")
 
 
-def _local_in(target: Target, directory: str, name: str) -> str | None:
+def _local_in(target: StateTarget, directory: str, name: str) -> str | None:
     return target.local_path(f"{directory}/{name}")
 
 
-def _size(target: Target, path: str) -> int:
+def _size(target: StateTarget, path: str) -> int:
     with target.open(path) as file:
         return file.seek(0, 2)
 

@@ -40,7 +40,7 @@ from flinkish.checkpoint.format.pins import (
 )
 from flinkish.checkpoint.format.schema_files import FamilySchemas, parse_schema_file, schema_version
 from flinkish.engine.errors import EngineError, StateFormatError, engine_errors
-from flinkish.engine.stores.directories import Source, read_bytes
+from flinkish.engine.stores.directories import StateSource, read_bytes
 from flinkish.engine.stores.files import StoreFiles
 
 
@@ -118,7 +118,7 @@ class CheckpointState:
 
 
 @engine_errors()
-def read_checkpoint(source: Source, batch: int | None = None) -> CheckpointState:
+def read_checkpoint(source: StateSource, batch: int | None = None) -> CheckpointState:
     """Read what a checkpoint's state is like; no rows are read.
 
     Args:
@@ -142,7 +142,7 @@ def read_checkpoint(source: Source, batch: int | None = None) -> CheckpointState
 
 @engine_errors()
 def read_operators(
-    source: Source,
+    source: StateSource,
     batch: int,
     pins: Mapping[str, str],
     ids: Mapping[int, StateIds],
@@ -162,7 +162,7 @@ def read_operators(
 
 
 def _operator(
-    source: Source,
+    source: StateSource,
     ordinal: int,
     batch: int,
     pins: Mapping[str, str],
@@ -196,13 +196,15 @@ def _operator(
     )
 
 
-def _backend(source: Source, directory: str, pins: Mapping[str, str]) -> str:
+def _backend(source: StateSource, directory: str, pins: Mapping[str, str]) -> str:
     if is_canonical(source.names(directory.rstrip("/"))):
         return CANONICAL
     return known_backend(pins, "")
 
 
-def _metadata(source: Source, root: str, batch: int) -> tuple[str | None, OperatorMetadata | None]:
+def _metadata(
+    source: StateSource, root: str, batch: int
+) -> tuple[str | None, OperatorMetadata | None]:
     versions = numbers_among(source.names(f"{root}/{METADATA_DIRECTORY}/v2"))
     usable = [version for version in versions if version <= batch]
     path = f"{METADATA_DIRECTORY}/" + (f"v2/{usable[-1]}" if usable else "metadata")
@@ -214,7 +216,7 @@ def _metadata(source: Source, root: str, batch: int) -> tuple[str | None, Operat
 
 
 def _store(
-    source: Source, root: str, batch: int, name: str, metadata: OperatorMetadata | None
+    source: StateSource, root: str, batch: int, name: str, metadata: OperatorMetadata | None
 ) -> StoreState:
     directory = "" if name == DEFAULT_STORE else f"{name}/"
     path = _schema_path(source, root, batch, name, directory, metadata)
@@ -227,7 +229,7 @@ def _store(
 
 
 def _schema_path(
-    source: Source,
+    source: StateSource,
     root: str,
     batch: int,
     name: str,
@@ -246,7 +248,7 @@ def _schema_path(
 
 
 def store_files(
-    source: Source, operator: OperatorState, partition: int, store: StoreState
+    source: StateSource, operator: OperatorState, partition: int, store: StoreState
 ) -> StoreFiles:
     """The files of one store of one partition; picklable where the source is."""
     root = f"{operator.directory}/{partition}/{store.directory}"
@@ -276,9 +278,9 @@ def _unique_id(operator: OperatorState, partition: int, names: tuple[str, ...]) 
     return next(iter(ids), None)  # its file is missing, and the error has to name that one
 
 
-def _open_below(source: Source, root: str, name: str) -> BinaryIO:
+def _open_below(source: StateSource, root: str, name: str) -> BinaryIO:
     return source.open(root + name)
 
 
-def _local_below(source: Source, root: str, name: str) -> str | None:
+def _local_below(source: StateSource, root: str, name: str) -> str | None:
     return source.local_path(root + name)

@@ -16,7 +16,7 @@ from flinkish.engine.stores.regular_files import NotRegular, open_regular, read_
 from flinkish.engine.stores.scratch import remove_below
 
 
-class Source(Protocol):
+class StateSource(Protocol):
     """Files below a root. Paths are relative to it, with slashes."""
 
     def names(self, path: str) -> list[str]:
@@ -32,7 +32,7 @@ class Source(Protocol):
         ...
 
 
-class Target(Source, Protocol):
+class StateTarget(StateSource, Protocol):
     """A source that can be written to."""
 
     def create(self, path: str) -> BinaryIO:
@@ -58,38 +58,38 @@ class LocalDirectory:
         return os.path.join(self.root, path) if path else self.root
 
     def names(self, path: str) -> list[str]:
-        """See :meth:`Source.names`."""
+        """See :meth:`StateSource.names`."""
         try:
             return sorted(os.listdir(self._path(path)))
         except (FileNotFoundError, NotADirectoryError):
             return []
 
     def open(self, path: str) -> BinaryIO:
-        """See :meth:`Source.open`."""
+        """See :meth:`StateSource.open`."""
         return open_regular(self._path(path))
 
     def local_path(self, path: str) -> str | None:
-        """See :meth:`Source.local_path`."""
+        """See :meth:`StateSource.local_path`."""
         return self._path(path)
 
     def create(self, path: str) -> BinaryIO:
-        """See :meth:`Target.create`."""
+        """See :meth:`StateTarget.create`."""
         place = self._path(path)
         os.makedirs(os.path.dirname(place), exist_ok=True)
         return open(place, "wb")
 
     def move(self, path: str, target: str) -> None:
-        """See :meth:`Target.move`."""
+        """See :meth:`StateTarget.move`."""
         place = self._path(target)
         os.makedirs(os.path.dirname(place), exist_ok=True)
         os.rename(self._path(path), place)
 
     def remove(self, path: str) -> None:
-        """See :meth:`Target.remove`."""
+        """See :meth:`StateTarget.remove`."""
         remove_below(self.root, path)
 
 
-def read_bytes(source: Source, path: str) -> bytes:
+def read_bytes(source: StateSource, path: str) -> bytes:
     """The content of a small file; FileNotFoundError when it is not there.
 
     Raises StateFormatError when it is no regular file, or has more than ``MAX_SMALL`` bytes.

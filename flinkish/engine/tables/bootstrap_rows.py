@@ -14,7 +14,7 @@ import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 from flinkish.checkpoint.format.names import CANONICAL
 from flinkish.engine.errors import EngineError
 from flinkish.engine.migration.digests import RowsDigest, digest_rows, family_salt
-from flinkish.engine.migration.migration_plan import FamilyMove, OperatorMove
+from flinkish.engine.migration.migration_plan import FamilyMigration, OperatorMigration
 from flinkish.engine.migration.row_blocks import Packer
 from flinkish.engine.migration.row_transforms import BlockTransform
 from flinkish.engine.migration.store_tasks import ReadRows, target_families
@@ -24,7 +24,7 @@ from flinkish.engine.rows.key_codec import compile_key
 from flinkish.engine.rows.row_bytes import CannotEncode
 from flinkish.engine.rows.row_codec import codec_of
 from flinkish.engine.rows.types import Array, DataType
-from flinkish.engine.stores.directories import Target
+from flinkish.engine.stores.directories import StateTarget
 from flinkish.engine.stores.store_rows import RowBlock
 from flinkish.engine.tables.frame_types import to_state
 from flinkish.engine.tables.frames import StateTable
@@ -42,8 +42,8 @@ class Bootstrap:
         attempts: the directory in it of what is not in its place yet.
     """
 
-    move: OperatorMove
-    target: Target
+    move: OperatorMigration
+    target: StateTarget
     attempts: str
 
     @property
@@ -77,7 +77,7 @@ class EncodeRows:
         first = move.targets.index(store) * move.partitions
         place = target_families(move, store).index(family.target)
         # Rows that are in the new form already, for the partitions they belong to.
-        same = FamilyMove(
+        same = FamilyMigration(
             family.target, family.target, family.after, family.after, family.partition_by
         )
         arrange = BlockTransform(
@@ -102,7 +102,7 @@ class EncodeRows:
         yield self.job.count, pickle.dumps(ReadRows(0, store, total))
 
 
-def _way(move: OperatorMove, table: StateTable) -> tuple[str, FamilyMove]:
+def _way(move: OperatorMigration, table: StateTable) -> tuple[str, FamilyMigration]:
     for store in move.stores:
         for family in store.families:
             if (store.source, family.source) == (table.store.name, table.family.name):
@@ -111,7 +111,7 @@ def _way(move: OperatorMove, table: StateTable) -> tuple[str, FamilyMove]:
 
 
 def encode_batch(
-    table: StateTable, family: FamilyMove, batch: Any
+    table: StateTable, family: FamilyMigration, batch: Any
 ) -> tuple[list[bytes], list[bytes]]:
     """The keys and values of a batch as they are in state files; CannotEncode."""
     form = family.after

@@ -34,7 +34,7 @@ from flinkish.engine.migration.state_files import operator_files
 from flinkish.engine.migration.store_tasks import ReadRows, WrittenStore, write_store
 from flinkish.engine.rows.spark_hash import check_hashable
 from flinkish.engine.stores.checkpoints import OperatorState
-from flinkish.engine.stores.directories import Source, Target
+from flinkish.engine.stores.directories import StateSource, StateTarget
 from flinkish.engine.tables.bootstrap_rows import Bootstrap, EncodeRows
 from flinkish.engine.tables.frames import StateTable, find_table, state_tables
 from flinkish.engine.tables.spark_frames import computed, spark_schema
@@ -45,9 +45,9 @@ PIECES: Final = "number int, piece binary"
 
 def write_state(
     frames: Any | Mapping[str, Any],
-    source: Source,
+    source: StateSource,
     template: OperatorState,
-    target: Target,
+    target: StateTarget,
     wanted: TargetState | None = None,
     *,
     version: int | None = None,
@@ -99,9 +99,9 @@ def write_state(
 
 
 def plan_bootstrap(
-    source: Source,
+    source: StateSource,
     template: OperatorState,
-    target: Target,
+    target: StateTarget,
     wanted: TargetState | None = None,
     version: int | None = None,
 ) -> Bootstrap:

@@ -32,7 +32,7 @@ from flinkish.engine.rows.types import Array, DataType, Struct, arrow_type
 from flinkish.engine.stores.canonical import families_of
 from flinkish.engine.stores.canonical import read_rows as every_row
 from flinkish.engine.stores.checkpoints import OperatorState, StoreState, store_files
-from flinkish.engine.stores.directories import Source
+from flinkish.engine.stores.directories import StateSource
 from flinkish.engine.stores.partitioning import is_internal, key_encoder
 from flinkish.engine.stores.store_rows import DEFAULT_FAMILY, RowBlock
 from flinkish.engine.tables.frame_types import frame_struct, to_frame
@@ -164,7 +164,7 @@ def _is_named(table: StateTable, store: str | None, family: str | None) -> bool:
 
 
 def read_rows(
-    source: Source,
+    source: StateSource,
     operator: OperatorState,
     store: str | None = None,
     family: str | None = None,
@@ -191,7 +191,7 @@ def read_rows(
     return read_table(source, table, chosen)
 
 
-def read_table(source: Source, table: StateTable, partitions: Iterable[int]) -> Iterator[Any]:
+def read_table(source: StateSource, table: StateTable, partitions: Iterable[int]) -> Iterator[Any]:
     """The rows of some partitions of a state; see :func:`read_rows`."""
     for partition in partitions:
         for keys, values in read_blocks(source, table, partition):
@@ -203,7 +203,9 @@ def read_table(source: Source, table: StateTable, partitions: Iterable[int]) -> 
             yield pa.RecordBatch.from_arrays(columns, schema=table.schema)
 
 
-def read_blocks(source: Source, table: StateTable, partition: int) -> Iterator[tuple[Any, Any]]:
+def read_blocks(
+    source: StateSource, table: StateTable, partition: int
+) -> Iterator[tuple[Any, Any]]:
     """The rows of one partition as the state schemas have them: arrays of keys and of values.
 
     Keys are a struct array, values one too, or a list array of structs. Errors are those of

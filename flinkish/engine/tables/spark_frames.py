@@ -30,7 +30,7 @@ from flinkish.engine.rows.types import (
     parse_type,
 )
 from flinkish.engine.stores.checkpoints import OperatorState
-from flinkish.engine.stores.directories import Source
+from flinkish.engine.stores.directories import StateSource
 from flinkish.engine.tables.frames import StateTable, find_table, read_table
 from flinkish.engine.tables.plain_rows import plain_rows
 
@@ -45,7 +45,7 @@ _CLASSES: Final = {c.__name__: c for c in (StateFormatError, MissingStateFile, U
 
 def read_state(
     session: Any,
-    source: Source,
+    source: StateSource,
     operator: OperatorState,
     store: str | None = None,
     family: str | None = None,
@@ -74,7 +74,7 @@ def read_state(
 
 
 def read_table_on(
-    session: Any, source: Source, table: StateTable, partitions: Sequence[int] | None = None
+    session: Any, source: StateSource, table: StateTable, partitions: Sequence[int] | None = None
 ) -> Any:
     """A state as a DataFrame, or some of its partitions; see :func:`read_state`."""
     goal = pa.schema(

@@ -8,12 +8,12 @@ from typing import Any, BinaryIO
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 
 from flinkish.engine.avro.state_avro import write_avro
-from flinkish.engine.stores.directories import Source
+from flinkish.engine.stores.directories import StateSource
 from flinkish.engine.tables.bootstrap_rows import columns_of
 from flinkish.engine.tables.frames import StateTable, read_blocks
 
 
-def write_table(file: BinaryIO, source: Source, table: StateTable, partition: int) -> int:
+def write_table(file: BinaryIO, source: StateSource, table: StateTable, partition: int) -> int:
     """Write a partition of a state as an Avro object container file (:mod:`~.avro_files`).
 
     Args:
@@ -38,7 +38,7 @@ def write_table(file: BinaryIO, source: Source, table: StateTable, partition: in
     )
 
 
-def _batches(source: Source, table: StateTable, partition: int) -> Iterator[tuple[Any, Any]]:
+def _batches(source: StateSource, table: StateTable, partition: int) -> Iterator[tuple[Any, Any]]:
     for keys, values in read_blocks(source, table, partition):
         if table.lists:
             yield columns_of(keys), pa.RecordBatch.from_arrays([values], names=["list"])

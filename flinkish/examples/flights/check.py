@@ -37,7 +37,7 @@ class Written:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ResultComparison:
     """The outcome: rows by the version that wrote them, and what is wrong with any of them."""
 
     written: Mapping[int, int]
@@ -69,7 +69,9 @@ class Comparison:
         return name, written, equal, written - equal
 
 
-def compare(expected: Mapping[int, Mapping[Key, Values]], written: Iterable[Written]) -> Comparison:
+def compare(
+    expected: Mapping[int, Mapping[Key, Values]], written: Iterable[Written]
+) -> ResultComparison:
     """Hold the rows written against those expected of the version that wrote each.
 
     Parameters
@@ -100,7 +102,7 @@ def compare(expected: Mapping[int, Mapping[Key, Values]], written: Iterable[Writ
             equal[row.version] += 1
         seen.add(row.key)
     differences += [f"{carrier} at {start}: missing" for start, carrier in sorted(keys - seen)]
-    return Comparison(counts, equal, len(keys), departures, tuple(differences))
+    return ResultComparison(counts, equal, len(keys), departures, tuple(differences))
 
 
 def expected_rows(spark: SparkSession, data: Path) -> dict[int, dict[Key, Values]]:

@@ -19,8 +19,13 @@ from flinkish.checkpoint.format.names import SOURCES
 from flinkish.checkpoint.format.source_logs import log_offset
 from flinkish.errors import StorageError
 from flinkish.restore.materialize import source_logs
-from flinkish.restore.materialize.source_checkpoints import damaged, missing, read_file, read_logs
-from flinkish.restore.recipe import Donor
+from flinkish.restore.materialize.source_checkpoints import (
+    damaged,
+    missing_file,
+    read_file,
+    read_logs,
+)
+from flinkish.restore.recipe import SourceCheckpoint
 from flinkish.restore.source.restore_inputs import SavedSource
 
 
@@ -69,7 +74,7 @@ class SourceFileCheck:
 
 
 def missing_files(
-    donor: Donor, sources: Sequence[SavedSource] | None = None
+    origin: SourceCheckpoint, sources: Sequence[SavedSource] | None = None
 ) -> tuple[SourceFileCheck, ...]:
     """Look for the input files of every file source of a saved query.
 
@@ -77,12 +82,12 @@ def missing_files(
 
     Parameters
     ----------
-    donor: the saved query's files.
+    origin: the saved query's files.
     sources: its sources where they are known, for their directories.
 
     Raises Corrupt when a log is missing or damaged.
     """
-    logs = read_logs(donor)
+    logs = read_logs(origin)
     after = (
         {}
         if logs.planned is None
@@ -102,27 +107,31 @@ def missing_files(
         if log_offset(position) is None or directory in found:
             continue
         limit = log_offset(committed)
-        files = list(_named_files(donor, directory, position))
+        files = list(_named_files(origin, directory, position))
         check = _check(entry, directory, files, -1 if limit is None else limit, present)
         found[directory] = check
     return tuple(found.values())
 
 
-def _named_files(donor: Donor, directory: str, position: str) -> Iterator[source_logs.ReadFile]:
+def _named_files(
+    origin: SourceCheckpoint, directory: str, position: str
+) -> Iterator[source_logs.ReadFile]:
     prefix = f"{SOURCES}/{directory}/"
-    names = [path.removeprefix(prefix) for path in donor.files if path.startswith(prefix)]
+    names = [path.removeprefix(prefix) for path in origin.files if path.startswith(prefix)]
     if not names:  # the second line of a DataFrame that is used twice, in a plain checkpoint
         return
     try:
-        chosen = source_logs.files_at(names, position, lambda name: read_file(donor, prefix + name))
+        chosen = source_logs.files_at(
+            names, position, lambda name: read_file(origin, prefix + name)
+        )
         for name in chosen.kept:
-            yield from source_logs.read_files(read_file(donor, prefix + name), name)
+            yield from source_logs.read_files(read_file(origin, prefix + name), name)
         for content in chosen.written.values():
             yield from source_logs.read_files(content, name)
     except FileNotFoundError as error:
-        raise missing(donor.at(f"{prefix}{error.filename}")) from error
+        raise missing_file(origin.at(f"{prefix}{error.filename}")) from error
     except ValueError as error:
-        raise damaged(donor, prefix, error) from error
+        raise damaged(origin, prefix, error) from error
 
 
 def _check(

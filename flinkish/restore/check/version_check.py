@@ -21,8 +21,8 @@ from flinkish.compat.uses import uses_of
 from flinkish.compat.versions import parse_version
 from flinkish.errors import FlinkishError, Incompatible, UsageError
 from flinkish.restore.materialize.source_checkpoints import read_logs
-from flinkish.restore.plan.verdicts import Check, Outcome
-from flinkish.restore.source.restore_source import Offer, Offers
+from flinkish.restore.plan.verdicts import Check, RestoreOutcome
+from flinkish.restore.source.restore_source import RestorableQuery, RestoreSource
 from flinkish.restore.source.spark_compat import fit_query
 
 CHECK_ID = "spark-version"
@@ -38,7 +38,7 @@ class Gate:
     error: Incompatible | None = None
 
 
-def version_gate(offers: Offers, spark: str | None) -> Gate:
+def version_gate(offers: RestoreSource, spark: str | None) -> Gate:
     """Look up (the savepoint's Spark and formats) x (the Spark that will run).
 
     Parameters
@@ -66,13 +66,19 @@ def version_gate(offers: Offers, spark: str | None) -> Gate:
         "verdict": judgement.verdict.value,
         "limitations": [{"id": one.id, "text": one.text} for one in judgement.limitations],
     }
-    outcome = {Exit.FINE: Outcome.NOTE, Exit.WARNED: Outcome.WARNING, Exit.REFUSED: Outcome.REFUSED}
+    outcome = {
+        Exit.FINE: RestoreOutcome.NOTE,
+        Exit.WARNED: RestoreOutcome.WARNING,
+        Exit.REFUSED: RestoreOutcome.REFUSED,
+    }
     text = found.message or f"Spark {spark} resumes savepoints of Spark {created}"
-    check = Check(CHECK_ID, outcome[found.exit] if found.message else Outcome.OK, text, found.hint)
+    check = Check(
+        CHECK_ID, outcome[found.exit] if found.message else RestoreOutcome.OK, text, found.hint
+    )
     return Gate(record, check, found.error())
 
 
-def fit_offers(offers: Offers, spark: str | None) -> Offers:
+def fit_offers(offers: RestoreSource, spark: str | None) -> RestoreSource:
     """The queries of a savepoint as the Spark that will run needs them; the same ones where it
     needs nothing, or where nobody knows.
 
@@ -105,7 +111,7 @@ def fit_offers(offers: Offers, spark: str | None) -> Offers:
     return replace(offers, by_key=fitted)
 
 
-def _judge(offers: Offers, created: str, spark: str) -> Judgement:
+def _judge(offers: RestoreSource, created: str, spark: str) -> Judgement:
     """UsageError for a version that nobody can read."""
     saved, running = (parse_version(version, SPARK) for version in (created, spark))
     return judge(load(SPARK), saved, running, _uses(offers))
@@ -119,10 +125,10 @@ def _unknown(created: str | None, spark: str | None, why: str) -> Gate:
         "limitations": [],
     }
     text = f"whether this Spark can resume it was not looked up: {why}"
-    return Gate(record, Check(CHECK_ID, Outcome.WARNING, text, "see flinkish compat"))
+    return Gate(record, Check(CHECK_ID, RestoreOutcome.WARNING, text, "see flinkish compat"))
 
 
-def _uses(offers: Offers) -> Sequence[Use]:
+def _uses(offers: RestoreSource) -> Sequence[Use]:
     found: dict[Use, None] = {}
     for offer in offers.by_key.values():
         for use in _uses_of(offer):
@@ -130,9 +136,9 @@ def _uses(offers: Offers) -> Sequence[Use]:
     return list(found)
 
 
-def _uses_of(offer: Offer) -> Sequence[Use]:
+def _uses_of(offer: RestorableQuery) -> Sequence[Use]:
     try:
-        log_version = read_logs(offer.donor).offsets.version
+        log_version = read_logs(offer.origin).offsets.version
     except FlinkishError:
         log_version = 1  # the restore reads the log too, and says what is wrong with it
     return uses_of(
@@ -141,5 +147,5 @@ def _uses_of(offer: Offer) -> Sequence[Use]:
         kinds=[op.kind for op in offer.query.operators],
         checkpoint_format=offer.checkpoint_format,
         offset_log_version=log_version,
-        changelog=any(path.endswith(".changelog") for path in offer.donor.files),
+        changelog=any(path.endswith(".changelog") for path in offer.origin.files),
     )

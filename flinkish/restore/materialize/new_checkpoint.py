@@ -39,23 +39,23 @@ from flinkish.errors import StorageError
 from flinkish.restore.materialize import empty_state, source_logs, state_files
 from flinkish.restore.materialize.new_logs import NewLogs, givers, needs_new_logs, new_logs
 from flinkish.restore.materialize.source_checkpoints import (
-    DonorLogs,
+    SourceCheckpointLogs,
     check_states_agree,
     damaged,
-    missing,
+    missing_file,
     parsed,
     read_file,
     read_logs,
 )
-from flinkish.restore.recipe import Donor, EmptyState, Recipe, TakenSource, TakenState
+from flinkish.restore.recipe import EmptyState, Recipe, SourceCheckpoint, TakenSource, TakenState
 
 
 @dataclass(frozen=True)
 class _File:
-    """One file of the new checkpoint: new content, or the donor's file ``old`` as it is."""
+    """One file of the new checkpoint: new content, or the origin's file ``old`` as it is."""
 
     path: str
-    donor: Donor
+    origin: SourceCheckpoint
     old: str = ""
     content: bytes | None = None
 
@@ -68,7 +68,7 @@ def make_checkpoint(recipe: Recipe, target: str) -> None:
     Raises
     ------
     StorageError: the target is taken or refused.
-    Corrupt: a file of a donor is missing or damaged.
+    Corrupt: a file of an origin is missing or damaged.
     Incompatible: what the recipe brings together does not fit: different state settings, sources
         of an offset log that cannot be renamed, state that cannot be raised to another version.
     """
@@ -120,7 +120,7 @@ def _put_all(recipe: Recipe, final: str, building: str) -> None:
     """
     made: set[str] = set()
     snapshots: dict[bytes, str] = {}
-    remote = next((d.root for d in recipe.donors if not storage.is_local(d.root)), final)
+    remote = next((d.root for d in recipe.origins if not storage.is_local(d.root)), final)
 
     def put(item: tuple[_File, str]) -> None:
         _put(*item)
@@ -164,7 +164,7 @@ def _pinned(files: Iterable[_File], pins: Mapping[str, str]) -> Iterator[_File]:
     change = partial(with_pins, pins=pins)
     for file in files:
         if pins and file.path.startswith(f"{OFFSETS}/"):
-            content = parsed(file.donor, file.old or file.path, change, file.content)
+            content = parsed(file.origin, file.old or file.path, change, file.content)
             yield replace(file, content=content)
         else:
             yield file
@@ -178,16 +178,16 @@ def _put(file: _File, path: str) -> None:
     if file.content is not None:
         storage.write_bytes(path, file.content)
         return
-    old = file.donor.at(file.old)
+    old = file.origin.at(file.old)
     try:
         storage.place(old, path)
     except FileNotFoundError as error:
-        raise missing(old) from error
+        raise missing_file(old) from error
 
 
 def _files(recipe: Recipe, final: str) -> Iterator[_File]:
     """All files of the new checkpoint."""
-    base = recipe.donors[recipe.base]
+    base = recipe.origins[recipe.base]
     if recipe.query_id is not None:
         change = partial(with_query_id, query_id=recipe.query_id)
         yield _File(METADATA, base, content=parsed(base, METADATA, change))
@@ -209,34 +209,39 @@ def _for_spark(final: str) -> str:
     return final if storage.is_local(final) else storage.for_spark(final)
 
 
-def _linked(donor: Donor, path: str, new: str | None = None) -> _File:
-    return _File(new or path, donor, old=path)
+def _linked(origin: SourceCheckpoint, path: str, new: str | None = None) -> _File:
+    return _File(new or path, origin, old=path)
 
 
 def _moved_state(
-    donor: Donor, old: int, new: int, shift: int, final: str, pins: Mapping[str, str] | None
+    origin: SourceCheckpoint,
+    old: int,
+    new: int,
+    shift: int,
+    final: str,
+    pins: Mapping[str, str] | None,
 ) -> Iterator[_File]:
     """The state of one operator under its new ordinal; ``pins`` are needed for a shift only."""
-    moved = state_files.move_state(state_files.of_operator(donor.files, old), new, shift)
+    moved = state_files.move_state(state_files.of_operator(origin.files, old), new, shift)
     if not moved.moves:
-        raise missing(donor.at(f"{STATE}/{old}"))
+        raise missing_file(origin.at(f"{STATE}/{old}"))
     metadata = partial(with_operator, root=_for_spark(final), ordinal=new)
     rewritten = {
         path: content
         for path, _ in moved.moves
         if _is_operator_metadata(path)
-        if (content := parsed(donor, path, metadata)) is not None
+        if (content := parsed(origin, path, metadata)) is not None
     }
     for path, target in moved.moves:
         if path in rewritten:
-            yield _File(target, donor, content=rewritten[path])
+            yield _File(target, origin, content=rewritten[path])
         elif path.removesuffix(".crc") not in rewritten:  # nor the checksums of those
-            yield _linked(donor, path, target)
+            yield _linked(origin, path, target)
     for target in moved.bases:
         zipped = target.endswith(".zip")
         codec = (pins or {}).get(PIN_CODEC)
         content = empty_state.empty_archive() if zipped else empty_state.empty_snapshot(codec)
-        yield _File(target, donor, content=content)
+        yield _File(target, origin, content=content)
 
 
 def _is_operator_metadata(path: str) -> bool:
@@ -245,23 +250,25 @@ def _is_operator_metadata(path: str) -> bool:
 
 
 class _Assembly:
-    """Puts together what is more than one donor's checkpoint as it is."""
+    """Puts together what is more than one origin's checkpoint as it is."""
 
     def __init__(self, recipe: Recipe, final: str) -> None:
         self._recipe = recipe
         self._final = final
-        self._base = recipe.donors[recipe.base]
+        self._base = recipe.origins[recipe.base]
         self._batch = recipe.batch_id
         wanted = {recipe.base, *givers(recipe)}
-        self._logs: dict[int, DonorLogs] = {i: read_logs(recipe.donors[i]) for i in wanted}
+        self._logs: dict[int, SourceCheckpointLogs] = {
+            i: read_logs(recipe.origins[i]) for i in wanted
+        }
         self._pins = self._logs[recipe.base].offsets.pins
         self._states: Mapping[int, TakenState | EmptyState] = (
             {n: TakenState(recipe.base, n) for n in state_files.ordinals(self._base.files)}
             if recipe.states is None
             else recipe.states
         )
-        donors = {s.donor for s in self._states.values() if isinstance(s, TakenState)}
-        others = [self._logs[i] for i in sorted(donors - {recipe.base})]
+        origins = {s.origin for s in self._states.values() if isinstance(s, TakenState)}
+        others = [self._logs[i] for i in sorted(origins - {recipe.base})]
         check_states_agree(self._logs[recipe.base], others)
 
     def files(self) -> Iterator[_File]:
@@ -269,13 +276,13 @@ class _Assembly:
         state_ids: dict[int, StateIds] = {}
         for ordinal, state in sorted(self._states.items()):
             if isinstance(state, TakenState):
-                donor = self._recipe.donors[state.donor]
-                shift = self._batch - donor.batch_id
-                known = self._logs[state.donor].commit.state_ids
+                origin = self._recipe.origins[state.origin]
+                shift = self._batch - origin.batch_id
+                known = self._logs[state.origin].commit.state_ids
                 if state.ordinal in known:
                     state_ids[ordinal] = known[state.ordinal]
                 for file in _moved_state(
-                    donor, state.ordinal, ordinal, shift, self._final, self._pins
+                    origin, state.ordinal, ordinal, shift, self._final, self._pins
                 ):
                     if not (state.new_schema and state_files.is_schema(file.path)):
                         yield file
@@ -357,27 +364,27 @@ class _Assembly:
         for source in self._recipe.sources:
             if not isinstance(source, TakenSource):
                 continue
-            origin = source.donor, source.directory
+            place = source.origin, source.directory
             if source.target not in done:  # a DataFrame used twice has two lines, one directory
-                done[source.target] = origin
-                donor = self._recipe.donors[source.donor]
-                yield from _source(donor, source, fresh.positions[source.target])
-            elif done[source.target] != origin:
+                done[source.target] = place
+                origin = self._recipe.origins[source.origin]
+                yield from _source(origin, source, fresh.positions[source.target])
+            elif done[source.target] != place:
                 raise ValueError(f"two sources for {SOURCES}/{source.target}")
 
 
-def _source(donor: Donor, source: TakenSource, position: str) -> Iterator[_File]:
+def _source(origin: SourceCheckpoint, source: TakenSource, position: str) -> Iterator[_File]:
     """The files of one source up to its position."""
     old, new = f"{SOURCES}/{source.directory}/", f"{SOURCES}/{source.target}/"
-    names = [path.removeprefix(old) for path in donor.files if path.startswith(old)]
+    names = [path.removeprefix(old) for path in origin.files if path.startswith(old)]
 
     try:
-        chosen = source_logs.files_at(names, position, lambda name: read_file(donor, old + name))
+        chosen = source_logs.files_at(names, position, lambda name: read_file(origin, old + name))
     except FileNotFoundError as error:
-        raise missing(donor.at(f"{old}{error.filename}")) from error
+        raise missing_file(origin.at(f"{old}{error.filename}")) from error
     except ValueError as error:
-        raise damaged(donor, old, error) from error
+        raise damaged(origin, old, error) from error
     for name in chosen.kept:
-        yield _linked(donor, old + name, new + name)
+        yield _linked(origin, old + name, new + name)
     for name, content in chosen.written.items():
-        yield _File(new + name, donor, content=content)
+        yield _File(new + name, origin, content=content)

@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from flinkish.checkpoint.format.log_rewrites import Line, combined_watermark, with_lines
+from flinkish.checkpoint.format.log_rewrites import LogLine, combined_watermark, with_lines
 from flinkish.checkpoint.format.logs import NO_OFFSET, OffsetEntry
 from flinkish.checkpoint.format.names import OFFSETS
 from flinkish.checkpoint.format.pins import PIN_WATERMARK_POLICY
 from flinkish.errors import Corrupt, Incompatible
-from flinkish.restore.materialize.source_checkpoints import DonorLogs
+from flinkish.restore.materialize.source_checkpoints import SourceCheckpointLogs
 from flinkish.restore.recipe import Recipe, TakenSource, TakenState
 
 
@@ -40,12 +40,12 @@ class NewLogs:
 
 
 def givers(recipe: Recipe) -> list[int]:
-    """The donors that give state or positions (the base, if none does)."""
+    """The origins that give state or positions (the base, if none does)."""
     found: set[int] = set()
     if recipe.states is None or recipe.sources is None:
         found.add(recipe.base)
-    found |= {s.donor for s in (recipe.states or {}).values() if isinstance(s, TakenState)}
-    found |= {s.donor for s in recipe.sources or () if isinstance(s, TakenSource)}
+    found |= {s.origin for s in (recipe.states or {}).values() if isinstance(s, TakenState)}
+    found |= {s.origin for s in recipe.sources or () if isinstance(s, TakenSource)}
     return sorted(found or {recipe.base})
 
 
@@ -55,18 +55,18 @@ def replays_planned(recipe: Recipe) -> bool:
     It holds the same range of input as the base's planned batch, so a sink that has that batch
     already has all of it (:func:`~flinkish.restore.plan.sinks.judge_sink`).
     """
-    base = recipe.donors[recipe.base]
+    base = recipe.origins[recipe.base]
     return f"{OFFSETS}/{base.batch_id + 1}" in base.files and _keeps_planned(recipe)
 
 
 def _keeps_planned(recipe: Recipe) -> bool:
     """Whether the base gives any source."""
     return recipe.sources is None or any(
-        isinstance(s, TakenSource) and s.donor == recipe.base for s in recipe.sources
+        isinstance(s, TakenSource) and s.origin == recipe.base for s in recipe.sources
     )
 
 
-def watermarks(recipe: Recipe, logs: Mapping[int, DonorLogs]) -> tuple[int, int]:
+def watermarks(recipe: Recipe, logs: Mapping[int, SourceCheckpointLogs]) -> tuple[int, int]:
     """The watermark of the batch and of the next one, in milliseconds; 0: none yet.
 
     The policy pinned in the base decides between those of all givers. One without watermark (its
@@ -81,18 +81,18 @@ def watermarks(recipe: Recipe, logs: Mapping[int, DonorLogs]) -> tuple[int, int]
     )
 
 
-def needs_new_logs(recipe: Recipe, logs: Mapping[int, DonorLogs]) -> bool:
+def needs_new_logs(recipe: Recipe, logs: Mapping[int, SourceCheckpointLogs]) -> bool:
     """Whether anything but ids of state files differs from the logs of the base."""
     base = logs[recipe.base]
     old = base.offsets.watermark_ms, base.commit.next_watermark_ms
     return (
         recipe.sources is not None
-        or recipe.batch_id != base.donor.batch_id
+        or recipe.batch_id != base.origin.batch_id
         or watermarks(recipe, logs) != old
     )
 
 
-def new_logs(recipe: Recipe, logs: Mapping[int, DonorLogs]) -> NewLogs:
+def new_logs(recipe: Recipe, logs: Mapping[int, SourceCheckpointLogs]) -> NewLogs:
     """The logs of the new checkpoint; ``logs`` are those of all givers and of the base.
 
     Raises Incompatible when sources cannot be taken over into the base's version of the log,
@@ -118,60 +118,66 @@ def new_logs(recipe: Recipe, logs: Mapping[int, DonorLogs]) -> NewLogs:
     if base.planned is not None and planned is not None:
         alone = givers(recipe) == [recipe.base]
         planned_watermark = base.planned.watermark_ms if alone else following
-        planned_bytes = _written(base, base.donor.batch_id + 1, planned_watermark, planned)
+        planned_bytes = _written(base, base.origin.batch_id + 1, planned_watermark, planned)
     return NewLogs(
-        offsets=_written(base, base.donor.batch_id, watermark, committed),
+        offsets=_written(base, base.origin.batch_id, watermark, committed),
         planned=planned_bytes,
         positions=positions,
         watermark_ms=following,
     )
 
 
-def _written(base: DonorLogs, batch: int, watermark_ms: int, lines: Sequence[Line]) -> bytes:
-    data = base.offsets_bytes if batch == base.donor.batch_id else base.planned_bytes
+def _written(
+    base: SourceCheckpointLogs, batch: int, watermark_ms: int, lines: Sequence[LogLine]
+) -> bytes:
+    data = base.offsets_bytes if batch == base.origin.batch_id else base.planned_bytes
     return with_lines(data, f"{OFFSETS}/{batch}", watermark_ms=watermark_ms, lines=lines)
 
 
-def _own_lines(entry: OffsetEntry) -> list[Line]:
-    return [Line(n, o) for n, o in zip(entry.sources, entry.offsets, strict=True)]
+def _own_lines(entry: OffsetEntry) -> list[LogLine]:
+    return [LogLine(n, o) for n, o in zip(entry.sources, entry.offsets, strict=True)]
 
 
 def _lines(
-    recipe: Recipe, sources: Sequence[object], logs: Mapping[int, DonorLogs], *, planned: bool
-) -> list[Line]:
+    recipe: Recipe,
+    sources: Sequence[object],
+    logs: Mapping[int, SourceCheckpointLogs],
+    *,
+    planned: bool,
+) -> list[LogLine]:
     """One line a source; those of the base from its planned batch, if asked for."""
     base = logs[recipe.base]
-    lines: list[Line] = []
+    lines: list[LogLine] = []
     for place, source in enumerate(sources):
         if not isinstance(source, TakenSource):
-            lines.append(Line(str(place), NO_OFFSET))
+            lines.append(LogLine(str(place), NO_OFFSET))
             continue
-        donor = logs[source.donor]
-        entry = base.planned if planned and source.donor == recipe.base else donor.offsets
+        origin = logs[source.origin]
+        entry = base.planned if planned and source.origin == recipe.base else origin.offsets
         assert entry is not None  # planned lines are asked for only when there are some
         if entry.version != base.offsets.version:
             raise _refusal(
-                f"{donor.describe()} has an offset log of version {entry.version}, "
+                f"{origin.describe()} has an offset log of version {entry.version}, "
                 f"{base.describe()} one of version {base.offsets.version}"
             )
         if entry.version == 1:
-            lines.append(Line(str(place), _offset_at(entry, source, donor)))
+            lines.append(LogLine(str(place), _offset_at(entry, source, origin)))
         else:
             lines.append(_named_line(entry, source, place))
     return lines
 
 
-def _offset_at(entry: OffsetEntry, source: TakenSource, donor: DonorLogs) -> str:
+def _offset_at(entry: OffsetEntry, source: TakenSource, origin: SourceCheckpointLogs) -> str:
     if not 0 <= source.entry < len(entry.offsets):
         raise Corrupt(
-            f"the offset log of {donor.describe()} has {len(entry.offsets)} sources, "
+            f"the offset log of {origin.describe()} has {len(entry.offsets)} sources, "
             f"no source {source.entry}",
-            path=donor.donor.root,
+            path=origin.origin.root,
         )
     return entry.offsets[source.entry]
 
 
-def _named_line(entry: OffsetEntry, source: TakenSource, place: int) -> Line:
+def _named_line(entry: OffsetEntry, source: TakenSource, place: int) -> LogLine:
     """Version 2 (Spark 4.2 on): sources have names, else their number among the sources.
 
     A DataFrame used twice has several numbers, of which Spark writes only the last.
@@ -183,7 +189,7 @@ def _named_line(entry: OffsetEntry, source: TakenSource, place: int) -> Line:
         new = source.target if named else str(place)
         raise _refusal(f"source '{name}' of an offset log of version 2 would become '{new}'")
     offsets = dict(zip(entry.sources, entry.offsets, strict=True))
-    return Line(name, offsets.get(name, NO_OFFSET))
+    return LogLine(name, offsets.get(name, NO_OFFSET))
 
 
 def _refusal(why: str) -> Incompatible:
@@ -194,7 +200,7 @@ def _refusal(why: str) -> Incompatible:
     )
 
 
-def _positions(sources: Sequence[object], lines: Sequence[Line]) -> dict[str, str]:
+def _positions(sources: Sequence[object], lines: Sequence[LogLine]) -> dict[str, str]:
     """By new directory; of several entries of one source, that which has a position."""
     found: dict[str, str] = {}
     for source, line in zip(sources, lines, strict=True):

@@ -31,7 +31,7 @@ from flinkish.checkpoint.format.pins import (
 )
 from flinkish.errors import Corrupt, Incompatible
 from flinkish.restore.materialize import empty_state
-from flinkish.restore.recipe import Donor
+from flinkish.restore.recipe import SourceCheckpoint
 
 _T = TypeVar("_T")
 
@@ -52,13 +52,13 @@ _STATE_PINS = (
 
 
 @dataclass(frozen=True)
-class DonorLogs:
-    """What a donor's logs say at its batch; ``planned`` is the batch after it, if it was planned.
+class SourceCheckpointLogs:
+    """What an origin's logs say at its batch; ``planned`` is the batch after it, if it was planned.
 
     The bytes are those of the files, for what is to stay as Spark wrote it.
     """
 
-    donor: Donor
+    origin: SourceCheckpoint
     offsets: OffsetEntry
     offsets_bytes: bytes
     commit: CommitEntry
@@ -67,20 +67,20 @@ class DonorLogs:
     planned_bytes: bytes = b""
 
     def describe(self) -> str:
-        """The donor in messages."""
-        return f"the state of batch {self.donor.batch_id} in {self.donor.root}"
+        """The origin in messages."""
+        return f"the state of batch {self.origin.batch_id} in {self.origin.root}"
 
 
-def read_file(donor: Donor, path: str) -> bytes:
-    """A file of the donor; Corrupt when it is missing."""
-    location = donor.at(path)
+def read_file(origin: SourceCheckpoint, path: str) -> bytes:
+    """A file of the origin; Corrupt when it is missing."""
+    location = origin.at(path)
     try:
         return storage.read_bytes(location)
     except FileNotFoundError as error:
-        raise missing(location) from error
+        raise missing_file(location) from error
 
 
-def missing(location: str) -> Corrupt:
+def missing_file(location: str) -> Corrupt:
     """The error for a file that is not there."""
     return Corrupt(
         f"{location} is missing",
@@ -90,46 +90,49 @@ def missing(location: str) -> Corrupt:
 
 
 def parsed(
-    donor: Donor, path: str, parser: Callable[[bytes, str], _T], data: bytes | None = None
+    origin: SourceCheckpoint,
+    path: str,
+    parser: Callable[[bytes, str], _T],
+    data: bytes | None = None,
 ) -> _T:
-    """What ``parser`` makes of a file of the donor (of ``data``, if given).
+    """What ``parser`` makes of a file of the origin (of ``data``, if given).
 
     Raises Corrupt when the file is missing, or the parser finds fault with it (ValueError).
     """
-    content = read_file(donor, path) if data is None else data
+    content = read_file(origin, path) if data is None else data
     try:
         return parser(content, path)
     except ValueError as error:
-        raise damaged(donor, path, error) from error
+        raise damaged(origin, path, error) from error
 
 
-def damaged(donor: Donor, path: str, error: ValueError) -> Corrupt:
-    """The error for a file of the donor whose content is wrong."""
-    location = donor.at(path)
+def damaged(origin: SourceCheckpoint, path: str, error: ValueError) -> Corrupt:
+    """The error for a file of the origin whose content is wrong."""
+    location = origin.at(path)
     reason = error.detail if isinstance(error, CheckpointFormatError) else error
     return Corrupt(f"{location} is damaged: {reason}", path=location)
 
 
-def read_logs(donor: Donor) -> DonorLogs:
-    """Read the donor's logs; Corrupt when one is missing or damaged."""
-    offsets, commit = (f"{d}/{donor.batch_id}" for d in (OFFSETS, COMMITS))
-    planned = f"{OFFSETS}/{donor.batch_id + 1}"
-    offsets_bytes, commit_bytes = read_file(donor, offsets), read_file(donor, commit)
-    logs = DonorLogs(
-        donor=donor,
-        offsets=parsed(donor, offsets, parse_offsets, offsets_bytes),
+def read_logs(origin: SourceCheckpoint) -> SourceCheckpointLogs:
+    """Read the origin's logs; Corrupt when one is missing or damaged."""
+    offsets, commit = (f"{d}/{origin.batch_id}" for d in (OFFSETS, COMMITS))
+    planned = f"{OFFSETS}/{origin.batch_id + 1}"
+    offsets_bytes, commit_bytes = read_file(origin, offsets), read_file(origin, commit)
+    logs = SourceCheckpointLogs(
+        origin=origin,
+        offsets=parsed(origin, offsets, parse_offsets, offsets_bytes),
         offsets_bytes=offsets_bytes,
-        commit=parsed(donor, commit, parse_commit, commit_bytes),
+        commit=parsed(origin, commit, parse_commit, commit_bytes),
         commit_bytes=commit_bytes,
     )
-    if planned not in donor.files:
+    if planned not in origin.files:
         return logs
-    data = read_file(donor, planned)
-    entry = parsed(donor, planned, parse_offsets, data)
+    data = read_file(origin, planned)
+    entry = parsed(origin, planned, parse_offsets, data)
     return replace(logs, planned=entry, planned_bytes=data)
 
 
-def check_states_agree(base: DonorLogs, others: Sequence[DonorLogs]) -> None:
+def check_states_agree(base: SourceCheckpointLogs, others: Sequence[SourceCheckpointLogs]) -> None:
     """Raise Incompatible when state of ``others`` cannot be read with the settings of ``base``.
 
     Its pins are those of the new query, and say for all of its state where and how it is kept.
@@ -144,7 +147,7 @@ def check_states_agree(base: DonorLogs, others: Sequence[DonorLogs]) -> None:
             raise _disagree(SETTING_CHECKPOINT_FORMAT, base, versions[0], other, versions[1])
 
 
-def _pin(logs: DonorLogs, setting: str) -> str:
+def _pin(logs: SourceCheckpointLogs, setting: str) -> str:
     pins = logs.offsets.pins
     if setting == PIN_SHUFFLE_PARTITIONS:
         return str(pinned_partitions(pins) or "")
@@ -153,7 +156,7 @@ def _pin(logs: DonorLogs, setting: str) -> str:
 
 
 def _disagree(
-    setting: str, base: DonorLogs, ours: str, other: DonorLogs, theirs: str
+    setting: str, base: SourceCheckpointLogs, ours: str, other: SourceCheckpointLogs, theirs: str
 ) -> Incompatible:
     return Incompatible(
         f"state that was written with different settings cannot be brought together: {setting} is "

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from flinkish.errors import Incompatible
 from flinkish.operators.hasher import HasherVersion
-from flinkish.restore.plan.judging import OperatorPlan, judge_operator
+from flinkish.restore.plan.judging import OperatorJudgement, judge_operator
 from flinkish.restore.plan.matching import match_operators
 from flinkish.restore.plan.positions import SourceMatches, check_inputs, match_sources
 from flinkish.restore.plan.verdicts import Verdict
@@ -21,7 +21,7 @@ from flinkish.restore.source.restore_inputs import (
     NewQuery,
     QueryKey,
     SavedOperator,
-    SavedQuery,
+    SavedQueryFacts,
     SavedSource,
 )
 
@@ -38,9 +38,9 @@ class QueryPlan:
     """
 
     name: str
-    base: SavedQuery | None
+    base: SavedQueryFacts | None
     own: bool = False
-    operators: tuple[OperatorPlan, ...] | None = ()
+    operators: tuple[OperatorJudgement, ...] | None = ()
     positions: tuple[SavedSource | None, ...] | None = None
     directories: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class QueryPlan:
 
 def plan_query(
     new: NewQuery,
-    saved: Sequence[SavedQuery],
+    saved: Sequence[SavedQueryFacts],
     started: Collection[QueryKey],
     *,
     hasher: HasherVersion = HasherVersion.V3,
@@ -116,7 +116,7 @@ def plan_query(
     )
 
 
-def _unread(new: NewQuery, own: SavedQuery | None, reset: Collection[str]) -> QueryPlan:
+def _unread(new: NewQuery, own: SavedQueryFacts | None, reset: Collection[str]) -> QueryPlan:
     """The plan of a query whose operators cannot be read."""
     if own is None:
         note = f"query '{new.name}' is not in the savepoint: starts empty"
@@ -137,10 +137,10 @@ def _unread(new: NewQuery, own: SavedQuery | None, reset: Collection[str]) -> Qu
 
 
 def _main_donor(
-    saved: Sequence[SavedQuery],
+    saved: Sequence[SavedQueryFacts],
     taken: Mapping[int, SavedOperator | None],
     positions: Sequence[SavedSource | None],
-) -> SavedQuery | None:
+) -> SavedQueryFacts | None:
     """The saved query that gives most: state first, then positions."""
     counts = Counter(op.query for op in taken.values() if op is not None)
     if not counts:

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from flinkish.errors import ConsentNeeded, Incompatible
-from flinkish.restore.plan.judging import OperatorPlan, advice_for
-from flinkish.restore.plan.non_restored_state import Untaken
+from flinkish.restore.plan.judging import OperatorJudgement, advice_for
+from flinkish.restore.plan.non_restored_state import NonRestored
 from flinkish.restore.plan.query_restore import QueryRestore, RestoreOptions
 from flinkish.restore.plan.source_plans import SourcePlan
-from flinkish.restore.plan.verdicts import Check, Outcome, Verdict
+from flinkish.restore.plan.verdicts import Check, RestoreOutcome, Verdict
 from flinkish.restore.source.restore_inputs import SavedOperator
 
 OK, CONSENT, INCOMPATIBLE = "ok", "consent-needed", "incompatible"
@@ -20,7 +20,7 @@ _ORDER = (OK, CONSENT, INCOMPATIBLE)
 
 
 def document(
-    queries: Sequence[QueryRestore], left: Untaken, options: RestoreOptions
+    queries: Sequence[QueryRestore], left: NonRestored, options: RestoreOptions
 ) -> dict[str, Any]:
     """The plan of a whole restore.
 
@@ -68,7 +68,7 @@ def conclude(found: Mapping[str, Any], verdicts: Iterable[str]) -> dict[str, Any
 
 def with_checks(plan: Mapping[str, Any], checks: Sequence[Check]) -> dict[str, Any]:
     """The document with checks of the whole restore (versions, formats) before the others."""
-    words = {Outcome.REFUSED: INCOMPATIBLE, Outcome.CONSENT: CONSENT}
+    words = {RestoreOutcome.REFUSED: INCOMPATIBLE, RestoreOutcome.CONSENT: CONSENT}
     verdicts = [str(plan["verdict"]), *(words.get(check.outcome, OK) for check in checks)]
     rest = {key: value for key, value in plan.items() if key not in ("verdict", "exit_code")}
     rest["checks"] = [*(check.to_json() for check in checks), *rest.get("checks", ())]
@@ -154,7 +154,7 @@ def _operators(query: QueryRestore, options: RestoreOptions) -> Iterator[dict[st
         yield _operator(query.name, plan, options)
 
 
-def _operator(query: str, plan: OperatorPlan, options: RestoreOptions) -> dict[str, Any]:
+def _operator(query: str, plan: OperatorJudgement, options: RestoreOptions) -> dict[str, Any]:
     taken = plan.taken
     return {
         "query": query,
@@ -193,7 +193,7 @@ def _origin(saved: SavedOperator) -> dict[str, Any]:
     }
 
 
-def _left_operators(left: Untaken) -> list[SavedOperator]:
+def _left_operators(left: NonRestored) -> list[SavedOperator]:
     return [op for query in left.queries for op in query.operators] + list(left.operators)
 
 
@@ -239,7 +239,7 @@ def _source(query: str, row: SourcePlan) -> dict[str, Any]:
     }
 
 
-def _left_sources(queries: Sequence[QueryRestore], left: Untaken) -> Iterator[dict[str, Any]]:
+def _left_sources(queries: Sequence[QueryRestore], left: NonRestored) -> Iterator[dict[str, Any]]:
     """Positions nobody takes, unless the row of a query has them already."""
     shown = {
         (row.saved.query, row.saved.entry)

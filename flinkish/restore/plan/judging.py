@@ -13,7 +13,7 @@ from flinkish.restore.plan.matching import same_kind
 from flinkish.restore.plan.schema_compatibility import NULLABILITY_WIDENED, compare_states
 from flinkish.restore.plan.schema_messages import KEEP_OR_DROP
 from flinkish.restore.plan.verdicts import FOR_THE_ENGINE, StateChange, Verdict
-from flinkish.restore.source.restore_inputs import NewOperator, SavedOperator, SavedQuery
+from flinkish.restore.source.restore_inputs import NewOperator, SavedOperator, SavedQueryFacts
 
 _ALWAYS_NULLABLE = "spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled"
 #: The reason of a rewrite for the Spark that will run: the program's state is the same.
@@ -26,7 +26,7 @@ _NAMED_BY_USER = ("applyInPandasWithState", "flatMapGroupsWithState", "transform
 
 
 @dataclass(frozen=True)
-class OperatorPlan:
+class OperatorJudgement:
     """The verdict for one operator of a starting query.
 
     ``taken`` is the saved operator whose state it gets. ``reason`` is a stable id, ``text`` a
@@ -70,9 +70,9 @@ class OperatorPlan:
 def judge_operator(
     operator: NewOperator,
     taken: SavedOperator | None,
-    base: SavedQuery | None,
+    base: SavedQueryFacts | None,
     partitions: int | None = None,
-) -> OperatorPlan:
+) -> OperatorJudgement:
     """What happens to the state of ``operator``.
 
     Parameters
@@ -82,11 +82,11 @@ def judge_operator(
     partitions: the number of state partitions asked for; None: as many as there are.
     """
     if taken is None:
-        return OperatorPlan(
+        return OperatorJudgement(
             operator, Verdict.NEW, None, "no-state", "the savepoint has no state for it"
         )
     if not same_kind(operator, taken):
-        return OperatorPlan(
+        return OperatorJudgement(
             operator,
             Verdict.INCOMPATIBLE,
             taken,
@@ -107,18 +107,18 @@ def judge_operator(
     worst = changes[0] if changes else None
     if worst is not None and worst.verdict in (Verdict.INCOMPATIBLE, Verdict.MIGRATE):
         text = "; ".join(c.text for c in changes if c.verdict is worst.verdict)
-        return OperatorPlan(
+        return OperatorJudgement(
             operator, worst.verdict, taken, worst.reason, text, worst.advice, changes
         )
     if taken.rewritten:
-        return OperatorPlan(
+        return OperatorJudgement(
             *(operator, Verdict.MIGRATE, taken, FOR_ANOTHER_SPARK, taken.rewritten),
             advice="install flinkish[engine] for the driver's Python, or stay on the Spark before",
             changes=changes,
         )
     # One partition is not a number that anybody chose: global limits, aggregations without key.
     if partitions is not None and taken.partitions not in (1, partitions):
-        return OperatorPlan(
+        return OperatorJudgement(
             operator,
             Verdict.RESCALE,
             taken,
@@ -129,16 +129,16 @@ def judge_operator(
         )
     text = "; ".join(change.text for change in changes)
     if base is not None and taken.query == base.key and taken.ordinal == operator.ordinal:
-        return OperatorPlan(operator, Verdict.AS_IS, taken, "same-state", text, "", changes)
+        return OperatorJudgement(operator, Verdict.AS_IS, taken, "same-state", text, "", changes)
     if base is not None and taken.query != base.key:
         reason, how = "other-query", f"taken from query '{taken.query}'"
     else:
         reason, how = "other-ordinal", f"operator {taken.ordinal} is {operator.ordinal} now"
     text = f"{how}; {text}" if text else how
-    return OperatorPlan(operator, Verdict.RENUMBERED, taken, reason, text, "", changes)
+    return OperatorJudgement(operator, Verdict.RENUMBERED, taken, reason, text, "", changes)
 
 
-def _nulls_known(kind: str, saved: Sequence[StoreInfo], base: SavedQuery | None) -> bool:
+def _nulls_known(kind: str, saved: Sequence[StoreInfo], base: SavedQueryFacts | None) -> bool:
     """Whether the saved schemas say what may be null.
 
     From 4.3 on Spark writes of all columns that they may be, and keeps the file when the query goes
@@ -161,7 +161,7 @@ def _forbids_nulls(schema: Any) -> bool:
     return isinstance(schema, list) and any(map(_forbids_nulls, schema))
 
 
-def _schema_by_version(kind: str, base: SavedQuery | None) -> bool:
+def _schema_by_version(kind: str, base: SavedQueryFacts | None) -> bool:
     """Whether Spark keeps the schemas of such a state by version (``StateSchemaV3File``)."""
     join = pinned(base.pins if base is not None else {}, PIN_JOIN_FORMAT)
     return kind.startswith("transformWithState") or (
@@ -170,7 +170,7 @@ def _schema_by_version(kind: str, base: SavedQuery | None) -> bool:
 
 
 def refuse(
-    plans: Sequence[OperatorPlan], executors: Collection[Verdict] = ()
+    plans: Sequence[OperatorJudgement], executors: Collection[Verdict] = ()
 ) -> Incompatible | None:
     """The refusal to carry the plans out, or None.
 
@@ -197,7 +197,7 @@ def refuse(
     )
 
 
-def advice_for(plan: OperatorPlan, executors: Collection[Verdict] = ()) -> str:
+def advice_for(plan: OperatorJudgement, executors: Collection[Verdict] = ()) -> str:
     """What to do about a verdict; to have the state rewritten is for those who can."""
     if plan.reason == FOR_ANOTHER_SPARK:
         return "" if plan.executable(executors) else plan.advice
@@ -206,7 +206,7 @@ def advice_for(plan: OperatorPlan, executors: Collection[Verdict] = ()) -> str:
     return plan.advice or (KEEP_OR_DROP if plan.verdict is Verdict.INCOMPATIBLE else "")
 
 
-def _needs(plan: OperatorPlan, executors: Collection[Verdict]) -> str:
+def _needs(plan: OperatorJudgement, executors: Collection[Verdict]) -> str:
     what = "rescaled" if plan.verdict is Verdict.RESCALE else "rewritten"
     why = WITHOUT_ENGINE
     if plan.verdict in executors:

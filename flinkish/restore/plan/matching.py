@@ -21,7 +21,12 @@ from dataclasses import dataclass, field
 
 from flinkish.errors import Incompatible, UsageError
 from flinkish.operators.hasher import HasherVersion
-from flinkish.restore.source.restore_inputs import NewOperator, NewQuery, SavedOperator, SavedQuery
+from flinkish.restore.source.restore_inputs import (
+    NewOperator,
+    NewQuery,
+    SavedOperator,
+    SavedQueryFacts,
+)
 
 
 @dataclass(frozen=True)
@@ -34,8 +39,8 @@ class OperatorMatches:
 
 def match_operators(
     new: NewQuery,
-    saved: Sequence[SavedQuery],
-    own: SavedQuery | None,
+    saved: Sequence[SavedQueryFacts],
+    own: SavedQueryFacts | None,
     *,
     hasher: HasherVersion,
     uid_map: Mapping[str, str],
@@ -79,7 +84,7 @@ class _Index:
     """Saved operators by id, in the order in which they are to be looked at."""
 
     def __init__(
-        self, saved: Sequence[SavedQuery], own: SavedQuery | None, hasher: HasherVersion
+        self, saved: Sequence[SavedQueryFacts], own: SavedQueryFacts | None, hasher: HasherVersion
     ) -> None:
         self._hasher = hasher
         self._own = list(own.operators) if own is not None else []
@@ -127,7 +132,7 @@ def _is_at(operator: SavedOperator, address: str) -> bool:
     return address.startswith(query) and address[len(query) :] in names
 
 
-def check_uid_map(uid_map: Mapping[str, str], saved: Sequence[SavedQuery]) -> None:
+def check_uid_map(uid_map: Mapping[str, str], saved: Sequence[SavedQueryFacts]) -> None:
     """Raise UsageError when ``--uid-map`` names something the savepoint does not have."""
     every = [op for query in saved for op in query.operators]
     for new, old in uid_map.items():
@@ -153,7 +158,7 @@ def _find(operator: NewOperator, index: _Index, uid_map: Mapping[str, str]) -> S
     return None
 
 
-def _has_ids(query: SavedQuery) -> bool:
+def _has_ids(query: SavedQueryFacts) -> bool:
     return all(op.operator_id_v2 or op.operator_id_v3 for op in query.operators)
 
 
@@ -165,7 +170,7 @@ def same_kind(new: NewOperator, saved: SavedOperator) -> bool:
 def _gained_uids(
     operators: Sequence[NewOperator],
     taken: Mapping[int, SavedOperator | None],
-    own: SavedQuery,
+    own: SavedQueryFacts,
 ) -> bool:
     """Whether the program is the one that was saved, with uids added (to some of its operators).
 
@@ -199,7 +204,7 @@ def _refuse_shared(
 
 
 def _by_position(
-    operators: Sequence[NewOperator], own: SavedQuery, uid_map: Mapping[str, str]
+    operators: Sequence[NewOperator], own: SavedQueryFacts, uid_map: Mapping[str, str]
 ) -> OperatorMatches:
     """A checkpoint that flinkish did not write has kinds (Spark 4.x) and positions only."""
     saved = sorted(own.operators, key=lambda op: op.ordinal)

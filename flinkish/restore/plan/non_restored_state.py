@@ -7,14 +7,19 @@ from dataclasses import dataclass
 
 from flinkish.errors import NonRestoredState
 from flinkish.restore.plan.decisions import QueryPlan
-from flinkish.restore.source.restore_inputs import QueryKey, SavedOperator, SavedQuery, SavedSource
+from flinkish.restore.source.restore_inputs import (
+    QueryKey,
+    SavedOperator,
+    SavedQueryFacts,
+    SavedSource,
+)
 
 
 @dataclass(frozen=True)
-class Untaken:
+class NonRestored:
     """What of a savepoint no query has taken: whole queries, operators and sources of others."""
 
-    queries: tuple[SavedQuery, ...] = ()
+    queries: tuple[SavedQueryFacts, ...] = ()
     operators: tuple[SavedOperator, ...] = ()
     sources: tuple[SavedSource, ...] = ()
 
@@ -60,7 +65,7 @@ def _facts(operator: SavedOperator) -> dict[str, object]:
     }
 
 
-def untaken(saved: Sequence[SavedQuery], plans: Sequence[QueryPlan]) -> Untaken:
+def find_non_restored(saved: Sequence[SavedQueryFacts], plans: Sequence[QueryPlan]) -> NonRestored:
     """What is left after ``plans``, those of the queries started so far.
 
     A query that nothing was taken from is left as a whole; of another one its operators and, where
@@ -84,7 +89,7 @@ def untaken(saved: Sequence[SavedQuery], plans: Sequence[QueryPlan]) -> Untaken:
     touched = {plan.base.key for plan in plans if plan.base is not None}
     touched |= {key for key, _ in operators | sources}
     rest = [query for query in saved if query.key in touched]
-    return Untaken(
+    return NonRestored(
         queries=tuple(query for query in saved if query.key not in touched),
         operators=tuple(
             op for q in rest for op in q.operators if (op.query, op.ordinal) not in operators

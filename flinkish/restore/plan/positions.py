@@ -17,7 +17,7 @@ from flinkish.restore.source.restore_inputs import (
     NewQuery,
     NewSource,
     SavedOperator,
-    SavedQuery,
+    SavedQueryFacts,
     SavedSource,
 )
 
@@ -48,8 +48,8 @@ class SourceMatches:
 
 def match_sources(
     new: NewQuery,
-    saved: Sequence[SavedQuery],
-    own: SavedQuery | None,
+    saved: Sequence[SavedQueryFacts],
+    own: SavedQueryFacts | None,
     taken: Mapping[int, SavedOperator | None],
     *,
     hasher: HasherVersion,
@@ -73,8 +73,8 @@ def match_sources(
     UsageError: a name in ``reset`` fits more than one source.
     """
     afresh = reset_entries(reset, new, several_queries=len(saved) > 1)
-    donors = _donors(own, saved, taken)
-    if own is not None and donors == [own] and (own.sources is None or new.sources is None):
+    origins = _origins(own, saved, taken)
+    if own is not None and origins == [own] and (own.sources is None or new.sources is None):
         if afresh:
             raise Incompatible(
                 f"what {own.describe()} reads is not known, so that none of its sources can start "
@@ -82,9 +82,9 @@ def match_sources(
                 hint="run it with flinkish on this checkpoint, and take a savepoint of that job",
             )
         return SourceMatches()
-    if not donors and not _any_uid(new, saved):
+    if not origins and not _any_uid(new, saved):
         return SourceMatches()
-    unknown = [query for query in donors if query.sources is None]
+    unknown = [query for query in origins if query.sources is None]
     if unknown or new.sources is None:
         who = unknown[0].describe() if unknown else f"query '{new.name}'"
         raise Incompatible(
@@ -176,7 +176,7 @@ def _listed(queries: Sequence[NewQuery]) -> str:
 
 def check_inputs(
     new: NewQuery,
-    own: SavedQuery | None,
+    own: SavedQueryFacts | None,
     taken: Mapping[int, SavedOperator | None],
     matches: SourceMatches,
 ) -> None:
@@ -209,16 +209,16 @@ def _numbers(inputs: set[int]) -> str:
     return " and ".join(str(number) for number in sorted(inputs))
 
 
-def _donors(
-    own: SavedQuery | None,
-    saved: Sequence[SavedQuery],
+def _origins(
+    own: SavedQueryFacts | None,
+    saved: Sequence[SavedQueryFacts],
     taken: Mapping[int, SavedOperator | None],
-) -> list[SavedQuery]:
+) -> list[SavedQueryFacts]:
     keys = {op.query for op in taken.values() if op is not None}
     return [query for query in saved if query is own or query.key in keys]
 
 
-def _any_uid(new: NewQuery, saved: Sequence[SavedQuery]) -> bool:
+def _any_uid(new: NewQuery, saved: Sequence[SavedQueryFacts]) -> bool:
     uids = {source.uid for query in saved for source in query.sources or ()}
     return any(source.uid in uids for source in new.sources or () if source.uid is not None)
 
@@ -226,7 +226,7 @@ def _any_uid(new: NewQuery, saved: Sequence[SavedQuery]) -> bool:
 def _unchanged(
     sources: Sequence[NewSource],
     positions: Sequence[SavedSource | None],
-    own: SavedQuery,
+    own: SavedQueryFacts,
 ) -> bool:
     return len(positions) == len(own.sources or ()) and all(
         position is not None
@@ -243,8 +243,8 @@ class _Finder:
     def __init__(
         self,
         sources: Sequence[NewSource],
-        saved: Sequence[SavedQuery],
-        own: SavedQuery | None,
+        saved: Sequence[SavedQueryFacts],
+        own: SavedQueryFacts | None,
         taken: Mapping[int, SavedOperator | None],
         hasher: HasherVersion,
         uid_map: Mapping[str, str],

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flinkish.restore.plan.verdicts import Check, Outcome
-from flinkish.restore.source.restore_inputs import NewQuery, SavedQuery
+from flinkish.restore.plan.verdicts import Check, RestoreOutcome
+from flinkish.restore.source.restore_inputs import NewQuery, SavedQueryFacts
 
 #: Spark's switch for its own comparison of state schemas.
 SETTING_SCHEMA_CHECK = "spark.sql.streaming.stateStore.stateSchemaCheck"
@@ -19,7 +19,7 @@ DRAINED = 9_223_372_036_854_775
 _AGGREGATIONS = frozenset({"stateStoreSave", "sessionWindowStateStoreSaveExec"})
 
 
-def preconditions(new: NewQuery, saved: SavedQuery | None) -> Iterator[Check]:
+def preconditions(new: NewQuery, saved: SavedQueryFacts | None) -> Iterator[Check]:
     """The checks that found something, for one query.
 
     Parameters
@@ -31,7 +31,7 @@ def preconditions(new: NewQuery, saved: SavedQuery | None) -> Iterator[Check]:
         if mode is not None:
             yield Check(
                 "state-mode",
-                Outcome.REFUSED,
+                RestoreOutcome.REFUSED,
                 f"{saved.describe()} was saved while {mode}: its state and offsets are not of one "
                 "batch",
                 "switch that off, let the job run a batch, and take another savepoint",
@@ -40,7 +40,7 @@ def preconditions(new: NewQuery, saved: SavedQuery | None) -> Iterator[Check]:
         if (saved.watermark_ms or 0) >= DRAINED:
             yield Check(
                 "drained",
-                Outcome.WARNING,
+                RestoreOutcome.WARNING,
                 f"{saved.describe()} was drained: its watermark is at the end of time, so every "
                 "row with an event time is late",
                 "start without this savepoint when more data is to come",
@@ -50,7 +50,7 @@ def preconditions(new: NewQuery, saved: SavedQuery | None) -> Iterator[Check]:
         memory = new.sink.format == "memory" and saved is not None
         yield Check(
             "query-mode",
-            Outcome.REFUSED if memory else Outcome.WARNING,
+            RestoreOutcome.REFUSED if memory else RestoreOutcome.WARNING,
             f"query '{new.name}': {text}"
             + ("" if memory else "; no savepoint can be taken of it afterwards"),
             advice,
@@ -58,7 +58,7 @@ def preconditions(new: NewQuery, saved: SavedQuery | None) -> Iterator[Check]:
     if new.settings.get(SETTING_SCHEMA_CHECK, "true").lower() == "false":
         yield Check(
             "state-schema-check",
-            Outcome.WARNING,
+            RestoreOutcome.WARNING,
             f"{SETTING_SCHEMA_CHECK} is false: Spark does not compare the state's types with the "
             "program's, and reads wrong bytes where they differ",
             "leave it at true",
@@ -79,7 +79,7 @@ def _saved_mode(sink: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _output_mode(new: NewQuery, saved: SavedQuery) -> Iterator[Check]:
+def _output_mode(new: NewQuery, saved: SavedQueryFacts) -> Iterator[Check]:
     before = str(saved.sink.get("output_mode") or "append").lower()
     now = str(new.sink.output_mode or "append").lower()
     aggregates = any(op.kind in _AGGREGATIONS for op in new.operators or ())
@@ -88,7 +88,7 @@ def _output_mode(new: NewQuery, saved: SavedQuery) -> Iterator[Check]:
     if now == "complete" and saved.watermark_ms:
         yield Check(
             "output-mode",
-            Outcome.REFUSED,
+            RestoreOutcome.REFUSED,
             f"the output mode was {before} and is complete: groups that the watermark has closed "
             "are no longer in the state, and would be missing from the complete result",
             f"go on in {before} mode, or start without the savepoint",
@@ -96,6 +96,6 @@ def _output_mode(new: NewQuery, saved: SavedQuery) -> Iterator[Check]:
     else:
         yield Check(
             "output-mode",
-            Outcome.NOTE,
+            RestoreOutcome.NOTE,
             f"the output mode was {before} and is {now}",
         )

@@ -13,7 +13,7 @@ from flinkish.restore.plan.query_id import QueryIdentity
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan
 from flinkish.restore.plan.source_plans import SourcePlan
 from flinkish.restore.plan.state_migration import StateRewrite
-from flinkish.restore.plan.verdicts import Check, Outcome, Verdict
+from flinkish.restore.plan.verdicts import Check, RestoreOutcome, Verdict
 from flinkish.restore.recipe import Recipe
 
 
@@ -62,6 +62,6 @@ class QueryRestore:
         if self.sink is not None and self.sink.verdict in ("rebase", "accept", "unreadable"):
             found.append(f"query '{self.name}': {self.sink.text}")
         found += [f"query '{self.name}': {pin.text}" for pin in self.pins]
-        grave = (Outcome.WARNING, Outcome.NOTE)
+        grave = (RestoreOutcome.WARNING, RestoreOutcome.NOTE)
         found += [check.text for check in self.checks if check.outcome in grave]
         return tuple(found)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.recipe import (
-    Donor,
     EmptyState,
     FreshSource,
     Recipe,
+    SourceCheckpoint,
     TakenSource,
     TakenState,
 )
@@ -18,7 +18,7 @@ from flinkish.restore.source.restore_inputs import QueryKey, SavedSource
 
 def recipe_for(
     plan: QueryPlan,
-    donors: Mapping[QueryKey, Donor],
+    origins: Mapping[QueryKey, SourceCheckpoint],
     empty: Mapping[int, EmptyState],
     *,
     rebase_to: int | None = None,
@@ -27,14 +27,14 @@ def recipe_for(
 
     Parameters
     ----------
-    donors: the files of every saved query.
+    origins: the files of every saved query.
     empty: by ordinal, how an operator starts without state.
     rebase_to: the batch to stand at, as :class:`~flinkish.restore.plan.sinks.SinkPlan` has it.
     """
     assert plan.base is not None
     keys: list[QueryKey] = [plan.base.key]
 
-    def donor(key: QueryKey) -> int:
+    def origin(key: QueryKey) -> int:
         if key not in keys:
             keys.append(key)
         return keys.index(key)
@@ -48,21 +48,21 @@ def recipe_for(
                 states[ordinal] = empty[ordinal]
             else:
                 new_schema = verdict.new_schema
-                states[ordinal] = TakenState(donor(taken.query), taken.ordinal, new_schema)
+                states[ordinal] = TakenState(origin(taken.query), taken.ordinal, new_schema)
     sources: tuple[TakenSource | FreshSource, ...] | None = None
     if plan.positions is not None:
         entries: list[TakenSource | FreshSource] = []
         for target, position in zip(plan.directories, plan.positions, strict=True):
-            entries.append(_entry(position, target, donor))
+            entries.append(_entry(position, target, origin))
         sources = tuple(entries)
     return Recipe(
-        tuple(donors[key] for key in keys), states=states, sources=sources, rebase_to=rebase_to
+        tuple(origins[key] for key in keys), states=states, sources=sources, rebase_to=rebase_to
     )
 
 
 def _entry(
-    position: SavedSource | None, target: str, donor: Callable[[QueryKey], int]
+    position: SavedSource | None, target: str, origin: Callable[[QueryKey], int]
 ) -> TakenSource | FreshSource:
     if position is None:
         return FreshSource()
-    return TakenSource(donor(position.query), position.entry, position.directory, target)
+    return TakenSource(origin(position.query), position.entry, position.directory, target)

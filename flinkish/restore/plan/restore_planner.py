@@ -2,7 +2,8 @@
 
 One planner for ``flinkish check``, which shows what it says, and for ``run -s``, which shows it and
 then does exactly that. Decisions are pure; what has to be looked up (the newest batch of a sink,
-input files that are gone, other runs of a query) is asked of the :class:`World` given to it.
+input files that are gone, other runs of a query) is asked of the :class:`RestoreEnvironment` given
+to it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from flinkish.restore.plan import document
 from flinkish.restore.plan.decisions import QueryPlan, plan_query
 from flinkish.restore.plan.judging import WITHOUT_ENGINE, refuse
 from flinkish.restore.plan.matching import check_uid_map
-from flinkish.restore.plan.non_restored_state import Untaken, untaken
+from flinkish.restore.plan.non_restored_state import NonRestored, find_non_restored
 from flinkish.restore.plan.pins import pin_plans
 from flinkish.restore.plan.preconditions import preconditions
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity, decide_query_id
@@ -25,24 +26,31 @@ from flinkish.restore.plan.recipes import recipe_for
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan
 from flinkish.restore.plan.source_plans import SourcePlan, source_plans
 from flinkish.restore.plan.state_migration import StateRewrite, rewrite_of
-from flinkish.restore.plan.verdicts import Check, Outcome
+from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.recipe import EmptyState, Recipe
 from flinkish.restore.source.restore_inputs import NewQuery, QueryKey
-from flinkish.restore.source.restore_source import Offer, Offers
+from flinkish.restore.source.restore_source import RestorableQuery, RestoreSource
 
 
-class World(Protocol):
+class RestoreEnvironment(Protocol):
     """What a planner has to look up."""
 
     def other_runs(self, query_id: str) -> Sequence[OtherRun]:
         """All other jobs that ever ran this Spark query id."""
 
     def sink(
-        self, new: NewQuery, offer: Offer, recipe: Recipe, keep_id: bool, mode: SinkMode | None
+        self,
+        new: NewQuery,
+        offer: RestorableQuery,
+        recipe: Recipe,
+        keep_id: bool,
+        mode: SinkMode | None,
     ) -> SinkPlan | None:
         """Whether the sink has batches already that the query would write; None: it keeps none."""
 
-    def input_files(self, new: NewQuery, offer: Offer, plan: QueryPlan) -> Sequence[Check]:
+    def input_files(
+        self, new: NewQuery, offer: RestorableQuery, plan: QueryPlan
+    ) -> Sequence[Check]:
         """Input files of the restored batch that are gone."""
 
 
@@ -52,10 +60,12 @@ class RestorePlanner:
     Raises UsageError when ``--uid-map`` names what the savepoint does not have.
     """
 
-    def __init__(self, offers: Offers, options: RestoreOptions, world: World) -> None:
+    def __init__(
+        self, offers: RestoreSource, options: RestoreOptions, environment: RestoreEnvironment
+    ) -> None:
         self.offers = offers
         self.options = options
-        self._world = world
+        self._environment = environment
         self._done: dict[str, QueryRestore] = {}
         check_uid_map(options.uid_map, offers.queries)
 
@@ -95,7 +105,7 @@ class RestorePlanner:
         offer = self.offers.by_key[plan.base.key]
         identity = self._identity(plan, offer)
         rows = source_plans(new, plan.base if plan.own else None, plan.sources)
-        checks = [*preconditions(new, plan.base), *self._world.input_files(new, offer, plan)]
+        checks = [*preconditions(new, plan.base), *self._environment.input_files(new, offer, plan)]
         found = QueryRestore(
             new.name,
             plan,
@@ -109,9 +119,9 @@ class RestorePlanner:
         refusal = refuse(plan.operators or (), options.executors) or _blocked(rows, checks)
         if refusal is not None:
             return replace(found, refusal=refusal)
-        donors = {key: each.donor for key, each in self.offers.by_key.items()}
-        recipe = recipe_for(plan, donors, empty)
-        sink = self._world.sink(new, offer, recipe, identity.keep, options.sink_ahead)
+        origins = {key: each.origin for key, each in self.offers.by_key.items()}
+        recipe = recipe_for(plan, origins, empty)
+        sink = self._environment.sink(new, offer, recipe, identity.keep, options.sink_ahead)
         if sink is not None and sink.blocks:
             refusal = Incompatible(sink.text, hint=sink.advice, reasons=[sink.reason])
         recipe = replace(recipe, rebase_to=sink.rebase_to if sink is not None else None)
@@ -133,25 +143,25 @@ class RestorePlanner:
             refusal=refusal,
         )
 
-    def _identity(self, plan: QueryPlan, offer: Offer) -> QueryIdentity:
+    def _identity(self, plan: QueryPlan, offer: RestorableQuery) -> QueryIdentity:
         if not plan.own:
             return QueryIdentity(False, f"its state was that of query '{offer.query.key}'")
-        runs = self._world.other_runs(offer.query_id)
+        runs = self._environment.other_runs(offer.query_id)
         return decide_query_id(offer.query.batch_id, runs, fork=self.options.fork)
 
     def query_plans(self) -> list[QueryPlan]:
         """Those of the queries that could be planned."""
         return [each.plan for each in self._done.values() if each.plan is not None]
 
-    def untaken(self) -> Untaken:
+    def non_restored(self) -> NonRestored:
         """What of the savepoint no query has taken so far."""
-        return untaken(self.offers.queries, self.query_plans())
+        return find_non_restored(self.offers.queries, self.query_plans())
 
-    def _left_behind(self) -> Untaken:
-        """What is untaken, but for queries that are refused before their operators are matched."""
+    def _left_behind(self) -> NonRestored:
+        """What is not restored, but for queries refused before their operators are matched."""
         refused = {name for name, each in self._done.items() if each.plan is None}
-        left = self.untaken()
-        return Untaken(
+        left = self.non_restored()
+        return NonRestored(
             tuple(query for query in left.queries if query.key not in refused),
             tuple(op for op in left.operators if op.query not in refused),
             tuple(source for source in left.sources if source.query not in refused),
@@ -159,7 +169,7 @@ class RestorePlanner:
 
     def document_of(self, restore: QueryRestore) -> dict[str, Any]:
         """The plan of one query as plain data."""
-        return document.document([restore], Untaken(), self.options)
+        return document.document([restore], NonRestored(), self.options)
 
     def document(self, *, complete: bool) -> dict[str, Any]:
         """The plan so far as plain data (:mod:`flinkish.restore.plan.document`).
@@ -168,7 +178,7 @@ class RestorePlanner:
         ----------
         complete: the program has started all its queries: what is left over counts.
         """
-        left = self._left_behind() if complete else Untaken()
+        left = self._left_behind() if complete else NonRestored()
         found = document.document(self.queries, left, self.options)
         return {**found, "complete": True} if complete else found
 
@@ -188,7 +198,7 @@ def _cannot_rewrite(
             hint=hint,
             reasons=["canonical"],
         )
-    if any(donor.batch_id != recipe.batch_id for donor in recipe.donors):
+    if any(origin.batch_id != recipe.batch_id for origin in recipe.origins):
         return Incompatible(
             "the savepoint is canonical: its state cannot be brought to another batch (of another "
             "query, or of a sink that is ahead)",
@@ -200,7 +210,7 @@ def _cannot_rewrite(
 
 def _blocked(rows: Sequence[SourcePlan], checks: Sequence[Check]) -> FlinkishError | None:
     """The refusal for sources and preconditions, or None."""
-    refused = [check for check in checks if check.outcome is Outcome.REFUSED]
+    refused = [check for check in checks if check.outcome is RestoreOutcome.REFUSED]
     if refused:
         texts = "; ".join(check.text for check in refused)
         return Incompatible(texts, hint=refused[0].advice, reasons=[c.id for c in refused])

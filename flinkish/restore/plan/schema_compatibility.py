@@ -4,7 +4,7 @@ Spark compares the types of a state's columns only (``StateSchemaCompatibilityCh
 ``equalsIgnoreNameAndCompatibleNullability``, of the new schema and the stored one), so that two
 columns of one type which have changed places go on as each other. Here columns are compared by
 name: that of the column, or of the aggregate whose buffer it is. What the names are of is told by
-:class:`~flinkish.operators.meaning.StateMeaning`. Without it (checkpoints that flinkish did not
+:class:`~flinkish.operators.meaning.StateSemantics`. Without it (checkpoints that flinkish did not
 write) they are the names of the state schema, which has a sum as ``sum`` and a join's key as
 ``field0``: two sums that have changed places there, or the sum of another column, cannot be seen.
 Then the verdict says yes, and a change ``meaning-unknown`` says what was not compared.
@@ -27,9 +27,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from flinkish.checkpoint.operators import StoreInfo
-from flinkish.operators.meaning import ONLY, Column, StateMeaning
+from flinkish.operators.meaning import ONLY, Column, StateSemantics
 from flinkish.restore.plan import schema_messages
-from flinkish.restore.plan.schema_messages import KEEP_OR_DROP, Part
+from flinkish.restore.plan.schema_messages import KEEP_OR_DROP, StatePart
 from flinkish.restore.plan.verdicts import StateChange, Verdict
 
 #: Avro's promotions (specification, "Schema Resolution"), in the names of Spark's types.
@@ -68,8 +68,8 @@ def compare_states(
     kind: str,
     saved: Sequence[StoreInfo],
     new: Sequence[StoreInfo],
-    saved_meaning: StateMeaning | None,
-    new_meaning: StateMeaning,
+    saved_meaning: StateSemantics | None,
+    new_meaning: StateSemantics,
     *,
     schema_by_version: bool = False,
     nulls_known: bool = True,
@@ -114,7 +114,7 @@ def _with_a_new_schema(change: StateChange) -> StateChange:
     return replace(change, verdict=Verdict.AS_IS, advice="")
 
 
-def _traits(kind: str, saved: StateMeaning | None, new: StateMeaning) -> Iterator[StateChange]:
+def _traits(kind: str, saved: StateSemantics | None, new: StateSemantics) -> Iterator[StateChange]:
     for trait, before in (saved.traits if saved is not None else {}).items():
         after = new.traits.get(trait)
         if after is not None and after != before:
@@ -160,8 +160,8 @@ def _store(
     kind: str,
     saved: StoreInfo,
     new: StoreInfo,
-    saved_meaning: StateMeaning | None,
-    new_meaning: StateMeaning,
+    saved_meaning: StateSemantics | None,
+    new_meaning: StateSemantics,
     nulls_known: bool,
 ) -> Iterator[StateChange]:
     role = next((side for side in ("left", "right") if saved.name.startswith(side)), ONLY)
@@ -228,7 +228,7 @@ def _fields(
 
 
 def _compare(
-    store: str, part: Part, saved: Sequence[_Field], new: Sequence[_Field], *, is_key: bool
+    store: str, part: StatePart, saved: Sequence[_Field], new: Sequence[_Field], *, is_key: bool
 ) -> Iterator[StateChange]:
     """The differences of two lists of columns, nested ones included."""
     before, after = {f.name: f for f in saved}, {f.name: f for f in new}
@@ -273,7 +273,7 @@ def _renamed(
 
 def _lost_and_gained(
     store: str,
-    part: Part,
+    part: StatePart,
     lost: Sequence[_Field],
     gained: Sequence[_Field],
     saved: Sequence[_Field],
@@ -326,7 +326,7 @@ def _lost_and_gained(
 
 
 def _same_column(
-    store: str, part: Part, saved: _Field, new: _Field, *, is_key: bool
+    store: str, part: StatePart, saved: _Field, new: _Field, *, is_key: bool
 ) -> Iterator[StateChange]:
     known = part.nulls_known or saved.told
     narrowed = known and saved.has_nulls and not new.has_nulls
@@ -344,7 +344,7 @@ def _same_column(
 
 
 def _types(
-    store: str, part: Part, name: str, saved: Any, new: Any, *, is_key: bool
+    store: str, part: StatePart, name: str, saved: Any, new: Any, *, is_key: bool
 ) -> Iterator[StateChange]:
     """The differences of two Spark types (as their JSON), nested fields by name."""
     if saved == new:
@@ -380,7 +380,7 @@ def _types(
 
 
 def _nullability(
-    store: str, part: Part, name: str, *, narrowed: bool, widened: bool
+    store: str, part: StatePart, name: str, *, narrowed: bool, widened: bool
 ) -> Iterator[StateChange]:
     """Spark refuses nulls where there were none, though only the schema would have to change. It
     takes nulls that there may have been for values where there shall be none."""
@@ -403,7 +403,7 @@ def _nullability(
 
 
 def _type_change(
-    store: str, part: Part, name: str, saved: Any, new: Any, *, is_key: bool
+    store: str, part: StatePart, name: str, saved: Any, new: Any, *, is_key: bool
 ) -> StateChange:
     wider = not is_key and new in _PROMOTIONS.get(str(saved), frozenset())
     return StateChange(

@@ -27,7 +27,7 @@ KEEP_OR_DROP = (
 
 
 @dataclass(frozen=True)
-class Part:
+class StatePart:
     """One part of an operator's state in words.
 
     ``subject`` is what it comes from, ``because`` what the state has to do with it, ``column`` and
@@ -56,7 +56,7 @@ _USED_BEHIND = (
     "rewritten"
 )
 _VALUES = {
-    "stateStoreSave": Part(
+    "stateStoreSave": StatePart(
         "the aggregation",
         "its state holds a buffer for each aggregate",
         "aggregate",
@@ -64,7 +64,7 @@ _VALUES = {
         _USED_BEHIND,
         buffers=True,
     ),
-    "sessionWindowStateStoreSaveExec": Part(
+    "sessionWindowStateStoreSaveExec": StatePart(
         "the aggregation",
         "its state holds the session, its key and a buffer for each aggregate",
         "aggregate",
@@ -72,7 +72,7 @@ _VALUES = {
         _USED_BEHIND,
         buffers=True,
     ),
-    "applyInPandasWithState": Part(
+    "applyInPandasWithState": StatePart(
         "the function's state", "it is kept as the state type says", "field", "fields"
     ),
 }
@@ -84,7 +84,7 @@ _UNSEEN = {
 }
 
 
-def part_of(kind: str, role: str, *, is_key: bool, store: str) -> Part:
+def part_of(kind: str, role: str, *, is_key: bool, store: str) -> StatePart:
     """The words for the key or value of one store.
 
     Parameters
@@ -94,15 +94,15 @@ def part_of(kind: str, role: str, *, is_key: bool, store: str) -> Part:
     """
     if is_key:
         subject, because = _KEYS.get(kind, ("the grouping key", "the state is found by it"))
-        return Part(subject.format(side=role), because)
+        return StatePart(subject.format(side=role), because)
     if kind == "symmetricHashJoin":
-        return Part(
+        return StatePart(
             f"the join's {role} input", "the join's state holds its rows", keep=_USED_BEHIND
         )
     if kind.startswith("transformWithState"):
         subject = f"state variable `{store}`"
-        return Part(subject, "it is kept as its schema says", "field", "fields")
-    return _VALUES.get(kind, Part("the operator", "its state holds it"))
+        return StatePart(subject, "it is kept as its schema says", "field", "fields")
+    return _VALUES.get(kind, StatePart("the operator", "its state holds it"))
 
 
 def unseen(kind: str) -> str:

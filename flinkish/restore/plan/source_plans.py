@@ -17,7 +17,7 @@ from flinkish.restore.source.restore_inputs import (
     NewQuery,
     NewSource,
     QueryKey,
-    SavedQuery,
+    SavedQueryFacts,
     SavedSource,
 )
 
@@ -46,7 +46,7 @@ class SourcePlan:
     None). ``reason`` is an id for programs, ``text`` a sentence, ``advice`` what to do, if any.
 
     ``consent-needed`` and ``incompatible`` are not to be executed; of the others ``changed`` is
-    worth a warning, and ``dropped`` is counted by :func:`~flinkish.restore.plan.decisions.untaken`.
+    worth a warning, and ``dropped`` is counted by ``non_restored_state``.
     """
 
     new: NewSource | None
@@ -63,7 +63,7 @@ class SourcePlan:
 
 
 def source_plans(
-    new: NewQuery, own: SavedQuery | None, matches: SourceMatches
+    new: NewQuery, own: SavedQueryFacts | None, matches: SourceMatches
 ) -> tuple[SourcePlan, ...]:
     """A row for each source of ``new``, in its order, then those of ``own`` that it left behind.
 
@@ -88,7 +88,7 @@ def source_plans(
     return tuple(rows)
 
 
-def _unpaired(source: NewSource, own: SavedQuery | None, known: bool) -> SourcePlan:
+def _unpaired(source: NewSource, own: SavedQueryFacts | None, known: bool) -> SourcePlan:
     """A source that nothing was looked for: a query that starts empty, or an unknown one."""
     if own is None or known:
         return _fresh(source)

@@ -13,10 +13,10 @@ from typing import Any
 from flinkish.checkpoint.format.names import DEFAULT_STORE
 from flinkish.checkpoint.operators import StoreInfo
 from flinkish.restore.plan.decisions import QueryPlan
-from flinkish.restore.plan.judging import FOR_ANOTHER_SPARK, OperatorPlan
+from flinkish.restore.plan.judging import FOR_ANOTHER_SPARK, OperatorJudgement
 from flinkish.restore.plan.pins import asked_provider, formats_for
 from flinkish.restore.plan.verdicts import Verdict
-from flinkish.restore.source.spark_compat import Fit
+from flinkish.restore.source.spark_compat import SparkFit
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class StateRewrite:
     partitions: int | None = None
     values: Mapping[int, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     #: What the Spark that will run needs otherwise.
-    fit: Fit = field(default_factory=Fit)
+    fit: SparkFit = field(default_factory=SparkFit)
     #: The state is canonical, and is written for a backend.
     canonical: bool = False
     #: The class of that backend's provider; None is the one that the offset log pins.
@@ -44,7 +44,7 @@ def rewrite_of(
     plan: QueryPlan,
     partitions: int | None,
     *,
-    fit: Fit | None = None,
+    fit: SparkFit | None = None,
     canonical: bool = False,
     settings: Mapping[str, str] | None = None,
 ) -> StateRewrite | None:
@@ -64,7 +64,7 @@ def rewrite_of(
         if each.verdict is Verdict.MIGRATE and (found := _new_values(each))
     }
     rescaled = partitions if any(_rescales(each, partitions) for each in plans) else None
-    chosen = fit or Fit()
+    chosen = fit or SparkFit()
     fitted = chosen.checkpoint_format is not None
     fitted = fitted or any(saved.rewritten for saved in (plan.base.operators if plan.base else ()))
     fitted = fitted or any(each.taken.rewritten for each in plans if each.taken)
@@ -76,13 +76,13 @@ def rewrite_of(
     return StateRewrite(rescaled, values, chosen, canonical, provider)
 
 
-def _rescales(plan: OperatorPlan, partitions: int | None) -> bool:
+def _rescales(plan: OperatorJudgement, partitions: int | None) -> bool:
     # One partition is not a number that anybody chose: see judge_operator.
     saved = plan.taken.partitions if plan.taken is not None else 1
     return partitions is not None and saved not in (1, partitions)
 
 
-def _new_values(plan: OperatorPlan) -> dict[str, Mapping[str, Any]]:
+def _new_values(plan: OperatorJudgement) -> dict[str, Mapping[str, Any]]:
     if plan.taken is None or plan.reason == FOR_ANOTHER_SPARK:  # the program has the same state
         return {}
     before = {store.name: store for store in plan.taken.stores}

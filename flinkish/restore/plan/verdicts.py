@@ -37,7 +37,7 @@ class StateChange:
     advice: str = ""
 
 
-class Outcome(str, Enum):
+class RestoreOutcome(str, Enum):
     """What a check of a restore has come to, the least grave first."""
 
     OK = "ok"
@@ -52,7 +52,7 @@ class Check:
     """One precondition: a stable ``id``, what it came to, and what to do about it."""
 
     id: str
-    outcome: Outcome
+    outcome: RestoreOutcome
     text: str
     advice: str = ""
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from flinkish.checkpoint.operators import StoreInfo
 from flinkish.operators.identity import UNKNOWN, Identified, OperatorIdentity
-from flinkish.operators.meaning import StateMeaning
+from flinkish.operators.meaning import StateSemantics
 from flinkish.units import size_text
 
 #: Key of a saved query.
@@ -35,7 +35,7 @@ class SavedOperator(Identified):
     rows: int | None = None
     identity: OperatorIdentity = UNKNOWN
     stores: tuple[StoreInfo, ...] = ()
-    meaning: StateMeaning | None = None
+    meaning: StateSemantics | None = None
     rewritten: str = ""
 
     @property
@@ -82,7 +82,7 @@ class SavedSource(Identified):
 
 
 @dataclass(frozen=True)
-class SavedQuery:
+class SavedQueryFacts:
     """One query of a savepoint; ``sources`` is None where it does not say what they are.
 
     ``sink`` is what the savepoint says of the sink (``format``, ``path``, ``output_mode`` ...),
@@ -119,7 +119,7 @@ class NewOperator:
     uid: str | None = None
     partitions: int = 0
     stores: tuple[StoreInfo, ...] = ()
-    meaning: StateMeaning = field(default_factory=StateMeaning)
+    meaning: StateSemantics = field(default_factory=StateSemantics)
 
     def describe(self) -> str:
         """For messages: ``uid 'dedup' (dedupe)``."""

@@ -8,44 +8,49 @@ from typing import Any
 
 from flinkish.checkpoint.cut import Cut
 from flinkish.errors import SavepointNotFound
-from flinkish.restore.recipe import Donor
+from flinkish.restore.recipe import SourceCheckpoint
 from flinkish.restore.source.plain_checkpoints import adopt_cuts
-from flinkish.restore.source.restore_inputs import QueryKey, SavedOperator, SavedQuery, SavedSource
-from flinkish.restore.source.spark_compat import Fit
+from flinkish.restore.source.restore_inputs import (
+    QueryKey,
+    SavedOperator,
+    SavedQueryFacts,
+    SavedSource,
+)
+from flinkish.restore.source.spark_compat import SparkFit
 from flinkish.savepoint.format.contents import FORMAT_CANONICAL, QueryRecord, identity_of
 from flinkish.savepoint.format.reader import check_files, open_savepoint
 
 
 @dataclass(frozen=True)
-class Offer:
-    """One query that waits to be gone on with; ``donor`` are its files."""
+class RestorableQuery:
+    """One query that waits to be gone on with; ``origin`` are its files."""
 
-    query: SavedQuery
-    donor: Donor
+    query: SavedQueryFacts
+    origin: SourceCheckpoint
     query_id: str
     checkpoint_format: int = 1
     pins: Mapping[str, str] = field(default_factory=dict)
     #: Its state is canonical: it has to be written for a backend before Spark can load it.
     canonical: bool = False
     #: How it is rewritten for the Spark that will run; all else here is as it will be then.
-    fit: Fit = field(default_factory=Fit)
+    fit: SparkFit = field(default_factory=SparkFit)
 
 
 @dataclass(frozen=True)
-class Offers:
+class RestoreSource:
     """All of them, whether they are a savepoint's, and the Spark that wrote it, if it is known."""
 
-    by_key: Mapping[QueryKey, Offer]
+    by_key: Mapping[QueryKey, RestorableQuery]
     is_savepoint: bool
     spark_version: str | None = None
 
     @property
-    def queries(self) -> tuple[SavedQuery, ...]:
+    def queries(self) -> tuple[SavedQueryFacts, ...]:
         """What the planner looks at."""
         return tuple(offer.query for offer in self.by_key.values())
 
 
-def read_offers(path: str, *, complete: bool = False) -> Offers:
+def open_restore_source(path: str, *, complete: bool = False) -> RestoreSource:
     """Open the savepoint, the checkpoint or the directory of checkpoints at ``path``.
 
     ``complete``: see too that all files of a savepoint are there, at their sizes.
@@ -59,7 +64,9 @@ def read_offers(path: str, *, complete: bool = False) -> Offers:
             cuts = adopt_cuts(path)
         except SavepointNotFound:
             raise not_one from None
-        return Offers({key: _of_cut(key, cut) for key, cut in cuts.items()}, is_savepoint=False)
+        return RestoreSource(
+            {key: _of_cut(key, cut) for key, cut in cuts.items()}, is_savepoint=False
+        )
     if complete:
         check_files(savepoint)
     files: dict[int, list[str]] = {}
@@ -68,11 +75,11 @@ def read_offers(path: str, *, complete: bool = False) -> Offers:
         files.setdefault(entry.query, []).append(entry.path)
         if entry.held is not None:
             held.setdefault(entry.query, {})[entry.path] = savepoint.locate_file(entry)
-    return Offers(
+    return RestoreSource(
         {
             record.name: _of_record(
                 record,
-                Donor(
+                SourceCheckpoint(
                     savepoint.query_root(record),
                     tuple(files.get(index, [])),
                     record.batch_id,
@@ -87,21 +94,23 @@ def read_offers(path: str, *, complete: bool = False) -> Offers:
     )
 
 
-def _of_cut(key: QueryKey, cut: Cut) -> Offer:
+def _of_cut(key: QueryKey, cut: Cut) -> RestorableQuery:
     operators = tuple(
         SavedOperator(key, op.ordinal, op.kind, op.partitions, op.bytes, stores=op.stores)
         for op in cut.operators
     )
-    return Offer(
-        SavedQuery(key, cut.batch_id, operators, pins=cut.pins, watermark_ms=cut.watermark_ms),
-        Donor(cut.root, tuple(cut.files), cut.batch_id),
+    return RestorableQuery(
+        SavedQueryFacts(key, cut.batch_id, operators, pins=cut.pins, watermark_ms=cut.watermark_ms),
+        SourceCheckpoint(cut.root, tuple(cut.files), cut.batch_id),
         cut.query_id,
         cut.checkpoint_format,
         cut.pins,
     )
 
 
-def _of_record(record: QueryRecord, donor: Donor, *, canonical: bool) -> Offer:
+def _of_record(
+    record: QueryRecord, origin: SourceCheckpoint, *, canonical: bool
+) -> RestorableQuery:
     operators = tuple(
         SavedOperator(
             query=record.name,
@@ -116,8 +125,8 @@ def _of_record(record: QueryRecord, donor: Donor, *, canonical: bool) -> Offer:
         )
         for op in record.operators
     )
-    return Offer(
-        SavedQuery(
+    return RestorableQuery(
+        SavedQueryFacts(
             record.name,
             record.batch_id,
             operators,
@@ -126,7 +135,7 @@ def _of_record(record: QueryRecord, donor: Donor, *, canonical: bool) -> Offer:
             pins=record.pins,
             watermark_ms=record.watermark_ms,
         ),
-        donor,
+        origin,
         record.query_id,
         record.checkpoint_format,
         record.pins,

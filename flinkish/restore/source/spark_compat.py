@@ -15,7 +15,7 @@ from typing import Any
 from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT, pinned
 from flinkish.checkpoint.operators import StoreInfo
 from flinkish.compat.model import Rewrite
-from flinkish.restore.source.restore_inputs import SavedOperator, SavedQuery
+from flinkish.restore.source.restore_inputs import SavedOperator, SavedQueryFacts
 
 _JOIN = "symmetricHashJoin"
 _TRANSFORM = "transformWithState"  # what their names begin with
@@ -24,7 +24,7 @@ _SIDES = ("left", "right")
 
 
 @dataclass(frozen=True)
-class Fit:
+class SparkFit:
     """How the state of a saved query is rewritten for a Spark.
 
     Attributes
@@ -38,12 +38,12 @@ class Fit:
 
 
 def fit_query(
-    query: SavedQuery,
+    query: SavedQueryFacts,
     checkpoint_format: int,
     needed: Collection[Rewrite],
     spark: tuple[int, int],
     named: str,
-) -> tuple[SavedQuery, Fit]:
+) -> tuple[SavedQueryFacts, SparkFit]:
     """A saved query as it will be, and how it becomes that.
 
     Parameters
@@ -73,7 +73,7 @@ def fit_query(
             why.append("lists become as it reads them")
         operators.append(_rewritten(operator, why, named))
     changed = replace(query, operators=tuple(operators), pins={**query.pins, **formats})
-    return changed, Fit(formats, 1 if to_format_1 else None)
+    return changed, SparkFit(formats, 1 if to_format_1 else None)
 
 
 def knows_join_format(spark: tuple[int, int], version: str) -> bool:

@@ -19,7 +19,7 @@ from flinkish.errors import Corrupt, FlinkishError, SavepointNotFound, UsageErro
 from flinkish.savepoint.directory import sharing
 from flinkish.savepoint.format.contents import Header, QueryRecord
 from flinkish.savepoint.format.metadata import FILE_NAME, Metadata
-from flinkish.savepoint.format.reader import Savepoint, open_savepoint
+from flinkish.savepoint.format.reader import OpenSavepoint, open_savepoint
 
 _Found = TypeVar("_Found")
 #: What :func:`new_name` makes: ``savepoint-<6 hex of the job id>-<12 hex>``.
@@ -27,13 +27,13 @@ _NAME = re.compile(r"savepoint-([0-9a-f]{6})-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogEntry:
     """One complete savepoint; ``opened`` where its whole ``_metadata`` was asked for."""
 
     path: str
     header: Header
     queries: tuple[QueryRecord, ...]
-    opened: Savepoint | None = None
+    opened: OpenSavepoint | None = None
 
     @property
     def files(self) -> int:
@@ -63,7 +63,7 @@ class Catalog:
     are paths asked for by name at which there is no savepoint.
     """
 
-    savepoints: tuple[Entry, ...] = ()
+    savepoints: tuple[CatalogEntry, ...] = ()
     unreadable: tuple[Unreadable, ...] = ()
     unfinished: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
@@ -130,11 +130,11 @@ def read_catalog(directory: str, *, whole: bool = False) -> Catalog:
 
 def read_paths(paths: Sequence[str], *, whole: bool = False) -> Catalog:
     """The savepoints at ``paths`` (locations), on one storage or on several."""
-    entries: list[Entry] = []
+    entries: list[CatalogEntry] = []
     unreadable: list[Unreadable] = []
     missing: list[str] = []
     for path, outcome in _by_storage(_open if whole else _peek, paths):
-        if isinstance(outcome, Entry):
+        if isinstance(outcome, CatalogEntry):
             entries.append(outcome)
         elif isinstance(outcome, SavepointNotFound):
             missing.append(path)
@@ -164,19 +164,21 @@ def _by_storage(
         yield from zip(group, storage.in_flight(group[0], function, group), strict=True)
 
 
-def _open(path: str) -> Entry | FlinkishError:
-    def whole() -> Entry:
+def _open(path: str) -> CatalogEntry | FlinkishError:
+    def whole() -> CatalogEntry:
         savepoint = open_savepoint(path)
-        return Entry(path, savepoint.header, savepoint.queries, savepoint)
+        return CatalogEntry(path, savepoint.header, savepoint.queries, savepoint)
 
     return _or_error(path, whole)
 
 
-def _peek(path: str) -> Entry | FlinkishError:
-    return _or_error(path, lambda: Entry(path, *Metadata.peek(storage.join(path, FILE_NAME))))
+def _peek(path: str) -> CatalogEntry | FlinkishError:
+    return _or_error(
+        path, lambda: CatalogEntry(path, *Metadata.peek(storage.join(path, FILE_NAME)))
+    )
 
 
-def _or_error(path: str, read: Callable[[], Entry]) -> Entry | FlinkishError:
+def _or_error(path: str, read: Callable[[], CatalogEntry]) -> CatalogEntry | FlinkishError:
     """What reading one savepoint comes to: no single one may hide the others."""
     try:
         return read()

@@ -13,7 +13,7 @@ from itertools import chain, islice
 from flinkish import storage
 from flinkish.savepoint.directory import sharing
 from flinkish.savepoint.format.metadata import FILE_NAME
-from flinkish.savepoint.format.reader import Savepoint, open_savepoint
+from flinkish.savepoint.format.reader import OpenSavepoint, open_savepoint
 
 Tell = Callable[[str], object]
 #: Rows a statement is given, or gives, at a time.
@@ -169,7 +169,7 @@ class _Place:
             self.tell(storage.join(self.root, name))
 
 
-def _check_lists(savepoint: Savepoint) -> None:
+def _check_lists(savepoint: OpenSavepoint) -> None:
     """Raise Corrupt where a list that a disposal goes by is damaged, before anything is removed."""
     now = time.time()
     for user in sharing.live_users(savepoint.path, now):
@@ -198,7 +198,7 @@ class _Files:
     """The savepoint's own files in a table on disk: there may be a million, and when ``_metadata``
     is gone nothing else names them."""
 
-    def __init__(self, savepoint: Savepoint) -> None:
+    def __init__(self, savepoint: OpenSavepoint) -> None:
         self._db = sqlite3.connect("", isolation_level=None)
         self._db.executescript(
             "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; CREATE TABLE own"
@@ -320,7 +320,7 @@ def _is_reference(path: str) -> bool:
     return path.startswith(f"{sharing.DIRECTORY}/")
 
 
-def _listed(savepoint: Savepoint) -> Iterator[str]:
+def _listed(savepoint: OpenSavepoint) -> Iterator[str]:
     """Every file in the savepoint's directory, hidden ones too where it is local."""
     if storage.is_local(savepoint.path):
         return _walk_all(savepoint.path)

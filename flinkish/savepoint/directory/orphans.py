@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from flinkish import storage
 from flinkish.savepoint.directory import sharing
-from flinkish.savepoint.directory.catalog import Catalog, Entry, Unfinished
+from flinkish.savepoint.directory.catalog import Catalog, CatalogEntry, Unfinished
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def complete_names(catalog: Catalog) -> set[str]:
     return found | {storage.base_name(each.path) for each in catalog.unreadable}
 
 
-def users_by_metadata(savepoints: Sequence[Entry], holder: str) -> set[str]:
+def users_by_metadata(savepoints: Sequence[CatalogEntry], holder: str) -> set[str]:
     """Names of the savepoints that have files in ``holder``, as their own metadata says. Pure."""
     return {
         storage.base_name(entry.path)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from flinkish import storage
 from flinkish.savepoint.directory import sharing
 from flinkish.savepoint.format.contents import FileRecord
-from flinkish.savepoint.format.reader import Savepoint
+from flinkish.savepoint.format.reader import OpenSavepoint
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Space:
     users: tuple[str, ...]
 
 
-def measure(savepoint: Savepoint) -> Space:
+def measure(savepoint: OpenSavepoint) -> Space:
     """Go through all files of ``savepoint``; local ones are looked at one by one.
 
     Raises Corrupt where the metadata is damaged, StorageError. Missing files count as own.
@@ -47,11 +47,11 @@ def measure(savepoint: Savepoint) -> Space:
     return Space(own, shared, savepoint.holders, users)
 
 
-def _inside(savepoint: Savepoint, record: FileRecord) -> str:
+def _inside(savepoint: OpenSavepoint, record: FileRecord) -> str:
     return f"{savepoint.queries[record.query].directory}/{record.path}"
 
 
-def _linked(savepoint: Savepoint, record: FileRecord) -> bool:
+def _linked(savepoint: OpenSavepoint, record: FileRecord) -> bool:
     location = savepoint.locate_file(record)
     if not storage.is_local(location):
         return False

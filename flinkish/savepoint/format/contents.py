@@ -8,7 +8,7 @@ from typing import Any
 
 from flinkish.checkpoint.operators import StoreInfo
 from flinkish.operators.identity import UNKNOWN, Identified, OperatorIdentity
-from flinkish.operators.meaning import StateMeaning
+from flinkish.operators.meaning import StateSemantics
 from flinkish.spec.savepoints import SavedQuery, SavepointRecord, SavepointResult
 
 FORMAT_NATIVE = "native"
@@ -47,7 +47,7 @@ class OperatorRecord(Identified):
     stores: tuple[StoreInfo, ...] = ()
     identity: OperatorIdentity = UNKNOWN
     rows: int | None = None
-    meaning: StateMeaning | None = None
+    meaning: StateSemantics | None = None
     #: Digest of all rows as the engine last wrote them, whatever their partitions.
     state_digest: str | None = None
 
@@ -82,7 +82,7 @@ class FileRecord:
 
     ``held`` is None for a file of the savepoint's own; else where an earlier savepoint holds it,
     relative to the directory that both are in. ``stamp`` is what the file it was taken from had
-    (:meth:`flinkish.storage.Entry.stamp`): a later savepoint knows by it that it is unchanged.
+    (:meth:`flinkish.storage.FileEntry.stamp`): a later savepoint knows by it that it is unchanged.
     """
 
     query: int
@@ -117,7 +117,7 @@ class OperatorFacts(Identified):
     kind: str | None = None
     identity: OperatorIdentity = UNKNOWN
     rows: int | None = None
-    meaning: StateMeaning | None = None
+    meaning: StateSemantics | None = None
     state_digest: str | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -136,7 +136,7 @@ class OperatorFacts(Identified):
         """Return the inverse of :meth:`to_json`; keys of a newer flinkish are ignored."""
         known = {k: v for k, v in data.items() if k in OperatorFacts.__dataclass_fields__}
         if known.get("meaning") is not None:
-            known["meaning"] = StateMeaning.from_json(known["meaning"])
+            known["meaning"] = StateSemantics.from_json(known["meaning"])
         return OperatorFacts(**known, identity=identity_of(data))
 
 

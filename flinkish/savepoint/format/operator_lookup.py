@@ -11,12 +11,12 @@ from collections import Counter
 
 from flinkish.errors import UsageError
 from flinkish.savepoint.format.contents import OperatorRecord, QueryRecord
-from flinkish.savepoint.format.reader import Savepoint
+from flinkish.savepoint.format.reader import OpenSavepoint
 
 _Found = tuple[QueryRecord, OperatorRecord]
 
 
-def find_operator(savepoint: Savepoint, text: str) -> tuple[QueryRecord, OperatorRecord, str]:
+def find_operator(savepoint: OpenSavepoint, text: str) -> tuple[QueryRecord, OperatorRecord, str]:
     """The operator that ``[QUERY/]UID[/STATE]`` means, and STATE. Pure. Raises UsageError.
 
     UID is a uid, an operator id or an ordinal.
@@ -50,7 +50,7 @@ def address(query: str, uid: str | None, ordinal: int) -> str:
     return f"{query}/{ordinal if uid is None else uid}"
 
 
-def shared_ids(savepoint: Savepoint) -> set[str]:
+def shared_ids(savepoint: OpenSavepoint) -> set[str]:
     """The operator ids and uids that several operators of the savepoint have. Pure."""
     every = [o for query in savepoint.queries for o in query.operators]
     counted = Counter(name for o in every for name in set(_names(o)))

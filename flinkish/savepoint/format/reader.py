@@ -22,7 +22,7 @@ _CHUNK = 10_000
 
 
 @dataclass(frozen=True)
-class Savepoint:
+class OpenSavepoint:
     """An opened savepoint: ``path`` is its location, sizes are in bytes."""
 
     path: str
@@ -63,7 +63,7 @@ def savepoint_directory(path: str) -> str:
     return location if storage.is_directory(location) else storage.parent(location)
 
 
-def open_savepoint(path: str) -> Savepoint:
+def open_savepoint(path: str) -> OpenSavepoint:
     """Open the savepoint at ``path`` (directory or ``_metadata`` file, plain or a URL).
 
     The whole of ``_metadata`` is checked; data files are not (see :func:`check_files`).
@@ -73,7 +73,7 @@ def open_savepoint(path: str) -> Savepoint:
     if storage.is_local(directory) and not storage.is_directory(directory):
         raise SavepointNotFound(f"no savepoint at {path}: there is no such directory", path=path)
     metadata = Metadata(storage.join(directory, FILE_NAME))
-    return Savepoint(
+    return OpenSavepoint(
         path=directory,
         header=metadata.header,
         queries=metadata.queries,
@@ -84,7 +84,7 @@ def open_savepoint(path: str) -> Savepoint:
     )
 
 
-def check_files(savepoint: Savepoint, level: str = QUICK) -> None:
+def check_files(savepoint: OpenSavepoint, level: str = QUICK) -> None:
     """Check a savepoint's data files; Corrupt names the first bad one and how many there are.
 
     ``quick``: every file is there and has its size. ``full``: and its digest holds. Files that
@@ -111,7 +111,7 @@ class BadFile:
     reason: str
 
 
-def find_bad_files(savepoint: Savepoint, level: str = QUICK) -> Iterator[BadFile]:
+def find_bad_files(savepoint: OpenSavepoint, level: str = QUICK) -> Iterator[BadFile]:
     """All files of a savepoint that are not as recorded, in the order of the metadata.
 
     One listing a directory, many at once on remote storage; memory is bounded by that of some ten
@@ -174,7 +174,7 @@ def _sizes(directory: str) -> dict[str, int]:
     return sizes
 
 
-def describe(savepoint: Savepoint) -> dict[str, Any]:
+def describe(savepoint: OpenSavepoint) -> dict[str, Any]:
     """The savepoint as JSON data, in the form ``flinkish savepoint show --json`` prints."""
     header = savepoint.header
     return {

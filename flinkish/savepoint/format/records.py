@@ -15,7 +15,7 @@ from typing import Any
 from flinkish.checkpoint.format.schema_files import parse_struct
 from flinkish.checkpoint.operators import StoreInfo
 from flinkish.operators.identity import OperatorIdentity
-from flinkish.operators.meaning import Column, StateMeaning
+from flinkish.operators.meaning import Column, StateSemantics
 from flinkish.savepoint.format import limits
 from flinkish.savepoint.format.container import Damaged
 from flinkish.savepoint.format.contents import (
@@ -125,9 +125,9 @@ def _schema(text: str | None) -> dict[str, Any] | None:
     return None if text is None else parse_struct(text)
 
 
-def _meaning(data: Any) -> StateMeaning:
+def _meaning(data: Any) -> StateSemantics:
     try:
-        found = StateMeaning.from_json(data)
+        found = StateSemantics.from_json(data)
         columns = [c for part in (found.keys, found.values) for cs in part.values() for c in cs]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise Damaged(f"the meaning of a state has an unknown form: {error}") from error

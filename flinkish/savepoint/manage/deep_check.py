@@ -41,8 +41,8 @@ from flinkish.savepoint.format.contents import (
     OperatorRecord,
     QueryRecord,
 )
-from flinkish.savepoint.format.reader import BadFile, Savepoint
-from flinkish.savepoint.reporter import Reporter
+from flinkish.savepoint.format.reader import BadFile, OpenSavepoint
+from flinkish.savepoint.reporter import SavepointReporter
 from flinkish.savepoint.state.engine_errors import DAMAGE, damage
 from flinkish.savepoint.state.state_directories import saved_directory
 
@@ -59,7 +59,7 @@ class DeepCheck:
     unread: tuple[str, ...]
 
 
-def deep_check(savepoint: Savepoint, reporter: Reporter) -> DeepCheck:
+def deep_check(savepoint: OpenSavepoint, reporter: SavepointReporter) -> DeepCheck:
     """Decode every state row of a savepoint whose files are whole.
 
     Rows are compared with what the savepoint recorded where Spark had counted them, and their
@@ -100,7 +100,7 @@ def _bad(path: str, error: BaseException) -> BadFile:
 
 
 def _check_operator(
-    savepoint: Savepoint,
+    savepoint: OpenSavepoint,
     index: int,
     query: QueryRecord,
     operator: OperatorRecord,
@@ -132,7 +132,7 @@ def _check_operator(
     return rows
 
 
-def _check_canonical(savepoint: Savepoint, query: QueryRecord, bad: list[BadFile]) -> int:
+def _check_canonical(savepoint: OpenSavepoint, query: QueryRecord, bad: list[BadFile]) -> int:
     """Decode the Avro files of a query; how many rows there are."""
     source = saved_directory(savepoint, query)
     rows = 0
@@ -188,7 +188,7 @@ class _Store:
 
 
 def _stores(
-    savepoint: Savepoint,
+    savepoint: OpenSavepoint,
     index: int,
     query: QueryRecord,
     operator: OperatorRecord,
@@ -224,7 +224,7 @@ def _stores(
 
 
 def _store_files(
-    savepoint: Savepoint,
+    savepoint: OpenSavepoint,
     query: QueryRecord,
     records: Mapping[str, FileRecord],
     ids: frozenset[str],
@@ -271,7 +271,7 @@ def _ids(
 
 
 def _state_ids(
-    savepoint: Savepoint, query: QueryRecord
+    savepoint: OpenSavepoint, query: QueryRecord
 ) -> Mapping[int, tuple[tuple[str, ...], ...]]:
     """The unique ids of the saved version's files by operator, in checkpoint format 2."""
     wanted = f"{COMMITS}/{query.batch_id}"
@@ -283,7 +283,7 @@ def _state_ids(
     return {}
 
 
-def _shapes(savepoint: Savepoint, records: list[FileRecord]) -> dict[str, FamilyShape]:
+def _shapes(savepoint: OpenSavepoint, records: list[FileRecord]) -> dict[str, FamilyShape]:
     """What rows of a store's families are like, by the newest of its schema files.
 
     Families with a schema that the engine does not read are left out: their rows are counted, and

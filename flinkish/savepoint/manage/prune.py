@@ -18,7 +18,7 @@ from flinkish.errors import FlinkishError
 from flinkish.savepoint.directory import leases, orphans, sharing
 from flinkish.savepoint.directory.catalog import (
     Catalog,
-    Entry,
+    CatalogEntry,
     Unfinished,
     Unreadable,
     job_prefix,
@@ -35,7 +35,7 @@ _USED = "other savepoints use its files"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PruneOutcome:
     """What became of one savepoint.
 
     ``reasons`` say why it is kept; without any it is removed: ``removed`` says whether it really
@@ -44,7 +44,7 @@ class Outcome:
     other savepoints use them. ``gone``: see :class:`GarbageOutcome`; only where it was asked for.
     """
 
-    savepoint: Entry
+    savepoint: CatalogEntry
     reasons: tuple[str, ...]
     removed: bool = False
     bytes: int = 0
@@ -82,7 +82,7 @@ class Pruned:
     """What a prune did, or would do."""
 
     directory: str
-    savepoints: tuple[Outcome, ...]
+    savepoints: tuple[PruneOutcome, ...]
     unreadable: tuple[Unreadable, ...]
 
     @property
@@ -142,7 +142,7 @@ def prune(
                 reasons = ("it is a link: what it leads to is not in this directory",)
             if not reasons and agreed is not None and path not in agreed:
                 reasons = ("not agreed to",)
-            outcomes.append(Outcome(by_path[path], reasons))
+            outcomes.append(PruneOutcome(by_path[path], reasons))
         # The oldest goes first: interrupted anywhere, what is left is a sensible selection.
         gone: set[str] = set()
         done = [_carry_out(outcome, dry_run, names, gone) for outcome in reversed(outcomes)]
@@ -150,7 +150,7 @@ def prune(
 
 
 def candidates(
-    savepoints: Sequence[Entry],
+    savepoints: Sequence[CatalogEntry],
     protected: Mapping[str, str],
     running: Collection[str] = (),
     jobs: Collection[str] | None = None,
@@ -193,7 +193,7 @@ def _same_place(path: str) -> str:
     return os.path.realpath(path) if storage.is_local(path) else path
 
 
-def _carry_out(outcome: Outcome, dry_run: bool, names: bool, before: set[str]) -> Outcome:
+def _carry_out(outcome: PruneOutcome, dry_run: bool, names: bool, before: set[str]) -> PruneOutcome:
     """The outcome, carried out or planned; ``before`` is what those before it removed, and grows
     by what this one does."""
     if outcome.keep:

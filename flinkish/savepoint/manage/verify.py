@@ -13,8 +13,8 @@ from flinkish import storage
 from flinkish.errors import Corrupt, UsageError
 from flinkish.savepoint.directory import sharing
 from flinkish.savepoint.format.metadata import FILE_NAME
-from flinkish.savepoint.format.reader import FULL, QUICK, BadFile, Savepoint, find_bad_files
-from flinkish.savepoint.reporter import Reporter
+from flinkish.savepoint.format.reader import FULL, QUICK, BadFile, OpenSavepoint, find_bad_files
+from flinkish.savepoint.reporter import SavepointReporter
 
 DEEP = "deep"
 LEVELS = (QUICK, FULL, DEEP)
@@ -62,7 +62,7 @@ class Verification:
         )
 
 
-def verify(savepoint: Savepoint, level: str, reporter: Reporter) -> Verification:
+def verify(savepoint: OpenSavepoint, level: str, reporter: SavepointReporter) -> Verification:
     """Check an opened savepoint's files, wherever their bytes are.
 
     Memory is that of some ten thousand files, and 100 bytes for each further one. Rows are decoded
@@ -92,7 +92,7 @@ def verify(savepoint: Savepoint, level: str, reporter: Reporter) -> Verification
 
 
 def _decode(
-    savepoint: Savepoint, reporter: Reporter
+    savepoint: OpenSavepoint, reporter: SavepointReporter
 ) -> tuple[int, tuple[BadFile, ...], tuple[str, ...]]:
     """Rows, bad files and what was not read; the engine's libraries are imported here only."""
     try:
@@ -106,7 +106,7 @@ def _decode(
     return found.rows, found.bad, found.unread
 
 
-def unexpected_files(savepoint: Savepoint) -> tuple[str, ...]:
+def unexpected_files(savepoint: OpenSavepoint) -> tuple[str, ...]:
     """Files in the savepoint's directory that are not of it, relative to it, sorted.
 
     Hidden ones are left out, and what says which other savepoints use its files.

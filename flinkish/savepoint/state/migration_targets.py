@@ -14,13 +14,13 @@ from flinkish.checkpoint.format.pins import known_backend
 from flinkish.engine.avro.schemas import spark_struct
 from flinkish.engine.errors import EngineError
 from flinkish.engine.migration.checkpoint_migration import plan_operators
-from flinkish.engine.migration.migration_plan import OperatorMove
+from flinkish.engine.migration.migration_plan import OperatorMigration
 from flinkish.engine.migration.migration_planner import FamilyChange, TargetState
 from flinkish.engine.rows.type_json import struct_json
 from flinkish.engine.stores.checkpoints import CheckpointState, OperatorState, read_checkpoint
 from flinkish.errors import UsageError
 from flinkish.savepoint.format.contents import QueryRecord
-from flinkish.savepoint.format.reader import Savepoint
+from flinkish.savepoint.format.reader import OpenSavepoint
 from flinkish.savepoint.state.engine_errors import in_our_words
 from flinkish.savepoint.state.state_directories import saved_directory
 from flinkish.spec.migration import Migration, NewSchema
@@ -61,7 +61,7 @@ class PlannedRewrite:
         }
 
 
-def plan_rewrite(savepoint: Savepoint, migration: Migration) -> list[PlannedRewrite]:
+def plan_rewrite(savepoint: OpenSavepoint, migration: Migration) -> list[PlannedRewrite]:
     """Plan what a migration does, operator by operator; only schemas and metadata are read.
 
     Raises what carrying it out would: Incompatible, UnsupportedFormat, Corrupt, UsageError.
@@ -77,7 +77,7 @@ def plan_rewrite(savepoint: Savepoint, migration: Migration) -> list[PlannedRewr
     return found
 
 
-def _planned(query: QueryRecord, move: OperatorMove) -> PlannedRewrite:
+def _planned(query: QueryRecord, move: OperatorMigration) -> PlannedRewrite:
     saved = {operator.ordinal: operator for operator in query.operators}
     record = saved.get(move.operator.ordinal)
     changes = []

@@ -1,6 +1,6 @@
 """Savepoints and storage as the engine knows them: directories it reads state from and writes to.
 
-See :class:`flinkish.engine.stores.directories.Source` and ``Target``. Objects go to Spark's
+See :class:`flinkish.engine.stores.directories.StateSource` and ``Target``. Objects go to Spark's
 workers, which reach the storage by their own environment.
 """
 
@@ -14,7 +14,7 @@ from typing import IO, Any, BinaryIO, cast
 
 from flinkish import storage
 from flinkish.savepoint.format.contents import QueryRecord
-from flinkish.savepoint.format.reader import Savepoint
+from flinkish.savepoint.format.reader import OpenSavepoint
 from flinkish.storage.placing import place
 
 
@@ -26,7 +26,7 @@ class SavedDirectory:
     held: Mapping[str, str] = field(default_factory=dict)
 
     def names(self, path: str) -> list[str]:
-        """See :meth:`flinkish.engine.stores.directories.Source.names`."""
+        """See :meth:`flinkish.engine.stores.directories.StateSource.names`."""
         found = set(_names(storage.join(self.root, path) if path else self.root))
         prefix = f"{path}/" if path else ""
         found |= {p[len(prefix) :].partition("/")[0] for p in self.held if p.startswith(prefix)}
@@ -36,16 +36,16 @@ class SavedDirectory:
         return self.held.get(path) or storage.join(self.root, path)
 
     def open(self, path: str) -> BinaryIO:
-        """See :meth:`flinkish.engine.stores.directories.Source.open`."""
+        """See :meth:`flinkish.engine.stores.directories.StateSource.open`."""
         return storage.open_file(self._location(path))
 
     def local_path(self, path: str) -> str | None:
-        """See :meth:`flinkish.engine.stores.directories.Source.local_path`."""
+        """See :meth:`flinkish.engine.stores.directories.StateSource.local_path`."""
         location = self._location(path)
         return location if storage.is_local(location) else None
 
 
-def saved_directory(savepoint: Savepoint, query: QueryRecord) -> SavedDirectory:
+def saved_directory(savepoint: OpenSavepoint, query: QueryRecord) -> SavedDirectory:
     """The files of a query of a savepoint, laid out like a checkpoint."""
     index = savepoint.queries.index(query)
     held = {}
@@ -63,7 +63,7 @@ class StorageDirectory(SavedDirectory):
     """A directory on any storage, to write to."""
 
     def create(self, path: str) -> BinaryIO:
-        """See :meth:`flinkish.engine.stores.directories.Target.create`."""
+        """See :meth:`flinkish.engine.stores.directories.StateTarget.create`."""
         location = storage.join(self.root, path)
         storage.make_directory(storage.parent(location))
         if storage.is_local(location):
@@ -71,7 +71,7 @@ class StorageDirectory(SavedDirectory):
         return cast("BinaryIO", _Upload(location))
 
     def move(self, path: str, target: str) -> None:
-        """See :meth:`flinkish.engine.stores.directories.Target.move`."""
+        """See :meth:`flinkish.engine.stores.directories.StateTarget.move`."""
         old, new = storage.join(self.root, path), storage.join(self.root, target)
         storage.make_directory(storage.parent(new))
         if storage.is_local(old):
@@ -88,7 +88,7 @@ class StorageDirectory(SavedDirectory):
         storage.remove_tree(self.root, path)
 
     def remove(self, path: str) -> None:
-        """See :meth:`flinkish.engine.stores.directories.Target.remove`."""
+        """See :meth:`flinkish.engine.stores.directories.StateTarget.remove`."""
         storage.remove_tree(self.root, path)
 
 

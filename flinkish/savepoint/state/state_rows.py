@@ -8,13 +8,13 @@ from typing import Any
 
 from flinkish.engine.errors import StateFormatError
 from flinkish.engine.stores.checkpoints import read_checkpoint
-from flinkish.engine.stores.directories import Source
+from flinkish.engine.stores.directories import StateSource
 from flinkish.engine.tables.frames import NoSuchState, StateTable, find_table, read_table
 from flinkish.engine.tables.plain_rows import plain_rows
 from flinkish.errors import UsageError
 from flinkish.savepoint.format.contents import OperatorRecord, QueryRecord
 from flinkish.savepoint.format.operator_lookup import find_operator
-from flinkish.savepoint.format.reader import Savepoint
+from flinkish.savepoint.format.reader import OpenSavepoint
 from flinkish.savepoint.state.engine_errors import in_our_words
 from flinkish.savepoint.state.state_directories import saved_directory
 
@@ -25,7 +25,7 @@ class SavedState:
 
     query: QueryRecord
     operator: OperatorRecord
-    source: Source
+    source: StateSource
     table: StateTable
 
     def describe(self) -> dict[str, Any]:
@@ -50,7 +50,7 @@ class ShownRows:
     more: bool
 
 
-def open_state(savepoint: Savepoint, text: str) -> SavedState:
+def open_state(savepoint: OpenSavepoint, text: str) -> SavedState:
     """The state that ``[QUERY/]UID[/STATE]`` means.
 
     UID is an operator's uid, one of its operator ids or its ordinal. Raises UsageError with the

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from flinkish import storage
 from flinkish.errors import FlinkishError
 from flinkish.savepoint.format.metadata import FILE_NAME, Metadata
-from flinkish.savepoint.format.reader import Savepoint, open_savepoint, savepoint_directory
+from flinkish.savepoint.format.reader import OpenSavepoint, open_savepoint, savepoint_directory
 from flinkish.savepoint.write.ledger import Ledger, is_unique, key_of
 
 
-def newest_of_job(directory: str, job_id: str) -> Savepoint | None:
+def newest_of_job(directory: str, job_id: str) -> OpenSavepoint | None:
     """The newest complete savepoint of a job directly below ``directory``; None without one.
 
     One that cannot be read is passed over: it is somebody else's to complain about, and what it
@@ -36,7 +36,7 @@ def newest_of_job(directory: str, job_id: str) -> Savepoint | None:
     return None
 
 
-def in_directory(directory: str, path: str) -> Savepoint | None:
+def in_directory(directory: str, path: str) -> OpenSavepoint | None:
     """The savepoint at ``path`` if it is directly below ``directory``, and can be read."""
     try:
         location = savepoint_directory(path)
@@ -45,12 +45,12 @@ def in_directory(directory: str, path: str) -> Savepoint | None:
         return None
 
 
-def remember(savepoint: Savepoint, ledger: Ledger) -> None:
+def remember(savepoint: OpenSavepoint, ledger: Ledger) -> None:
     """Take down all of its files that a later savepoint may share."""
     ledger.remember_earlier(_files(savepoint))
 
 
-def _files(savepoint: Savepoint) -> Iterator[tuple[str, int, str | None, str, str]]:
+def _files(savepoint: OpenSavepoint) -> Iterator[tuple[str, int, str | None, str, str]]:
     name = storage.base_name(savepoint.path)
     for record in savepoint.iter_files():
         query = savepoint.queries[record.query]

@@ -31,7 +31,7 @@ _UNIQUE = re.compile(r".*[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.(?:sst|log
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class LedgerEntry:
     """A file in place: see :class:`flinkish.savepoint.format.contents.FileRecord`."""
 
     path: str
@@ -122,7 +122,7 @@ class Ledger:
         sql = "SELECT 1 FROM placed WHERE query = ? AND path = ?"
         return self._db.execute(sql, (query, path)).fetchone() is not None
 
-    def add(self, query: int, attempt: int, files: Iterable[Placed]) -> None:
+    def add(self, query: int, attempt: int, files: Iterable[LedgerEntry]) -> None:
         """Take down files that are in place now."""
         self._db.executemany(
             "INSERT OR REPLACE INTO placed VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -147,7 +147,7 @@ class Ledger:
             )
             yield from (row[0] for row in rows)
 
-    def files(self, query: int) -> Iterator[Placed]:
+    def files(self, query: int) -> Iterator[LedgerEntry]:
         """All files of a query, by path."""
         cursor = self._db.execute(
             "SELECT path, size, stamp, digest, held, linked FROM placed WHERE query = ?"
@@ -156,7 +156,7 @@ class Ledger:
         )
         while rows := cursor.fetchmany(_ROWS):
             for path, size, stamp, digest, held, linked in rows:
-                yield Placed(path, size, stamp, digest, held, bool(linked))
+                yield LedgerEntry(path, size, stamp, digest, held, bool(linked))
 
     def held(self) -> Iterator[str]:
         """Where all files lie that other savepoints hold."""

@@ -1,7 +1,7 @@
 """Bringing files into a savepoint: one at a time here, many at once by whoever carries them out.
 
-A :class:`Transfer` and its :class:`Outcome` are plain data, so that executors of a cluster can do
-the same work as threads of this process.
+A :class:`Transfer` and its :class:`TransferOutcome` are plain data, so that executors of a cluster
+can do the same work as threads of this process.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Transfer:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TransferOutcome:
     """What became of a transfer. ``lost`` says why there is no file: gone, or replaced."""
 
     size: int = 0
@@ -42,10 +42,12 @@ class Outcome:
     lost: str | None = None
 
 
-class Carrier(Protocol):
+class FileTransferer(Protocol):
     """Whoever carries out transfers."""
 
-    def carry(self, transfers: Iterable[Transfer], *, total_bytes: int) -> Iterator[Outcome]:
+    def carry(
+        self, transfers: Iterable[Transfer], *, total_bytes: int
+    ) -> Iterator[TransferOutcome]:
         """The outcomes, in the order of the transfers; ``total_bytes`` is what is to be moved.
 
         Raises StorageError. When the caller stops listening, no further transfer is begun and those
@@ -53,29 +55,31 @@ class Carrier(Protocol):
         """
 
 
-def transfer_all(batch: Sequence[Transfer]) -> list[Outcome]:
+def transfer_all(batch: Sequence[Transfer]) -> list[TransferOutcome]:
     """Bring several files into place, and know their digests. Raises StorageError."""
     placings = [storage.Placing(job.source, job.target, job.stamp, job.size) for job in batch]
     return list(map(_outcome, batch, storage.place_all(placings)))
 
 
-def _outcome(job: Transfer, placed: storage.Placed | OSError) -> Outcome:
-    if isinstance(placed, storage.Placed):
+def _outcome(job: Transfer, placed: storage.PlacedFile | OSError) -> TransferOutcome:
+    if isinstance(placed, storage.PlacedFile):
         try:
             found = placed.digest or digests.of_checkpoint_file(
                 job.source, placed.size, data_path=job.target
             )
         except FileNotFoundError:
-            return Outcome(lost="gone")
-        return Outcome(placed.size, found, placed.linked)
-    return Outcome(lost="replaced" if isinstance(placed, storage.Replaced) else "gone")
+            return TransferOutcome(lost="gone")
+        return TransferOutcome(placed.size, found, placed.linked)
+    return TransferOutcome(lost="replaced" if isinstance(placed, storage.Replaced) else "gone")
 
 
-class Threads:
+class ThreadedTransferer:
     """Carries files in this process: bounded in number, on local disks by few threads."""
 
-    def carry(self, transfers: Iterable[Transfer], *, total_bytes: int) -> Iterator[Outcome]:
-        """See :class:`Carrier`."""
+    def carry(
+        self, transfers: Iterable[Transfer], *, total_bytes: int
+    ) -> Iterator[TransferOutcome]:
+        """See :class:`FileTransferer`."""
         iterator = iter(transfers)
         first = next(iterator, None)
         if first is None:
@@ -113,7 +117,7 @@ def _batches(
         yield batch
 
 
-def _locally(transfers: Iterator[Transfer]) -> Iterator[Outcome]:
+def _locally(transfers: Iterator[Transfer]) -> Iterator[TransferOutcome]:
     """A link takes microseconds: handing over each one would cost more, and a few are done here.
 
     Spark may trim the files of a small state within milliseconds.

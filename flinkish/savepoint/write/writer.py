@@ -46,10 +46,15 @@ from flinkish.savepoint.format.contents import (
     SavepointJob,
 )
 from flinkish.savepoint.format.metadata import CANONICAL_STATE, SHARED_FILES, MetadataWriter
-from flinkish.savepoint.reporter import Reporter
+from flinkish.savepoint.reporter import SavepointReporter
 from flinkish.savepoint.write.incremental import in_directory, newest_of_job, remember
-from flinkish.savepoint.write.ledger import Ledger, Placed
-from flinkish.savepoint.write.transfer import Carrier, Outcome, Threads, Transfer
+from flinkish.savepoint.write.ledger import Ledger, LedgerEntry
+from flinkish.savepoint.write.transfer import (
+    FileTransferer,
+    ThreadedTransferer,
+    Transfer,
+    TransferOutcome,
+)
 from flinkish.spec.savepoints import SavedQuery
 
 #: How often a query is taken again when Spark trims its files meanwhile.
@@ -70,10 +75,10 @@ def write_savepoint(
     queries: Sequence[QuerySource],
     *,
     trigger: str,
-    reporter: Reporter,
+    reporter: SavepointReporter,
     deadline: float | None = None,
     full: bool = False,
-    carrier: Carrier | None = None,
+    transferer: FileTransferer | None = None,
     format_: str = FORMAT_NATIVE,
 ) -> SavepointInfo:
     """Take a savepoint of ``job`` below the directory ``target`` (created where missing).
@@ -85,7 +90,7 @@ def write_savepoint(
     deadline: until when (``time.monotonic()``) to wait for a query's first committed batch;
         None: for ever. It does not interrupt work under way.
     full: share no files with an earlier savepoint of the job in the same directory.
-    carrier: who brings the files; None: threads of this process.
+    transferer: who brings the files; None: threads of this process.
     format_: what the checkpoints' state is: FORMAT_NATIVE or FORMAT_CANONICAL.
 
     Returns the finished savepoint. On any error the unfinished directory is removed. Raises
@@ -108,15 +113,17 @@ def write_savepoint(
     try:
         with Lease.take(parent, Kind.WRITE, owner=owner, job_id=job.job_id, path=path):
             storage.make_new_directory(path)
-            taker = _Taker(path, ledger, reporter, deadline, carrier or Threads())
+            builder = _SavepointBuilder(
+                path, ledger, reporter, deadline, transferer or ThreadedTransferer()
+            )
             try:
                 if not full:
-                    taker.share(job, queries)
+                    builder.share(job, queries)
                 try:
-                    taken = taker.take_all(queries)
+                    taken = builder.take_all(queries)
                 except _HolderGone:
-                    taker.share_nothing()
-                    taken = taker.take_all(queries)
+                    builder.share_nothing()
+                    taken = builder.take_all(queries)
                 reporter.phase("metadata")
                 size = _seal(path, ledger, _header(job, created, trigger, format_), taken)
                 if storage.is_local(parent):
@@ -124,7 +131,7 @@ def write_savepoint(
             except BaseException as error:
                 removed = isinstance(error, (FlinkishError, OSError)) and not _is_there(path)
                 storage.remove_tree(*storage.split(path))
-                taker.take_back_references()
+                builder.take_back_references()
                 if removed:
                     raise _target_removed(path) from error
                 raise
@@ -198,23 +205,23 @@ class _Attempt:
     again: bool
 
 
-class _Taker:
+class _SavepointBuilder:
     """Takes one query after the other into the savepoint at ``path``."""
 
     def __init__(
         self,
         path: str,
         ledger: Ledger,
-        reporter: Reporter,
+        reporter: SavepointReporter,
         deadline: float | None,
-        carrier: Carrier,
+        transferer: FileTransferer,
     ) -> None:
         self._path = path
         self._parent = storage.parent(path)
         self._ledger = ledger
         self._reporter = reporter
         self._deadline = deadline
-        self._carrier = carrier
+        self._transferer = transferer
         self._referred: set[str] = set()
         #: The number of the next attempt, of whatever query, and the queries that had one.
         self._next = 0
@@ -341,10 +348,10 @@ class _Taker:
                     sent.append(file)
                     yield self._transfer(attempt, file)
 
-        outcomes = self._carrier.carry(transfers(), total_bytes=cut.files.bytes)
-        batch: list[Placed] = []
+        outcomes = self._transferer.carry(transfers(), total_bytes=cut.files.bytes)
+        batch: list[LedgerEntry] = []
         for outcome in outcomes:
-            batch.append(self._settle(attempt, sent.pop(0), outcome))
+            batch.append(self._record_outcome(attempt, sent.pop(0), outcome))
             done, placed_bytes = done + 1, placed_bytes + outcome.size
             if len(batch) >= _BATCH:
                 self._ledger.add(attempt.index, attempt.number, batch)
@@ -374,7 +381,7 @@ class _Taker:
         found = self._ledger.find_earlier(attempt.cut.query_id, file)
         if found is None:
             return False
-        placed = Placed(file.path, file.size, file.stamp, digest=found[0], held=found[1])
+        placed = LedgerEntry(file.path, file.size, file.stamp, digest=found[0], held=found[1])
         self._ledger.add(attempt.index, attempt.number, [placed])
         return True
 
@@ -387,7 +394,9 @@ class _Taker:
         source = storage.join(attempt.cut.root, file.path)
         return Transfer(source, final, file.size, file.stamp)
 
-    def _settle(self, attempt: _Attempt, file: ListedFile, outcome: Outcome) -> Placed:
+    def _record_outcome(
+        self, attempt: _Attempt, file: ListedFile, outcome: TransferOutcome
+    ) -> LedgerEntry:
         if outcome.lost == "gone":
             source = storage.join(attempt.cut.root, file.path)
             # A link does not tell which of its two ends is gone.
@@ -398,7 +407,9 @@ class _Taker:
             raise missing(attempt.cut.root, attempt.cut.batch_id, source, newest_committed_batch)
         if outcome.lost is not None:
             raise _changed(attempt.cut, f"{file.path} was {outcome.lost}")
-        return Placed(file.path, outcome.size, file.stamp, outcome.digest, linked=outcome.linked)
+        return LedgerEntry(
+            file.path, outcome.size, file.stamp, outcome.digest, linked=outcome.linked
+        )
 
     def _verify(self, attempt: _Attempt) -> None:
         """Look at the new directory again: it must be complete.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flinkish.checkpoint.format.log_rewrites import (
-    Line,
+    LogLine,
     combined_watermark,
     with_commit,
     with_lines,
@@ -38,14 +38,16 @@ def test_other_pins() -> None:
 OFFSETS = b'v1\n{"batchWatermarkMs":5,"batchTimestampMs":9,"conf":{"a":"\xc3\xa9"}}\n{"x":1}\n-'
 
 
-def lines_of(data: bytes, watermark_ms: int, lines: list[Line]) -> bytes:
+def lines_of(data: bytes, watermark_ms: int, lines: list[LogLine]) -> bytes:
     return with_lines(data, "offsets/1", watermark_ms=watermark_ms, lines=lines)
 
 
 def test_lines_of_an_offset_log() -> None:
-    own = [Line("0", '{"x":1}'), Line("1", "-")]
+    own = [LogLine("0", '{"x":1}'), LogLine("1", "-")]
     assert lines_of(OFFSETS, 5, own) == OFFSETS
-    changed = lines_of(OFFSETS, 3, [Line("0", "-"), Line("1", '{"y":"ü"}'), Line("2", "-")])
+    changed = lines_of(
+        OFFSETS, 3, [LogLine("0", "-"), LogLine("1", '{"y":"ü"}'), LogLine("2", "-")]
+    )
     head = b'v1\n{"batchWatermarkMs":3,"batchTimestampMs":9,"conf":{"a":"\xc3\xa9"}}'
     assert changed == head + '\n-\n{"y":"ü"}\n-'.encode()
 
@@ -55,7 +57,7 @@ def test_lines_of_an_offset_log_with_names() -> None:
         b'v2\n{"batchWatermarkMs":0,"conf":{},"sourceMetadataInfo":{"a":{"x":1},"b":{"x":2}}}\n'
         b'b:{"n":1}\na:{"m":1}'
     )
-    lines = [Line("a", '{"m":1}'), Line("new", "-")]
+    lines = [LogLine("a", '{"m":1}'), LogLine("new", "-")]
     assert lines_of(old, 0, lines) == (
         b'v2\n{"batchWatermarkMs":0,"conf":{},"sourceMetadataInfo":{"a":{"x":1}}}\na:{"m":1}'
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import flinkish
 from flinkish.checkpoint.format.log_rewrites import (
-    Line,
+    LogLine,
     with_commit,
     with_lines,
     with_pins,
@@ -41,7 +41,7 @@ def test_logs_of_real_runs_are_written_as_they_were(recorded: Path) -> None:
     for path in sorted((recorded / "offsets").glob("[0-9]*")):
         data, name = path.read_bytes(), f"offsets/{path.name}"
         entry = parse_offsets(data, name)
-        lines = [Line(*pair) for pair in zip(entry.sources, entry.offsets, strict=True)]
+        lines = [LogLine(*pair) for pair in zip(entry.sources, entry.offsets, strict=True)]
         assert with_lines(data, name, watermark_ms=entry.watermark_ms, lines=lines) == data
         assert with_pins(data, name, pins=entry.pins) == data
         assert pinned(entry.pins, PIN_CODEC) == "lz4"

@@ -16,7 +16,7 @@ import pytest
 
 from flinkish.cli.completion_files import SHELLS, script
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import Job, JobState, Launch
+from flinkish.registry.jobs import JobRecord, JobState, Launch
 from flinkish.registry.liveness import process_ref
 from tests.cli.conftest import ROOT, Command
 from tests.support.terminal import on_terminal
@@ -50,7 +50,7 @@ def world(private: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with Registry.open(f"sqlite:///{private}/state/flinkish/registry.db") as registry:
         for job_id, name in ((ID, "delays"), ("dead" * 8, "old")):
             registry.add_job(
-                Job(
+                JobRecord(
                     job_id=job_id,
                     name=name,
                     state=JobState.INITIALIZING,

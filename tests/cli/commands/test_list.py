@@ -20,7 +20,7 @@ from flinkish.registry.jobs import (
     FINAL_STATES,
     SCHEDULED_STATES,
     TRANSITIONS,
-    Job,
+    JobRecord,
     JobState,
     Launch,
     ProcessRef,
@@ -49,7 +49,7 @@ def add(
     supervisor: ProcessRef | None = None,
 ) -> str:
     """A job in ``state`` whose supervisor is this very process (or the given one)."""
-    job = Job(
+    job = JobRecord(
         job_id=f"{number:04x}" * 8,
         name=name,
         state=JobState.INITIALIZING,

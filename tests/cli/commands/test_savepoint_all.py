@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.registry.jobs import Job, JobState, Launch, RequestKind, RequestState
+from flinkish.registry.jobs import JobRecord, JobState, Launch, RequestKind, RequestState
 from flinkish.registry.liveness import process_ref
 from flinkish.savepoint.format.contents import QuerySource, SavepointInfo, SavepointJob
-from flinkish.savepoint.reporter import SilentReporter
+from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
 from flinkish.spec.requests import SavepointArguments
 from tests.cli.conftest import Command
@@ -33,7 +33,7 @@ def save(tmp_path: Path) -> Saving:
             SavepointJob(job_id, name, spark_version="4.3.0"),
             [QuerySource("counts", str(checkpoint.root))],
             trigger="savepoint",
-            reporter=SilentReporter(),
+            reporter=SilentSavepointReporter(),
         )
 
     return saving
@@ -129,7 +129,9 @@ def test_a_job_found_dead_is_a_failure_once(cli: Command) -> None:
     gone = subprocess.Popen(["true"])
     ticks = process_ref(gone.pid)
     gone.wait()
-    job = Job("d" * 32, "dead", JobState.RUNNING, time.time(), Launch("/app.py"), driver=ticks)
+    job = JobRecord(
+        "d" * 32, "dead", JobState.RUNNING, time.time(), Launch("/app.py"), driver=ticks
+    )
     cli.start()
     with cli.registry() as registry:
         registry.add_job(job)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from flinkish.operators.identity import OperatorIdentity
 from flinkish.savepoint.format.contents import OperatorFacts, QuerySource, SavepointJob
-from flinkish.savepoint.reporter import SilentReporter
+from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
 from tests.cli.conftest import Command
 from tests.support.checkpoints.recorded import unpack
@@ -31,7 +31,7 @@ def save(tmp_path: Path, *names: str) -> str:
         SavepointJob("0123456789abcdef" * 2, "flights", spark_version="4.3.0"),
         sources,
         trigger="savepoint",
-        reporter=SilentReporter(),
+        reporter=SilentSavepointReporter(),
     )
     shutil.rmtree(tmp_path / "recorded")
     return info.path

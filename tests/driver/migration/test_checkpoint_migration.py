@@ -21,11 +21,11 @@ from flinkish.restore.recipe import Recipe
 from tests.engine.migration.test_checkpoint_migration import all_rows
 from tests.support.checkpoints.recorded import unpack
 from tests.support.engine.inline_spark import InlineContext
-from tests.support.restore.recipes import donor
+from tests.support.restore.recipes import origin
 
 
 def restore(root: str, target: str, partitions: int, kill_at: str | None = None) -> None:
-    recipe = Recipe((donor(read_cut(root)),))
+    recipe = Recipe((origin(read_cut(root)),))
     make_rewritten(_session(kill_at), recipe, StateRewrite(partitions, {}), target)
 
 

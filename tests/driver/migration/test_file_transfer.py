@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from flinkish import storage
-from flinkish.driver.migration import file_transfer as carriers
-from flinkish.driver.migration.file_transfer import AUTO_BYTES, SparkCarrier, should_distribute
+from flinkish.driver.migration import file_transfer
+from flinkish.driver.migration.file_transfer import AUTO_BYTES, SparkTransferer, should_distribute
 from flinkish.errors import StorageError
 from flinkish.savepoint.format.reader import FULL, check_files, open_savepoint
-from flinkish.savepoint.write.transfer import Outcome, Threads, Transfer
+from flinkish.savepoint.write.transfer import ThreadedTransferer, Transfer, TransferOutcome
 from tests.support.checkpoints.recorded import unpack
 from tests.support.driver.executor_copy_program import FEW
 from tests.support.savepoint.places import place, put_tree, tree
@@ -57,8 +57,8 @@ def transfers(source: Path, target: Path) -> list[Transfer]:
 def test_outcomes_are_those_of_threads(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(carriers, "WAVE", 6)
-    monkeypatch.setattr(carriers, "_PIECE", 2)
+    monkeypatch.setattr(file_transfer, "WAVE", 6)
+    monkeypatch.setattr(file_transfer, "_PIECE", 2)
     source = tmp_path / "source"
     source.mkdir()
     for number in range(20):
@@ -69,15 +69,15 @@ def test_outcomes_are_those_of_threads(
     replaced = source / ".new"
     replaced.write_bytes(b"other")
     replaced.rename(source / "05")
-    expected = list(Threads().carry(by_threads, total_bytes=1))
+    expected = list(ThreadedTransferer().carry(by_threads, total_bytes=1))
     assert [o.lost for o in expected if o.lost] == ["gone", "replaced"]
-    found = list(SparkCarrier(spark, "true").carry(iter(by_executors), total_bytes=1))
+    found = list(SparkTransferer(spark, "true").carry(iter(by_executors), total_bytes=1))
     assert found == expected
     assert sorted(p.name for p in (tmp_path / "executors").iterdir()) == sorted(
         p.name for p in (tmp_path / "threads").iterdir()
     )
     # Nothing to do is nothing to start.
-    assert list(SparkCarrier(spark, "true").carry([], total_bytes=0)) == []
+    assert list(SparkTransferer(spark, "true").carry([], total_bytes=0)) == []
 
 
 @pytest.mark.spark
@@ -89,13 +89,13 @@ def test_what_an_executor_is_refused_is_told_as_by_the_driver(spark: Any, tmp_pa
     (tmp_path / "file").write_bytes(b"")
     bad = Transfer(job.source, str(tmp_path / "file" / "a"), job.size, job.stamp)
     with pytest.raises(StorageError) as by_threads:
-        list(Threads().carry([bad], total_bytes=1))
+        list(ThreadedTransferer().carry([bad], total_bytes=1))
     with pytest.raises(StorageError) as by_executors:
-        list(SparkCarrier(spark, "true").carry([bad], total_bytes=1))
+        list(SparkTransferer(spark, "true").carry([bad], total_bytes=1))
     assert by_executors.value.message == by_threads.value.message
     assert "Traceback" not in by_executors.value.message
-    good = list(SparkCarrier(spark, "true").carry([job], total_bytes=1))
-    assert good == [Outcome(1, good[0].digest, good[0].linked)]
+    good = list(SparkTransferer(spark, "true").carry([job], total_bytes=1))
+    assert good == [TransferOutcome(1, good[0].digest, good[0].linked)]
 
 
 @pytest.fixture

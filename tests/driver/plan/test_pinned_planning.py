@@ -10,7 +10,7 @@ import pytest
 
 from flinkish.checkpoint.format.logs import parse_offsets
 from flinkish.driver.plan.pinned_planning import _ALWAYS_PINNED
-from flinkish.driver.plan.plan_extraction import PlannedQuery, plan_query
+from flinkish.driver.plan.plan_extraction import PlannedQuery, extract_plan
 from flinkish.driver.spark.settings import configured
 from tests.support.driver.checkpoint_contents import compare, really_run
 from tests.support.driver.operator_programs import HDFS, ROCKSDB, _timed
@@ -58,9 +58,9 @@ def test_a_plan_has_the_settings_and_the_session_has_not(
     df = _counted(spark, input_dir)
     settings = {PARTITIONS: "5", PROVIDER: ROCKSDB, AGGREGATION_FORMAT: "1"}
     before = {key: spark.conf.get(key, None) for key in settings}
-    planned = plan_query(df, "append", None, settings=settings)
+    planned = extract_plan(df, "append", None, settings=settings)
     assert {key: spark.conf.get(key, None) for key in settings} == before
-    plain = plan_query(df, "append", None)
+    plain = extract_plan(df, "append", None)
     assert [(op.kind, op.partitions) for op in planned.operators] == [("stateStoreSave", 5)]
     assert [(op.kind, op.partitions) for op in plain.operators] == [("stateStoreSave", 2)]
     assert _columns(planned) == (["k", "ts"], ["k", "ts", "count"])  # format 1 has keys in values
@@ -77,13 +77,13 @@ def test_the_provider_decides_what_is_written(spark: Any, input_dir: str, tmp_pa
         pytest.skip("join state format 3 is new in Spark 4")
     df = _joined(spark, input_dir)
     settings = {PROVIDER: ROCKSDB, JOIN_FORMAT: "3"}
-    planned = plan_query(df, "append", None, settings=settings)
+    planned = extract_plan(df, "append", None, settings=settings)
     assert any(path.startswith("_stateSchema/") for path in planned.operators[0].files)
     with configured(spark, settings):
         compare(planned, really_run(df, "append", tmp_path / "checkpoint"))
     with configured(spark, settings):
-        back = plan_query(df, "append", None, settings={PROVIDER: HDFS, JOIN_FORMAT: "2"})
-    assert back.operators == plan_query(df, "append", None).operators
+        back = extract_plan(df, "append", None, settings={PROVIDER: HDFS, JOIN_FORMAT: "2"})
+    assert back.operators == extract_plan(df, "append", None).operators
 
 
 def test_a_restart_is_planned_with_all_that_its_log_pins(
@@ -94,7 +94,7 @@ def test_a_restart_is_planned_with_all_that_its_log_pins(
         real = really_run(df, "append", tmp_path)
     pins = parse_offsets((tmp_path / "offsets/0").read_bytes(), "offsets/0").pins
     assert _ALWAYS_PINNED in pins
-    compare(plan_query(df, "append", None, settings=pins), real)
+    compare(extract_plan(df, "append", None, settings=pins), real)
 
 
 def test_what_an_old_log_does_not_pin_is_as_it_was_then(
@@ -112,8 +112,8 @@ def test_what_an_old_log_does_not_pin_is_as_it_was_then(
     log.write_text("\n".join([version, json.dumps(content), *offsets]))
     (tmp_path / "offsets/.0.crc").unlink()  # of what the file was before
     df = _deduplicated(spark, input_dir)
-    new = plan_query(df, "append", None)
-    old = plan_query(df, "append", None, settings=parse_offsets(log.read_bytes(), log.name).pins)
+    new = extract_plan(df, "append", None)
+    old = extract_plan(df, "append", None, settings=parse_offsets(log.read_bytes(), log.name).pins)
     old_keys, new_keys = _columns(old)[0], _columns(new)[0]
     assert sorted(old_keys) == sorted(new_keys)
     assert old_keys != new_keys

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from flinkish import uid
-from flinkish.driver.plan.plan_extraction import PlannedQuery, plan_query
+from flinkish.driver.plan.plan_extraction import PlannedQuery, extract_plan
 from flinkish.driver.plan.plan_nodes import executed_operators
 from flinkish.driver.spark.jvm import stream_execution
 from flinkish.driver.spark.settings import configured
@@ -162,13 +162,13 @@ def test_every_operator_kind_is_planned_as_spark_runs_it(
     program = _program(spark, name, configure)
     df, mode = program(spark, input_dir)
     if name == "stateless":
-        planned = plan_query(df, mode, "q")
+        planned = extract_plan(df, mode, "q")
         assert planned.operators == ()
         assert planned.coverage().message() == "no stateful operators"
         return
     named = df.transform(uid("top"))
-    planned = plan_query(named, mode, "q")
-    again = plan_query(program(spark, input_dir)[0].transform(uid("top")), mode, "q")
+    planned = extract_plan(named, mode, "q")
+    again = extract_plan(program(spark, input_dir)[0].transform(uid("top")), mode, "q")
     assert _ids(planned) == _ids(again)
     tops = [n for n in planned.graph if n.uid == "top"]
     assert len(tops) == 1
@@ -198,7 +198,7 @@ def empty_place(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("shape", sorted(SHAPES))
 def test_shapes_of_plans(spark: Any, empty_place: str, shape: str) -> None:
     program, expected = SHAPES[shape]
-    planned = plan_query(*program(spark, empty_place), None)
+    planned = extract_plan(*program(spark, empty_place), None)
     assert {op.uid: op.kind for op in planned.operators} == expected
     for operator in planned.operators:
         assert operator.operator_id == uid_to_operator_id(str(operator.uid))
@@ -213,18 +213,18 @@ def test_shapes_are_planned_as_spark_runs_them(
 ) -> None:
     program = SHAPES[shape][0]
     df, mode = program(spark, input_dir)
-    planned = plan_query(df, mode, None)
-    assert _ids(planned) == _ids(plan_query(program(spark, input_dir)[0], mode, None))
+    planned = extract_plan(df, mode, None)
+    assert _ids(planned) == _ids(extract_plan(program(spark, input_dir)[0], mode, None))
     compare(planned, really_run(df, mode, tmp_path / "checkpoint"))
 
 
 def test_uids_on_inputs_of_joins_have_their_ordinals(spark: Any, input_dir: str) -> None:
-    planned = plan_query(*_three_sides(spark, input_dir), None)
+    planned = extract_plan(*_three_sides(spark, input_dir), None)
     assert [(op.ordinal, op.uid) for op in planned.operators] == [(0, "second"), (1, "first")]
 
 
 def test_a_graph_has_what_the_program_says_and_no_more(spark: Any, input_dir: str) -> None:
-    planned = plan_query(*_and_by_time(spark, input_dir), "out", sink="noop sink")
+    planned = extract_plan(*_and_by_time(spark, input_dir), "out", sink="noop sink")
     shape = [(n.uid, n.kind, n.in_edges, n.stateful) for n in planned.graph]
     assert shape == [
         (None, "file source", (), False),
@@ -240,7 +240,7 @@ def test_a_graph_has_what_the_program_says_and_no_more(spark: Any, input_dir: st
 
 def test_operators_without_uid_have_readable_names(spark: Any, input_dir: str) -> None:
     frame = _timed(spark, input_dir).dropDuplicates(["id", "ts"])
-    planned = plan_query(frame.groupBy("id", "ts").count(), "append", None)
+    planned = extract_plan(frame.groupBy("id", "ts").count(), "append", None)
     assert [op.name for op in planned.operators] == ["aggregate by id, ts", "dropDuplicates id, ts"]
 
 
@@ -251,7 +251,7 @@ def test_a_table_expression_used_twice_keeps_state_twice(
     _timed(spark, input_dir).createOrReplaceTempView("planner_input")
     text = "with c as (select distinct id, ts from planner_input) select * from c union all "
     df = spark.sql(f"{text} select * from c")
-    planned = plan_query(df, "append", None)
+    planned = extract_plan(df, "append", None)
     assert [op.kind for op in planned.operators] == ["stateStoreSave", "stateStoreSave"]
     assert len({op.operator_id for op in planned.operators}) == 2
     compare(planned, really_run(df, "append", tmp_path / "checkpoint"))
@@ -264,7 +264,7 @@ def test_a_running_query_has_the_planned_operators(
     spark: Any, input_dir: str, tmp_path: Path, shape: str, sink: str
 ) -> None:
     df, mode = SHAPES[shape][0](spark, input_dir)
-    planned = plan_query(df, mode, None)
+    planned = extract_plan(df, mode, None)
     writer = df.writeStream.outputMode(mode).trigger(processingTime="100 milliseconds")
     if sink == "foreachBatch":
         writer = writer.foreachBatch(lambda batch, _: batch.collect())
@@ -283,7 +283,7 @@ def test_a_running_query_has_the_planned_operators(
 
 
 def test_a_static_side_is_left_out(spark: Any, input_dir: str) -> None:
-    planned = plan_query(*_static_join(spark, input_dir), None)
+    planned = extract_plan(*_static_join(spark, input_dir), None)
     assert [n.kind for n in planned.graph] == [
         "file source",
         "join with static data",
@@ -295,7 +295,7 @@ def test_a_static_side_is_left_out(spark: Any, input_dir: str) -> None:
 def test_repartition_breaks_the_chain_and_changes_v2_only(spark: Any, input_dir: str) -> None:
     plain = _read(spark, input_dir).select("k").dropDuplicates(["k"])
     spread = _read(spark, input_dir).repartition(3).select("k").dropDuplicates(["k"])
-    first, second = (plan_query(df, "append", None) for df in (plain, spread))
+    first, second = (extract_plan(df, "append", None) for df in (plain, spread))
     assert first.operators[0].operator_id_v3 == second.operators[0].operator_id_v3
     assert first.operators[0].operator_id_v2 != second.operators[0].operator_id_v2
     chained = {n.kind: [e.chainable for e in n.out_edges] for n in second.graph}
@@ -303,18 +303,18 @@ def test_repartition_breaks_the_chain_and_changes_v2_only(spark: Any, input_dir:
 
 
 def test_the_optimizer_has_no_say_in_ids(spark: Any, input_dir: str, configure: Any) -> None:
-    before = plan_query(*_using_join(spark, input_dir), None)
+    before = extract_plan(*_using_join(spark, input_dir), None)
     configure({"spark.sql.optimizer.excludedRules": "", "spark.sql.adaptive.enabled": "true"})
     configure({"spark.sql.shuffle.partitions": "5"})
-    after = plan_query(*_using_join(spark, input_dir), None)
+    after = extract_plan(*_using_join(spark, input_dir), None)
     assert _ids(before) == _ids(after)
     assert [op.partitions for op in after.operators] == [5]
 
 
 def test_the_hasher_decides_which_id_counts(spark: Any, input_dir: str) -> None:
     df, mode = PROGRAMS["dedup"](spark, input_dir)
-    v2 = plan_query(df, mode, None, hasher=HasherVersion.V2).operators[0]
-    v3 = plan_query(df, mode, None).operators[0]
+    v2 = extract_plan(df, mode, None, hasher=HasherVersion.V2).operators[0]
+    v3 = extract_plan(df, mode, None).operators[0]
     assert (v2.operator_id, v3.operator_id) == (v3.operator_id_v2, v2.operator_id_v3)
     assert v2.operator_id != v3.operator_id
 
@@ -323,24 +323,24 @@ def test_one_uid_for_two_operators_is_refused_naming_both(spark: Any, input_dir:
     df = _timed(spark, input_dir).dropDuplicates(["id", "ts"]).transform(uid("same"))
     df = df.groupBy("id", "ts").count().transform(uid("same"))
     with pytest.raises(DuplicateUid, match=r"(?s)same.*test_planner.py:\d+.*test_planner.py:\d+"):
-        plan_query(df, "append", None)
+        extract_plan(df, "append", None)
 
 
 def test_all_operators_without_uid_are_listed_stateful_first(spark: Any, input_dir: str) -> None:
     df, mode = _and_by_time(spark, input_dir)
     with pytest.raises(MissingUid) as caught:
-        plan_query(df, mode, None, require_uids=True, location="app.py:7")
+        extract_plan(df, mode, None, require_uids=True, location="app.py:7")
     assert [o["kind"] for o in caught.value.data["operators"]] == ["file source", "sink"]
     other = _timed(spark, input_dir).dropDuplicates(["id", "ts"])
     with pytest.raises(MissingUid) as caught:
-        plan_query(other, "append", "named", require_uids=True)
+        extract_plan(other, "append", "named", require_uids=True)
     kinds = [o["kind"] for o in caught.value.data["operators"]]
     assert kinds == ["dedupe", "file source", "watermark"]
 
 
 def test_the_sink_gives_way_to_an_operator_of_its_name(spark: Any, input_dir: str) -> None:
     df = _read(spark, input_dir).groupBy("k").count().transform(uid("counts"))
-    planned = plan_query(df, "update", "counts")
+    planned = extract_plan(df, "update", "counts")
     assert [n.uid for n in planned.graph] == [None, "counts", "counts#sink"]
 
 
@@ -348,14 +348,14 @@ def test_what_spark_does_not_support_is_its_error(spark: Any, input_dir: str) ->
     from pyspark.errors import AnalysisException
 
     with pytest.raises(AnalysisException, match="watermark"):
-        plan_query(_read(spark, input_dir).groupBy("k").count(), "append", None)
+        extract_plan(_read(spark, input_dir).groupBy("k").count(), "append", None)
 
 
 def test_without_sparks_marks_every_node_is_a_step(
     spark: Any, input_dir: str, configure: Any
 ) -> None:
     configure({"spark.sql.analyzer.failAmbiguousSelfJoin": "false"})
-    planned = plan_query(*_using_join(spark, input_dir), None)
+    planned = extract_plan(*_using_join(spark, input_dir), None)
     assert [(op.kind, op.uid) for op in planned.operators] == [("symmetricHashJoin", "join")]
 
 
@@ -366,7 +366,7 @@ def test_a_join_in_one_store_with_column_families(
         pytest.skip("join state format 3 is new in Spark 4")
     configure({**BACKENDS["rocksdb"], "spark.sql.streaming.join.stateFormatVersion": "3"})
     df, mode = _using_join(spark, input_dir)
-    planned = plan_query(df, mode, None)
+    planned = extract_plan(df, mode, None)
     assert "left-keyToNumValues" in {s.name for s in planned.operators[0].stores}
     compare(planned, really_run(df, mode, tmp_path / "checkpoint"))
 
@@ -376,7 +376,7 @@ def test_a_spark_source_name_counts_as_uid(spark: Any, input_dir: str, configure
         pytest.skip("readStream.name is new in Spark 4.2")
     configure({"spark.sql.streaming.queryEvolution.enableSourceEvolution": "true"})
     reader = spark.readStream.format("rate").name("ticks")
-    planned = plan_query(reader.load().groupBy("value").count(), "update", None)
+    planned = extract_plan(reader.load().groupBy("value").count(), "update", None)
     assert next(iter(planned.graph)).uid == "ticks"
-    named = plan_query(reader.load().transform(uid("mine")), "append", None)
+    named = extract_plan(reader.load().transform(uid("mine")), "append", None)
     assert next(iter(named.graph)).uid == "mine"

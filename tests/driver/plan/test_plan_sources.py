@@ -13,7 +13,7 @@ import pytest
 
 from flinkish import uid
 from flinkish.checkpoint.format.logs import parse_offsets
-from flinkish.driver.plan.plan_extraction import PlannedQuery, plan_query
+from flinkish.driver.plan.plan_extraction import PlannedQuery, extract_plan
 from flinkish.errors import Incompatible
 from flinkish.operators.uids import uid_to_operator_id
 from tests.support.driver.operator_programs import SCHEMA, _read, _timed, write_input
@@ -136,7 +136,7 @@ FAST = {"three", "rate first", "expression used twice"}
 def test_sources_are_numbered(spark: Any, two_inputs: str, name: str) -> None:
     shape = SHAPES[name]
     df = shape.program(spark, two_inputs)
-    planned = plan_query(df, "append", None)
+    planned = extract_plan(df, "append", None)
     signatures = _signatures(two_inputs)
     assert [(s.signature, s.directory, s.feeds) for s in planned.sources] == [
         (signatures[what], directory, feeds) for what, directory, feeds in shape.sources
@@ -159,7 +159,7 @@ def test_sources_are_numbered(spark: Any, two_inputs: str, name: str) -> None:
 )
 def test_spark_numbers_them_so(spark: Any, two_inputs: str, tmp_path: Path, name: str) -> None:
     df = SHAPES[name].program(spark, two_inputs)
-    planned = plan_query(df, "append", None)
+    planned = extract_plan(df, "append", None)
     _check_checkpoint(planned, df, tmp_path / "checkpoint", two_inputs)
 
 
@@ -193,7 +193,7 @@ def _check_checkpoint(planned: PlannedQuery, df: Any, checkpoint: Path, inputs: 
 
 def test_a_source_is_known_by_its_uid(spark: Any, two_inputs: str) -> None:
     frame = _read(spark, two_inputs).transform(uid("events"))
-    planned = plan_query(frame.union(frame), "append", None)
+    planned = extract_plan(frame.union(frame), "append", None)
     assert [s.uid for s in planned.sources] == ["events", "events#2"]
     assert planned.sources[0].operator_id_v3 == uid_to_operator_id("events")
     assert planned.sources[0].operator_id_v2 == uid_to_operator_id("events")
@@ -212,7 +212,7 @@ def test_names_that_spark_knows_are_its_directories(
             for name, stream in (("second", "b"), ("first", "a"))
         ]
         df = frames[0].union(frames[1])
-        planned = plan_query(df, "append", None)
+        planned = extract_plan(df, "append", None)
         query = (
             df.writeStream.format("noop")
             .option("checkpointLocation", f"file://{tmp_path}")
@@ -235,13 +235,13 @@ def test_names_that_spark_knows_are_its_directories(
 def test_a_source_that_no_operator_reads_is_refused(spark: Any, two_inputs: str) -> None:
     df = _sql("with u as (select * from sources_b) select id from sources_a")(spark, two_inputs)
     with pytest.raises(Incompatible, match=r"file\[.*/b/\*\.json\]"):
-        plan_query(df, "append", None)
+        extract_plan(df, "append", None)
 
 
 def test_directories_named_like_a_name_are_none(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "name=x").mkdir()
     df = spark.readStream.schema(SCHEMA).json(f"{tmp_path}/name=x/")
-    (source,) = plan_query(df, "append", None).sources
+    (source,) = extract_plan(df, "append", None).sources
     assert (source.uid, source.signature) == (None, f"file[{tmp_path}/name=x]")
 
 
@@ -249,5 +249,5 @@ def test_directories_named_like_a_name_are_none(spark: Any, tmp_path: Path) -> N
 def test_secrets_of_a_source_are_not_looked_at(spark: Any) -> None:
     reader = spark.readStream.format("socket").option("host", "localhost").option("port", "1")
     df = reader.option("password", "hunter2").option("includeTimestamp", "true").load()
-    (source,) = plan_query(df, "append", None).sources
+    (source,) = extract_plan(df, "append", None).sources
     assert source.signature == "socket[host=localhost, port=1]"

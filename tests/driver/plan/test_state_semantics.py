@@ -19,12 +19,12 @@ from flinkish.operators.meaning import (
     OUTPUT_MODE,
     TIME_MODE,
     Column,
-    StateMeaning,
+    StateSemantics,
     variable_ttl,
     variable_type,
 )
 
-MEANING = StateMeaning({ONLY: (Column("k", "k"),)})
+MEANING = StateSemantics({ONLY: (Column("k", "k"),)})
 #: As Spark 4.3.0 writes it.
 PROPERTIES = {
     "timeMode": "ProcessingTime",
@@ -58,7 +58,7 @@ def test_the_newest_properties_become_traits() -> None:
         variable_type("total"): "ValueState",
         variable_ttl("total"): "on",
     }
-    assert StateMeaning.from_json(json.loads(json.dumps(found.to_json()))) == found
+    assert StateSemantics.from_json(json.loads(json.dumps(found.to_json()))) == found
 
 
 def test_operators_of_other_kinds_have_none() -> None:

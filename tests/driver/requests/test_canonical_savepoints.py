@@ -19,7 +19,7 @@ from flinkish.driver.spark.settings import configured
 from flinkish.driver.tasks.migration_task import migrate
 from flinkish.errors import StorageError, UnsupportedFormat, WrongState, from_record
 from flinkish.registry.jobs import JobState, Request, RequestKind, RequestState, RestoreSpec
-from flinkish.savepoint.format.reader import FULL, Savepoint, check_files, open_savepoint
+from flinkish.savepoint.format.reader import FULL, OpenSavepoint, check_files, open_savepoint
 from flinkish.spec.migration import Migration
 from flinkish.spec.requests import CancelArguments, SavepointArguments
 from tests.driver.test_gate import start_counting
@@ -87,7 +87,7 @@ def expected(
     return output(spark, base / "out")
 
 
-def whole(path: str) -> Savepoint:
+def whole(path: str) -> OpenSavepoint:
     """The savepoint at ``path``, which is canonical and complete."""
     savepoint = open_savepoint(path)
     check_files(savepoint, FULL)

@@ -14,14 +14,18 @@ import pytest
 from hypothesis import strategies as st
 
 from flinkish.engine.avro.schemas import avro_schema
-from flinkish.engine.migration.evolution import Verdict, resolve
+from flinkish.engine.migration.evolution import EvolutionVerdict, resolve
 from flinkish.engine.migration.evolution_steps import CannotEvolve
 from flinkish.engine.rows.row_codec import codec_of
 from flinkish.engine.rows.types import Struct, arrow_type, parse_struct, parse_type
 from tests.engine.rows.test_row_codec import LEAVES, tables, texts
 from tests.support.examples import examples
 
-SAME, MIGRATE, NOT = Verdict.AS_IS, Verdict.AFTER_MIGRATION, Verdict.INCOMPATIBLE
+SAME, MIGRATE, NOT = (
+    EvolutionVerdict.AS_IS,
+    EvolutionVerdict.AFTER_MIGRATION,
+    EvolutionVerdict.INCOMPATIBLE,
+)
 
 
 def parsed(*fields: tuple[Any, ...]) -> Struct:
@@ -167,7 +171,7 @@ def test_the_same_schema_is_as_it_is(table: Any) -> None:
         (struct_type(("x", "long")), map_type("string", "long"), NOT),
     ],
 )
-def test_types(old: Any, new: Any, verdict: Verdict) -> None:
+def test_types(old: Any, new: Any, verdict: EvolutionVerdict) -> None:
     resolution = resolve(parsed(("c", old)), parsed(("c", new)))
     assert resolution.verdict is verdict
     assert bool(resolution.problems) == (verdict is NOT)

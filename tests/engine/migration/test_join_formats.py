@@ -17,11 +17,11 @@ from flinkish.engine.migration.join_formats import JOIN_FAMILIES_4, event_time
 from flinkish.engine.migration.join_regrouping import Sorter, event_times, regrouped
 from flinkish.engine.migration.migration_plan import (
     EventTime,
-    FamilyMove,
-    Made,
-    Regroup,
+    FamilyMigration,
+    JoinLayout,
+    JoinRegrouping,
     RowForm,
-    StoreMove,
+    StoreMigration,
 )
 from flinkish.engine.migration.migration_planner import TargetState
 from flinkish.engine.rows.encodings import TIMESTAMP_POSTFIX, split_value
@@ -216,8 +216,10 @@ def test_a_join_key_that_is_another_time_is_refused(at: int, right: bool) -> Non
     rows = replace(rows, framed=True)
     key = {**rows.key, "fields": [rows.key["fields"][0], column("__event_time", "long")]}
     lists = RowForm(key, rows.value, {"keyStateEncoderType": TIMESTAMP_POSTFIX}, framed=True)
-    regroup = Regroup(Made.LISTS, rows, event_time(rows, "x"))
-    move = StoreMove("l", "default", (FamilyMove("f", "g", lists, lists, (), regroup=regroup),))
+    regroup = JoinRegrouping(JoinLayout.LISTS, rows, event_time(rows, "x"))
+    move = StoreMigration(
+        "l", "default", (FamilyMigration("f", "g", lists, lists, (), regroup=regroup),)
+    )
     block = RowBlock(
         "f",
         [b"\x00" + bytes(8) + struct.pack("<qq", at, index) for index in (1, 0)],

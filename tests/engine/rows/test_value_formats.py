@@ -18,7 +18,7 @@ from flinkish.checkpoint.format.operator_files import (
 from flinkish.checkpoint.format.pins import PIN_GROUP_FORMAT
 from flinkish.checkpoint.format.schema_files import FamilySchemas, write_schema_file
 from flinkish.engine.errors import CannotMigrate, EngineError
-from flinkish.engine.migration.migration_plan import FamilyMove, RowForm
+from flinkish.engine.migration.migration_plan import FamilyMigration, RowForm
 from flinkish.engine.migration.migration_planner import TargetState
 from flinkish.engine.migration.row_transforms import BlockTransform
 from flinkish.engine.rows.row_codec import codec_of
@@ -64,7 +64,7 @@ def moved(values: list[bytes], schema: dict[str, Any], old: str, new: str) -> li
     """Values as the engine writes them in another format."""
     how, after = group_format(schema, old, new, "0")
     forms = [RowForm(KEY, value, None, framed=False) for value in (schema, after)]
-    move = FamilyMove("default", "default", *forms, ((0,),), reshape=how)
+    move = FamilyMigration("default", "default", *forms, ((0,),), reshape=how)
     key = codec_of(value_struct(KEY)).encode(pa.table({"k": ["a"]}).to_batches()[0]).rows()[0]
     block = RowBlock("default", [key] * len(values), values, framed=False)
     return BlockTransform(move, None, "here")(block).values

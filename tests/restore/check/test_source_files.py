@@ -10,7 +10,7 @@ import pytest
 from flinkish.errors import Corrupt
 from flinkish.restore.check.source_files import SourceFileCheck, missing_files
 from flinkish.restore.materialize.source_logs import ReadFile, compacted_until, read_files
-from flinkish.restore.recipe import Donor
+from flinkish.restore.recipe import SourceCheckpoint
 from tests.support.restore.query_builders import source
 
 
@@ -39,12 +39,12 @@ class Saved:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n".join(["v1", '{"batchWatermarkMs":0}', *lines]))
 
-    def donor(self) -> Donor:
+    def origin(self) -> SourceCheckpoint:
         root = self.root / "checkpoint"
         (root / "commits").mkdir(exist_ok=True)
         (root / "commits/3").write_text("v1\n{}")
         files = tuple(p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file())
-        return Donor(str(root), files, 3)
+        return SourceCheckpoint(str(root), files, 3)
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_files_of_the_planned_batch_are_severe_and_others_a_note(saved: Saved) -
     saved.log("0", "4", (names[4], 4), (names[5], 4), ("s3a://b/x", 4))
     saved.offsets(3, at(3))
     saved.offsets(4, at(4))
-    (check,) = missing_files(saved.donor())
+    (check,) = missing_files(saved.origin())
     gone = str(saved.input / "4.json")
     assert check == SourceFileCheck(0, "0", (gone,), planned=2, read=4, read_gone=1, elsewhere=1)
     assert check.warnings() == [
@@ -79,7 +79,7 @@ def test_files_of_the_planned_batch_are_severe_and_others_a_note(saved: Saved) -
 def test_without_a_planned_batch_nothing_is_severe(saved: Saved) -> None:
     saved.log("0", "0", (saved.file(0, there=False), 0))
     saved.offsets(3, at(0))
-    (check,) = missing_files(saved.donor())
+    (check,) = missing_files(saved.origin())
     assert (check.warnings(), check.read, check.read_gone) == ([], 1, 1)
 
 
@@ -89,7 +89,7 @@ def test_a_source_first_read_in_the_planned_batch_and_one_that_is_no_file_source
     saved.log("1", "0", (saved.file(0, there=False), 0))
     saved.offsets(3, '{"topic":{"0":1}}', "-")
     saved.offsets(4, '{"topic":{"0":2}}', at(0))
-    (check,) = missing_files(saved.donor())
+    (check,) = missing_files(saved.origin())
     assert (check.entry, check.planned, len(check.planned_gone), check.read) == (1, 1, 1, 0)
 
 
@@ -98,7 +98,7 @@ def test_the_planned_entry_may_be_compacted(saved: Saved) -> None:
     saved.log("0", "2.compact", *((names[n], n) for n in range(3)))
     saved.offsets(3, at(1))
     saved.offsets(4, at(2))
-    (check,) = missing_files(saved.donor())
+    (check,) = missing_files(saved.origin())
     assert (check.planned, check.read) == (1, 2)
     assert check.planned_gone == (str(saved.input / "2.json"),)
 
@@ -108,7 +108,7 @@ def test_a_dataframe_used_twice_is_looked_at_once(saved: Saved) -> None:
     saved.log("1", "0", (saved.file(1, there=False), 0))
     saved.offsets(3, at(0), at(0), at(0))
     sources = [source("file[/x]", n, directory=d) for n, d in enumerate("001")]
-    found = missing_files(saved.donor(), sources)
+    found = missing_files(saved.origin(), sources)
     assert [(c.entry, c.read, c.read_gone) for c in found] == [(0, 1, 0), (2, 1, 1)]
 
 
@@ -122,10 +122,10 @@ def test_a_damaged_log_is_an_error(saved: Saved) -> None:
     (saved.root / "checkpoint/sources/0/0").write_text('v1\n{"path":')
     saved.offsets(3, at(0))
     with pytest.raises(Corrupt, match="not an entry of a file source's log"):
-        missing_files(saved.donor())
+        missing_files(saved.origin())
     saved.offsets(3, at(1))
     with pytest.raises(Corrupt, match="is missing"):
-        missing_files(saved.donor())
+        missing_files(saved.origin())
 
 
 def test_reading_an_entry() -> None:

@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 
 from flinkish.compat.data import load
-from flinkish.compat.model import SPARK, Cell, Limitation, Matrix, Rewrite, Verdict
+from flinkish.compat.model import SPARK, Cell, CompatVerdict, Limitation, Matrix, Rewrite
 from flinkish.restore.check import version_check
 from flinkish.restore.check.version_check import fit_offers, version_gate
-from flinkish.restore.plan.verdicts import Outcome
-from flinkish.restore.source.restore_source import Offers, read_offers
+from flinkish.restore.plan.verdicts import RestoreOutcome
+from flinkish.restore.source.restore_source import RestoreSource, open_restore_source
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 
 
 @pytest.fixture
-def offers(tmp_path: Path) -> Offers:
+def offers(tmp_path: Path) -> RestoreSource:
     """A checkpoint with HDFS-backed state, as if a savepoint of Spark 4.0.5 had it."""
     CheckpointLikeness(tmp_path / "checkpoint", partitions=2).run_to(3)
-    return replace(read_offers(str(tmp_path / "checkpoint")), spark_version="4.0.5")
+    return replace(open_restore_source(str(tmp_path / "checkpoint")), spark_version="4.0.5")
 
 
 def measured(monkeypatch: pytest.MonkeyPatch, verdict: str, rewrite: Rewrite | None = None) -> None:
@@ -32,7 +32,8 @@ def measured(monkeypatch: pytest.MonkeyPatch, verdict: str, rewrite: Rewrite | N
     limits = () if verdict in ("ok", "unknown") else ("why",)
     error = "it broke" if verdict in ("fails", "needs-migration") else None
     cells = [
-        Cell("4.0", "4.3", Verdict(verdict), limits, kind, "hdfs", error=error) for kind in kinds
+        Cell("4.0", "4.3", CompatVerdict(verdict), limits, kind, "hdfs", error=error)
+        for kind in kinds
     ]
     table = replace(real, limitations={"why": limit}, cells=tuple(cells))
     assert isinstance(table, Matrix)
@@ -42,21 +43,21 @@ def measured(monkeypatch: pytest.MonkeyPatch, verdict: str, rewrite: Rewrite | N
 @pytest.mark.parametrize(
     ("verdict", "outcome"),
     [
-        ("ok", Outcome.OK),
-        ("ok-with-limitations", Outcome.NOTE),
-        ("needs-migration", Outcome.REFUSED),
-        ("fails", Outcome.REFUSED),
+        ("ok", RestoreOutcome.OK),
+        ("ok-with-limitations", RestoreOutcome.NOTE),
+        ("needs-migration", RestoreOutcome.REFUSED),
+        ("fails", RestoreOutcome.REFUSED),
     ],
 )
 def test_the_table_decides(
-    verdict: str, outcome: Outcome, offers: Offers, monkeypatch: pytest.MonkeyPatch
+    verdict: str, outcome: RestoreOutcome, offers: RestoreSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measured(monkeypatch, verdict)
     found = version_gate(offers, "4.3.0")
     assert (found.check.id, found.check.outcome) == ("spark-version", outcome)
     assert (found.record["from"], found.record["to"]) == ("4.0.5", "4.3.0")
     assert found.record["verdict"] == verdict
-    refused = outcome is Outcome.REFUSED
+    refused = outcome is RestoreOutcome.REFUSED
     assert (found.error is not None) is refused
     if found.error is not None:
         assert found.error.code == 4
@@ -65,14 +66,14 @@ def test_the_table_decides(
 
 
 def test_what_the_engine_can_rewrite_is_no_reason_to_refuse(
-    offers: Offers, monkeypatch: pytest.MonkeyPatch
+    offers: RestoreSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measured(monkeypatch, "needs-migration", Rewrite.CHECKPOINT_FORMAT_1)
     of_format_2 = replace(
         offers, by_key={k: replace(o, checkpoint_format=2) for k, o in offers.by_key.items()}
     )
     found = version_gate(of_format_2, "4.3.0")
-    assert (found.error, found.check.outcome) == (None, Outcome.NOTE)
+    assert (found.error, found.check.outcome) == (None, RestoreOutcome.NOTE)
     assert found.record["verdict"] == "needs-migration"
     assert "the state is rewritten to resume" in found.check.text
     for offer in fit_offers(of_format_2, "4.3.0").by_key.values():
@@ -93,7 +94,7 @@ def test_otherwise_savepoints_are_taken_as_they_are(
     verdict: str,
     saved: str | None,
     running: str | None,
-    offers: Offers,
+    offers: RestoreSource,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     measured(monkeypatch, verdict)
@@ -102,11 +103,11 @@ def test_otherwise_savepoints_are_taken_as_they_are(
 
 
 def test_a_pair_that_nobody_has_measured_is_a_warning(
-    offers: Offers, monkeypatch: pytest.MonkeyPatch
+    offers: RestoreSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measured(monkeypatch, "ok")
     found = version_gate(offers, "4.2.1")
-    assert (found.record["verdict"], found.check.outcome) == ("unknown", Outcome.WARNING)
+    assert (found.record["verdict"], found.check.outcome) == ("unknown", RestoreOutcome.WARNING)
     assert found.error is None
 
 
@@ -119,15 +120,15 @@ def test_a_pair_that_nobody_has_measured_is_a_warning(
     ],
 )
 def test_versions_that_are_not_known_are_a_warning(
-    saved: str | None, running: str | None, why: str, offers: Offers
+    saved: str | None, running: str | None, why: str, offers: RestoreSource
 ) -> None:
     found = version_gate(replace(offers, spark_version=saved), running)
-    assert found.check.outcome is Outcome.WARNING
+    assert found.check.outcome is RestoreOutcome.WARNING
     assert why in found.check.text
     assert found.record["verdict"] == "unknown"
 
 
-def test_a_damaged_log_does_not_hide_the_answer(offers: Offers, tmp_path: Path) -> None:
+def test_a_damaged_log_does_not_hide_the_answer(offers: RestoreSource, tmp_path: Path) -> None:
     """The restore itself says what is wrong with it."""
     shutil.rmtree(tmp_path / "checkpoint" / "offsets")
     assert version_gate(offers, "4.0.5").error is None

@@ -1,5 +1,5 @@
 """Checkpoints with the operators of a recipe, on the recorded ones of real Spark: which files, and
-what is in those that are not the donor's. That Spark resumes them is tested in tests/driver."""
+what is in those that are not the origin's. That Spark resumes them is tested in tests/driver."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from flinkish.errors import Corrupt, Incompatible, StorageError
 from flinkish.restore.materialize.empty_state import empty_archive, empty_snapshot
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
 from flinkish.restore.recipe import (
-    Donor,
     EmptyState,
     Recipe,
+    SourceCheckpoint,
     TakenState,
 )
 from tests.support.checkpoints.handwritten import QUERY_ID, CheckpointLikeness
@@ -84,7 +84,9 @@ def test_equal_metadata_of_several_batches_from_remote_storage(tmp_path: Path) -
 
 def test_new_query_id(tmp_path: Path) -> None:
     cut = read_cut(str(CheckpointLikeness(tmp_path / "c").run_to(3).root))
-    recipe = Recipe((Donor(f"file:{cut.root}", tuple(cut.files), 3),), query_id="another")
+    recipe = Recipe(
+        (SourceCheckpoint(f"file:{cut.root}", tuple(cut.files), 3),), query_id="another"
+    )
     make_checkpoint(recipe, f"file:{tmp_path}/fork")
     assert read_cut(str(tmp_path / "fork")).query_id == "another"
     assert read_cut(cut.root).query_id == QUERY_ID
@@ -190,7 +192,9 @@ def test_checksums_of_rewritten_files_are_left_out(tmp_path: Path) -> None:
     for path in paths:
         (root / "state/0" / path).write_text("Spark's")
     cut = read_cut(str(root))
-    listed = Donor(cut.root, tuple(sorted({*cut.files, *(f"state/0/{p}" for p in paths)})), 6)
+    listed = SourceCheckpoint(
+        cut.root, tuple(sorted({*cut.files, *(f"state/0/{p}" for p in paths)})), 6
+    )
     make_checkpoint(Recipe((listed,), states={1: TakenState(0, 0)}), str(tmp_path / "new"))
     assert not (tmp_path / "new/state/1/_metadata/metadata.crc").exists()
     assert (tmp_path / "new/state/1/0/_metadata/schema.crc").read_text() == "Spark's"

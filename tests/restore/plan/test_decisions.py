@@ -7,17 +7,24 @@ import pytest
 from flinkish.errors import Incompatible
 from flinkish.registry.jobs import JobState
 from flinkish.restore.plan.decisions import QueryPlan, plan_query
-from flinkish.restore.plan.non_restored_state import untaken
+from flinkish.restore.plan.non_restored_state import find_non_restored
 from flinkish.restore.plan.query_id import OtherRun, decide_query_id
 from flinkish.restore.plan.recipes import recipe_for
 from flinkish.restore.plan.verdicts import Verdict
-from flinkish.restore.recipe import Donor, EmptyState, FreshSource, Recipe, TakenSource, TakenState
-from flinkish.restore.source.restore_inputs import NewQuery, QueryKey, SavedQuery
+from flinkish.restore.recipe import (
+    EmptyState,
+    FreshSource,
+    Recipe,
+    SourceCheckpoint,
+    TakenSource,
+    TakenState,
+)
+from flinkish.restore.source.restore_inputs import NewQuery, QueryKey, SavedQueryFacts
 from tests.support.restore.query_builders import AGG, new, old, reads, saved_query, source, starting
 
 
 def planned(
-    new_query: NewQuery, *saved: SavedQuery, started: tuple[QueryKey, ...] = ()
+    new_query: NewQuery, *saved: SavedQueryFacts, started: tuple[QueryKey, ...] = ()
 ) -> QueryPlan:
     return plan_query(new_query, saved, started)
 
@@ -27,8 +34,8 @@ def verdicts(plan: QueryPlan) -> list[str]:
 
 
 def recipe(plan: QueryPlan, **batches: int) -> Recipe:
-    donors = {key: Donor(f"/sp/{key}", (), batch) for key, batch in batches.items()}
-    return recipe_for(plan, donors, {n: EmptyState(2) for n in range(5)})
+    origins = {key: SourceCheckpoint(f"/sp/{key}", (), batch) for key, batch in batches.items()}
+    return recipe_for(plan, origins, {n: EmptyState(2) for n in range(5)})
 
 
 @pytest.mark.parametrize(
@@ -57,7 +64,7 @@ def test_the_same_program_takes_all_as_it_is() -> None:
     assert verdicts(plan) == ["as-is", "as-is"]
     assert plan.unchanged
     assert not plan.notes
-    assert recipe(plan, q=7) == Recipe((Donor("/sp/q", (), 7),))
+    assert recipe(plan, q=7) == Recipe((SourceCheckpoint("/sp/q", (), 7),))
 
 
 def test_added_and_swapped_operators() -> None:
@@ -78,7 +85,7 @@ def test_a_removed_operator_is_left() -> None:
     plan = planned(starting(new("x", 0)), saved)
     assert not plan.unchanged
     assert recipe(plan, q=7).states == {0: TakenState(0, 0)}
-    left = untaken([saved], [plan])
+    left = find_non_restored([saved], [plan])
     assert [op.uid for op in left.operators] == ["y"]
     error = left.error()
     assert error.code == 5
@@ -103,29 +110,29 @@ def test_merged_queries() -> None:
     assert verdicts(plan) == ["renumbered", "renumbered"]
     made = recipe(plan, one=7, two=9)
     assert made.batch_id == 9
-    assert made.donors[0].root == "/sp/one"
+    assert made.origins[0].root == "/sp/one"
     assert made.states == {0: TakenState(1, 0), 1: TakenState(0, 0)}
     assert made.sources == (TakenSource(1, 0, "0", "0"), TakenSource(0, 0, "0", "1"))
     assert not plan.own
-    assert not untaken([one, two], [plan])
+    assert not find_non_restored([one, two], [plan])
 
 
 def test_split_query() -> None:
     saved = saved_query(old("x", 0), old("y", 1), sources=(source("a", 0), source("b", 1)))
     left = planned(starting(new("x"), name="left", sources=(reads("a", feeds=(0,)),)), saved)
-    assert [op.uid for op in untaken([saved], [left]).operators] == ["y"]
-    assert [s.signature for s in untaken([saved], [left]).sources] == ["b"]
+    assert [op.uid for op in find_non_restored([saved], [left]).operators] == ["y"]
+    assert [s.signature for s in find_non_restored([saved], [left]).sources] == ["b"]
     right = planned(starting(new("y"), name="right", sources=(reads("b", feeds=(0,)),)), saved)
-    assert not untaken([saved], [left, right])
+    assert not find_non_restored([saved], [left, right])
 
 
 def test_queries_that_nothing_was_taken_of_are_left_as_a_whole() -> None:
     saved = [saved_query(key="a"), saved_query(old("x", query="b"), key="b")]
     plan = plan_query(starting(name="a"), saved, [])
-    left = untaken(saved, [plan])
+    left = find_non_restored(saved, [plan])
     assert [query.key for query in left.queries] == ["b"]
     assert "'b'" in left.error().hint
-    nothing = untaken(saved, [])
+    nothing = find_non_restored(saved, [])
     assert "query 'a' (batch 7, no state)" in nothing.error().message
 
 
@@ -140,7 +147,7 @@ def test_a_program_that_cannot_be_read_takes_only_state_without_ids() -> None:
     plain = saved_query(old("", named=False, ids=False))
     plan = planned(unread, plain)
     assert plan.unchanged
-    assert not untaken([plain], [plan])
+    assert not find_non_restored([plain], [plan])
     with pytest.raises(Incompatible, match="cannot be read"):
         planned(unread, saved_query(old("x")))
     assert planned(NewQuery("other", None, None), plain).base is None

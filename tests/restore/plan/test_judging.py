@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from flinkish.checkpoint.operators import StoreInfo
-from flinkish.operators.meaning import ONLY, StateMeaning
-from flinkish.restore.plan.judging import OperatorPlan, advice_for, judge_operator, refuse
+from flinkish.operators.meaning import ONLY, StateSemantics
+from flinkish.restore.plan.judging import OperatorJudgement, advice_for, judge_operator, refuse
 from flinkish.restore.plan.verdicts import FOR_THE_ENGINE, Verdict
-from flinkish.restore.source.restore_inputs import NewOperator, SavedOperator, SavedQuery
+from flinkish.restore.source.restore_inputs import NewOperator, SavedOperator, SavedQueryFacts
 from tests.restore.plan.test_schema_compatibility import columns, struct
 from tests.support.restore.query_builders import AGG, DEDUP, new, old, saved_query
 
@@ -19,8 +19,8 @@ def _stores(value: str) -> tuple[StoreInfo, ...]:
     return (StoreInfo("default", struct("k string"), struct(value)),)
 
 
-def _meaning(*sums: str) -> StateMeaning:
-    return StateMeaning({ONLY: columns("k")}, {ONLY: columns(*sums)})
+def _meaning(*sums: str) -> StateSemantics:
+    return StateSemantics({ONLY: columns("k")}, {ONLY: columns(*sums)})
 
 
 def saved(value: str = "a long", *sums: str, ordinal: int = 0, query: str = "q") -> SavedOperator:
@@ -36,7 +36,9 @@ def starting(value: str = "a long", *sums: str, ordinal: int = 0) -> NewOperator
 ALWAYS_NULLABLE = "spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled"
 BASE = saved_query(saved())
 OTHER = saved_query(key="other")
-CASES: dict[str, tuple[NewOperator, SavedOperator | None, SavedQuery | None, int | None, str]] = {
+CASES: dict[
+    str, tuple[NewOperator, SavedOperator | None, SavedQueryFacts | None, int | None, str]
+] = {
     "the same": (starting(), saved(), BASE, None, "as-is same-state"),
     "nothing saved": (starting(), None, BASE, None, "new no-state"),
     "another ordinal": (starting(ordinal=2), saved(), BASE, None, "renumbered other-ordinal"),
@@ -123,9 +125,9 @@ def test_a_refusal_names_every_operator_that_is_stuck_and_why() -> None:
 
 
 def test_what_an_executor_can_carry_out_is_not_refused() -> None:
-    def plans(*verdicts: Verdict) -> list[OperatorPlan]:
+    def plans(*verdicts: Verdict) -> list[OperatorJudgement]:
         named = replace(starting(), kind="applyInPandasWithState")
-        return [OperatorPlan(named, verdict, saved()) for verdict in verdicts]
+        return [OperatorJudgement(named, verdict, saved()) for verdict in verdicts]
 
     both = plans(Verdict.MIGRATE, Verdict.RESCALE)
     assert refuse(both, {Verdict.MIGRATE, Verdict.RESCALE}) is None
@@ -135,7 +137,7 @@ def test_what_an_executor_can_carry_out_is_not_refused() -> None:
     assert refuse(plans(Verdict.INCOMPATIBLE), set(Verdict)) is not None
     assert refuse(plans(Verdict.NEW, Verdict.DROPPED, Verdict.RENUMBERED)) is None
     # Two sums are both called `sum` in the state of an aggregation: names say too little there.
-    error = refuse([OperatorPlan(starting(), Verdict.MIGRATE, saved())], set(Verdict))
+    error = refuse([OperatorJudgement(starting(), Verdict.MIGRATE, saved())], set(Verdict))
     assert error is not None
     assert "for values whose fields the program names" in error.message
 
@@ -179,7 +181,7 @@ def test_a_wider_nullability_needs_a_new_schema_only_where_spark_writes_one() ->
     strict = {"type": "struct", "fields": [{"name": "k", "type": "long", "nullable": False}]}
     wide = {"type": "struct", "fields": [{"name": "k", "type": "long", "nullable": True}]}
 
-    def plan(kind: str, version: str) -> OperatorPlan:
+    def plan(kind: str, version: str) -> OperatorJudgement:
         saved = replace(old("x", kind=kind), stores=(StoreInfo("default", strict, strict),))
         program = replace(new("x", kind=kind), stores=(StoreInfo("default", wide, wide),))
         pins = {"spark.sql.streaming.join.stateFormatVersion": version}

@@ -7,13 +7,13 @@ import pytest
 from flinkish.errors import Incompatible, UsageError
 from flinkish.operators.hasher import HasherVersion
 from flinkish.restore.plan.matching import check_uid_map, match_operators
-from flinkish.restore.source.restore_inputs import NewQuery, SavedQuery
+from flinkish.restore.source.restore_inputs import NewQuery, SavedQueryFacts
 from tests.support.restore.query_builders import AGG, DEDUP, id_of, new, old, saved_query, starting
 
 
 def matched(
     query: NewQuery,
-    *saved: SavedQuery,
+    *saved: SavedQueryFacts,
     hasher: HasherVersion = HasherVersion.V3,
     **uid_map: str,
 ) -> dict[int, tuple[str | None, int] | None]:

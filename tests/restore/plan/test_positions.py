@@ -18,13 +18,13 @@ from flinkish.restore.plan.positions import (
     match_sources,
     reset_entries,
 )
-from flinkish.restore.source.restore_inputs import NewQuery, SavedQuery
+from flinkish.restore.source.restore_inputs import NewQuery, SavedQueryFacts
 from tests.support.restore.query_builders import new, old, reads, saved_query, source, starting
 
 A, B = "FileSource[/a]", "FileSource[/b]"
 
 
-def positions(query: NewQuery, *saved: SavedQuery, **uid_map: str) -> SourceMatches:
+def positions(query: NewQuery, *saved: SavedQueryFacts, **uid_map: str) -> SourceMatches:
     own = next((q for q in saved if q.key in (query.name, None)), None)
     version = HasherVersion.V3
     taken = match_operators(query, saved, own, hasher=version, uid_map=uid_map).taken
@@ -110,7 +110,7 @@ def test_merge_takes_each_source_from_the_query_whose_state_it_feeds() -> None:
 
 
 def test_one_source_before_states_at_two_positions_is_refused() -> None:
-    def saved(name: str, word: str, offset: str) -> SavedQuery:
+    def saved(name: str, word: str, offset: str) -> SavedQueryFacts:
         sources = (source(A, query=name, offset=offset),)
         return saved_query(old(word, query=name), key=name, sources=sources)
 
@@ -171,7 +171,7 @@ def test_a_join_whose_inputs_have_changed_places_is_refused(turned: bool) -> Non
 # --reset-source.
 
 
-def reset(query: NewQuery, *saved: SavedQuery, names: Collection[str]) -> SourceMatches:
+def reset(query: NewQuery, *saved: SavedQueryFacts, names: Collection[str]) -> SourceMatches:
     own = next((q for q in saved if q.key in (query.name, None)), None)
     version = HasherVersion.V3
     taken = match_operators(query, saved, own, hasher=version, uid_map={}).taken
@@ -253,7 +253,7 @@ def test_sources_that_are_not_known_cannot_start_afresh() -> None:
 
 
 def test_a_reset_settles_a_conflict_of_positions() -> None:
-    def saved(name: str, word: str, offset: str) -> SavedQuery:
+    def saved(name: str, word: str, offset: str) -> SavedQueryFacts:
         sources = (source(A, query=name, offset=offset),)
         return saved_query(old(word, query=name), key=name, sources=sources)
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from flinkish.restore.plan.preconditions import DRAINED, SETTING_SCHEMA_CHECK, preconditions
-from flinkish.restore.plan.verdicts import Outcome
+from flinkish.restore.plan.verdicts import RestoreOutcome
 from flinkish.restore.source.restore_inputs import NewSink
 from tests.support.restore.query_builders import AGG, DEDUP, new, old, saved_query, starting
 
-REFUSED, WARNING, NOTE = Outcome.REFUSED, Outcome.WARNING, Outcome.NOTE
+REFUSED, WARNING, NOTE = RestoreOutcome.REFUSED, RestoreOutcome.WARNING, RestoreOutcome.NOTE
 
 
 def found(
@@ -23,7 +23,7 @@ def found(
     watermark: int | None = None,
     settings: dict[str, str] | None = None,
     saved: bool = True,
-) -> dict[str, Outcome]:
+) -> dict[str, RestoreOutcome]:
     program = replace(starting(new("x", kind=kind)), sink=now or NewSink(), settings=settings or {})
     query = replace(saved_query(old("x", kind=kind)), sink=before or {}, watermark_ms=watermark)
     return {c.id: c.outcome for c in preconditions(program, query if saved else None)}
@@ -74,7 +74,7 @@ def test_a_query_that_cannot_be_saved_again_is_said_to_be_one() -> None:
     ],
 )
 def test_output_modes(
-    before: str, now: str, kind: str, watermark: int | None, expected: Outcome | None
+    before: str, now: str, kind: str, watermark: int | None, expected: RestoreOutcome | None
 ) -> None:
     checks = found(
         {"output_mode": before}, NewSink(output_mode=now), kind=kind, watermark=watermark

@@ -19,10 +19,15 @@ from flinkish.restore.plan.query_restore import RestoreOptions
 from flinkish.restore.plan.restore_planner import RestorePlanner
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan
 from flinkish.restore.plan.state_migration import StateRewrite
-from flinkish.restore.plan.verdicts import Check, Outcome, Verdict
-from flinkish.restore.recipe import Donor, EmptyState, Recipe
-from flinkish.restore.source.restore_inputs import NewOperator, NewQuery, SavedOperator, SavedQuery
-from flinkish.restore.source.restore_source import Offer, Offers
+from flinkish.restore.plan.verdicts import Check, RestoreOutcome, Verdict
+from flinkish.restore.recipe import EmptyState, Recipe, SourceCheckpoint
+from flinkish.restore.source.restore_inputs import (
+    NewOperator,
+    NewQuery,
+    SavedOperator,
+    SavedQueryFacts,
+)
+from flinkish.restore.source.restore_source import RestorableQuery, RestoreSource
 from tests.support.restore.query_builders import (
     AGG,
     DEDUP,
@@ -48,20 +53,27 @@ class Facts:
         return self.runs
 
     def sink(
-        self, new: NewQuery, offer: Offer, recipe: Recipe, keep_id: bool, mode: SinkMode | None
+        self,
+        new: NewQuery,
+        offer: RestorableQuery,
+        recipe: Recipe,
+        keep_id: bool,
+        mode: SinkMode | None,
     ) -> SinkPlan | None:
         return self.sink_plan
 
-    def input_files(self, new: NewQuery, offer: Offer, plan: QueryPlan) -> Sequence[Check]:
+    def input_files(
+        self, new: NewQuery, offer: RestorableQuery, plan: QueryPlan
+    ) -> Sequence[Check]:
         return self.checks
 
 
-def offers(*queries: SavedQuery) -> Offers:
-    return Offers(
+def offers(*queries: SavedQueryFacts) -> RestoreSource:
+    return RestoreSource(
         {
-            query.key: Offer(
+            query.key: RestorableQuery(
                 query,
-                Donor(f"/saved/{query.key}", (), query.batch_id),
+                SourceCheckpoint(f"/saved/{query.key}", (), query.batch_id),
                 f"id of {query.key}",
                 pins=query.pins,
             )
@@ -86,7 +98,9 @@ def aggregation(word: str, *columns: str) -> tuple[SavedOperator, NewOperator]:
     return with_store(old(word, kind=AGG), *columns), with_store(new(word, kind=AGG), *columns)
 
 
-def planner_of(*saved: SavedQuery, facts: Facts | None = None, **options: Any) -> RestorePlanner:
+def planner_of(
+    *saved: SavedQueryFacts, facts: Facts | None = None, **options: Any
+) -> RestorePlanner:
     return RestorePlanner(offers(*saved), RestoreOptions(**options), facts or Facts())
 
 
@@ -244,11 +258,11 @@ def test_checks_of_the_whole_restore_come_first_and_count() -> None:
     planner = planner_of(saved_query(old("x")))
     planner.plan(starting(new("x")), {})
     plan = planner.document(complete=True)
-    refused = with_checks(plan, [Check("spark-version", Outcome.REFUSED, "no", "go back")])
+    refused = with_checks(plan, [Check("spark-version", RestoreOutcome.REFUSED, "no", "go back")])
     assert (refused["verdict"], refused["exit_code"]) == ("incompatible", 4)
     assert refused["checks"][0]["id"] == "spark-version"
     assert "incompatible [spark-version]: no" in plan_lines(refused)
-    warned = with_checks(plan, [Check("spark-version", Outcome.WARNING, "who knows")])
+    warned = with_checks(plan, [Check("spark-version", RestoreOutcome.WARNING, "who knows")])
     assert warned["verdict"] == "ok"
 
 

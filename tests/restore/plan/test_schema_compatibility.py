@@ -15,7 +15,7 @@ from flinkish.operators.meaning import (
     OUTPUT_MODE,
     TIME_MODE,
     Column,
-    StateMeaning,
+    StateSemantics,
     variable_ttl,
     variable_type,
 )
@@ -76,8 +76,8 @@ class State:
         return (StoreInfo(self.store, struct(self.key), struct(self.value)),)
 
     @property
-    def meaning(self) -> StateMeaning:
-        return StateMeaning(
+    def meaning(self) -> StateSemantics:
+        return StateSemantics(
             {self.role: columns(*self.keys)} if self.keys else {},
             {self.role: columns(*self.values)} if self.values else {},
         )
@@ -326,14 +326,14 @@ TRAITS = [
 
 @pytest.mark.parametrize(("kind", "trait", "before", "after", "reason"), TRAITS)
 def test_traits(kind: str, trait: str, before: str, after: str, reason: str) -> None:
-    old, new = (StateMeaning(traits={trait: value}) for value in (before, after))
+    old, new = (StateSemantics(traits={trait: value}) for value in (before, after))
     (change,) = compare_states(kind, (), (), old, new)
     assert (change.verdict.value, change.reason) == ("incompatible", reason)
     assert f"the {trait} was {before} and is {after}" in change.text
     assert compare_states(kind, (), (), old, old) == ()
     # A savepoint that does not say it, and a variable that is no longer there.
-    assert compare_states(kind, (), (), StateMeaning(), new) == ()
-    assert compare_states(kind, (), (), old, StateMeaning()) == ()
+    assert compare_states(kind, (), (), StateSemantics(), new) == ()
+    assert compare_states(kind, (), (), old, StateSemantics()) == ()
 
 
 def test_variables_come_and_go_but_other_stores_do_not() -> None:
@@ -342,7 +342,7 @@ def test_variables_come_and_go_but_other_stores_do_not() -> None:
 
     def reasons(kind: str, before: Sequence[str], after: Sequence[str]) -> list[tuple[str, str]]:
         changes = compare_states(
-            kind, stores(*before), stores(*after), StateMeaning(), StateMeaning()
+            kind, stores(*before), stores(*after), StateSemantics(), StateSemantics()
         )
         return [(c.verdict.value, c.reason) for c in changes]
 

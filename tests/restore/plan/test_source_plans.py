@@ -10,14 +10,14 @@ from flinkish.operators.hasher import HasherVersion
 from flinkish.restore.plan.matching import match_operators
 from flinkish.restore.plan.positions import match_sources
 from flinkish.restore.plan.source_plans import SourcePlan, name_of, source_plans
-from flinkish.restore.source.restore_inputs import NewQuery, SavedQuery, SavedSource
+from flinkish.restore.source.restore_inputs import NewQuery, SavedQueryFacts, SavedSource
 from tests.support.restore.query_builders import new, old, reads, saved_query, source, starting
 
 A, B = "file[/a]", "file[/b]"
 TOPIC = "kafka[subscribe=a,b]"
 
 
-def rows(query: NewQuery, *saved: SavedQuery, reset: tuple[str, ...] = ()) -> list[SourcePlan]:
+def rows(query: NewQuery, *saved: SavedQueryFacts, reset: tuple[str, ...] = ()) -> list[SourcePlan]:
     own = next((q for q in saved if q.key in (query.name, None)), None)
     version = HasherVersion.V3
     taken = match_operators(query, saved, own, hasher=version, uid_map={}).taken

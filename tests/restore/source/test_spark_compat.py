@@ -13,8 +13,8 @@ from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.judging import judge_operator
 from flinkish.restore.plan.state_migration import rewrite_of
 from flinkish.restore.plan.verdicts import Verdict
-from flinkish.restore.source.restore_inputs import SavedQuery
-from flinkish.restore.source.spark_compat import Fit, fit_query
+from flinkish.restore.source.restore_inputs import SavedQueryFacts
+from flinkish.restore.source.spark_compat import SparkFit, fit_query
 from tests.restore.plan.test_schema_compatibility import struct
 from tests.support.restore.query_builders import AGG, new, old, saved_query
 
@@ -39,7 +39,7 @@ FORMAT_2 = tuple(
 )
 
 
-def query(join_format: str = "4") -> SavedQuery:
+def query(join_format: str = "4") -> SavedQueryFacts:
     operators = (
         replace(old("joined", 0, JOIN), stores=FORMAT_4 if join_format == "4" else FORMAT_2),
         old("counted", 1, AGG),
@@ -48,19 +48,19 @@ def query(join_format: str = "4") -> SavedQuery:
     return replace(saved_query(*operators), pins={PIN_JOIN_FORMAT: join_format, "other": "1"})
 
 
-def rewritten(found: SavedQuery) -> dict[str | None, str]:
+def rewritten(found: SavedQueryFacts) -> dict[str | None, str]:
     return {op.uid: op.rewritten for op in found.operators if op.rewritten}
 
 
 def test_what_needs_nothing_stays() -> None:
-    assert fit_query(query(), 2, set(), (4, 2), "4.2.1") == (query(), Fit())
+    assert fit_query(query(), 2, set(), (4, 2), "4.2.1") == (query(), SparkFit())
 
 
 @pytest.mark.parametrize("join_format", ["3", "4"])
 def test_joins_become_format_2(join_format: str) -> None:
     needed = {Rewrite.JOIN_FORMAT_2}
     found, fit = fit_query(query(join_format), 1, needed, (4, 0), "4.0.5")
-    assert fit == Fit({PIN_JOIN_FORMAT: "2"})
+    assert fit == SparkFit({PIN_JOIN_FORMAT: "2"})
     assert found.pins == {PIN_JOIN_FORMAT: "2", "other": "1"}
     why = f"rewritten for Spark 4.0.5: join state format {join_format} becomes 2"
     assert rewritten(found) == {"joined": why}
@@ -74,7 +74,7 @@ def test_joins_become_format_2(join_format: str) -> None:
 def test_joins_that_spark_knows_stay(join_format: str, spark: tuple[int, int]) -> None:
     """Another query of the savepoint needs it."""
     given = query(join_format)
-    assert fit_query(given, 1, {Rewrite.JOIN_FORMAT_2}, spark, "some") == (given, Fit())
+    assert fit_query(given, 1, {Rewrite.JOIN_FORMAT_2}, spark, "some") == (given, SparkFit())
 
 
 def test_a_setting_that_spark_does_not_know_goes_where_there_is_no_join_too() -> None:
@@ -83,7 +83,7 @@ def test_a_setting_that_spark_does_not_know_goes_where_there_is_no_join_too() ->
     found, fit = fit_query(given, 1, set(), (4, 1), "4.1.4")
     assert (found.pins, fit, rewritten(found)) == (
         {PIN_JOIN_FORMAT: "2"},
-        Fit({PIN_JOIN_FORMAT: "2"}),
+        SparkFit({PIN_JOIN_FORMAT: "2"}),
         {},
     )
 
@@ -91,7 +91,7 @@ def test_a_setting_that_spark_does_not_know_goes_where_there_is_no_join_too() ->
 def test_checkpoint_format_2_becomes_1_with_all_that_it_has() -> None:
     needed = {Rewrite.CHECKPOINT_FORMAT_1, Rewrite.JOIN_FORMAT_2, Rewrite.LISTS}
     found, fit = fit_query(query(), 2, needed, (3, 5), "3.5.9")
-    assert fit == Fit({PIN_JOIN_FORMAT: "2"}, checkpoint_format=1)
+    assert fit == SparkFit({PIN_JOIN_FORMAT: "2"}, checkpoint_format=1)
     said = {uid: text.partition(": ")[2] for uid, text in rewritten(found).items()}
     ids = "checkpoint format 2 becomes 1"
     assert said == {
@@ -100,17 +100,20 @@ def test_checkpoint_format_2_becomes_1_with_all_that_it_has() -> None:
         "listed": f"{ids}, lists become as it reads them",
     }
     older = query("2")
-    assert fit_query(older, 1, {Rewrite.CHECKPOINT_FORMAT_1}, (3, 5), "3.5.9") == (older, Fit())
+    assert fit_query(older, 1, {Rewrite.CHECKPOINT_FORMAT_1}, (3, 5), "3.5.9") == (
+        older,
+        SparkFit(),
+    )
 
 
 def test_spark_35_reads_no_log_of_checkpoint_format_2_of_any_query() -> None:
     stateless = saved_query()
     found, fit = fit_query(stateless, 2, set(), (3, 5), "3.5.9")
-    assert (found, fit) == (stateless, Fit(checkpoint_format=1))
+    assert (found, fit) == (stateless, SparkFit(checkpoint_format=1))
     made = rewrite_of(QueryPlan("q", found, own=True), None, fit=fit)
     assert made is not None
     assert made.fit == fit
-    assert fit_query(stateless, 2, set(), (4, 0), "4.0.5") == (stateless, Fit())
+    assert fit_query(stateless, 2, set(), (4, 0), "4.0.5") == (stateless, SparkFit())
 
 
 def test_the_engine_is_told() -> None:
@@ -120,7 +123,7 @@ def test_the_engine_is_told() -> None:
     plan = QueryPlan("q", found, own=True, operators=None)
     made = rewrite_of(plan, None, fit=fit)
     assert made is not None
-    assert made.fit == Fit(checkpoint_format=1)
+    assert made.fit == SparkFit(checkpoint_format=1)
     assert rewrite_of(QueryPlan("q", query(), own=True, operators=None), None) is None
 
 

@@ -15,13 +15,13 @@ from flinkish.checkpoint.cut import read_cut
 from flinkish.errors import UnsupportedFormat
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
 from flinkish.restore.recipe import Recipe
-from flinkish.restore.source.restore_source import read_offers
+from flinkish.restore.source.restore_source import open_restore_source
 from flinkish.savepoint.directory import sharing
 from flinkish.savepoint.directory.dispose import dispose
 from flinkish.savepoint.format import metadata as metadata_module
 from flinkish.savepoint.format.contents import QuerySource
 from flinkish.savepoint.format.reader import FULL, check_files, open_savepoint
-from flinkish.savepoint.reporter import SilentReporter
+from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write import writer
 from flinkish.savepoint.write.writer import write_savepoint
 from tests.savepoint.conftest import JOB
@@ -73,22 +73,22 @@ def test_an_unchanged_checkpoint_moves_nothing(root: str, checkpoint: str, tmp_p
     third = save(checkpoint, f"{root}/s")
     # Whose files are used is said directly, not by way of the second.
     assert open_savepoint(third.path).holders == (storage.base_name(first.path),)
-    [offer] = read_offers(third.path, complete=True).by_key.values()
-    make_checkpoint(Recipe((offer.donor,)), str(tmp_path / "new"))
+    [offer] = open_restore_source(third.path, complete=True).by_key.values()
+    make_checkpoint(Recipe((offer.origin,)), str(tmp_path / "new"))
     assert read_cut(str(tmp_path / "new")).files == read_cut(checkpoint).files
 
 
 def test_a_restored_job_shares_with_what_it_was_restored_from(root: str, checkpoint: str) -> None:
     first = save(checkpoint, f"{root}/s")
-    [offer] = read_offers(first.path).by_key.values()
-    make_checkpoint(Recipe((offer.donor,)), f"{root}/new")
+    [offer] = open_restore_source(first.path).by_key.values()
+    make_checkpoint(Recipe((offer.origin,)), f"{root}/new")
     job = replace(JOB, job_id="f" * 32, restored_from=first.path)
     second = write_savepoint(
         f"{root}/s",
         job,
         [QuerySource("counts", f"{root}/new")],
         trigger="savepoint",
-        reporter=SilentReporter(),
+        reporter=SilentSavepointReporter(),
     )
     # RocksDB's files are known by their names wherever they are; others by their stamps, which a
     # copy within S3 keeps.

@@ -19,7 +19,7 @@ from flinkish.savepoint.format.reader import check_files, open_savepoint
 from flinkish.savepoint.manage import prune as prune_module
 from flinkish.savepoint.manage.prune import collect_garbage, judge_garbage, prune
 from flinkish.savepoint.manage.retention import Policy
-from flinkish.savepoint.reporter import SilentReporter
+from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 from tests.support.savepoint.small_savepoints import JOB_ID, make_savepoint
@@ -193,7 +193,9 @@ def test_files_that_others_share_stay_until_the_last_is_gone(tmp_path: Path) -> 
     for _ in range(2):
         source = QuerySource("q", str(checkpoint.root))
         taken.append(
-            write_savepoint(place, job, [source], trigger="savepoint", reporter=SilentReporter())
+            write_savepoint(
+                place, job, [source], trigger="savepoint", reporter=SilentSavepointReporter()
+            )
         )
     first, second = taken
     assert second.shared > 0

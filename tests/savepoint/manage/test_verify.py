@@ -23,7 +23,7 @@ from flinkish.savepoint.format.reader import open_savepoint
 from flinkish.savepoint.manage import verify as verify_module
 from flinkish.savepoint.manage.deep_check import wrong_count
 from flinkish.savepoint.manage.verify import LEVELS, Verification
-from flinkish.savepoint.reporter import SilentReporter
+from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
 from tests.savepoint.conftest import Taking
 from tests.support.checkpoints.handwritten import CheckpointLikeness
@@ -32,7 +32,7 @@ from tests.support.savepoint.small_savepoints import JOB_ID, header, make_savepo
 
 
 def verify(path: str, level: str = "full") -> Verification:
-    return verify_module.verify(open_savepoint(path), level, SilentReporter())
+    return verify_module.verify(open_savepoint(path), level, SilentSavepointReporter())
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def sharing(tmp_path: Path) -> tuple[SavepointInfo, SavepointInfo]:
             SavepointJob(JOB_ID, "job"),
             [QuerySource("q", str(checkpoint.root))],
             trigger="savepoint",
-            reporter=SilentReporter(),
+            reporter=SilentSavepointReporter(),
         )
 
     return take(), take()
@@ -213,7 +213,7 @@ def take_plain(root: Path, *operators: OperatorFacts) -> SavepointInfo:
         SavepointJob(JOB_ID, "job"),
         [QuerySource("q", str(root), operators=operators)],
         trigger="offline",
-        reporter=SilentReporter(),
+        reporter=SilentSavepointReporter(),
         full=True,
     )
 

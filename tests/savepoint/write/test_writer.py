@@ -21,7 +21,7 @@ from flinkish.errors import (
 )
 from flinkish.savepoint.format.contents import OperatorFacts, QuerySource, SavepointInfo
 from flinkish.savepoint.format.reader import check_files, open_savepoint
-from flinkish.savepoint.reporter import SilentReporter
+from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write import writer
 from flinkish.savepoint.write.writer import query_directory, write_savepoint
 from flinkish.spec.codec import encode_fields
@@ -51,7 +51,7 @@ class Told:
 
 def save(root: Path, target: Path, **options: Any) -> SavepointInfo:
     query = QuerySource("counts", str(root), batch_id=options.pop("batch_id", None))
-    options.setdefault("reporter", SilentReporter())
+    options.setdefault("reporter", SilentSavepointReporter())
     return write_savepoint(str(target), JOB, [query], trigger="savepoint", **options)
 
 
@@ -279,13 +279,15 @@ def test_an_operator_without_state_in_the_checkpoint(
     query = QuerySource("q", str(likeness.root), operators=(OperatorFacts(0), OperatorFacts(1)))
     with pytest.raises(Corrupt, match="no state of operator 1"):
         write_savepoint(
-            str(tmp_path / "t"), JOB, [query], trigger="stop", reporter=SilentReporter()
+            str(tmp_path / "t"), JOB, [query], trigger="stop", reporter=SilentSavepointReporter()
         )
 
 
 def test_no_query(tmp_path: Path) -> None:
     with pytest.raises(WrongState, match="no streaming query"):
-        write_savepoint(str(tmp_path / "t"), JOB, [], trigger="stop", reporter=SilentReporter())
+        write_savepoint(
+            str(tmp_path / "t"), JOB, [], trigger="stop", reporter=SilentSavepointReporter()
+        )
     assert not (tmp_path / "t").exists()
 
 
@@ -310,7 +312,7 @@ def test_other_schemes_are_unsupported(likeness: CheckpointLikeness) -> None:
             JOB,
             [QuerySource("q", str(likeness.root))],
             trigger="stop",
-            reporter=SilentReporter(),
+            reporter=SilentSavepointReporter(),
         )
 
 

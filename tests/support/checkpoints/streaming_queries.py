@@ -266,10 +266,10 @@ def roundtrip(spark: Any, case: str, work: str) -> dict[str, Any]:
     """Save in the middle, delete the original, resume elsewhere; both runs' rows and facts."""
     from flinkish.checkpoint.cut import read_cut
     from flinkish.restore.materialize.new_checkpoint import make_checkpoint
-    from flinkish.restore.recipe import Donor, Recipe
+    from flinkish.restore.recipe import Recipe, SourceCheckpoint
     from flinkish.savepoint.format.contents import QuerySource, SavepointJob
     from flinkish.savepoint.format.reader import check_files, open_savepoint
-    from flinkish.savepoint.reporter import SilentReporter
+    from flinkish.savepoint.reporter import SilentSavepointReporter
     from flinkish.savepoint.write.writer import write_savepoint
 
     operator = configure(spark, case)
@@ -283,7 +283,7 @@ def roundtrip(spark: Any, case: str, work: str) -> dict[str, Any]:
                 SavepointJob("0123456789abcdef" * 2, case, spark.version),
                 [QuerySource(f"query {case}", original)],
                 trigger="savepoint",
-                reporter=SilentReporter(),
+                reporter=SilentSavepointReporter(),
             )
         )
 
@@ -310,8 +310,8 @@ def roundtrip(spark: Any, case: str, work: str) -> dict[str, Any]:
     [query] = savepoint.queries
     resumed = f"{work}/resumed"
     files = tuple(record.path for record in savepoint.iter_files())
-    donor = Donor(savepoint.query_root(query), files, query.batch_id)
-    make_checkpoint(Recipe((donor,)), resumed)
+    origin = SourceCheckpoint(savepoint.query_root(query), files, query.batch_id)
+    make_checkpoint(Recipe((origin,)), resumed)
     cut = read_cut(resumed)
     shutil.rmtree(moved)
     again = run_query(spark, operator, source, resumed)

@@ -10,7 +10,7 @@ from typing import Any
 
 from flinkish.checkpoint.cut import read_cut
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
-from flinkish.restore.recipe import Donor, EmptyState, Recipe
+from flinkish.restore.recipe import EmptyState, Recipe, SourceCheckpoint
 
 SCHEMA = "k string, v long, ts timestamp"
 Rows = list[tuple[Any, ...]]
@@ -78,12 +78,12 @@ class World:
                 raise
         return rows
 
-    def donor(self, checkpoint: str) -> Donor:
+    def origin(self, checkpoint: str) -> SourceCheckpoint:
         cut = read_cut(str(self.root / checkpoint))
-        return Donor(cut.root, tuple(cut.files), cut.batch_id)
+        return SourceCheckpoint(cut.root, tuple(cut.files), cut.batch_id)
 
-    def make(self, target: str, *donors: str, **recipe: Any) -> str:
-        made = Recipe(tuple(self.donor(name) for name in donors), **recipe)
+    def make(self, target: str, *origins: str, **recipe: Any) -> str:
+        made = Recipe(tuple(self.origin(name) for name in origins), **recipe)
         make_checkpoint(made, str(self.root / target))
         assert read_cut(str(self.root / target)).batch_id == made.batch_id
         return target

@@ -14,12 +14,12 @@ from pyspark.sql import SparkSession
 
 from flinkish import storage
 from flinkish.checkpoint.cut import read_cut
-from flinkish.driver.migration import file_transfer as carriers
-from flinkish.driver.migration.file_transfer import AUTO_BYTES, SparkCarrier
+from flinkish.driver.migration import file_transfer
+from flinkish.driver.migration.file_transfer import AUTO_BYTES, SparkTransferer
 from flinkish.errors import FlinkishError
 from flinkish.savepoint.format.contents import QuerySource, SavepointJob
-from flinkish.savepoint.reporter import SilentReporter
-from flinkish.savepoint.write.transfer import Carrier, Threads, Transfer
+from flinkish.savepoint.reporter import SilentSavepointReporter
+from flinkish.savepoint.write.transfer import FileTransferer, ThreadedTransferer, Transfer
 from flinkish.savepoint.write.writer import write_savepoint
 
 #: Files for executors that try in vain, which takes its time.
@@ -48,9 +48,13 @@ def transfers(checkpoint: str, target: str) -> list[Transfer]:
 
 
 def outcomes(
-    carrier: Carrier, checkpoint: str, target: str, size: int = 0, first: int | None = None
+    transferer: FileTransferer,
+    checkpoint: str,
+    target: str,
+    size: int = 0,
+    first: int | None = None,
 ) -> list[Any]:
-    done = carrier.carry(transfers(checkpoint, target)[:first], total_bytes=size)
+    done = transferer.carry(transfers(checkpoint, target)[:first], total_bytes=size)
     return [astuple(outcome) for outcome in done]
 
 
@@ -58,14 +62,14 @@ def main() -> None:
     request = json.loads(sys.argv[1])
     checkpoint, target = request["checkpoint"], request["target"]
     spark = session(request)
-    carriers.WAVE, carriers._PIECE = 8, 3  # several waves of several tasks each
+    file_transfer.WAVE, file_transfer._PIECE = 8, 3  # several waves of several tasks each
     info = write_savepoint(
         f"{target}/s",
         JOB,
         [QuerySource("counts", checkpoint)],
         trigger="savepoint",
-        reporter=SilentReporter(),
-        carrier=SparkCarrier(spark, "true"),
+        reporter=SilentSavepointReporter(),
+        transferer=SparkTransferer(spark, "true"),
     )
     # From which flinkish a task runs: this one is installed where the executors run, too.
     home = spark.sparkContext.parallelize([0], 1).map(lambda _: __import__("flinkish").__file__)
@@ -73,18 +77,18 @@ def main() -> None:
         "savepoint": info.path,
         "files": len(read_cut(checkpoint).files),
         "flinkish": home.first(),
-        "threads": outcomes(Threads(), checkpoint, f"{target}/threads"),
-        "executors": outcomes(SparkCarrier(spark, "true"), checkpoint, f"{target}/executors"),
-        "auto": outcomes(SparkCarrier(spark, "auto"), checkpoint, f"{target}/auto", AUTO_BYTES),
+        "threads": outcomes(ThreadedTransferer(), checkpoint, f"{target}/threads"),
+        "executors": outcomes(SparkTransferer(spark, "true"), checkpoint, f"{target}/executors"),
+        "auto": outcomes(SparkTransferer(spark, "auto"), checkpoint, f"{target}/auto", AUTO_BYTES),
     }
     spark.stop()
 
     # Executors that cannot reach the storage: the driver can.
     spark = session(request, AWS_ENDPOINT_URL_S3="http://127.0.0.1:9")
-    carrier = SparkCarrier(spark, "auto")
-    found["alone"] = outcomes(carrier, checkpoint, f"{target}/alone", AUTO_BYTES, FEW)
+    transferer = SparkTransferer(spark, "auto")
+    found["alone"] = outcomes(transferer, checkpoint, f"{target}/alone", AUTO_BYTES, FEW)
     try:
-        outcomes(SparkCarrier(spark, "true"), checkpoint, f"{target}/refused", first=FEW)
+        outcomes(SparkTransferer(spark, "true"), checkpoint, f"{target}/refused", first=FEW)
     except FlinkishError as error:
         found["refused"] = error.to_record()
     spark.stop()

@@ -15,11 +15,11 @@ from flinkish.driver.requests.actions import Actions
 from flinkish.driver.requests.agent import Agent
 from flinkish.driver.runtime.hook import Hook
 from flinkish.driver.runtime.job_runtime import Runtime
-from flinkish.driver.script import Outcome, run_callable
+from flinkish.driver.script import ProgramOutcome, run_callable
 from flinkish.errors import from_record
 from flinkish.registry.job_registry import Registry, new_job_id
 from flinkish.registry.jobs import (
-    Job,
+    JobRecord,
     JobState,
     Launch,
     Request,
@@ -47,7 +47,7 @@ class InProcessJob:
         self.registry = registry
         self.job_id = new_job_id()
         launch = Launch(application="in-process", restore=restore, options=dict(options or {}))
-        job = Job(
+        job = JobRecord(
             job_id=self.job_id,
             name="test",
             state=JobState.INITIALIZING,
@@ -63,7 +63,7 @@ class InProcessJob:
         self.hook = Hook(self.runtime)
         self.hook.install()
         self.agent.start()
-        self.outcome: Outcome | None = None
+        self.outcome: ProgramOutcome | None = None
         self._thread: threading.Thread | None = None
 
     def start(self, program: Callable[[], Any]) -> InProcessJob:
@@ -77,10 +77,10 @@ class InProcessJob:
         self._thread.start()
         return self
 
-    def job(self) -> Job:
+    def job(self) -> JobRecord:
         return self.registry.job(self.job_id)
 
-    def wait(self, timeout: float = 120.0) -> Job:
+    def wait(self, timeout: float = 120.0) -> JobRecord:
         """Wait for the program to end; returns the job's final record."""
         assert self._thread is not None
         self._thread.join(timeout)

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from flinkish.driver.plan.plan_extraction import PlannedQuery, plan_query
+from flinkish.driver.plan.plan_extraction import PlannedQuery, extract_plan
 from flinkish.driver.plan.planned_queries import empty_states, operator_facts, source_records
-from flinkish.driver.plan.restore_environment import DriverWorld
+from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.restore.restorer import plan_start, planning_settings
 from flinkish.driver.spark.settings import configured
@@ -27,9 +27,9 @@ from flinkish.restore.materialize.new_checkpoint import make_checkpoint
 from flinkish.restore.plan.query_restore import QueryRestore, RestoreOptions
 from flinkish.restore.plan.recipes import recipe_for
 from flinkish.restore.plan.restore_planner import RestorePlanner
-from flinkish.restore.source.restore_source import Offers, read_offers
+from flinkish.restore.source.restore_source import RestoreSource, open_restore_source
 from flinkish.savepoint.format.contents import QuerySource, SavepointJob
-from flinkish.savepoint.reporter import SilentReporter
+from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
 
 SCHEMA = (
@@ -147,8 +147,8 @@ class Saved:
     """An old program's run: its directory, what a restore finds, and the rows it put out."""
 
     root: Path
-    savepoint: Offers
-    checkpoint: Offers
+    savepoint: RestoreSource
+    checkpoint: RestoreSource
     rows: tuple[Any, ...]
 
 
@@ -200,7 +200,7 @@ class Bench:
             root = self.root / f"{self._number}"
             self.write_input(root)
             frame = self._frame(pair.old, root)
-            planned = _placed(plan_query(frame, pair.old.mode, "q"), root)
+            planned = _placed(extract_plan(frame, pair.old.mode, "q"), root)
             facts = WriterFacts(query_name="q", output_mode=pair.old.mode)
             rows = self._run(frame, root / "old", pair.old)
             source = QuerySource(
@@ -212,31 +212,35 @@ class Bench:
             )
             job = SavepointJob("f" * 32, "job", spark_version=self.spark.version)
             info = write_savepoint(
-                str(root / "saved"), job, [source], trigger="stop", reporter=SilentReporter()
+                str(root / "saved"),
+                job,
+                [source],
+                trigger="stop",
+                reporter=SilentSavepointReporter(),
             )
             self._write(root, 2, LATER)
             if pair.closing:
                 self._write(root, 3, MARKERS)
-            offers = read_offers(info.path), read_offers(str(root / "old"))
+            offers = open_restore_source(info.path), open_restore_source(str(root / "old"))
             self._saved[known] = Saved(root, *offers, tuple(rows))
         return self._saved[known]
 
-    def plan(self, pair: Pair) -> tuple[QueryRestore, PlannedQuery, Offers]:
+    def plan(self, pair: Pair) -> tuple[QueryRestore, PlannedQuery, RestoreSource]:
         """The restore of the new program as flinkish would plan it."""
         saved = self.saved(pair)
         offers = saved.checkpoint if pair.plain else saved.savepoint
         frame = self._frame(pair.new, saved.root)
-        planned = plan_query(frame, pair.new.mode, "q", settings=planning_settings(offers, "q"))
+        planned = extract_plan(frame, pair.new.mode, "q", settings=planning_settings(offers, "q"))
         planned = _placed(planned, saved.root)
         facts = WriterFacts(query_name="q", output_mode=pair.new.mode)
-        planner = RestorePlanner(offers, pair.options, DriverWorld(lambda _: ()))
+        planner = RestorePlanner(offers, pair.options, DriverRestoreEnvironment(lambda _: ()))
         _, restore = plan_start(planner, "q", planned, facts, self.spark)
         return restore, planned, offers
 
     # --- what is true -----------------------------------------------------------------------
 
     def truth(
-        self, pair: Pair, restore: QueryRestore, planned: PlannedQuery, offers: Offers
+        self, pair: Pair, restore: QueryRestore, planned: PlannedQuery, offers: RestoreSource
     ) -> tuple[str, str]:
         """What Spark makes of the state, whatever the plan says; the second part is for people.
 
@@ -246,8 +250,8 @@ class Bench:
 
         assert restore.plan is not None
         assert restore.plan.base is not None, "the savepoint was not found"
-        donors = {key: offer.donor for key, offer in offers.by_key.items()}
-        recipe = recipe_for(restore.plan, donors, empty_states(planned))
+        origins = {key: offer.origin for key, offer in offers.by_key.items()}
+        recipe = recipe_for(restore.plan, origins, empty_states(planned))
         saved = self.saved(pair)
         self._number += 1
         target = saved.root / f"new-{self._number}"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from flinkish.driver.spark.settings import configured
-from flinkish.restore.source.restore_source import Offers, read_offers
+from flinkish.restore.source.restore_source import RestoreSource, open_restore_source
 from tests.support.driver.pair_runner import Bench, Pair, Saved
 from tests.support.driver.pairs import PAIRS
 
@@ -47,12 +47,12 @@ class RecordedBench(Bench):
         return Saved(self.root, *recorded_offers(self.root / "recorded", pair), ())
 
 
-def recorded_offers(directory: Path, pair: Pair) -> tuple[Offers, Offers]:
+def recorded_offers(directory: Path, pair: Pair) -> tuple[RestoreSource, RestoreSource]:
     """The savepoint and the checkpoint of a pair's old program; one stands for the other where
     that is not recorded."""
     run = directory / run_of(pair)
     assert run.is_dir(), f"{pair.name}: its old program is not recorded, see {__file__}"
-    found = [read_offers(str(path)) for path in sorted(run.iterdir(), reverse=True)]
+    found = [open_restore_source(str(path)) for path in sorted(run.iterdir(), reverse=True)]
     return found[0], found[-1]
 
 
@@ -68,7 +68,7 @@ def record(spark: Any, work: Path) -> None:
         with configured(spark, pair.conf):
             saved = bench.saved(pair)
         (offer,) = saved.savepoint.by_key.values()
-        savepoint = Path(offer.donor.root).parent
+        savepoint = Path(offer.origin.root).parent
         shutil.copytree(savepoint, run / "savepoint", ignore=shutil.ignore_patterns("state"))
         if run.name in plain:
             shutil.copytree(saved.root / "old", run / "checkpoint")

@@ -9,7 +9,7 @@ from flinkish.restore.source.restore_inputs import (
     NewQuery,
     NewSource,
     SavedOperator,
-    SavedQuery,
+    SavedQueryFacts,
     SavedSource,
 )
 
@@ -107,9 +107,9 @@ def saved_query(
     key: str | None = "q",
     batch: int = 7,
     sources: tuple[SavedSource, ...] | None = (),
-) -> SavedQuery:
+) -> SavedQueryFacts:
     """A saved query."""
-    return SavedQuery(key, batch, operators, sources)
+    return SavedQueryFacts(key, batch, operators, sources)
 
 
 def starting(

@@ -10,17 +10,17 @@ from typing import Any
 
 from flinkish.checkpoint.cut import Cut, read_cut
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
-from flinkish.restore.recipe import Donor, Recipe
+from flinkish.restore.recipe import Recipe, SourceCheckpoint
 from tests.support.checkpoints.recorded import unpack
 
 
-def donor(cut: Cut) -> Donor:
-    return Donor(cut.root, tuple(cut.files), cut.batch_id)
+def origin(cut: Cut) -> SourceCheckpoint:
+    return SourceCheckpoint(cut.root, tuple(cut.files), cut.batch_id)
 
 
 def make(target: Path, *cuts: Cut, **recipe: Any) -> dict[str, bytes]:
     """Make the checkpoint; its files by path."""
-    make_checkpoint(Recipe(tuple(donor(cut) for cut in cuts), **recipe), str(target))
+    make_checkpoint(Recipe(tuple(origin(cut) for cut in cuts), **recipe), str(target))
     found = {p.relative_to(target).as_posix(): p for p in target.rglob("*") if p.is_file()}
     assert not [name for name in found if "/." in name]
     return {name: path.read_bytes() for name, path in found.items()}

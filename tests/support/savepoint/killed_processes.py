@@ -29,7 +29,7 @@ from flinkish.savepoint.format.reader import open_savepoint
 from flinkish.savepoint.manage.prune import collect_garbage, prune
 from flinkish.savepoint.manage.retention import Policy
 from flinkish.savepoint.manage.verify import verify
-from flinkish.savepoint.reporter import SilentReporter
+from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
 from tests.support.savepoint.small_savepoints import JOB_ID
 
@@ -87,7 +87,7 @@ def take(place: str, checkpoint: str, *, full: bool = False) -> SavepointInfo:
         SavepointJob(JOB_ID, "job", spark_version="4.3.0"),
         [QuerySource("q", checkpoint)],
         trigger="savepoint",
-        reporter=SilentReporter(),
+        reporter=SilentSavepointReporter(),
         full=full,
     )
 
@@ -112,7 +112,7 @@ def all_objects(place: str) -> set[str]:
 
 def verify_whole(path: str) -> None:
     """A savepoint is complete, to the last bit, and there is nothing else in its directory."""
-    found = verify(open_savepoint(path), "full", SilentReporter())
+    found = verify(open_savepoint(path), "full", SilentSavepointReporter())
     assert (found.bad, found.unexpected) == ((), ())
 
 
