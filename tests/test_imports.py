@@ -25,27 +25,26 @@ PACKAGE = Path(__file__).resolve().parent.parent / "flinkish"
 
 #: The room below both `checkpoint` and `engine`; who may import `checkpoint` may import it too.
 FORMAT = "checkpoint.format"
-#: room -> the other rooms it may import. "errors" and "config" are the package's own modules.
+#: room -> the other rooms it may import. "errors" and "units" are the package's own modules.
 ALLOWED: dict[str, frozenset[str]] = {
     room: frozenset(others.split()) | ({FORMAT} if "checkpoint" in others.split() else frozenset())
     for room, others in {
         "": "operators client",  # flinkish/__init__.py: its names, when first used
         "__main__": "cli",
         "errors": "",
-        "config": "errors masking",
-        "masking": "",
+        "config": "errors",
         "units": "",
         "spec": "errors",
         "cli": "upgrade client launch registry restore savepoint compat checkpoint "
-        "operators storage errors config units masking spec",
+        "operators storage errors config units spec",
         "client": "launch registry restore savepoint compat checkpoint operators engine "
-        "storage errors config units masking spec",
+        "storage errors config units spec",
         "driver": "launch registry restore savepoint compat checkpoint operators engine "
         "storage errors config spec",
         "upgrade": "client launch registry restore savepoint compat checkpoint operators "
         "engine storage errors config",
-        "launch": "registry compat checkpoint operators errors config masking spec",
-        "registry": "checkpoint operators errors config masking spec",
+        "launch": "registry compat checkpoint operators errors config spec",
+        "registry": "checkpoint operators errors config spec",
         "restore": "savepoint compat checkpoint operators engine storage errors config units spec",
         "savepoint": "checkpoint operators engine storage errors config units spec",
         "compat": "checkpoint operators errors config",
@@ -68,8 +67,7 @@ TERMINAL_PACKAGES = frozenset({"click", "rich"})
 STARTUP = (
     "__init__.py",
     "errors.py",
-    "config.py",
-    "masking.py",
+    *(f"config/{name}.py" for name in ("__init__", "keys", "loader", "secrets", "values")),
     "units.py",
     "cli/__init__.py",
     "cli/entry.py",
@@ -285,7 +283,11 @@ def test_no_rooms_import_each_other_in_a_circle() -> None:
             "engine must not import flinkish.errors",
         ),
         ("engine/a.py", "import flinkish", "engine must not import flinkish"),
-        ("config.py", "from flinkish.registry.jobs import Job", "config must not import registry"),
+        (
+            "config/a.py",
+            "from flinkish.registry.jobs import Job",
+            "config must not import registry",
+        ),
         ("attic/a.py", "import os", "the room 'attic' is not on the map"),
         ("cli/entry.py", "import click", "click at module level"),
         (
@@ -294,7 +296,7 @@ def test_no_rooms_import_each_other_in_a_circle() -> None:
             "urllib at module",
         ),
         (
-            "config.py",
+            "config/loader.py",
             "try:\n    import tomllib\nexcept ImportError:\n    pass",
             "tomllib at module",
         ),
@@ -320,7 +322,7 @@ def test_a_violation_is_found(path: str, source: str, message: str) -> None:
         ("engine/a.py", "import pyspark\nfrom flinkish.engine.codec import decode"),
         ("cli/entry.py", "def main():\n    import click"),
         (
-            "config.py",
+            "config/loader.py",
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from pathlib import Path",
         ),
         ("registry/a.py", "from pyspark_like import x\nfrom flinkish import __version__"),

@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from flinkish import storage
+from flinkish.config.secrets import mask_words
 from flinkish.errors import Corrupt, Incompatible, StorageError, UsageError
 from flinkish.launch.secret_settings import redaction_of, shown_arguments
-from flinkish.masking import mask_words
 from flinkish.spec.codec import decode
 from flinkish.spec.launch import Launch, RestoreSpec
 

@@ -12,12 +12,12 @@ from flinkish.client.context import Context
 from flinkish.client.program import Program, asked_partitions, default_name, find_spark, launch_of
 from flinkish.client.restoring import Restore, restore_spec
 from flinkish.config import Config
+from flinkish.config.secrets import MASK
 from flinkish.errors import UsageError
 from flinkish.launch import launcher
 from flinkish.launch import spark_submit as programs
 from flinkish.launch.secret_settings import without_secrets
 from flinkish.launch.spark_submit import Installation
-from flinkish.masking import MASK
 from flinkish.registry.jobs import JobRecord, Launch
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from flinkish.config import MASK, is_secret, mask_secrets
+from flinkish.config.secrets import SPARK_REDACTION, mask_words
 from flinkish.errors import InvalidConfiguration, LaunchFailed, UsageError
-from flinkish.masking import SPARK_REDACTION, mask_words
 from flinkish.spec.codec import decode, encode
 from flinkish.spec.launch import Launch, Secrets
 

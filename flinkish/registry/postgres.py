@@ -16,8 +16,8 @@ from contextlib import suppress
 from typing import Any, NoReturn, TypeVar
 
 from flinkish.config import MASK, mask_secrets
+from flinkish.config.secrets import passwords_of
 from flinkish.errors import RegistryError
-from flinkish.masking import passwords_of
 from flinkish.registry.database import (
     READ_VERSION,
     Database,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.masking import MASK
+from flinkish.config.secrets import MASK
 from tests.cli.conftest import Command
 
 SECRET = "hush-0815"

@@ -16,11 +16,11 @@ import pytest
 
 from flinkish.client.planfile import program_digest
 from flinkish.config import Config, sqlite_path
+from flinkish.config.secrets import MASK, is_secret, mask_secrets, mask_words
 from flinkish.errors import InvalidConfiguration, LaunchFailed, RegistryError, UsageError
 from flinkish.launch import secret_settings, spark_submit
 from flinkish.launch.describer import describe_program
 from flinkish.launch.launcher import launch_job, new_job
-from flinkish.masking import MASK, is_secret, mask_secrets, mask_words
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, Launch
 from tests.support.launcher_fakes import kill_processes, make_java, make_spark

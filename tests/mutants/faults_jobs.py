@@ -104,28 +104,28 @@ MUTANTS = (
     Mutant(
         "passwords-shown",
         "passwords in URLs are shown",
-        "flinkish/masking.py",
+        "flinkish/config/secrets.py",
         'text = _URL_PASSWORD.sub(rf"\\1:{MASK}@", text)',
         'text = _URL_PASSWORD.sub(r"\\g<0>", text)',
-        ("tests/test_config.py",),
+        ("tests/config/test_loader.py",),
     ),
     Mutant(
         "file-before-environment",
         "./flinkish.toml wins over the environment",
-        "flinkish/config.py",
+        "flinkish/config/loader.py",
         "            (_environment(env), here),\n"
         '            (_file(os.path.join(here, "flinkish.toml")), here),\n',
         '            (_file(os.path.join(here, "flinkish.toml")), here),\n'
         "            (_environment(env), here),\n",
-        ("tests/test_config.py",),
+        ("tests/config/test_loader.py",),
     ),
     Mutant(
         "bare-number-milliseconds",
         "a duration without a unit is in milliseconds",
-        "flinkish/config.py",
+        "flinkish/config/values.py",
         '    "": 1.0,\n',
         '    "": 1e-3,\n',
-        ("tests/test_config.py",),
+        ("tests/config/test_loader.py",),
     ),
     Mutant(
         "consent-needed-as-success",

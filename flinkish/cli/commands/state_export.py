@@ -7,9 +7,8 @@ from typing import Any
 import click
 
 from flinkish.cli.base import Call, command
-from flinkish.cli.options.arguments import words_of
+from flinkish.cli.options.arguments import savepoint_argument, state_argument, words_of
 from flinkish.cli.options.spark import prepared, spark_options
-from flinkish.cli.options.state import savepoint_argument, state_argument
 from flinkish.cli.output.driver_log import driver_output
 from flinkish.client import state
 from flinkish.launch import state_exporter

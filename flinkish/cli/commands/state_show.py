@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from flinkish.cli.base import Call, command
+from flinkish.cli.options.arguments import savepoint_argument, state_argument
 from flinkish.cli.options.spark import prepared, spark_options
-from flinkish.cli.options.state import savepoint_argument, state_argument
 from flinkish.cli.output.driver_log import driver_output
 from flinkish.cli.output.printer import Output
 from flinkish.cli.output.text import table

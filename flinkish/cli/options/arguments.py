@@ -137,3 +137,8 @@ def interruptible(message: str, follow: str) -> Iterator[None]:
         raise Interrupted(130, message, follow) from None
     except Interrupted as stop:
         raise Interrupted(stop.code, message, follow) from None
+
+
+#: What the commands on state share: the savepoint, and the state in it.
+savepoint_argument = click.argument("path", metavar="SAVEPOINT", type=click.Path())
+state_argument = click.argument("name", metavar="[QUERY/]UID[/STATE]")

@@ -1,0 +1,149 @@
+"""The configuration keys: their names, Flink's older ones, defaults and meanings.
+
+Keys are Flink 2.x's; the names of Flink 1.x are accepted in every layer (Flink:
+``ConfigOption.withDeprecatedKeys``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Key:
+    """One configuration key.
+
+    ``default`` is what the documentation shows; ``$XDG_STATE_HOME`` in it is resolved when the
+    configuration is loaded. ``kind`` is one of string, duration, boolean, int, choice, path, url.
+    """
+
+    name: str
+    default: str | None
+    meaning: str
+    old_names: tuple[str, ...] = ()
+    kind: str = "string"
+    choices: tuple[str, ...] = ()
+
+
+KEYS: tuple[Key, ...] = (
+    Key(
+        "registry.url",
+        "sqlite:///$XDG_STATE_HOME/flinkish/registry.db",
+        "the job registry: sqlite:///PATH, a bare path, or postgresql://USER@HOST/DATABASE "
+        "(in the environment also FLINKISH_REGISTRY)",
+        ("registry",),
+        "url",
+    ),
+    Key(
+        "execution.checkpointing.savepoint-dir",
+        None,
+        "where savepoints go; none and no TARGET: the trigger fails, exit 2, naming this key",
+        ("state.savepoints.dir",),
+        "path",
+    ),
+    Key(
+        "execution.checkpointing.dir",
+        "$XDG_STATE_HOME/flinkish/checkpoints",
+        "where jobs' Spark checkpoints live",
+        ("state.checkpoints.dir",),
+        "path",
+    ),
+    Key(
+        "execution.state-recovery.path",
+        None,
+        "the savepoint to start from, as `run -s`",
+        ("execution.savepoint.path",),
+        "path",
+    ),
+    Key(
+        "execution.state-recovery.ignore-unclaimed-state",
+        "false",
+        "skip savepoint state that no operator of the program takes, as `run -n`",
+        ("execution.savepoint.ignore-unclaimed-state",),
+        "boolean",
+    ),
+    Key(
+        "execution.state-recovery.claim-mode",
+        "no_claim",
+        "who owns the savepoint after a restore, as `run -cm`",
+        ("execution.savepoint-restore-mode",),
+        "choice",
+        ("no_claim", "claim"),
+    ),
+    Key(
+        "execution.stream-graph-hasher.version",
+        "v3",
+        "operator ids of operators without a uid",
+        (),
+        "choice",
+        ("v2", "v3"),
+    ),
+    Key(
+        "pipeline.auto-generate-uids",
+        "true",
+        "false: submission fails if any operator lacks a uid",
+        (),
+        "boolean",
+    ),
+    Key("parallelism.default", None, "state partitions (none: Spark's own setting)", (), "int"),
+    Key("client.timeout", "60 s", "how long the client waits before exit 14", (), "duration"),
+    Key(
+        "execution.savepoint.transfers",
+        "64",
+        "how many files are on their way to or from remote storage at once",
+        (),
+        "int",
+    ),
+    Key(
+        "execution.savepoint.distributed",
+        "auto",
+        "who copies a savepoint's files: true, the job's executors; false, its driver; auto, the "
+        "executors from 1 GiB on, between remote storages, on a cluster",
+        (),
+        "choice",
+        ("auto", "true", "false"),
+    ),
+    Key(
+        "execution.quiesce.timeout",
+        "10 min",
+        "how long stop and cancel -s wait for the running batch to end",
+        (),
+        "duration",
+    ),
+    Key(
+        "execution.cancel.grace",
+        "10 s",
+        "how long a plain cancel waits for the running batch before interrupting it",
+        (),
+        "duration",
+    ),
+    Key(
+        "execution.shutdown.grace",
+        "30 s",
+        "how long the program may go on after its job was stopped",
+        (),
+        "duration",
+    ),
+    Key(
+        "execution.heartbeat.interval",
+        "2 s",
+        "how often a driver reports to the registry",
+        (),
+        "duration",
+    ),
+)
+
+#: The keys by their names.
+BY_NAME: dict[str, Key] = {key.name: key for key in KEYS}
+#: Every name of a key, also those of Flink 1.x -> its name.
+CANONICAL: dict[str, str] = {old: key.name for key in KEYS for old in (key.name, *key.old_names)}
+
+
+def canonical(key: str) -> str:
+    """The Flink 2.x name of a key given by any of its names; other keys as they are."""
+    return CANONICAL.get(key, key)
+
+
+def environment_name(key: str) -> str:
+    """The environment variable of a key: ``FLINKISH_CLIENT_TIMEOUT`` for ``client.timeout``."""
+    return "FLINKISH_" + key.upper().replace(".", "_").replace("-", "_")

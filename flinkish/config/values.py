@@ -1,0 +1,164 @@
+"""The values of configuration keys: what each kind takes, and its normal form. Pure."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from flinkish.config.keys import Key
+from flinkish.errors import InvalidConfiguration
+
+#: What a registry's URL may begin with, besides the path of a SQLite file.
+POSTGRES = ("postgresql://", "postgres://")
+
+_UNITS: dict[str, float] = {
+    "d": 86400.0,
+    "day": 86400.0,
+    "days": 86400.0,
+    "h": 3600.0,
+    "hour": 3600.0,
+    "hours": 3600.0,
+    "min": 60.0,
+    "m": 60.0,
+    "minute": 60.0,
+    "minutes": 60.0,
+    "s": 1.0,
+    "sec": 1.0,
+    "secs": 1.0,
+    "second": 1.0,
+    "seconds": 1.0,
+    "": 1.0,
+    "ms": 1e-3,
+    "milli": 1e-3,
+    "millis": 1e-3,
+    "millisecond": 1e-3,
+    "milliseconds": 1e-3,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "micro": 1e-6,
+    "micros": 1e-6,
+    "microsecond": 1e-6,
+    "microseconds": 1e-6,
+    "ns": 1e-9,
+    "nano": 1e-9,
+    "nanos": 1e-9,
+    "nanosecond": 1e-9,
+    "nanoseconds": 1e-9,
+}
+
+_TRUE = frozenset({"true", "yes", "on", "1"})
+_FALSE = frozenset({"false", "no", "off", "0"})
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of a duration written as Flink writes it: ``60 s``, ``10min``, ``500 ms``, ``7d``.
+
+    Units are those of Flink's ``TimeUtils`` (d, h, min, s, ms, µs, ns and their long forms);
+    decimals are allowed. A bare number means **seconds**, as everywhere in flinkish (Flink reads
+    it as milliseconds: give the unit to be understood by both).
+
+    Raises :class:`InvalidConfiguration` for anything else, and for a number below zero.
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zµ]*)\s*", text.lower(), re.ASCII)
+    unit = _UNITS.get(match.group(2)) if match else None
+    if match is None or unit is None:
+        raise InvalidConfiguration(
+            f"{text!r} is not a duration", hint='write a number and a unit, such as "90 s" or "2 h"'
+        )
+    seconds = float(match.group(1)) * unit
+    if seconds > 1e11:  # three thousand years; keeps every later sum a finite, sane number
+        raise InvalidConfiguration(f"{text!r} is too long a duration", hint="give fewer days")
+    return seconds
+
+
+def parse_boolean(text: str) -> bool:
+    """True or False of ``true/false``, ``yes/no``, ``on/off``, ``1/0``, in any case."""
+    word = text.strip().lower()
+    if word in _TRUE:
+        return True
+    if word in _FALSE:
+        return False
+    raise InvalidConfiguration(f"{text!r} is not a boolean", hint="write true or false")
+
+
+def sqlite_path(url: str, base: str | None = None) -> str | None:
+    """The absolute path of a SQLite registry URL; None when the URL is of another kind.
+
+    ``sqlite:///relative``, ``sqlite:////absolute``, ``sqlite:~/x`` and a bare path are accepted;
+    relative ones start at ``base`` (default: the working directory).
+
+    Raises :class:`InvalidConfiguration` for what is neither a path nor a URL of a registry; it
+    shows nothing of it, as there may be a password anywhere.
+    """
+    if url.startswith("sqlite:"):
+        path = url[len("sqlite:") :]
+        if path.startswith("///"):
+            path = path[3:]
+        elif path.startswith("//"):
+            raise InvalidConfiguration(
+                f"{url!r} names a host, and a SQLite registry is a file",
+                hint="write sqlite:///relative/path or sqlite:////absolute/path",
+            )
+    elif url.startswith(POSTGRES):
+        return None
+    else:
+        _check_plain_path(url)
+        path = url
+    if not path:
+        raise InvalidConfiguration(
+            f"{url!r} names no file", hint="write sqlite:////absolute/path/registry.db"
+        )
+    return _absolute(path, base or os.getcwd())
+
+
+def _check_plain_path(text: str) -> None:
+    """Refuse what would be the name of a file by mistake only. ``./`` in front makes it one."""
+    if not text or text[0] in "/.~":
+        what = "has a control character in it" if not text.isprintable() else None
+    elif re.match(r"\s*[\w.-]+\s*=", text):
+        what = "is a list of parameters (libpq's KEY=VALUE form), and a URL is needed"
+    elif (scheme := re.match(r"[A-Za-z][\w+.-]*(?=:)", text)) is not None:
+        what = f"begins with {scheme.group()}:, which no registry has"
+    elif "@" in text.partition("/")[0]:
+        what = "names a user or a host, and has no postgresql:// in front"
+    else:
+        what = None if text.isprintable() else "has a control character in it"
+    if what:
+        raise InvalidConfiguration(
+            f"the registry's value {what}",
+            hint="write postgresql://USER@HOST:PORT/DATABASE, sqlite:////absolute/path, or a path "
+            "(./NAME for a file of such a name)",
+        )
+
+
+def normal_value(key: Key, value: str, base: str) -> str:
+    text = value.strip()
+    if key.kind == "duration":
+        parse_duration(text)
+    elif key.kind == "boolean":
+        return "true" if parse_boolean(text) else "false"
+    elif key.kind == "int":
+        if not (text.isascii() and text.isdigit() and int(text) > 0):
+            raise InvalidConfiguration(
+                f"{value!r} is not a positive number", hint="write a number from 1 up"
+            )
+        return str(int(text))
+    elif key.kind == "choice":
+        word = text.lower()
+        if word not in key.choices:
+            raise InvalidConfiguration(
+                f"{value!r} is none of its values", hint="write one of: " + ", ".join(key.choices)
+            )
+        return word
+    elif key.kind == "path":
+        if not text:
+            raise InvalidConfiguration("the path is empty", hint="name a directory")
+        return text if "://" in text or text.startswith("file:") else _absolute(text, base)
+    elif key.kind == "url":
+        path = sqlite_path(text, base)
+        return text if path is None else "sqlite:///" + path
+    return text
+
+
+def _absolute(path: str, base: str) -> str:
+    return os.path.normpath(os.path.join(base, os.path.expanduser(path)))
