@@ -1,45 +1,48 @@
-"""Spark's streaming state, read, written and rewritten: of flinkish only
-:mod:`flinkish.checkpoint.format` is needed, which parses and writes Spark's logs and schemas.
+"""Read, write and rewrite Spark's streaming state.
 
-What most want, as names of this package (imported when they are first used), for local paths and
-for all URLs that fsspec knows:
+Of flinkish, the engine needs only :mod:`flinkish.checkpoint.format`, which parses and writes
+Spark's logs and schemas.
 
-- :func:`~flinkish.engine.api.migrate_checkpoint` makes a checkpoint of another one, as a Spark
-  job: other state partitions, backend, formats, value schemas
+Main entry points, available as names of this package (imported on first use), for local paths and
+for every URL that fsspec supports:
+
+- :func:`~flinkish.engine.api.migrate_checkpoint` rewrites a checkpoint as a new one with a Spark
+  job: other state partitions, backend, formats or value schemas
   (:class:`~flinkish.engine.migration.migration_planner.TargetState`).
-- :func:`~flinkish.engine.api.read_state` gives state as a DataFrame,
-  :func:`~flinkish.engine.api.write_state` makes state of one.
-- :func:`~flinkish.engine.migration.evolution.resolve` tells whether rows of one schema become
-  another's.
+- :func:`~flinkish.engine.api.read_state` returns state as a DataFrame;
+  :func:`~flinkish.engine.api.write_state` writes state from one.
+- :func:`~flinkish.engine.migration.evolution.resolve` decides whether, and how, rows of one schema
+  become rows of another.
 
-What these are made of needs no Spark:
+Building blocks, which need no Spark:
 
-- :class:`~flinkish.engine.stores.files.StoreFiles` says where a state store's files are
+- :class:`~flinkish.engine.stores.files.StoreFiles` locates the files of a state store
   (:func:`~flinkish.engine.stores.files.local_store`: in a local directory).
-- :func:`~flinkish.engine.stores.store_rows.read_store` gives every row of a version of it, in
-  blocks; :func:`~flinkish.engine.stores.store_rows.count_rows` counts them. Both check each row's
-  structure against :func:`~flinkish.engine.rows.encodings.family_shape`, where the schema is given.
-- :func:`~flinkish.engine.rows.encodings.split_key` and ``split_value`` take RocksDB's keys and
-  values apart into rows, :func:`~flinkish.engine.rows.unsafe_rows.check_unsafe_row` checks a single
-  one.
+- :func:`~flinkish.engine.stores.store_rows.read_store` yields every row of one version of a store,
+  in blocks; :func:`~flinkish.engine.stores.store_rows.count_rows` counts them. Both check each
+  row's structure against :func:`~flinkish.engine.rows.encodings.family_shape` where the schema is
+  given.
+- :func:`~flinkish.engine.rows.encodings.split_key` and ``split_value`` split RocksDB's keys and
+  values into rows; :func:`~flinkish.engine.rows.unsafe_rows.check_unsafe_row` checks a single row.
 - :func:`~flinkish.engine.rows.row_codec.compile_schema` and
-  :func:`~flinkish.engine.rows.key_codec.compile_key` give codecs between rows or keys and Arrow
-  columns, :mod:`flinkish.engine.rows.types` says which Arrow types; what did not change encodes to
-  the bytes it was.
+  :func:`~flinkish.engine.rows.key_codec.compile_key` return codecs between rows or keys and Arrow
+  columns; :mod:`flinkish.engine.rows.types` defines the Arrow types. Unchanged values encode to the
+  same bytes.
 - :func:`~flinkish.engine.stores.writers.write_records` (deltas and snapshots of HDFS-backed
   stores), :func:`~flinkish.engine.stores.writers.write_changelog` and
-  :func:`~flinkish.engine.stores.rocksdb_writer.write_snapshot` write state files, and
-  :mod:`flinkish.checkpoint.format` what Spark keeps beside them. Lists that were read from RocksDB
-  go through :func:`~flinkish.engine.rows.encodings.normal_value` first.
-- :class:`~flinkish.engine.errors.StateFormatError` names the damaged, missing or foreign file.
+  :func:`~flinkish.engine.stores.rocksdb_writer.write_snapshot` write state files;
+  :mod:`flinkish.checkpoint.format` writes the files that Spark keeps beside them. Lists that were
+  read from RocksDB go through :func:`~flinkish.engine.rows.encodings.normal_value` first.
+- :class:`~flinkish.engine.errors.StateFormatError` names a damaged, missing or foreign file.
 
-Both backends of Spark 3.5 to 4.3 are read: HDFS-backed and RocksDB, with checkpoint format 1 and 2,
-changelogs and column families. Refused with a clear error: row checksums, state encoded as Avro.
+The engine reads both backends of Spark 3.5 to 4.3: HDFS-backed and RocksDB, with checkpoint formats
+1 and 2, changelogs and column families. It refuses row checksums and state encoded as Avro with a
+clear error.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # of this name, so that type checkers know it; typing costs start-up time
+TYPE_CHECKING = False  # type checkers recognise the name; importing typing costs start-up time
 if TYPE_CHECKING:
     from flinkish.engine.api import (
         UrlDirectory,
@@ -75,24 +78,24 @@ __all__ = [
 ]
 
 _HOMES = {
-    "CannotMigrate": "planning",
+    "CannotMigrate": "migration.migration_planner",
     "EngineError": "errors",
-    "LocalDirectory": "directories",
-    "OperatorState": "checkpoints",
-    "Rewritten": "rewrite",
+    "LocalDirectory": "stores.directories",
+    "OperatorState": "stores.checkpoints",
+    "Rewritten": "migration.checkpoint_migration",
     "StateFormatError": "errors",
-    "TargetState": "planning",
+    "TargetState": "migration.migration_planner",
     "UrlDirectory": "api",
     "directory": "api",
     "migrate_checkpoint": "api",
-    "read_checkpoint": "checkpoints",
+    "read_checkpoint": "stores.checkpoints",
     "read_state": "api",
-    "resolve": "evolution",
+    "resolve": "migration.evolution",
     "write_state": "api",
 }
 
 
-if not TYPE_CHECKING:  # else type checkers would take any name for one of this package
+if not TYPE_CHECKING:  # otherwise type checkers accept any name of this package
 
     def __getattr__(name: str) -> object:
         from importlib import import_module
@@ -100,5 +103,5 @@ if not TYPE_CHECKING:  # else type checkers would take any name for one of this 
         if name in _HOMES:
             return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
         if name == "types":
-            return import_module(f"{__name__}.types")
+            return import_module(f"{__name__}.rows.types")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

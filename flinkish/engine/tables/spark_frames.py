@@ -1,6 +1,6 @@
 """State as a DataFrame of Spark 3.5 or 4: one task for each partition, in blocks of Arrow.
 
-Spark's own reader of state (``StateDataSource``) exists from 4.0 on only.
+Spark's own reader of state (``StateDataSource``) exists only from 4.0 on.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _T = TypeVar("_T")
 _TIME: Final = parse_type("time")
 _LONG: Final = parse_type("long")
 #: The last lines of a Python traceback in Spark's error: class and message.
-_RAISED: Final = re.compile(r"^flinkish\.engine\.\w+\.(\w+): (.*)$", re.MULTILINE)
+_RAISED: Final = re.compile(r"^flinkish\.engine\.(?:\w+\.)+(\w+): (.*)$", re.MULTILINE)
 _PLACE: Final = re.compile(r"(.*?)(?: at byte (\d+))?: (.*)")
 _CLASSES: Final = {c.__name__: c for c in (StateFormatError, MissingStateFile, UnsupportedState)}
 
@@ -50,25 +50,32 @@ def read_state(
     store: str | None = None,
     family: str | None = None,
 ) -> Any:
-    """A state of an operator as a DataFrame with the columns ``partition``, ``key``, ``value``.
+    """Return a state of an operator as a DataFrame with columns ``partition``, ``key``, ``value``.
 
-    Args:
-        session: a ``SparkSession`` of 3.5 or 4, with what its functions on Arrow need (pandas and
-            pyarrow); its workers have to be able to import the engine.
-        source: the checkpoint's directory.
-        operator: the operator, as :func:`~.checkpoints.read_checkpoint` gives it.
-        store, family: which state (:func:`~.frames.find_table`).
+    Parameters
+    ----------
+    session
+        A ``SparkSession`` of 3.5 or 4, with the requirements of its functions on Arrow (pandas and
+        pyarrow); its workers must be able to import the engine.
+    source
+        The checkpoint's directory.
+    operator
+        The operator, from :func:`~.checkpoints.read_checkpoint`.
+    store, family
+        Names of the state (:func:`~.frames.find_table`).
 
-    Returns:
-        A DataFrame; rows are read when it is computed, each partition by one task. Types are those
-        of the state schema but for those named in :mod:`~.frame_types`, and a time is a long of
-        nanoseconds where Spark has no such type.
+    Returns
+    -------
+    DataFrame
+        Rows are read when it is computed, each partition by one task. Types are those of the state
+        schema except for those listed in :mod:`~.frame_types`, and a time is a long of nanoseconds
+        where Spark has no such type. Errors of the computation (StateFormatError and others) are
+        inside Spark's own error (:func:`computed`).
 
-    Raises:
-        NoSuchState: there is no such state.
-
-    While it is computed, StateFormatError and its like are inside of Spark's own error
-    (:func:`computed`).
+    Raises
+    ------
+    NoSuchState
+        There is no such state.
     """
     return read_table_on(session, source, find_table(operator, store, family))
 
@@ -76,7 +83,7 @@ def read_state(
 def read_table_on(
     session: Any, source: StateSource, table: StateTable, partitions: Sequence[int] | None = None
 ) -> Any:
-    """A state as a DataFrame, or some of its partitions; see :func:`read_state`."""
+    """Return a state, or some of its partitions, as a DataFrame; see :func:`read_state`."""
     goal = pa.schema(
         [
             pa.field("partition", pa.int32()),
@@ -96,12 +103,12 @@ def read_table_on(
 
 
 def session_types(table: StateTable) -> tuple[tuple[str, DataType], ...]:
-    """The types of ``key`` and ``value`` as this process's Spark has them."""
+    """Return the types of ``key`` and ``value`` in this process's Spark."""
     return tuple((name, _known(t)) for name, t in (("key", table.key), ("value", table.value)))
 
 
 def spark_schema(table: StateTable) -> Any:
-    """The ``StructType`` of a state's DataFrame."""
+    """Return the ``StructType`` of a state's DataFrame."""
     from pyspark.sql.types import StructType
 
     fields = [{"name": "partition", "type": "integer", "nullable": True, "metadata": {}}]
@@ -113,7 +120,7 @@ def spark_schema(table: StateTable) -> Any:
 
 
 def _known(data_type: DataType) -> DataType:
-    """A type with longs for times, where Spark has none of these."""
+    """Return a type, with longs in place of times if Spark has no time type."""
     import pyspark.sql.types
 
     if hasattr(pyspark.sql.types, "TimeType"):
@@ -134,7 +141,7 @@ def _without_times(data_type: DataType) -> DataType:
 
 
 def _cast(batch: Any, schema: Any) -> Any:
-    """A batch of another schema that differs in times and longs alone."""
+    """Cast a batch to a schema that differs only in times and longs."""
     if batch.schema == schema:
         return batch
     columns = [c.cast(f.type) for c, f in zip(batch.columns, schema, strict=True)]
@@ -142,9 +149,9 @@ def _cast(batch: Any, schema: Any) -> Any:
 
 
 def error_in(error: BaseException) -> EngineError | None:
-    """The engine's error that made a task fail, out of Spark's; None when it was another.
+    """Return the engine's error that made a task fail, from Spark's error; None if it was another.
 
-    Spark keeps the text of an error that comes from Python, nothing else (``PythonException``).
+    Spark keeps only the text of an error that comes from Python (``PythonException``).
     """
     found = _RAISED.findall(str(error))
     if not found:
@@ -158,7 +165,7 @@ def error_in(error: BaseException) -> EngineError | None:
 
 
 def computed(action: Callable[[], _T]) -> _T:
-    """What an action on a DataFrame of state gives; the engine's errors as they were raised."""
+    """Return the result of an action on a DataFrame of state; raise the engine's own errors."""
     try:
         return action()
     except Exception as error:
@@ -169,9 +176,9 @@ def computed(action: Callable[[], _T]) -> _T:
 
 
 def json_rows(frame: Any) -> list[dict[str, Any]]:
-    """All rows of a DataFrame as plain JSON data (:mod:`~.plain_rows`). Errors: :func:`computed`.
+    """Return all rows of a DataFrame as plain JSON data (:mod:`~.plain_rows`).
 
-    Times are UTC where the session's time zone is.
+    Times are in UTC if the session's time zone is. Errors are those of :func:`computed`.
     """
 
     def texts(batches: Iterator[Any]) -> Iterator[Any]:
