@@ -1,1 +1,1 @@
-"""Spark's checkpoint directory on disk: its logs and the file set of one state version."""
+"""Spark's checkpoint directory on disk: its logs, and the files of one state version."""

@@ -1,14 +1,14 @@
-"""The cut: which files of a live checkpoint make up one committed batch, and no later one.
+"""The cut: the files of a live checkpoint that make up one committed batch, and no later one.
 
 A checkpoint always holds several batches and state versions; Spark writes the next and trims the
-oldest while we look. :func:`read_cut` names exactly the files of batch N and of state version
-N + 1 (plus a planned, uncommitted batch N + 1, so that a restart replays the same range), from one
+oldest while it is read. :func:`read_cut` names exactly the files of batch N and of state version N
++ 1 (plus a planned, uncommitted batch N + 1, so that a restart replays the same range), from one
 listing per directory. Nothing is locked: a file trimmed in between raises :class:`FilesVanished`,
 and the caller takes the newer batch.
 
-Why each file is needed: Spark reads ``offsets/N - 1`` at restart and refuses to start without it;
-a source log entry later than the offsets makes the file source skip files; a torn later state
-version is left by an interrupted batch.
+Why each file is needed: Spark reads ``offsets/N - 1`` at restart and refuses to start without it. A
+source log entry later than the offsets makes the file source skip files. An interrupted batch
+leaves an incomplete later state version.
 """
 
 from __future__ import annotations
@@ -59,17 +59,17 @@ __all__ = [
 
 @dataclass(frozen=True)
 class OperatorCut:
-    """The state of one stateful operator at the cut."""
+    """State files of one stateful operator at the cut."""
 
     ordinal: int
     #: Operator name of Spark 4.x's metadata ("stateStoreSave"); None on 3.5.
     kind: str | None
-    #: Partition directories that exist; metadata may claim more (a global limit has one).
+    #: Number of partition directories; metadata may list more (a global limit has one).
     partitions: int
     stores: tuple[StoreInfo, ...]
     #: Size of the state files; metadata and schema files are not counted.
     bytes: int
-    #: All files, metadata and schemas included.
+    #: Number of all files, metadata and schemas included.
     files: int
 
 
@@ -77,10 +77,23 @@ class OperatorCut:
 class Cut:
     """One committed batch of one query, and the files it consists of.
 
-    ``watermark_ms`` is the watermark the next batch starts with (None: no watermark yet);
-    ``checkpoint_format`` is 2 where commits carry unique ids of state files (a restart needs
-    ``spark.sql.streaming.stateStore.checkpointFormatVersion`` set to it), else 1.
-    ``files`` are posix paths relative to ``root``.
+    Attributes
+    ----------
+    planned_batch
+        Batch N + 1 where its offsets are written; else None.
+    watermark_ms
+        The watermark of the next batch, milliseconds since the epoch; None: no watermark yet.
+    offsets
+        Offset JSON of each source, or ``-``.
+    pins
+        The settings pinned in the offset log.
+    backend
+        The state store backend; None without stateful operators, or where it is unknown.
+    checkpoint_format
+        2 where commits carry unique ids of state files (a restart needs
+        ``spark.sql.streaming.stateStore.checkpointFormatVersion`` set to it), else 1.
+    files
+        Files with posix paths relative to ``root``.
     """
 
     root: str
@@ -97,17 +110,31 @@ class Cut:
 
 
 def newest_committed_batch(root: str) -> int | None:
-    """The newest batch with a commit log entry; None before the first one (or no checkpoint)."""
+    """Return the newest batch with a commit log entry; None where there is no entry."""
     found = numbers_among(fs.list_names(os.path.join(fs.locate(root), COMMITS)))
     return found[-1] if found else None
 
 
 def read_cut(root: str, batch_id: int | None = None) -> Cut:
-    """The cut at ``batch_id`` (None: the newest committed batch) of the checkpoint at ``root``.
+    """Return the cut at a batch of a checkpoint.
 
-    Raises NoCommittedBatch when there is no such commit, FilesVanished when Spark has trimmed a
-    file and gone on meanwhile (try again), Corrupt when a file is missing or damaged and no newer
-    batch explains it, UnsupportedFormat for logs or state stores of an unknown kind.
+    Parameters
+    ----------
+    root
+        Location of the checkpoint.
+    batch_id
+        The committed batch; None is the newest.
+
+    Raises
+    ------
+    NoCommittedBatch
+        There is no such commit.
+    FilesVanished
+        Spark has trimmed a file and committed a newer batch meanwhile; try again.
+    Corrupt
+        A file is missing or damaged and no newer batch explains it.
+    UnsupportedFormat
+        Logs or state stores are of an unknown kind.
     """
     root = fs.locate(root)
     committed = numbers_among(fs.list_names(os.path.join(root, COMMITS)))
@@ -128,7 +155,7 @@ def read_cut(root: str, batch_id: int | None = None) -> Cut:
 
 
 class _Reader:
-    """Collects one cut; one object a call, so that the pieces share what was read."""
+    """Collects one cut. Each call has its own reader, whose methods share what was read."""
 
     def __init__(self, root: str, batch: int, committed: list[int]) -> None:
         self.root = root
@@ -137,8 +164,8 @@ class _Reader:
         self.files = FileSet()
 
     def read(self) -> Cut:
-        """The cut; FileNotFoundError for a file that is not there."""
-        # State first: it is what Spark trims soonest.
+        """Return the cut; FileNotFoundError for a missing file."""
+        # State first: Spark trims it soonest.
         commits = self._commits()
         offsets = self._offsets(self.batch)
         planned_batch, planned = self._planned()
@@ -163,7 +190,7 @@ class _Reader:
         )
 
     def _add(self, relative: str, listing: fs.Listing) -> None:
-        """Add a file of a listed directory; FileNotFoundError when it is not there."""
+        """Add a file of a listed directory; FileNotFoundError when it is missing."""
         entry = listing.files.get(relative.rpartition("/")[2])
         if entry is None:
             raise FileNotFoundError(2, "not listed", os.path.join(self.root, relative))
@@ -178,7 +205,7 @@ class _Reader:
             raise unreadable(path, error) from error
 
     def _commits(self) -> dict[int, CommitEntry]:
-        """The commit of the batch and, where state files have ids, those before it."""
+        """Return the commit of the batch and, where state files have ids, the preceding ones."""
         newest: CommitEntry = self._parse(f"{COMMITS}/{self.batch}", parse_commit)
         commits = {self.batch: newest}
         if not newest.state_ids:
@@ -187,11 +214,11 @@ class _Reader:
             if number >= self.batch:
                 continue
             if number != min(commits) - 1:
-                break  # a gap: what lies below cannot be trusted to be the lineage
+                break  # a gap: older commits may not belong to the lineage
             try:
                 commits[number] = self._parse(f"{COMMITS}/{number}", parse_commit)
             except FileNotFoundError:
-                break  # trimmed meanwhile; the files of those versions are kept by name
+                break  # trimmed meanwhile; files of these versions are selected by name
         return commits
 
     def _offsets(self, batch: int) -> OffsetEntry:
@@ -199,7 +226,7 @@ class _Reader:
         return entry
 
     def _planned(self) -> tuple[int | None, OffsetEntry | None]:
-        """Batch N + 1 when its offsets are written (whether or not it has committed since)."""
+        """Return batch N + 1 and its offsets if they are written; it may have committed since."""
         try:
             return self.batch + 1, self._offsets(self.batch + 1)
         except FileNotFoundError:
@@ -209,7 +236,7 @@ class _Reader:
         offsets = fs.list_directory(os.path.join(self.root, OFFSETS))
         commits = fs.list_directory(os.path.join(self.root, COMMITS))
         before = str(self.batch - 1)
-        # Spark reads the entry before the newest one; with a planned batch that is N itself.
+        # Spark reads the entry before the newest; with a planned batch that is N itself.
         if self.batch > 0 and (before in offsets.files or planned_batch is None):
             self._add(f"{OFFSETS}/{before}", offsets)
         self._add(f"{OFFSETS}/{self.batch}", offsets)
@@ -226,7 +253,7 @@ class _Reader:
             position = ahead.pop(name, offset)
             position = position if position != NO_OFFSET else offset
             # A DataFrame used twice is one source with two equal entries in the offset log
-            # (MicroBatchExecution: toExecutionRelationMap) and one log, that of the first.
+            # (MicroBatchExecution: toExecutionRelationMap) and one source log, under the first.
             if position in read and not self._source_names(name):
                 continue
             read.add(position)
@@ -243,7 +270,7 @@ class _Reader:
         limit = log_offset(offset)
         if limit is None and offset == NO_OFFSET and self._is_file_source(directory):
             limit = -1
-        if limit is None:  # another source's own notes: all or nothing
+        if limit is None:  # the files of another kind of source: take all
             for relative, entry in fs.walk_files(directory):
                 self.files.add(ListedFile(prefix + relative, entry.size(), entry.stamp()))
             return

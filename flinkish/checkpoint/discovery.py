@@ -1,4 +1,4 @@
-"""Finding plain Spark checkpoints at a path, and what they say of whom they belong to."""
+"""Find plain Spark checkpoints at a path, and read which query they belong to."""
 
 from __future__ import annotations
 
@@ -11,10 +11,15 @@ from flinkish.errors import Corrupt, SavepointNotFound
 
 
 def find_checkpoints(path: str) -> dict[str | None, str]:
-    """The checkpoints at ``path``: their locations, by query name.
+    """Return the locations of the checkpoints at ``path``, by query name.
 
-    ``path`` is one checkpoint (its key is None: it does not say what its query is called) or a
-    directory of several, named like their queries. Raises SavepointNotFound when it is neither.
+    ``path`` is one checkpoint (its key is None, because it does not record its query's name) or a
+    directory of several, named like their queries.
+
+    Raises
+    ------
+    SavepointNotFound
+        The path is neither.
     """
     root = storage.locate(path)
     if is_checkpoint(root):
@@ -36,15 +41,18 @@ def find_checkpoints(path: str) -> dict[str | None, str]:
 
 
 def is_checkpoint(location: str) -> bool:
-    """True for a directory that looks like a Spark query's checkpoint."""
+    """Return whether a directory looks like a Spark query's checkpoint."""
     listing = storage.list_directory(location)
     return METADATA in listing.files and OFFSETS in listing.directories
 
 
 def query_id_of(root: str) -> str:
-    """The Spark query id in a checkpoint's ``metadata`` (``StreamMetadata``).
+    """Return the Spark query id in a checkpoint's ``metadata`` (``StreamMetadata``).
 
-    Raises Corrupt when the file is gone or is none that Spark wrote.
+    Raises
+    ------
+    Corrupt
+        The file is missing, or Spark did not write it.
     """
     path = storage.join(root, METADATA)
     try:
@@ -56,9 +64,10 @@ def query_id_of(root: str) -> str:
 
 
 def last_written(root: str) -> float:
-    """When a query last wrote to its offset or commit log, seconds since the epoch; 0.0: unknown.
+    """Return the time of the last write to the offset or commit log, seconds since the epoch.
 
-    Every batch writes to both. A file that is trimmed meanwhile does not count.
+    0.0 means unknown. Every batch writes to both logs. Files that are trimmed meanwhile are
+    ignored.
     """
     newest = 0.0
     for log in (OFFSETS, COMMITS):

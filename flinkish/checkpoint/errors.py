@@ -1,4 +1,4 @@
-"""A checkpoint's file is missing or damaged: what that means, and the error for it."""
+"""Errors for a missing or damaged file of a checkpoint."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from flinkish.errors import Corrupt, FlinkishError, UnsupportedFormat
 
 
 class FilesVanished(FlinkishError):
-    """Spark trimmed a file between listing and reading; a newer batch is there to be taken."""
+    """Spark trimmed a file between listing and reading; a newer batch is available."""
 
     id = "files-vanished"
     default_hint = (
@@ -18,10 +18,10 @@ class FilesVanished(FlinkishError):
 
 
 def missing(root: str, batch: int, path: str, newest: Callable[[str], int | None]) -> FlinkishError:
-    """The error for ``path``, needed by ``batch`` and not there.
+    """Return the error for ``path``, which ``batch`` needs and which is missing.
 
-    FilesVanished when the query has committed a newer batch by now (``newest(root)``), so that
-    trimming explains it; else Corrupt.
+    It is FilesVanished when the query has committed a newer batch by now (``newest(root)``), so
+    that trimming explains it; else Corrupt.
     """
     now = newest(root)
     if now is not None and now > batch:
@@ -42,11 +42,16 @@ def missing(root: str, batch: int, path: str, newest: Callable[[str], int | None
 def unreadable(
     path: str, error: CheckpointFormatError, what: str = "is not a log Spark wrote"
 ) -> FlinkishError:
-    """Make the error for the file at ``path``: Corrupt, or UnsupportedFormat if of a newer Spark.
+    """Return the error for an unreadable file: Corrupt, or UnsupportedFormat if Spark is newer.
 
     Parameters
     ----------
-    what: says what a damaged file is.
+    path
+        Location of the file.
+    error
+        The parser's error.
+    what
+        Predicate of the message for a damaged file.
     """
     if isinstance(error, UnsupportedCheckpointFormat):
         return UnsupportedFormat(f"{path} cannot be read: {error.detail}", path=path)

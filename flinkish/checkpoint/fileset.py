@@ -1,7 +1,7 @@
-"""The files of a cut, packed: a checkpoint may have a million, and they are gone through in order.
+"""The files of a cut, compressed: a checkpoint may have a million, read in order.
 
-A path, a size and a stamp are some 300 bytes as Python objects. Packed in pieces they are a tenth
-of that: names repeat their directories, and a compressor sees it.
+A path, a size and a stamp take some 300 bytes as Python objects, and a tenth of that in compressed
+batches, because names repeat their directories.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import zlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-#: Files a piece; also what is unpacked at a time.
+#: Files per compressed batch; also the number that is unpacked at a time.
 PIECE = 2048
 
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """A file as it was listed: its posix path relative to the root, its size in bytes, its stamp.
+    """A file as listed: posix path relative to the root, size in bytes, stamp.
 
-    The stamp is what :meth:`flinkish.storage.FileEntry.stamp` gives: another one is another file.
+    The stamp is that of :meth:`flinkish.storage.FileEntry.stamp`: another stamp means another file.
     """
 
     path: str
@@ -28,24 +28,24 @@ class ListedFile:
 
 
 class FileSet(Collection[str]):
-    """Files in the order they were added; as a collection, of their paths."""
+    """Files in the order they were added; as a collection, it holds their paths."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
         self._open: list[ListedFile] = []
         self._packed = 0
-        #: Sum of the sizes, bytes.
+        #: Sum of the file sizes, bytes.
         self.bytes = 0
 
     def add(self, file: ListedFile) -> None:
-        """Add one file, which must not be in it yet."""
+        """Add one file, which must not be in the set yet."""
         self._open.append(file)
         self.bytes += file.size
         if len(self._open) >= PIECE:
             self._pack()
 
     def extend(self, other: FileSet) -> None:
-        """Add all of another set's."""
+        """Add all files of another set."""
         self._pack()
         other._pack()
         self._pieces += other._pieces
@@ -65,7 +65,7 @@ class FileSet(Collection[str]):
         self._open = []
 
     def pieces(self) -> Iterator[list[ListedFile]]:
-        """The files, some thousand at a time."""
+        """Yield the files in batches of up to :data:`PIECE`."""
         for piece in self._pieces:
             paths, sizes, stamps = json.loads(zlib.decompress(piece))
             yield [ListedFile(*row) for row in zip(paths, sizes, stamps, strict=True)]
@@ -73,7 +73,7 @@ class FileSet(Collection[str]):
             yield list(self._open)
 
     def entries(self) -> Iterator[ListedFile]:
-        """The files one by one."""
+        """Yield the files one by one."""
         for piece in self.pieces():
             yield from piece
 
@@ -87,7 +87,7 @@ class FileSet(Collection[str]):
         return any(path == own for own in self)
 
     def __eq__(self, other: object) -> bool:
-        """Equal paths in equal order (sizes and stamps differ between two copies of one cut)."""
+        """Compare paths in order (sizes and stamps differ between two copies of one cut)."""
         if not isinstance(other, FileSet):
             return NotImplemented
         return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))

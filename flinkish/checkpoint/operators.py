@@ -1,8 +1,8 @@
-"""One stateful operator's directory ``state/<ordinal>``: the files of one state version.
+"""Read one stateful operator's directory ``state/<ordinal>``: the files of one state version.
 
-Layout: ``<partition>/`` holds the default store's files, ``<partition>/<store>/`` those of a
-named one (joins), ``0/[<store>/]_metadata/schema`` its schema; Spark 4.x adds
-``_metadata/metadata`` (v1), or ``_metadata/v2/<batch>`` with ``_stateSchema/<store>/<batch>_<id>``.
+Layout: ``<partition>/`` holds the default store's files, ``<partition>/<store>/`` those of a named
+one (joins), ``0/[<store>/]_metadata/schema`` its schema; Spark 4.x adds ``_metadata/metadata``
+(v1), or ``_metadata/v2/<batch>`` with ``_stateSchema/<store>/<batch>_<id>``.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from flinkish.checkpoint.format.pins import PIN_PROVIDER, backend_of, pinned_par
 from flinkish.checkpoint.format.schema_files import DEFAULT_FAMILY, FamilySchemas, parse_schema_file
 from flinkish.errors import FlinkishError, NotSavepointable
 
-#: State version -> for each partition the ids of its stores' files.
+#: State version -> for each partition, the ids of its stores' files.
 StateIds = Mapping[int, Sequence[Sequence[str]]]
 
 
 @dataclass(frozen=True)
 class StoreInfo:
-    """One state store (or column family of one) and its schemas as Spark's JSON, where known."""
+    """One state store (or column family of one), with its schemas as Spark's JSON where known."""
 
     name: str
     key_schema: dict[str, Any] | None
@@ -55,9 +55,16 @@ class StoreInfo:
 
 @dataclass(frozen=True)
 class OperatorFiles:
-    """What an operator consists of at one version; ``files`` relative to the checkpoint.
+    """The files of an operator at one version.
 
-    ``bytes`` is the size of the state itself, without metadata and schema files.
+    Attributes
+    ----------
+    kind
+        Spark's name of the operator; None without metadata (Spark 3.5).
+    bytes
+        Size of the state itself, without metadata and schema files.
+    files
+        Files with paths relative to the checkpoint.
     """
 
     kind: str | None
@@ -69,7 +76,7 @@ class OperatorFiles:
 
 @dataclass(frozen=True)
 class _Store:
-    """One store of one partition, listed."""
+    """The listing of one store of one partition."""
 
     name: str
     prefix: str
@@ -78,15 +85,16 @@ class _Store:
 
     @property
     def is_canonical(self) -> bool:
-        """Whether its files are the engine's Avro files, of which there is one version only."""
+        """Whether its files are the engine's Avro files, which have only one version."""
         return is_canonical(list(self.listing.files))
 
 
 @dataclass(frozen=True)
 class _Partition:
-    """One partition, read: the files of its stores at the version, or why there are none.
+    """One partition: the files of its stores at the version, or the error of reading them.
 
-    ``stores`` are its stores' names and directories; ``newest`` is the newest version it has.
+    ``stores`` are its stores' path prefixes and directories by name; ``newest`` is its newest
+    version.
     """
 
     number: int
@@ -104,14 +112,31 @@ def read_operator(
     pins: Mapping[str, str],
     state_ids: StateIds | None,
 ) -> OperatorFiles | None:
-    """The files of ``state/<ordinal>`` at ``version``, or None when it has no part in it.
+    """Return the files of ``state/<ordinal>`` at a version, or None when it has no part in it.
 
-    ``pins`` is the configuration of the offset log; ``state_ids`` the unique ids by version where
-    the commit log has them. An operator has no part in the version when a batch was only planned
-    with it, or when it was dropped from the program (Spark 3.5 leaves its directory behind).
-    Partitions are read one at a time, on remote storage many at once, and only their files' names
-    are kept. Raises FileNotFoundError for a missing file, Corrupt for a damaged one,
-    UnsupportedFormat for one of a newer Spark, NotSavepointable for an unknown store provider.
+    An operator has no part in the version when a batch was only planned with it, or when it was
+    dropped from the program (Spark 3.5 leaves its directory behind). Partitions are read one at a
+    time, on remote storage many at once, and only the names of their files are kept.
+
+    Parameters
+    ----------
+    version
+        The state version.
+    pins
+        The settings in the offset log.
+    state_ids
+        Unique ids by version where the commit log has them; else None.
+
+    Raises
+    ------
+    FileNotFoundError
+        A file is missing.
+    Corrupt
+        A file is damaged.
+    UnsupportedFormat
+        A file is of a newer Spark.
+    NotSavepointable
+        The state store provider is unknown.
     """
     directory = os.path.join(root, STATE, str(ordinal))
     prefix = f"{STATE}/{ordinal}/"
@@ -155,7 +180,7 @@ def _listed(path: str, entry: fs.FileEntry) -> ListedFile:
 def _metadata_files(
     directory: str, prefix: str, top: fs.Listing, batch: int
 ) -> tuple[OperatorMetadata | None, FileSet]:
-    """Spark 4.x's operator metadata valid at ``batch``, and its files up to that batch."""
+    """Return Spark 4.x's operator metadata valid at ``batch``, and its files up to that batch."""
     files = FileSet()
     newest: tuple[int, str] | None = None
     if METADATA_DIRECTORY in top.directories:
@@ -164,7 +189,7 @@ def _metadata_files(
             number = parse_number(name) if head == "v2" else None
             number = -1 if number is None else number
             if number > batch:
-                continue  # written by a batch that is not ours
+                continue  # written by a later batch
             files.add(_listed(f"{prefix}{METADATA_DIRECTORY}/{relative}", entry))
             if number >= 0 or relative == "metadata":
                 newest = max(newest or (-2, ""), (number, relative))
@@ -184,9 +209,10 @@ def _metadata_files(
 def _read_partition(
     directory: str, prefix: str, choose: _Chooser, version: int, number: int
 ) -> _Partition:
-    """List a partition's stores and choose their files; trouble is told, not raised.
+    """List a partition's stores and choose their files; return an error instead of raising it.
 
-    Whether it matters is known when all partitions are: the operator may have no part at all.
+    Whether the error matters is known only after all partitions are read: the operator may have no
+    part in the version.
     """
     stores = _list_stores(directory, prefix, number)
     newest = max((f.version for store in stores for f in store.versions), default=0)
@@ -225,17 +251,20 @@ def _takes_part(
     metadata: OperatorMetadata | None,
     state_ids: StateIds | None,
 ) -> bool:
-    """Whether the operator belongs to the version, or only left or announced a directory."""
+    """Return whether the operator belongs to the version, not only to an older or planned one."""
     if state_ids is not None:
         return bool(state_ids.get(version))
     if newest == 0:
-        return False  # nothing but schema files: planned, and never run
-    # Spark 4.x fails on a left-over operator, so there a missing version is damage.
+        return False  # only schema files: planned, and never run
+    # Spark 4.x fails on a left-over operator, so a missing version is damage there.
     return newest >= version or metadata is not None or newest == version - 1
 
 
 def _check_partitions(directory: str, partitions: Collection[int], pins: Mapping[str, str]) -> int:
-    """Partitions must be 0..n-1, and n the pinned number or 1 (global limit, keyless grouping)."""
+    """Return the number of partitions; FileNotFoundError when one is missing.
+
+    They are 0..n-1, with n the pinned number or 1 (global limit, keyless grouping).
+    """
     count = len(partitions)
     pinned = pinned_partitions(pins)
     expected = count if count == 1 or pinned is None else pinned
@@ -250,7 +279,7 @@ def _check_stores(
     stores: Mapping[int, Collection[str]],
     metadata: OperatorMetadata | None,
 ) -> None:
-    """Every partition must have every store."""
+    """Check that every partition has every store."""
     names = {name for listed in stores.values() for name in listed}
     if metadata is not None:
         names |= set(metadata.store_names)
@@ -265,7 +294,7 @@ _Chooser = Callable[[_Store, int], KnownFiles]
 
 @dataclass(frozen=True)
 class _UnknownProvider:
-    """Stands for the choice where the state store provider is not known."""
+    """The chooser for an unknown state store provider; it holds the error."""
 
     error: NotSavepointable
 
@@ -302,7 +331,7 @@ def _chooser(pins: Mapping[str, str], version: int, state_ids: StateIds | None) 
 
 
 def _store_files(store: _Store, partition: int, choose: _Chooser) -> Iterator[ListedFile]:
-    """The store's files at the version; FileNotFoundError for a missing one."""
+    """Yield the store's files at the version; FileNotFoundError for a missing one."""
     path = store.listing.path
     if store.is_canonical:
         if COUNTS not in store.listing.files:
@@ -328,7 +357,7 @@ def _store_files(store: _Store, partition: int, choose: _Chooser) -> Iterator[Li
                 shared[folder] = fs.list_directory(os.path.join(path, folder))
             if name not in shared[folder].files:
                 if not chain.exact:
-                    continue  # an abandoned attempt's archive, kept only because we cannot tell
+                    continue  # the archive may be of an abandoned attempt: ids are unknown
                 raise FileNotFoundError(2, "not listed", os.path.join(path, reference))
             if reference not in given:
                 given.add(reference)
@@ -345,7 +374,7 @@ def _references(path: str) -> tuple[str, ...]:
 
 
 def _schema_files(stores: Mapping[str, tuple[str, str]]) -> list[ListedFile]:
-    """Schema files below partition 0 (one a store)."""
+    """Return the schema files below partition 0 (one per store)."""
     return [
         _listed(f"{prefix}{METADATA_DIRECTORY}/{relative}", entry)
         for prefix, path in stores.values()
@@ -377,7 +406,7 @@ def _store_infos(
 
 
 def store_info(store: str, family: FamilySchemas) -> StoreInfo:
-    """Name a family's schemas: by its own name, below its store's unless that is the default."""
+    """Return a family's schemas, named after its store and family without the default names."""
     name = store if family.name == DEFAULT_FAMILY else family.name
     if family.name != DEFAULT_FAMILY and store != DEFAULT_STORE:
         name = f"{store}/{family.name}"

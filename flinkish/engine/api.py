@@ -1,7 +1,7 @@
-"""What users call, with places given as local paths, URLs that fsspec knows, or directories.
+"""The engine's public functions. Places are local paths, URLs that fsspec supports, or directories.
 
-Credentials and endpoints of remote storage come from fsspec's own configuration and environment,
-on the driver and on the executors.
+Credentials and endpoints of remote storage come from fsspec's own configuration and environment, on
+the driver and on the executors.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from flinkish.engine.stores.directories import LocalDirectory, StateSource, Stat
 from flinkish.engine.tables import bootstrap_state, spark_frames
 from flinkish.engine.tables.frames import NoSuchState
 
-#: Stores without directories: a name with slashes is all there is.
+#: Object stores without directories: a name with slashes is enough.
 _FLAT = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss", "oci"})
 
 
 @dataclass(frozen=True)
 class UrlDirectory:
-    """A directory on any storage that fsspec knows; see :class:`~.directories.Target`.
+    """A directory on any storage that fsspec supports; see :class:`~.directories.StateTarget`.
 
     Parameters
     ----------
     url : str
-        Such as ``s3://bucket/path``. The workers reach it by their own environment.
+        Such as ``s3://bucket/path``. Workers connect to it with their own environment.
     """
 
     url: str
 
     def names(self, path: str) -> list[str]:
-        """See :meth:`~.directories.Source.names`."""
+        """See :meth:`~.directories.StateSource.names`."""
         system, place = self._at(path)
-        system.invalidate_cache()  # other processes write what is listed here
+        system.invalidate_cache()  # other processes write here
         try:
             found = system.ls(place, detail=False)
         except (FileNotFoundError, NotADirectoryError):
@@ -49,29 +49,29 @@ class UrlDirectory:
         return sorted(entry.rpartition("/")[2] for entry in entries)
 
     def open(self, path: str) -> BinaryIO:
-        """See :meth:`~.directories.Source.open`."""
+        """See :meth:`~.directories.StateSource.open`."""
         system, place = self._at(path)
         return cast("BinaryIO", system.open(place, "rb"))
 
     def local_path(self, path: str) -> str | None:
-        """See :meth:`~.directories.Source.local_path`: there is none."""
+        """Return None: remote files have no local path."""
         return None
 
     def create(self, path: str) -> BinaryIO:
-        """See :meth:`~.directories.Target.create`."""
+        """See :meth:`~.directories.StateTarget.create`."""
         system, place = self._at(path)
         self._make_parent(system, place)
         return cast("BinaryIO", system.open(place, "wb"))
 
     def move(self, path: str, target: str) -> None:
-        """See :meth:`~.directories.Target.move`."""
+        """See :meth:`~.directories.StateTarget.move`."""
         system, old = self._at(path)
         _, new = self._at(target)
         self._make_parent(system, new)
         system.mv(old, new, recursive=True)
 
     def remove(self, path: str) -> None:
-        """See :meth:`~.directories.Target.remove`."""
+        """See :meth:`~.directories.StateTarget.remove`."""
         system, place = self._at(path)
         try:
             system.rm(place, recursive=True)
@@ -79,7 +79,7 @@ class UrlDirectory:
             return
 
     def _at(self, path: str) -> tuple[Any, str]:
-        """Return the file system and a path on it; ValueError for one that leads elsewhere."""
+        """Return the file system and a path on it; ValueError for a path that leaves the root."""
         from fsspec.core import url_to_fs  # type: ignore[import-untyped]
 
         if path and ("\0" in path or not {"", ".", ".."}.isdisjoint(path.rstrip("/").split("/"))):
@@ -92,7 +92,7 @@ class UrlDirectory:
             system.makedirs(place.rpartition("/")[0], exist_ok=True)
 
 
-#: A local path, a URL that fsspec knows, or a directory that has the methods of one.
+#: A local path, a URL that fsspec supports, or an object with the methods of a directory.
 Place = str | os.PathLike[str] | StateSource
 
 
@@ -103,7 +103,8 @@ def directory(place: Place) -> StateTarget:
     ----------
     place : path, URL or directory
         A local path or ``file:`` URL, which the executors reach by the same path; another URL; or
-        an object with the methods of :class:`~.directories.Target`, which is returned as it is.
+        an object with the methods of :class:`~.directories.StateTarget`, which is returned
+        unchanged.
     """
     if not isinstance(place, str | os.PathLike):
         return cast("StateTarget", place)
@@ -126,24 +127,24 @@ def migrate_checkpoint(
     root: str | None = None,
     progress: Progress | None = None,
 ) -> Rewritten:
-    """Make a checkpoint of another one, its state rewritten; the source stays as it is.
+    """Rewrite a checkpoint and its state as a new one; the source stays unchanged.
 
     Parameters
     ----------
     session : SparkSession or SparkContext
-        Of the version that will use the new checkpoint.
+        Of the Spark version that will use the new checkpoint.
     source, target : path, URL or directory
-        The checkpoint, and where the new one is made.
+        The checkpoint, and the place of the new one.
     wanted : TargetState
-        State partitions, backend, codec, formats.
+        Target of all operators: state partitions, backend, codec, formats.
     batch : int, optional
         A committed batch. Default: the newest.
     each : mapping, optional
-        By the operator's ordinal what concerns one operator alone.
+        Settings of single operators, by the operator's ordinal.
     root : str, optional
-        The new checkpoint as Spark will call it. Default: the target's path or URL.
+        The new checkpoint's location as Spark will name it. Default: the target's path or URL.
     progress : Progress, optional
-        Told of rows and bytes written.
+        Called with the rows and bytes written so far.
 
     Returns
     -------
@@ -153,11 +154,11 @@ def migrate_checkpoint(
     Raises
     ------
     CannotMigrate
-        What is wanted cannot be; nothing was written.
+        The target state is not possible; nothing was written.
     StateFormatError
         The source is damaged.
     LostRows
-        The rows written are not those that were read.
+        The rows written differ from the rows read.
     """
     context = getattr(session, "sparkContext", session)
     made = directory(target)
@@ -189,16 +190,16 @@ def read_state(
     source : path, URL or directory
         The checkpoint.
     operator : int or OperatorState
-        Spark's operator id, or the operator of :func:`~.checkpoints.read_checkpoint`.
+        Spark's operator id, or the operator from :func:`~.checkpoints.read_checkpoint`.
     store, family : str, optional
-        Which state (:func:`~.frames.find_table`).
+        Names of the state (:func:`~.frames.find_table`).
     batch : int, optional
         A committed batch. Default: the newest.
 
     Returns
     -------
     DataFrame
-        Rows are read when it is computed (:func:`~.spark_frames.computed` has their errors).
+        Rows are read when it is computed (:func:`~.spark_frames.computed` raises their errors).
 
     Raises
     ------
@@ -222,33 +223,34 @@ def write_state(
     root: str | None = None,
     batch: int | None = None,
 ) -> WrittenOperator:
-    """Write the state of an operator, of DataFrames; see :func:`~.bootstrap_state.write_state`.
+    """Write an operator's state from DataFrames; see :func:`~.bootstrap_state.write_state`.
 
     Parameters
     ----------
     frames : DataFrame or mapping
-        With the columns ``key`` and ``value`` of :func:`read_state`; several by their names.
+        With the columns ``key`` and ``value`` of :func:`read_state`; several DataFrames by state
+        name.
     source : path, URL or directory
         A checkpoint of the same query, for the schemas.
     template : int or OperatorState
         The operator in it.
     target : path, URL or directory
-        Where ``state/`` is made.
+        Where ``state/`` is created.
     wanted : TargetState, optional
         Another number of partitions, backend, codec, ordinal.
     version : int, optional
-        The number of the batch that the state is of + 1. Default: the template's.
+        The state version: the number of its batch + 1. Default: the template's.
     root : str, optional
-        The new checkpoint as Spark will call it. Default: the target's path or URL.
+        The new checkpoint's location as Spark will name it. Default: the target's path or URL.
     batch : int, optional
         The batch of the source to read. Default: the newest.
 
     Raises
     ------
     CannotMigrate
-        The DataFrames are not of these states.
+        The DataFrames do not match these states.
     LostRows
-        What was written is not what was given, as when keys repeat.
+        The rows written differ from the rows given, for example when keys repeat.
     NoSuchState, StateFormatError
         There is no such operator, or the source is damaged.
     """
@@ -273,7 +275,7 @@ def _operator(
 
 
 def _for_spark(target: StateTarget) -> str | None:
-    """Return a directory's name for Spark, where it has one: ``s3://`` is ``s3a://`` there."""
+    """Return Spark's name of a directory, or None; Spark calls ``s3://`` ``s3a://``."""
     if isinstance(target, UrlDirectory):
         scheme, separator, rest = target.url.partition("://")
         return f"{'s3a' if scheme == 's3' else scheme}{separator}{rest}"

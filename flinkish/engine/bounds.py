@@ -1,23 +1,29 @@
-"""How large anything in a state file may be.
+"""Upper bounds for sizes of anything in a state file.
 
-Savepoints may come from elsewhere. What is larger than these bounds, which are far above what is
-real, is damage, or somebody's trick; nothing of that size is made in memory or on the disk.
+Savepoints may come from elsewhere. The bounds are far above real sizes, so anything larger is
+damage or an attack. Nothing of that size is allocated in memory or written to the disk.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-#: The content of a compressed file or block, bytes: this, and so many times its compressed bytes.
-#: Blocks of lz4, snappy and lzf cannot be more than 255 times as large; zstd and deflate can.
+#: Largest content of a compressed file or block, bytes: ``SPARE`` plus ``MAX_RATIO`` times its
+#: compressed bytes. lz4, snappy and lzf expand 255 times at most; zstd and deflate can exceed that.
 SPARE: Final = 256 << 20
 MAX_RATIO: Final = 1000
-#: One key or value of state, bytes.
+#: Largest key or value of state, bytes.
 MAX_ROW: Final = 512 << 20
-#: Small files that are read at once: logs, metadata, schemas, counts, checksums.
+#: Largest file that is read as a whole, bytes: logs, metadata, schemas, counts, checksums.
 MAX_SMALL: Final = 256 << 20
 
 
 def most_of(packed: int) -> int:
-    """How many bytes the content of so many compressed ones may have."""
+    """Return the largest accepted size of decompressed content, in bytes.
+
+    Parameters
+    ----------
+    packed
+        Size of the compressed content, bytes.
+    """
     return SPARE + MAX_RATIO * packed

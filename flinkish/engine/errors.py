@@ -1,4 +1,4 @@
-"""The engine's errors: its own small tree, and what errors of the checkpoint's format become."""
+"""The engine's errors, and the conversion of errors of the checkpoint format into them."""
 
 from __future__ import annotations
 
@@ -9,19 +9,25 @@ from flinkish.checkpoint.format import errors as format_errors
 
 
 class EngineError(Exception):
-    """Anything the engine refuses or fails at."""
+    """Base class of everything that the engine refuses or fails at."""
 
 
 class LostRows(EngineError):
-    """What was written is not what was read: nothing of it is kept."""
+    """The rows written differ from the rows read; the output is discarded."""
 
 
 class StateFormatError(EngineError):
-    """A state file is damaged, cut short, foreign, or written by a newer version.
+    """A state file is damaged, truncated, foreign, or written by a newer version.
 
-    ``file`` is its path relative to the store's directory. ``offset`` is the place in that file, or
-    None where there is none to name; ``reason`` says so where the place is one of the file's
-    uncompressed content.
+    Attributes
+    ----------
+    file
+        Path of the file, relative to the store's directory.
+    offset
+        Position in the file, bytes; None where there is none. Where it is a position in the file's
+        uncompressed content, ``reason`` says so.
+    reason
+        What is wrong.
     """
 
     def __init__(self, file: str, offset: int | None, reason: str) -> None:
@@ -32,30 +38,34 @@ class StateFormatError(EngineError):
         self.reason = reason
 
     def __reduce__(self) -> tuple[type[StateFormatError], tuple[str, int | None, str]]:
-        # Errors travel from Spark's workers to the driver as pickles.
+        # Spark's workers send errors to the driver as pickles.
         return type(self), (self.file, self.offset, self.reason)
 
 
 class MissingStateFile(StateFormatError):
-    """A file which the version needs is not there."""
+    """A file that the state version needs is missing."""
 
 
 class UnsupportedState(StateFormatError):
-    """A file in a form that Spark knows and the engine does not read."""
+    """A file has a form that Spark supports and the engine does not read."""
 
 
 class CannotMigrate(EngineError):
-    """The state cannot become what was asked for; the message says why and what to do."""
+    """The state cannot become the target state; the message says why and what to do."""
 
 
 @contextmanager
 def engine_errors() -> Iterator[None]:
-    """Inside (of a function, as its decorator), errors of the checkpoint's format are the engine's.
+    """Convert errors of the checkpoint format into the engine's errors.
+
+    Use it as a context manager, or as a decorator of a function.
 
     Raises
     ------
-    StateFormatError: a file is damaged; MissingStateFile, UnsupportedState where it is these.
-    EngineError: what was asked to be written has no form in the format.
+    StateFormatError
+        A file is damaged; MissingStateFile or UnsupportedState in these cases.
+    EngineError
+        The content to be written has no form in the checkpoint format.
     """
     try:
         yield

@@ -1,8 +1,8 @@
 """RocksDB snapshot archives, ``<version>.zip``: their members, and the one called ``metadata``.
 
 Spark's ``RocksDBFileManager`` puts RocksDB's small files and ``metadata``
-(``RocksDBCheckpointMetadata``) into a zip, and its immutable ones under unique names into ``SSTs/``
-and ``logs/``, shared by all versions that have them.
+(``RocksDBCheckpointMetadata``) into a zip, and its immutable files under unique names into
+``SSTs/`` and ``logs/``, shared by all versions that use them.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from flinkish.checkpoint.format.names import LOG_DIRECTORY, SST_DIRECTORY
 from flinkish.checkpoint.format.text import json_bytes, parse_object, split_version
 
 METADATA_MEMBER: Final = "metadata"
-#: All members of an archive but the shared files, bytes: CURRENT, MANIFEST, OPTIONS, metadata.
+#: Largest total size of an archive's members, bytes: CURRENT, MANIFEST, OPTIONS, metadata.
 MAX_ARCHIVE: Final = 256 << 20
 MAX_MEMBERS: Final = 10_000
-#: Names of RocksDB's files, and of Spark's for them.
+#: Names of RocksDB's files, and Spark's names for them.
 _PLAIN = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 #: What Spark's ``ZipOutputStream`` writes.
 _COMPRESSION: Final = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
-#: What zipfile raises at damage, depending on where it is.
+#: What zipfile raises for damage, depending on its place.
 _BAD_ARCHIVE: Final = (
     *(zipfile.BadZipFile, zlib.error, struct.error, EOFError, LookupError),
     *(NotImplementedError, RuntimeError, OverflowError, ValueError),
@@ -38,7 +38,7 @@ _BAD_ARCHIVE: Final = (
 
 @dataclass(frozen=True)
 class SharedFile:
-    """A file that several snapshots may have: its name in RocksDB, its path in the store, bytes."""
+    """A file that snapshots may share: its name in RocksDB, its path in the store, its bytes."""
 
     local: str
     path: str
@@ -47,15 +47,19 @@ class SharedFile:
 
 @dataclass(frozen=True)
 class ArchiveMetadata:
-    """What a snapshot says of itself.
+    """The metadata of a snapshot.
 
     Attributes
     ----------
-    shared: the files outside of the archive.
-    rows: the number of rows by Spark's own count; None when it did not count.
-    families: the column families' names by their ids, as keys start with them; empty in a store
-        that has none (all stores of Spark 3.5).
-    internal: the names of those that are Spark's own (counters, indexes).
+    shared
+        The files outside of the archive.
+    rows
+        Number of rows by Spark's own count; None when it did not count.
+    families
+        Names of the column families by their ids, with which keys start; empty in a store that has
+        none (all stores of Spark 3.5).
+    internal
+        Names of the families that are Spark's own (counters, indexes).
     """
 
     shared: tuple[SharedFile, ...]
@@ -70,7 +74,8 @@ def open_archive(file: IO[bytes], name: str) -> Iterator[zipfile.ZipFile]:
 
     Raises
     ------
-    CheckpointFormatError: for damage that is met while it is open.
+    CheckpointFormatError
+        Damage is found while the archive is open.
     """
     try:
         with zipfile.ZipFile(file) as archive:
@@ -86,18 +91,19 @@ def open_archive(file: IO[bytes], name: str) -> Iterator[zipfile.ZipFile]:
 
 
 def check_members(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInfo]:
-    """Check an archive's members; those that are RocksDB's.
+    """Check an archive's members, and return those that are RocksDB's.
 
-    Their sizes are what zipfile reads of each, at most.
+    zipfile reads at most the declared size of each member.
 
     Raises
     ------
-    CheckpointFormatError: for what Spark does not write: names that leave the directory or come
-        twice, other compression, and more than so many bytes or members.
+    CheckpointFormatError
+        Spark does not write such members: names that leave the directory or repeat, another
+        compression, or more than ``MAX_ARCHIVE`` bytes or ``MAX_MEMBERS`` members.
     """
     members = archive.infolist()
     for member in members:
-        # zipfile asks for as many bytes at once as the directory says that a member has.
+        # zipfile reads as many bytes at once as the directory declares for a member.
         if member.header_offset + member.compress_size > archive.start_dir:
             reason = f"the member {member.filename[:100]!r} is larger than the archive"
             raise CheckpointFormatError(name, member.header_offset, reason)
@@ -120,12 +126,14 @@ def check_members(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInfo]:
 
 
 def read_archive_metadata(file: IO[bytes], name: str) -> ArchiveMetadata:
-    """Read what a snapshot's archive says of itself.
+    """Read the metadata of a snapshot's archive.
 
     Raises
     ------
-    UnsupportedCheckpointFormat: its version is newer.
-    CheckpointFormatError: it is damaged.
+    UnsupportedCheckpointFormat
+        Its version is newer.
+    CheckpointFormatError
+        It is damaged.
     """
     with open_archive(file, name) as archive:
         check_members(archive, name)
@@ -135,7 +143,7 @@ def read_archive_metadata(file: IO[bytes], name: str) -> ArchiveMetadata:
 def parse_archive_metadata(data: bytes, name: str) -> ArchiveMetadata:
     """Parse the member ``metadata`` of the archive ``name``; errors are those of its reader.
 
-    Spark 4.0 has the number of the checkpoint format for a version (``v2``); what follows is the
+    Spark 4.0 writes the number of the checkpoint format as the version (``v2``); the content is the
     same.
     """
     _, start = split_version(data, name, "snapshot metadata")
@@ -168,7 +176,7 @@ def _shared(entry: Mapping[str, Any], folder: str, unique: object, name: str) ->
 
 
 def _check_plain(member: str, name: str) -> None:
-    """A name that would leave the directory is an attack or damage, never Spark's."""
+    """Refuse a name that would leave the directory: it is an attack or damage, never Spark's."""
     if not _PLAIN.fullmatch(member) or member in {".", ".."}:
         raise CheckpointFormatError(name, None, f"it names a file outside the store: {member!r}")
 
@@ -187,16 +195,25 @@ def write_archive_metadata(
 
     Parameters
     ----------
-    shared: the snapshot's shared files, of ``SSTs/``.
-    rows: the rows of families that are not internal; ``internal_rows`` those of the others.
-    families: the ids of the store's column families by their names.
-    internal: those that are Spark's own.
-    with_families: write what Spark 4 added; Spark 3.5 has none of it, and 4 reads both.
-    version: 1; 2 is that of Spark 4.0 with checkpoint format 2.
+    shared
+        The snapshot's shared files, in ``SSTs/``.
+    rows
+        Number of rows in families that are not internal.
+    internal_rows
+        Number of rows in the other families.
+    families
+        Ids of the store's column families by their names.
+    internal
+        Names of those that are Spark's own.
+    with_families
+        Write what Spark 4 added; Spark 3.5 has none of it, and 4 reads both.
+    version
+        1; 2 is that of Spark 4.0 with checkpoint format 2.
 
     Raises
     ------
-    CannotWrite: ``with_families`` is off and there are families.
+    CannotWrite
+        ``with_families`` is off and there are families.
     """
     ids = dict(families or {})
     body: dict[str, Any] = {

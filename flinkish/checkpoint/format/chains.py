@@ -1,17 +1,17 @@
-"""Which files of a state store's directory make up one version: pure functions over their names.
+"""Find the files of a state store's directory that make up one version: pure functions over names.
 
 A directory holds many versions at once (Spark trims old ones in the background and writes the
 next). Version V, the state after batch V - 1, is the newest snapshot s <= V and every file of
 changes after it up to V; version 0 is empty:
 
-- HDFS-backed stores (``HDFSBackedStateStoreProvider``) call them ``s.snapshot`` and ``v.delta``;
+- HDFS-backed stores (``HDFSBackedStateStoreProvider``) name them ``s.snapshot`` and ``v.delta``;
 - RocksDB (``RocksDBFileManager``) ``s.zip`` and ``v.changelog``, and the archive's ``metadata``
   names shared files (:mod:`flinkish.checkpoint.format.archives`);
 - RocksDB with unique ids (checkpoint format 2, Spark 4.x) ``s_<id>.zip`` and ``v_<id>.changelog``,
-  where ``commits/<v-1>`` says which id counts; other ids of the same version are left-overs of
-  failed attempts. The lineage at the head of each changelog has all versions back to the snapshot
-  it was written on; one that is empty or starts without a snapshot goes on with files of format 1,
-  from before the query switched. ``<file>.crc`` beside them is Spark's own checksum.
+  where ``commits/<v-1>`` says which id counts; other ids of the same version are left over from
+  failed attempts. The lineage at the head of each changelog lists all versions back to the snapshot
+  it was written on. A lineage that is empty or starts without a snapshot continues with files of
+  format 1, from before the query switched. ``<file>.crc`` beside them is Spark's own checksum.
 """
 
 from __future__ import annotations
@@ -43,21 +43,26 @@ class Chain:
 
     @property
     def name(self) -> str:
-        """The file to name where no single one is to blame; "" for the empty version 0."""
+        """The file to name where no single file is at fault; "" for the empty version 0."""
         return self.snapshot or (self.changes[-1] if self.changes else "")
 
     @property
     def files(self) -> tuple[str, ...]:
-        """All of them, in the order of their versions."""
+        """All files, in the order of their versions."""
         return (*([self.snapshot] if self.snapshot else ()), *self.changes)
 
 
 @dataclass(frozen=True)
 class KnownFiles:
-    """The files of a version as far as the commit log tells them; ``archives`` are the zips.
+    """The files of a version that the commit log identifies.
 
-    ``exact`` is False where the unique ids of older versions are no longer known, so that files
-    of failed attempts may be among them.
+    Attributes
+    ----------
+    archives
+        The zips among them.
+    exact
+        False where the unique ids of older versions are no longer known, so that files of failed
+        attempts may be among them.
     """
 
     files: tuple[str, ...]
@@ -70,10 +75,11 @@ def find_chain(files: Iterable[VersionedFile], version: int, backend: str) -> Ch
 
     Raises
     ------
-    MissingStateFile: a file that the version needs is not there.
+    MissingStateFile
+        A file that the version needs is missing.
     """
     kinds = _HDFS_KINDS if backend == HDFS else _ROCKSDB_KINDS
-    # An id in the name is another checkpoint format: such files never serve a plain version.
+    # An id in the name means another checkpoint format: such files never serve a plain version.
     return _plain({(f.kind, f.version) for f in files if f.unique_id is None}, version, kinds)
 
 
@@ -81,7 +87,7 @@ def _plain(present: set[tuple[str, int]], version: int, kinds: tuple[str, str]) 
     snapshot, change = kinds
     start = max((v for kind, v in present if kind == snapshot and v <= version), default=0)
     wanted: list[str] = []
-    for v in range(start + 1, version + 1):  # ends at the first that is missing
+    for v in range(start + 1, version + 1):  # ends at the first missing file
         if (change, v) not in present:
             none = not wanted and not start and (change, version) not in present
             raise _missing(_name_missing(present, version if none else v, kinds), version)
@@ -90,7 +96,7 @@ def _plain(present: set[tuple[str, int]], version: int, kinds: tuple[str, str]) 
 
 
 def _name_missing(present: set[tuple[str, int]], version: int, kinds: tuple[str, str]) -> str:
-    """The file to name: a snapshot where the store writes nothing else, usually a change."""
+    """Return the file to name: a snapshot where the store writes nothing else, usually a change."""
     snapshot, change = kinds
     only_snapshots = {kind for kind, _ in present} == {snapshot}
     return f"{version}.{snapshot if only_snapshots else change}"
@@ -110,12 +116,15 @@ def find_chain_by_lineage(
 
     Parameters
     ----------
-    unique_id: the version's, as the commit log has it.
-    lineage_of: reads the lineage at the head of a changelog.
+    unique_id
+        The version's unique id in the commit log.
+    lineage_of
+        Function that reads the lineage at the head of a changelog.
 
     Raises
     ------
-    MissingStateFile: a file that the version needs is not there.
+    MissingStateFile
+        A file that the version needs is missing.
     """
     listed = list(files)
     snapshot, change = _ROCKSDB_KINDS
@@ -145,20 +154,22 @@ def find_known_files(
 ) -> KnownFiles:
     """Find the files of a version of a RocksDB store with unique ids, by the commit log alone.
 
-    Lineages are in the files' content, which a cut does not read. From the first version whose
-    commit Spark has trimmed downwards every file is kept, down to the oldest.
+    Lineages are in the files' content, which a cut does not read. From the newest version whose
+    commit Spark has trimmed down to the oldest, every file is kept.
 
     The files are in the order of their versions, however many ids are known: a savepoint carries
-    fewer commits than its checkpoint has, and both must give the same.
+    fewer commits than its checkpoint has, and both must give the same result.
 
     Parameters
     ----------
-    ids: by state version those that count for it in this partition; versions whose commit Spark
-        has trimmed are absent.
+    ids
+        Unique ids that count in this partition, by state version; versions whose commit Spark has
+        trimmed are absent.
 
     Raises
     ------
-    MissingStateFile: a file that the version needs is not there.
+    MissingStateFile
+        A file that the version needs is missing.
     """
     by_version: dict[int, list[VersionedFile]] = {}
     for file in files:
@@ -176,7 +187,7 @@ def find_known_files(
             chain.extend(f.name for f in rest)
             archives = tuple(f.name for f in rest if f.kind == "zip")
             return KnownFiles(_by_version(chain), archives, exact=False)
-        # A format-1 file is what a query has from before it switched to format 2.
+        # A query has format-1 files from before it switched to format 2.
         counted = [f for f in by_version.get(v, ()) if f.unique_id in accepted or not f.unique_id]
         counted.sort(key=lambda f: not f.unique_id)
         zips = [f.name for f in counted if f.kind == "zip"]
@@ -200,7 +211,8 @@ def parse_lineage(text: bytes) -> Lineage:
 
     Raises
     ------
-    ValueError: it is damaged, or leaves versions out.
+    ValueError
+        It is damaged, or leaves versions out.
     """
     try:
         items = parse_json(text)

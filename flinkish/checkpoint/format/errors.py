@@ -1,16 +1,19 @@
-"""What parsing or writing a checkpoint's files may come to."""
+"""Errors of parsing or writing a checkpoint's files."""
 
 from __future__ import annotations
 
 
 class CheckpointFormatError(ValueError):
-    """A file is damaged, cut short, or none that Spark writes.
+    """A file is damaged, truncated, or not one that Spark writes.
 
     Attributes
     ----------
-    name: the file, as whoever parsed it has named it.
-    offset: the place in the file, bytes; None where there is none to name.
-    reason: what is wrong there.
+    name
+        The file, as named by the caller of the parser.
+    offset
+        Position in the file, bytes; None where there is none.
+    reason
+        What is wrong there.
     """
 
     def __init__(self, name: str, offset: int | None, reason: str) -> None:
@@ -22,21 +25,21 @@ class CheckpointFormatError(ValueError):
 
     @property
     def detail(self) -> str:
-        """Place and reason, for a message that names the file itself."""
+        """Position and reason, for a message that names the file itself."""
         return self.reason if self.offset is None else f"at byte {self.offset}: {self.reason}"
 
     def __reduce__(self) -> tuple[type[CheckpointFormatError], tuple[str, int | None, str]]:
-        # Errors travel between processes as pickles.
+        # Errors are pickled between processes.
         return type(self), (self.name, self.offset, self.reason)
 
 
 class UnsupportedCheckpointFormat(CheckpointFormatError):
-    """A file of a newer version than is known here, or state of somebody else's store."""
+    """A file of a newer version than supported, or state of a store that is not Spark's."""
 
 
 class MissingStateFile(CheckpointFormatError):
-    """A file which a state version needs is not there."""
+    """A file that a state version needs is missing."""
 
 
 class CannotWrite(ValueError):
-    """What was asked to be written has no form in Spark's format."""
+    """The content to be written has no form in Spark's format."""

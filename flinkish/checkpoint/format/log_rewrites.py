@@ -1,7 +1,7 @@
-"""Entries of the logs, and ``metadata``, rewritten for another checkpoint or other state.
+"""Rewrite log entries and ``metadata`` for another checkpoint or other state.
 
-What is not to change stays as Spark wrote it, unknown keys included. All functions raise
-CheckpointFormatError for bytes that are no such file.
+Everything else stays as Spark wrote it, unknown keys included. All functions raise
+CheckpointFormatError for bytes that are not such a file.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _IDS = "stateUniqueIds"
 
 @dataclass(frozen=True)
 class LogLine:
-    """One source's line in an offset log entry; the name is written in version 2 only."""
+    """One source's line in an offset log entry; only version 2 writes the name."""
 
     name: str
     offset: str
 
 
 def with_query_id(data: bytes, name: str = METADATA, *, query_id: str) -> bytes:
-    """Write Spark's ``metadata`` file with another query id."""
+    """Rewrite Spark's ``metadata`` file with another query id."""
     parse_query_id(data, name)
     content = parse_json(data)
     content["id"] = query_id
@@ -40,7 +40,7 @@ def with_query_id(data: bytes, name: str = METADATA, *, query_id: str) -> bytes:
 
 
 def with_pins(data: bytes, name: str, *, pins: Mapping[str, str]) -> bytes:
-    """Write an entry of the offset log with other values of pinned settings."""
+    """Rewrite an entry of the offset log with other values of pinned settings."""
     parse_offsets(data, name)
     if not pins:
         return data
@@ -51,10 +51,10 @@ def with_pins(data: bytes, name: str, *, pins: Mapping[str, str]) -> bytes:
 
 
 def with_lines(data: bytes, name: str, *, watermark_ms: int, lines: Sequence[LogLine]) -> bytes:
-    """Write an offset log entry with another watermark and other lines of sources.
+    """Rewrite an offset log entry with another watermark and other lines of sources.
 
-    The pins stay. In version 1 a line is found by its place, in version 2 (``name:offset``) by
-    its name, and a source without position has no line.
+    The pins stay. Version 1 identifies a line by its position, version 2 (``name:offset``) by its
+    name, and there a source without an offset has no line.
     """
     version = parse_offsets(data, name).version
     head, line, *_ = data.split(b"\n")
@@ -74,7 +74,7 @@ def with_lines(data: bytes, name: str, *, watermark_ms: int, lines: Sequence[Log
 def with_commit(
     data: bytes, name: str, *, watermark_ms: int, state_ids: Mapping[int, StateIds]
 ) -> bytes:
-    """Write a commit log entry with another next watermark, and (v2) other ids of state files."""
+    """Rewrite a commit log entry with another next watermark and (v2) other ids of state files."""
     version = parse_commit(data, name).version
     head, _, body = data.partition(b"\n")
     content = _content(body)
@@ -85,12 +85,13 @@ def with_commit(
 
 
 def with_state_ids(data: bytes, name: str, *, ids: Mapping[int, StateIds] | None) -> bytes:
-    """Write an entry of the commit log with the unique ids of new state files.
+    """Rewrite an entry of the commit log with the unique ids of new state files.
 
     Parameters
     ----------
-    ids: by operator; None for state of checkpoint format 1, which has none: the entry becomes one
-        of version 1, where it was not.
+    ids
+        Unique ids by operator; None for state of checkpoint format 1, which has none: the entry
+        becomes one of version 1.
     """
     parse_commit(data, name)
     head, _, body = data.partition(b"\n")
@@ -103,7 +104,7 @@ def with_state_ids(data: bytes, name: str, *, ids: Mapping[int, StateIds] | None
 
 
 def _content(text: bytes | str) -> dict[str, Any]:
-    """A line's object, which has been parsed before; an empty line has none."""
+    """Return the object of a line that has been parsed before; an empty one for an empty line."""
     content: dict[str, Any] = parse_json(text) if text.strip() else {}
     return content
 
@@ -113,17 +114,20 @@ def _listed(ids: Mapping[int, StateIds]) -> dict[str, list[list[str]]]:
 
 
 def combined_watermark(watermarks: Sequence[int], policy: str | None) -> int:
-    """Compute the watermark of a query made of several, as Spark's ``MultipleWatermarkPolicy``.
+    """Compute the watermark of a query made of several, like Spark's ``MultipleWatermarkPolicy``.
 
     Parameters
     ----------
-    watermarks: of the parts, milliseconds since the epoch.
-    policy: the pinned ``spark.sql.streaming.multipleWatermarkPolicy``: the slowest part counts
+    watermarks
+        Watermarks of the parts, milliseconds since the epoch.
+    policy
+        The pinned ``spark.sql.streaming.multipleWatermarkPolicy``: the slowest part counts
         (``min``, also when it is not pinned), or the fastest (``max``).
 
     Returns
     -------
-    The watermark; 0 without any part.
+    int
+        The watermark, milliseconds since the epoch; 0 without any part.
     """
     pick = max if (policy or "").lower() == "max" else min
     return pick(watermarks, default=0)

@@ -1,4 +1,4 @@
-"""Entries of the offset log and the commit log, and the file ``metadata``, parsed.
+"""Parse entries of the offset log and the commit log, and the file ``metadata``.
 
 Spark's ``OffsetSeqLog`` (``v1``, ``v2``), ``CommitLog`` (``v1``, ``v2``) and ``StreamMetadata``.
 """
@@ -13,25 +13,29 @@ from flinkish.checkpoint.format.errors import CheckpointFormatError
 from flinkish.checkpoint.format.names import METADATA, parse_number
 from flinkish.checkpoint.format.text import parse_json, parse_object, split_version
 
-#: Stands in the offset log for a source that has not produced an offset yet.
+#: Offset log entry of a source that has not produced an offset yet.
 NO_OFFSET: Final = "-"
 _INT64: Final = 1 << 63
 _JSON_BEGINS: Final = frozenset('{["')
 
-#: The unique ids of an operator's state files: for each partition, one for each store.
+#: Unique ids of an operator's state files: for each partition, one for each store.
 StateIds = tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True)
 class OffsetEntry:
-    """One ``offsets/N``: where every source stood, and the settings pinned at first start.
+    """One ``offsets/N``: the offset of every source, and the settings pinned at first start.
 
     Attributes
     ----------
-    watermark_ms, timestamp_ms: of the batch, milliseconds since the epoch; 0: none.
-    pins: the settings.
-    sources: directory name of each source below ``sources/`` ("0", "1", ...; names in v2).
-    offsets: offset JSON of each source, or ``-``.
+    watermark_ms, timestamp_ms
+        Watermark and time of the batch, milliseconds since the epoch; 0: none.
+    pins
+        The settings.
+    sources
+        Directory name of each source below ``sources/`` ("0", "1", ...; names in v2).
+    offsets
+        Offset JSON of each source, or ``-``.
     """
 
     version: int
@@ -48,8 +52,10 @@ class CommitEntry:
 
     Attributes
     ----------
-    next_watermark_ms: milliseconds since the epoch; 0: none.
-    state_ids: the unique ids of state files by operator; empty in checkpoint format 1.
+    next_watermark_ms
+        Watermark of the next batch, milliseconds since the epoch; 0: none.
+    state_ids
+        Unique ids of state files by operator; empty in checkpoint format 1.
     """
 
     version: int
@@ -60,22 +66,24 @@ class CommitEntry:
 def parse_offsets(data: bytes, name: str) -> OffsetEntry:
     """Parse an entry of the offset log.
 
-    Every source has a line, and no line is empty. What a source says of its offset is its own, but
-    ``Offset.json`` asks for JSON, and what begins as such has to end as such. So a file cut short
-    is noticed, but where whole lines are left, or the beginning of a number.
+    Every source has a line, and no line is empty. A source defines the content of its offset, but
+    ``Offset.json`` requires JSON: a line that begins as JSON must be valid JSON. A truncated file
+    is thus noticed, unless whole lines are left, or the beginning of a number.
 
     Raises
     ------
-    UnsupportedCheckpointFormat: its version is newer.
-    CheckpointFormatError: it is damaged.
+    UnsupportedCheckpointFormat
+        Its version is newer.
+    CheckpointFormatError
+        It is damaged.
     """
     version, start = split_version(data, name, "log")
     header, newline, rest = data[start:].partition(b"\n")
-    # Up to Spark 2.1 an entry of version 1 may have no metadata; its line is empty then.
+    # Up to Spark 2.1 an entry of version 1 may have no metadata: an empty line.
     head = parse_object(header, name, start) if header.strip() or version == 2 else {}
     first = start + len(header) + 1
     sources = list(_sources(rest, name, first, version)) if newline else []
-    # Version 2 leaves out what has no position, and then names none of its sources.
+    # Version 2 leaves out sources without an offset, and without any it names no source.
     if not sources and (version == 1 or head.get("sourceMetadataInfo")):
         raise CheckpointFormatError(name, len(data), "no source has a line: it ends too early")
     if version == 2:
@@ -93,8 +101,8 @@ def parse_offsets(data: bytes, name: str) -> OffsetEntry:
 
 
 def _sources(data: bytes, name: str, at: int, version: int) -> Iterator[tuple[str, str]]:
-    """The name of each source (in version 1 its number), and its offset."""
-    # Only line ends split, as for Spark's reader: JSON holds none of them raw.
+    """Yield the name of each source (in version 1 its number), and its offset."""
+    # Only "\n" splits, as in Spark's reader: JSON has no raw line ends.
     for number, line in enumerate(data.split(b"\n")):
         try:
             text = line.decode("utf-8")
@@ -138,8 +146,10 @@ def parse_commit(data: bytes, name: str) -> CommitEntry:
 
     Raises
     ------
-    UnsupportedCheckpointFormat: its version is newer.
-    CheckpointFormatError: it is damaged.
+    UnsupportedCheckpointFormat
+        Its version is newer.
+    CheckpointFormatError
+        It is damaged.
     """
     version, start = split_version(data, name, "log")
     head = parse_object(data[start:], name, start)
@@ -165,11 +175,12 @@ def _text(value: object) -> str:
 
 
 def parse_query_id(data: bytes, name: str = METADATA) -> str:
-    """Parse the file ``metadata``: the query's id.
+    """Return the query's id from the file ``metadata``.
 
     Raises
     ------
-    CheckpointFormatError: it is damaged, or names no id.
+    CheckpointFormatError
+        It is damaged, or names no id.
     """
     query_id = parse_object(data, name).get("id")
     if not isinstance(query_id, str) or not query_id:

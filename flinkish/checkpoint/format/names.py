@@ -21,12 +21,12 @@ STATE: Final = "state"
 #: Backends: Spark's ``HDFSBackedStateStoreProvider`` and ``RocksDBStateStoreProvider``.
 HDFS: Final = "hdfs"
 ROCKSDB: Final = "rocksdb"
-#: No backend of Spark: state as flinkish's engine writes it, in Avro files.
+#: Not a backend of Spark: state that flinkish's engine writes, in Avro files.
 CANONICAL: Final = "avro"
-#: In a store of such state: how many rows each of its files has. Written last.
+#: In a store of such state: the number of rows of each of its files. Written last.
 COUNTS: Final = "_counts.json"
 
-#: The store of an operator that has only one, and the column family of a store that has only one.
+#: Name of an operator's only store, and of a store's only column family.
 DEFAULT_STORE: Final = "default"
 #: The order in which Spark lists the stores of a join, and so their unique ids.
 JOIN_STORES: Final = tuple(
@@ -39,10 +39,10 @@ SCHEMA_DIRECTORY: Final = "_stateSchema"
 #: Directories beside a RocksDB store's versioned files.
 SST_DIRECTORY: Final = "SSTs"
 LOG_DIRECTORY: Final = "logs"
-#: Directories below a partition that are no stores.
+#: Directories below a partition that are not stores.
 NOT_STORES: Final = frozenset({SST_DIRECTORY, LOG_DIRECTORY, METADATA_DIRECTORY})
 
-#: Batches, versions, positions: one each microsecond for three hundred years.
+#: Largest batch, version or position: one per microsecond for three hundred years.
 MAX_NUMBER: Final = 10**16
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,16}")
 _STATE_FILE = re.compile(
@@ -52,7 +52,7 @@ _STATE_FILE = re.compile(
 
 @dataclass(frozen=True)
 class VersionedFile:
-    """A state file's name taken apart: ``<version>[_<unique id>].<kind>``."""
+    """A parsed state file name: ``<version>[_<unique id>].<kind>``."""
 
     name: str
     version: int
@@ -61,7 +61,7 @@ class VersionedFile:
 
 
 def parse_number(name: str) -> int | None:
-    """Read a name that is a number of Spark's: a batch, an operator, a partition; None if not."""
+    """Parse a name that is one of Spark's numbers: a batch, an operator, a partition; else None."""
     if not _NUMBER.fullmatch(name):
         return None
     number = int(name)
@@ -69,13 +69,13 @@ def parse_number(name: str) -> int | None:
 
 
 def numbers_among(names: Iterable[str]) -> list[int]:
-    """Pick the numbers among the names in a directory, ascending."""
+    """Return the numbers among the names in a directory, ascending."""
     found = (parse_number(name) for name in names)
     return sorted(number for number in found if number is not None)
 
 
 def parse_name(name: str) -> VersionedFile | None:
-    """Take a state file's name apart; None for any other file (sidecars, foreign files)."""
+    """Parse a state file's name; None for any other file (sidecars, foreign files)."""
     match = _STATE_FILE.fullmatch(name)
     if match is None or int(match[1]) > MAX_NUMBER:
         return None
@@ -83,18 +83,18 @@ def parse_name(name: str) -> VersionedFile | None:
 
 
 def state_files_among(names: Iterable[str]) -> list[VersionedFile]:
-    """Pick the versioned state files among ``names``."""
+    """Return the versioned state files among ``names``."""
     return [parsed for parsed in map(parse_name, names) if parsed is not None]
 
 
 def is_canonical(names: Iterable[str]) -> bool:
-    """Tell by the names of its files whether a store's directory has state as Avro files."""
+    """Return whether a store's directory holds state as Avro files, by the names of its files."""
     listed = list(names)
     there = any(name.endswith(".avro") or name == COUNTS for name in listed)
     return there and not state_files_among(listed)
 
 
 def schema_batch(name: str) -> int:
-    """The batch in the name of a schema file of Spark 4.x, ``<batch>_<id>``; -1 in older ones."""
+    """Return the batch in a schema file's name of Spark 4.x, ``<batch>_<id>``; -1 in older ones."""
     number = parse_number(name.rpartition("/")[2].partition("_")[0])
     return -1 if number is None else number

@@ -1,7 +1,7 @@
 """Metadata of a stateful operator: ``state/<operator>/_metadata/metadata`` and ``v2/<batch>``.
 
-A first line with the format's version, then JSON (``OperatorStateMetadataV1``, ``V2``).
-Version 2 has the paths of schema files, which are absolute, and the operator's own properties.
+A first line with the format's version, then JSON (``OperatorStateMetadataV1``, ``V2``). Version 2
+has the paths of schema files, which are absolute, and the operator's own properties.
 """
 
 from __future__ import annotations
@@ -24,9 +24,12 @@ class OperatorStore:
 
     Attributes
     ----------
-    prefix_columns: columns of the prefix of keys that are scanned by it; 0 for others.
-    partitions: as Spark counts them, which may be more than there are on disk.
-    schema_paths: absolute locations of its schema files, the oldest first; None in version 1.
+    prefix_columns
+        Number of key columns in the prefix for prefix scans; 0 for others.
+    partitions
+        Number by Spark's count, which may be more than there are on disk.
+    schema_paths
+        Absolute locations of its schema files, the oldest first; None in version 1.
     """
 
     name: str
@@ -37,11 +40,12 @@ class OperatorStore:
 
 @dataclass(frozen=True)
 class OperatorMetadata:
-    """What Spark keeps of an operator.
+    """Spark's metadata of an operator.
 
     Attributes
     ----------
-    properties: the operator's own JSON text (``operatorPropertiesJson``); None in version 1.
+    properties
+        The operator's own JSON text (``operatorPropertiesJson``); None in version 1.
     """
 
     version: int
@@ -56,9 +60,10 @@ class OperatorMetadata:
         return tuple(store.name for store in self.stores)
 
     def schema_file(self, store: str) -> str | None:
-        """The name of a store's newest schema file below ``_stateSchema/<store>``, if it has one.
+        """Return the name of a store's newest schema file below ``_stateSchema/<store>``, if any.
 
-        The path in the metadata is where the checkpoint was first written; only its tail holds.
+        The path in the metadata is where the checkpoint was first written; only its last part is
+        valid.
         """
         paths = next((s.schema_paths for s in self.stores if s.name == store), None)
         return paths[-1].rstrip("/").rpartition("/")[2] if paths else None
@@ -69,8 +74,10 @@ def parse_operator_metadata(data: bytes, name: str) -> OperatorMetadata:
 
     Raises
     ------
-    UnsupportedCheckpointFormat: its version is newer.
-    CheckpointFormatError: it is damaged.
+    UnsupportedCheckpointFormat
+        Its version is newer.
+    CheckpointFormatError
+        It is damaged.
     """
     version, start = split_version(data, name, "operator metadata")
     parsed = parse_object(data[start:], name, start)
@@ -86,7 +93,7 @@ def parse_operator_metadata(data: bytes, name: str) -> OperatorMetadata:
 
 
 def _store(item: Mapping[str, Any], version: int) -> OperatorStore:
-    # Version 1 has no locations; where it has them all the same, they are moved with it.
+    # Version 1 needs no locations; where it has some, they must be valid, because they are moved.
     paths = _locations(item) if version == 2 or item.get(_SCHEMA_KEY) else None
     name, partitions = str(item["storeName"]), int(item["numPartitions"])
     schema_paths = paths if version == 2 else None
@@ -101,11 +108,12 @@ def _locations(item: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def write_operator_metadata(metadata: OperatorMetadata) -> bytes:
-    """Write a metadata file; for what was parsed, the same bytes again.
+    """Write a metadata file; parsed metadata gives the same bytes again.
 
     Raises
     ------
-    CannotWrite: the version does not exist, or what it needs is missing.
+    CannotWrite
+        The version does not exist, or required content is missing.
     """
     with_paths = [store.schema_paths is not None for store in metadata.stores]
     second = metadata.version == 2
@@ -134,7 +142,7 @@ def _store_json(store: OperatorStore) -> dict[str, Any]:
 
 
 def with_operator(data: bytes, name: str, *, root: str, ordinal: int) -> bytes | None:
-    """Write operator metadata for the operator ``ordinal`` of the checkpoint at ``root``.
+    """Rewrite operator metadata for the operator ``ordinal`` of the checkpoint at ``root``.
 
     Its schema locations (version 2) are absolute: Spark would follow them back to the old
     checkpoint. Their form (``file:/p``, ``file:///p`` or plain) stays as Spark wrote it, and so do
@@ -142,11 +150,13 @@ def with_operator(data: bytes, name: str, *, root: str, ordinal: int) -> bytes |
 
     Returns
     -------
-    The bytes; None when there is nothing to change.
+    bytes or None
+        The new content; None when nothing changes.
 
     Raises
     ------
-    CheckpointFormatError: the metadata is damaged, or a location lies in no state directory.
+    CheckpointFormatError
+        The metadata is damaged, or a location is not in a state directory.
     """
     changed = parse_operator_metadata(data, name).operator_id != ordinal
     head, _, body = data.partition(b"\n")
@@ -165,12 +175,15 @@ def moved_location(location: str, name: str, root: str, ordinal: int) -> str:
 
     Parameters
     ----------
-    location: as it stands in the file ``name``.
-    root: a local path, or a URL as Spark knows it.
+    location
+        The location recorded in the file ``name``.
+    root
+        A local path, or a URL as Spark names it.
 
     Raises
     ------
-    CheckpointFormatError: the location lies in no state directory.
+    CheckpointFormatError
+        The location is not in a state directory.
     """
     before, mark, after = location.rpartition(_STATE_MARK)
     _, slash, rest = after.partition("/")

@@ -1,7 +1,7 @@
-"""The settings that an offset log pins, and what it means where one is absent.
+"""The settings that an offset log pins, and their meaning where one is absent.
 
 Spark's ``OffsetSeqMetadata``: ``relevantSQLConfs`` are written into each entry of the offset log,
-and win over the session's at a restart (``setSessionConf``).
+and override the session's at a restart (``setSessionConf``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PIN_CODEC: Final = f"{PIN_STORE}compression.codec"
 PIN_ENCODING: Final = f"{PIN_STORE}encodingFormat"
 PIN_ROW_CHECKSUM: Final = f"{PIN_STORE}rowChecksum.enabled"
 PIN_CHANGELOG: Final = f"{PIN_STORE}rocksdb.changelogCheckpointing.enabled"
-#: 1: records of a list have "," between them, 2: nothing.
+#: Delimiter between the records of a list: 1 is ",", 2 is none.
 PIN_MERGE_OPERATOR: Final = f"{PIN_STORE}rocksdb.mergeOperatorVersion"
 #: Not pinned, although a checkpoint written with 2 needs it set again before Spark 4.3.
 SETTING_CHECKPOINT_FORMAT: Final = f"{PIN_STORE}checkpointFormatVersion"
@@ -39,8 +39,8 @@ PROVIDERS: Final = {
     ROCKSDB: "RocksDBStateStoreProvider",
 }
 _BACKENDS: Final = {name: backend for backend, name in PROVIDERS.items()}
-#: What an entry without the setting means: ``OffsetSeqMetadata.relevantSQLConfDefaultValues`` of
-#: 4.3.0, where the formats of state are each manager's ``legacyVersion``, 1 (of joins
+#: Meaning of an entry without the setting: ``OffsetSeqMetadata.relevantSQLConfDefaultValues`` of
+#: 4.3.0, where the formats of state are each manager's ``legacyVersion``, 1 (for joins
 #: ``SymmetricHashJoinStateManager.legacyVersion``). These are not today's defaults, which are 2.
 _ABSENT: Final = {
     PIN_JOIN_FORMAT: "1",
@@ -53,36 +53,47 @@ _ABSENT: Final = {
     PIN_MERGE_OPERATOR: "1",
     PIN_STRICT_DISTRIBUTION: "false",
     PIN_DEDUP_ORDER: "false",
-    # Of this one the session would decide; it is Spark's default.
+    # The session would decide about this one; it is Spark's default.
     PIN_PROVIDER: f"{PROVIDER_PACKAGE}{PROVIDERS[HDFS]}",
 }
 
 
 def pinned(pins: Mapping[str, str], setting: str) -> str:
-    """Read a setting of an offset log; where it is absent, what Spark takes it for ("" if nothing).
+    """Return a setting of an offset log, or Spark's meaning of its absence ("" if it has none).
 
     Parameters
     ----------
-    pins: the settings in an entry of the offset log.
-    setting: one of this module's ``PIN_`` names.
+    pins
+        The settings in an entry of the offset log.
+    setting
+        One of this module's ``PIN_`` names.
     """
     return pins.get(setting, _ABSENT.get(setting, ""))
 
 
 def backend_of(pins: Mapping[str, str]) -> str | None:
-    """Tell the backend by the pinned state store provider; None if it is another or unnamed.
+    """Return the backend of the pinned state store provider; None if it is another or unnamed.
 
-    Spark's own two classes are known by their simple names, for builds that relocate its packages.
+    Spark's own two classes are recognised by their simple names, for builds that relocate its
+    packages.
     """
     return _BACKENDS.get(pins.get(PIN_PROVIDER, "").rpartition(".")[2])
 
 
 def known_backend(pins: Mapping[str, str], name: str) -> str:
-    """Tell the backend of a query's state, Spark's default where no provider is pinned.
+    """Return the backend of a query's state, Spark's default where no provider is pinned.
+
+    Parameters
+    ----------
+    pins
+        The settings in an entry of the offset log.
+    name
+        The file that they are from, for errors.
 
     Raises
     ------
-    UnsupportedCheckpointFormat: the provider is somebody else's; ``name`` is the file it is of.
+    UnsupportedCheckpointFormat
+        The provider is not Spark's.
     """
     provider = pinned(pins, PIN_PROVIDER)
     backend = _BACKENDS.get(provider.rpartition(".")[2])
@@ -93,7 +104,7 @@ def known_backend(pins: Mapping[str, str], name: str) -> str:
 
 
 def pinned_partitions(pins: Mapping[str, str]) -> int | None:
-    """Read the number of state partitions pinned at the query's first start, if it is recorded."""
+    """Return the number of state partitions pinned at the query's first start, if recorded."""
     for key in (PIN_STATE_PARTITIONS, PIN_SHUFFLE_PARTITIONS):
         number = parse_number(pins.get(key, ""))
         if number is not None:

@@ -1,14 +1,14 @@
 """State schema files: key and value schemas of a store's column families.
 
-Strings are Java's modified UTF-8 behind two bytes of length (``DataOutput.writeUTF``); chunks(s) is
+Strings are Java's modified UTF-8 after two bytes of length (``DataOutput.writeUTF``); chunks(s) is
 int32BE n and n such strings, because one holds 65,535 bytes at most. Formats
 (``StateSchemaCompatibilityChecker``, ``SchemaHelper``):
 
 - v1: "v1", key schema, value schema;
 - v2: "v2", chunks(key schema), chunks(value schema);
-- v3: "v3", int32BE number of families, for each: its name, int16BE id of the key schema,
-  chunks(key schema), int16BE id of the value schema, chunks(value schema), chunks(key encoder),
-  chunks(schema of the user's key).
+- v3: "v3", int32BE number of families, for each: its name, int16BE id of the key schema, chunks(key
+  schema), int16BE id of the value schema, chunks(value schema), chunks(key encoder), chunks(schema
+  of the user's key).
 """
 
 from __future__ import annotations
@@ -35,24 +35,29 @@ from flinkish.checkpoint.format.text import (
 
 #: The column family of a store that has only one.
 DEFAULT_FAMILY: Final = DEFAULT_STORE
-#: What Spark writes where a family has no schema of a user's key.
+#: What Spark writes for a family without a schema of a user's key.
 NO_USER_KEY: Final = "{    }"
-#: Structs, arrays and maps within each other, at most.
+#: Largest nesting depth of structs, arrays and maps.
 MAX_SCHEMA_DEPTH: Final = 60
 _VERSION = re.compile(r"v([1-9][0-9]{0,8})")
 
 
 @dataclass(frozen=True)
 class FamilySchemas:
-    """What a schema file says of one column family.
+    """The schemas of one column family in a schema file.
 
     Attributes
     ----------
-    name: ``default`` in versions 1 and 2, which have one family only.
-    key, value: JSON of ``StructType``.
-    encoder: JSON of the key's encoder (``KeyStateEncoderSpec``); None in versions 1 and 2.
-    key_id, value_id: the ids of the schemas; of version 3 only.
-    user_key: the schema of the user's key in a map, as its text; of version 3 only.
+    name
+        ``default`` in versions 1 and 2, which have one family only.
+    key, value
+        JSON of ``StructType``.
+    encoder
+        JSON of the key's encoder (``KeyStateEncoderSpec``); None in versions 1 and 2.
+    key_id, value_id
+        Ids of the schemas; only in version 3.
+    user_key
+        Schema of the user's key in a map, as text; only in version 3.
     """
 
     name: str
@@ -69,8 +74,10 @@ def parse_schema_file(data: bytes, name: str) -> tuple[FamilySchemas, ...]:
 
     Raises
     ------
-    UnsupportedCheckpointFormat: its version is newer.
-    CheckpointFormatError: it is damaged.
+    UnsupportedCheckpointFormat
+        Its version is newer.
+    CheckpointFormatError
+        It is damaged.
     """
     reader = _Reader(data, name)
     version = reader.version()
@@ -85,7 +92,7 @@ def parse_schema_file(data: bytes, name: str) -> tuple[FamilySchemas, ...]:
 
 
 def schema_version(data: bytes, name: str) -> int:
-    """Read the version of a state schema file, 1 to 3; errors are those of its parser."""
+    """Return the version of a state schema file, 1 to 3; errors are those of its parser."""
     return _Reader(data, name).version()
 
 
@@ -98,17 +105,20 @@ def _family(reader: _Reader) -> FamilySchemas:
 
 
 def write_schema_file(families: Sequence[FamilySchemas], version: int) -> bytes:
-    """Write a state schema file; for what :func:`parse_schema_file` read, the same bytes again.
+    """Write a state schema file; families from :func:`parse_schema_file` give the same bytes again.
 
     Parameters
     ----------
-    families: what is in it; one family only in versions 1 and 2.
-    version: 1 to 3.
+    families
+        The families; only one in versions 1 and 2.
+    version
+        1 to 3.
 
     Raises
     ------
-    CannotWrite: there is no such version, it cannot have these families, or a schema has
-        characters that make it too long for the format.
+    CannotWrite
+        There is no such version, it cannot have these families, or a schema has characters that
+        make it too long for the format.
     """
     if version == 3:
         return write_utf("v3") + struct.pack(">i", len(families)) + b"".join(map(_v3, families))
@@ -136,7 +146,7 @@ def _v3(family: FamilySchemas) -> bytes:
 
 
 def _chunks(text: str) -> bytes:
-    units = text.encode("utf-16-be", "surrogatepass")  # Java counts in these
+    units = text.encode("utf-16-be", "surrogatepass")  # Java counts in UTF-16 units
     parts = [units[at : at + 2 * MAX_UTF] for at in range(0, len(units), 2 * MAX_UTF)]
     texts = [part.decode("utf-16-be", "surrogatepass") for part in parts]
     return struct.pack(">i", len(texts)) + b"".join(map(write_utf, texts))
@@ -156,7 +166,7 @@ class _Reader:
         return piece
 
     def version(self) -> int:
-        """The version at the beginning, 1 to 3."""
+        """Return the version at the beginning, 1 to 3."""
         text = self.utf()
         match = _VERSION.fullmatch(text)
         if match is None:
@@ -168,7 +178,7 @@ class _Reader:
         return int(match[1])
 
     def number(self, form: str) -> int:
-        """A number that counts something, or is an id."""
+        """Return a count or an id, which is never negative."""
         start = self.at
         number = int(struct.unpack(form, self._take(struct.calcsize(form)))[0])
         if number < 0:
@@ -176,7 +186,7 @@ class _Reader:
         return number
 
     def count(self) -> int:
-        """How many of something follow, each of two bytes at least."""
+        """Return the number of items that follow, each of at least two bytes."""
         count = self.number(">i")
         if count > (len(self._data) - self.at) // 2:
             raise CheckpointFormatError(self._name, self.at - 4, f"a count of {count}")
@@ -194,7 +204,7 @@ class _Reader:
         return "".join(self.utf() for _ in range(self.count()))
 
     def struct(self, read: Callable[[], str]) -> dict[str, Any]:
-        """A schema; errors name where its text begins."""
+        """Return a schema; errors name the offset where its text begins."""
         start = self.at
         parsed = self.object(read)
         try:
@@ -222,7 +232,8 @@ def parse_struct(text: str) -> dict[str, Any]:
 
     Raises
     ------
-    ValueError: it is none.
+    ValueError
+        The text is not a struct's schema.
     """
     parsed: dict[str, Any] = parse_json(text)
     check_struct(parsed)
@@ -230,11 +241,12 @@ def parse_struct(text: str) -> dict[str, Any]:
 
 
 def check_struct(schema: Any) -> None:
-    """Check that a schema is a struct: fields with names and types, all through.
+    """Check that a schema is a struct whose fields have names and types, at every level.
 
     Raises
     ------
-    ValueError: it is not.
+    ValueError
+        It is not.
     """
     if not isinstance(schema, dict) or not isinstance(schema.get("fields"), list):
         raise ValueError("a schema is not a struct")

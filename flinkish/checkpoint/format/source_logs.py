@@ -15,7 +15,7 @@ COMPACT_SUFFIX: Final = ".compact"
 
 
 def log_offset(offset: str) -> int | None:
-    """Read a file source's position in its own log (``{"logOffset":n}``); None of other sources."""
+    """Return a file source's log position (``{"logOffset":n}``); None for other sources."""
     try:
         parsed = parse_json(offset)
     except ValueError:
@@ -25,26 +25,27 @@ def log_offset(offset: str) -> int | None:
 
 
 def is_file_source_log(data: bytes) -> bool:
-    """Tell whether an entry of ``sources/<i>/`` is of a file source (JSON lines with a path)."""
+    """Return whether an entry of ``sources/<i>/`` is a file source's (JSON lines with a path)."""
     lines = data.split(b"\n", 2)
     return len(lines) > 1 and lines[0].startswith(b"v") and b'"path"' in lines[1]
 
 
 def compacted(name: str) -> int | None:
-    """Read the number of a compacted entry, ``<n>.compact``; None of other files."""
+    """Return the number of a compacted entry, ``<n>.compact``; None for other files."""
     number = name.removesuffix(COMPACT_SUFFIX)
     return parse_number(number) if number != name else None
 
 
 def source_log_entries(names: Iterable[str], limit: int) -> tuple[list[str], list[str]]:
-    """Choose the entries of a file source's log that make up position ``limit``.
+    """Return the entries of a file source's log that make up position ``limit``.
 
-    From the newest ``<n>.compact`` not above ``limit`` on; later entries are left out, because a
-    file named there counts as read.
+    They start at the newest ``<n>.compact`` not above ``limit``. Later entries are left out,
+    because a file named there counts as read.
 
     Returns
     -------
-    The entries that are there, and those that are missing.
+    tuple of list
+        The entries that exist, and those that are missing.
     """
     known = set(names)
     compacts = [number for name in known if (number := compacted(name)) is not None]

@@ -1,4 +1,4 @@
-"""The texts in a checkpoint's files: version lines, JSON as Jackson writes it, Java's strings.
+"""Text in a checkpoint's files: version lines, JSON as Jackson writes it, Java's strings.
 
 Files may come from elsewhere, so JSON is parsed with a bound on its depth.
 """
@@ -16,9 +16,9 @@ from flinkish.checkpoint.format.errors import (
     UnsupportedCheckpointFormat,
 )
 
-#: How deep JSON may be nested: schemas of some sixty structs within each other.
+#: Largest nesting depth of JSON: enough for schemas of some sixty nested structs.
 MAX_DEPTH: Final = 200
-#: ``DataOutput.writeUTF`` cannot write more bytes.
+#: Most bytes that ``DataOutput.writeUTF`` can write.
 MAX_UTF: Final = 0xFFFF
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
@@ -32,7 +32,8 @@ def parse_json(text: bytes | str) -> Any:
 
     Raises
     ------
-    ValueError: it is none, or is nested beyond ``MAX_DEPTH``.
+    ValueError
+        It is not JSON, or is nested beyond ``MAX_DEPTH``.
     """
     try:
         decoded = text if isinstance(text, str) else text.decode()
@@ -60,7 +61,8 @@ def parse_object(data: bytes, name: str, start: int = 0) -> dict[str, Any]:
 
     Raises
     ------
-    CheckpointFormatError: it is none; the offset is that of the fault where JSON has one.
+    CheckpointFormatError
+        It is not a JSON object; the offset is that of the fault where JSON's parser names one.
     """
     try:
         parsed = parse_json(data)
@@ -78,22 +80,26 @@ def parse_object(data: bytes, name: str, start: int = 0) -> dict[str, Any]:
 
 
 def split_version(data: bytes, name: str, what: str) -> tuple[int, int]:
-    """Read the first line of a file: ``v1`` or ``v2``, as all of Spark's logs have it.
+    """Parse the first line of a file: ``v1`` or ``v2``, as in all of Spark's logs.
 
-    Spark's ``MetadataVersionUtil`` reads it; all it has written so far are these two.
+    Spark's ``MetadataVersionUtil`` reads this line; so far it has written only these two.
 
     Parameters
     ----------
-    what: what has that version, for errors: ``log``.
+    what
+        Kind of file, for errors: ``log``.
 
     Returns
     -------
-    The version, and the offset of what follows the line.
+    tuple of int
+        The version, and the offset of the content after the line.
 
     Raises
     ------
-    UnsupportedCheckpointFormat: the version is newer.
-    CheckpointFormatError: there is none, or nothing follows.
+    UnsupportedCheckpointFormat
+        The version is newer.
+    CheckpointFormatError
+        There is no version, or nothing follows.
     """
     head, newline, _ = data.partition(b"\n")
     match = _VERSION.fullmatch(head)
@@ -110,22 +116,23 @@ def split_version(data: bytes, name: str, what: str) -> tuple[int, int]:
 
 
 def spark_json(value: Any) -> str:
-    """Write JSON as Spark's Jackson: compact, characters as they are, escapes in capitals."""
+    """Write JSON like Spark's Jackson: compact, characters unescaped, escapes in capitals."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     return _ESCAPE.sub(lambda m: "\\u" + m[1][1:].upper() if len(m[1]) > 1 else m[0], text)
 
 
 def json_bytes(value: Any) -> bytes:
-    """Write JSON as :func:`spark_json`, in UTF-8; halves of a pair alone stay escapes."""
+    """Write JSON like :func:`spark_json`, in UTF-8; unpaired surrogates stay escapes."""
     return _LONE.sub(lambda m: f"\\u{ord(m[0]):04X}", spark_json(value)).encode()
 
 
 def write_utf(text: str) -> bytes:
-    """Write a string as Java's ``DataOutput.writeUTF``.
+    """Write a string like Java's ``DataOutput.writeUTF``.
 
     Raises
     ------
-    CannotWrite: the text has more bytes than that can have.
+    CannotWrite
+        The text exceeds ``MAX_UTF`` bytes.
     """
     units = text.encode("utf-16-be", "surrogatepass")
     points = struct.unpack(f">{len(units) // 2}H", units)
@@ -142,7 +149,8 @@ def decode_modified_utf8(data: bytes) -> str:
 
     Raises
     ------
-    UnicodeError: it is none.
+    UnicodeError
+        The data is not modified UTF-8.
     """
     text = data.replace(b"\xc0\x80", b"\x00").decode("utf-8", "surrogatepass")
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")

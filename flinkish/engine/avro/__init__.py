@@ -1,1 +1,1 @@
-"""State as Avro: canonical savepoints and exports."""
+"""State as Avro, for canonical savepoints and exports."""

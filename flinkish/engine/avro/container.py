@@ -1,11 +1,11 @@
-"""The frame of Avro's object container files: header, blocks, markers between them.
+"""The container of Avro's object container files: header, blocks, and markers between them.
 
 Avro specification 1.11, "Object Container Files"::
 
     Obj 1 | metadata: a map of bytes | marker of 16 bytes | block | block ...
     block  count of rows | size | that many bytes, compressed | the marker
 
-Numbers are zigzag varints. Everything is checked before it is used, so that damage is an error.
+Numbers are zigzag varints. All values are checked before use, so that damage raises an error.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from flinkish.engine.errors import StateFormatError, UnsupportedState
 
 MAGIC: Final = b"Obj\x01"
 SYNC_BYTES: Final = 16
-#: Nothing in a file is larger: a size above it is damage, and is not even tried to be read.
+#: In bytes. A larger size in a file is damage, and is not read.
 MAX_BYTES: Final = 1 << 30
 _PIECE: Final = 16 << 20
 _MAX_HEADER: Final = 1 << 26
-#: Compressed bytes that are given to zstd at a time: 4 of them may become 128 KiB.
+#: Compressed bytes that zstd gets at a time: 4 of them may expand to 128 KiB.
 _ZSTD_READ: Final = 2 << 10
 
 
@@ -40,7 +40,7 @@ def _inflate(data: bytes) -> bytes:
         found = unpacker.decompress(data, _most(data))
     except zlib.error as error:
         raise ValueError(str(error)) from error
-    # What is behind the end is left alone: fastavro leaves most of a zlib checksum there.
+    # Bytes after the end are ignored: fastavro leaves most of a zlib checksum there.
     if not unpacker.eof:
         if unpacker.unconsumed_tail:
             raise ValueError(f"compressed data of more than {_most(data)} bytes")
@@ -53,7 +53,7 @@ def _most(data: bytes) -> int:
 
 
 def _zstandard(data: bytes) -> bytes:
-    # With a checksum: deflate has none, and a flipped bit may go unnoticed there.
+    # The checksum detects flipped bits, which may go unnoticed with deflate.
     return zstandard.ZstdCompressor(write_checksum=True).compress(data)
 
 
@@ -61,7 +61,7 @@ def _unzstandard(data: bytes) -> bytes:
     unpacker = zstandard.ZstdDecompressor().decompressobj()
     try:
         parts, size, at = [], 0, 0
-        while at < len(data) and not unpacker.eof:  # a frame need not say how large it is
+        while at < len(data) and not unpacker.eof:  # a frame may not record its size
             parts.append(unpacker.decompress(data[at : at + _ZSTD_READ]))
             size += len(parts[-1])
             at += _ZSTD_READ
@@ -74,7 +74,7 @@ def _unzstandard(data: bytes) -> bytes:
     return b"".join(parts)
 
 
-#: Avro's names of codecs, and what compresses a block.
+#: The functions that compress a block, by Avro's name of the codec.
 COMPRESS: Final[dict[str, Callable[[bytes], bytes]]] = {
     "zstandard": _zstandard,
     "deflate": _deflate,
@@ -87,14 +87,21 @@ _DECOMPRESS: Final[dict[str, Callable[[bytes], bytes]]] = {
 
 
 def decompress(codec: str, name: str) -> Callable[[bytes], bytes]:
-    """What reads blocks of a codec; it raises ValueError for damaged ones.
+    """Return the function that decompresses blocks of a codec.
 
-    Args:
-        codec: Avro's name of the codec.
-        name: the file's name, for errors.
+    The function raises ValueError for damaged blocks.
 
-    Raises:
-        UnsupportedState: the codec is not read.
+    Parameters
+    ----------
+    codec
+        Avro's name of the codec.
+    name
+        The file's name, for errors.
+
+    Raises
+    ------
+    UnsupportedState
+        The codec is not supported.
     """
     found = _DECOMPRESS.get(codec)
     if found is None:
@@ -103,7 +110,7 @@ def decompress(codec: str, name: str) -> Callable[[bytes], bytes]:
 
 
 def zigzag(number: int) -> bytes:
-    """A number of 64 bits as Avro writes it."""
+    """Return the Avro encoding of a number of 64 bits."""
     rest = (number << 1) ^ (number >> 63)
     found = bytearray()
     while rest > 0x7F:
@@ -114,11 +121,14 @@ def zigzag(number: int) -> bytes:
 
 
 class ByteSource:
-    """A container file that is read from its start to its end.
+    """A container file that is read from start to end.
 
-    Attributes:
-        name: the file's name, for errors.
-        offset: how many bytes have been read.
+    Attributes
+    ----------
+    name
+        The file's name, for errors.
+    offset
+        The number of bytes read so far.
     """
 
     def __init__(self, file: BinaryIO, name: str) -> None:
@@ -127,7 +137,15 @@ class ByteSource:
         self.offset = 0
 
     def header(self) -> tuple[dict[str, str], bytes]:
-        """The metadata and the marker between blocks; StateFormatError, UnsupportedState."""
+        """Read the header, and return its metadata and the marker between blocks.
+
+        Raises
+        ------
+        StateFormatError
+            The file is no Avro container file, or its header is damaged.
+        UnsupportedState
+            The file has another version of the container format.
+        """
         magic = self._take(len(MAGIC), 0)
         if magic[:3] != MAGIC[:3]:
             raise StateFormatError(self.name, 0, "no Avro object container file")
@@ -136,7 +154,7 @@ class ByteSource:
             raise UnsupportedState(self.name, 0, reason)
         found: dict[str, str] = {}
         while count := self._number(0):
-            if count < 0:  # then the size of this part of the map follows
+            if count < 0:  # a negative count is followed by the map block's size
                 count = -count
                 self._number(0)
             for _ in range(count):
@@ -151,7 +169,7 @@ class ByteSource:
         return found, self._take(SYNC_BYTES, 0)
 
     def block(self, sync: bytes) -> tuple[int, int, bytes] | None:
-        """The next block's offset, count of rows and compressed bytes; None at the file's end."""
+        """Return the next block's offset, row count and compressed bytes, or None at the end."""
         start = self.offset
         first = self._file.read(1)
         if not first:
@@ -182,7 +200,7 @@ class ByteSource:
         raise StateFormatError(self.name, start, "a number of more than 64 bits")
 
     def _take(self, size: int, start: int) -> bytes:
-        parts = []  # never more memory than the file has
+        parts = []  # piece by piece, so memory never exceeds the file's size
         left = size
         while left and (part := self._file.read(min(left, _PIECE))):
             parts.append(part)

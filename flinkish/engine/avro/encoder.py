@@ -1,9 +1,10 @@
-"""Columns to Avro's binary encoding, all rows of a block at once.
+"""Encoding of columns in Avro's binary encoding, all rows of a block at once.
 
-Avro puts the values of a record one behind another without any frame (specification 1.11, "Binary
-Encoding"), so a row is made of *segments*: bytes that each row has a few of, as a matrix and a mask
-of it, and longer ones as an Arrow array of binaries. A record in a record only adds its segments to
-the row's. A list is the bytes of its elements, which already stand one behind another.
+Avro writes the values of a record one after another without any framing (specification 1.11,
+"Binary Encoding"). A row is therefore a sequence of *segments*. Short segments, of a few bytes for
+each row, are a matrix of bytes with a mask; longer ones are an Arrow array of binaries. A nested
+record adds its segments to those of the row. A list consists of the bytes of its elements, which
+are already contiguous.
 """
 
 from __future__ import annotations
@@ -29,26 +30,33 @@ from flinkish.engine.rows.types import (
     element_width,
 )
 
-#: A matrix of bytes with a mask of those that count, or an Arrow array of binaries without nulls.
+#: A matrix of bytes with a mask of the bytes in use, or an Arrow array of binaries without nulls.
 Segment = Any
-#: Arrow's places in an array of binaries are of 32 bits.
+#: Offsets in an Arrow array of binaries have 32 bits.
 MAX_BYTES: Final = (1 << 31) - 1
 _EMPTY: Final = pa.scalar(b"", pa.binary())
 
 
 def encode_records(parts: list[tuple[DataType, Any]], count: int) -> bytes:
-    """The bytes of rows, each of which has one value of each part.
+    """Encode rows, each of which has one value of each part.
 
-    Args:
-        parts: types, and Arrow arrays of them without nulls. A part that is an array of structs
-            has elements that may not be null.
-        count: how many rows.
+    Parameters
+    ----------
+    parts
+        Types, and Arrow arrays of these types without nulls. If a part is an array of structs, its
+        elements may not be null.
+    count
+        The number of rows.
 
-    Returns:
-        The rows' bytes, one behind another, as they stand in a block.
+    Returns
+    -------
+    bytes
+        The rows' bytes, one row after another, as in a block.
 
-    Raises:
-        CannotEncode: a value is null where the schema has no nulls, or the rows have 2 GiB or more.
+    Raises
+    ------
+    CannotEncode
+        A value is null where the schema allows no nulls, or the rows have 2 GiB or more.
     """
     present = np.ones(count, bool)
     segments: list[Segment] = []
@@ -59,7 +67,7 @@ def encode_records(parts: list[tuple[DataType, Any]], count: int) -> bytes:
             else:
                 segments += _value(data_type, array, present, "")
         joined = _join(segments, count)
-    except pa.ArrowException as error:  # what is too large for Arrow's places of 32 bits
+    except pa.ArrowException as error:  # too large for Arrow's offsets of 32 bits
         raise CannotEncode(f"{count} rows cannot be one block: {error}") from error
     first, last = _offsets(joined)[[0, -1]].tolist()
     data = joined.buffers()[2]
@@ -67,7 +75,7 @@ def encode_records(parts: list[tuple[DataType, Any]], count: int) -> bytes:
 
 
 def _value(data_type: DataType, array: Any, present: Any, path: str) -> list[Segment]:
-    """The segments of values; where one is not ``present``, the row gets nothing."""
+    """Return the segments of values; a row whose value is not ``present`` gets no bytes."""
     parts = as_struct(data_type)
     if parts is not None:
         return _struct(parts, array, present, path)
@@ -108,7 +116,7 @@ def _struct(struct: Struct, array: Any, present: Any, path: str) -> list[Segment
 
 
 def _optional(data_type: DataType, array: Any, present: Any, path: str) -> list[Segment]:
-    """A union of null and a type: 0, or 1 (zigzag: 2) and the value."""
+    """Encode a union of null and a type: branch 0, or branch 1 (zigzag: 2) and the value."""
     if isinstance(data_type, Void):
         return []
     known = ~null_mask(array)
@@ -144,7 +152,7 @@ def _map(data_type: Map, array: Any, present: Any, path: str) -> list[Segment]:
 
 
 def _items(offsets: Any, segments: list[Segment], present: Any) -> list[Segment]:
-    """An array: how many elements and the elements, if there are any, and a zero."""
+    """Encode an array: the number of elements and the elements, if there are any, and a zero."""
     joined = _join(segments, int(offsets[-1]))
     places = _offsets(joined)[offsets].astype(np.int32)
     buffers = [None, pa.py_buffer(places), joined.buffers()[2]]
@@ -155,7 +163,7 @@ def _items(offsets: Any, segments: list[Segment], present: Any) -> list[Segment]
 
 
 def _varints(values: Any, present: Any) -> Segment:
-    """Zigzag numbers in groups of 7 bits, the lowest first."""
+    """Encode numbers as zigzag varints: groups of 7 bits, the lowest first."""
     signed = values.astype(np.int64)
     rest = ((signed << 1) ^ (signed >> 63)).view(np.uint64)
     most = int(rest[present].max()) if present.any() else 0
@@ -171,7 +179,7 @@ def _varints(values: Any, present: Any) -> Segment:
 
 
 def _decimals(array: Any, present: Any) -> list[Segment]:
-    """Big-endian two's complement as short as it can be, behind its size."""
+    """Encode decimals: the size, then the shortest big-endian two's complement."""
     if not len(array):
         return []
     start = array.offset * 16
@@ -180,7 +188,7 @@ def _decimals(array: Any, present: Any) -> list[Segment]:
     sign = np.where(big[:, 0] & 0x80, 0xFF, 0).astype(np.uint8)
     other = big != sign[:, None]
     first = np.where(other.any(axis=1), other.argmax(axis=1), 15)
-    # The first byte that is kept has the sign as its top bit.
+    # The top bit of the first byte that is kept must be the sign.
     top = big[np.arange(len(big)), first] & 0x80
     skip = np.where(top != sign & 0x80, first - 1, first)
     mask = (np.arange(16) >= skip[:, None]) & present[:, None]
@@ -188,7 +196,7 @@ def _decimals(array: Any, present: Any) -> list[Segment]:
 
 
 def _words(array: Any, width: int) -> Any:
-    """Numbers as they are in Arrow's buffer; any number where they are null."""
+    """Return the numbers of Arrow's buffer; null values may be any number."""
     if not len(array):
         return np.zeros(0, f"<i{width}")
     found = np.frombuffer(array.buffers()[1], f"<i{width}")
@@ -196,14 +204,14 @@ def _words(array: Any, width: int) -> Any:
 
 
 def _hidden(array: Any, present: Any) -> Any:
-    """The array with nulls where values are not present; Arrow may have values there."""
+    """Return the array with nulls where values are not present; Arrow may have values there."""
     if (~present & ~null_mask(array)).any():
         return array.take(pa.array(np.arange(len(array)), mask=~present))
     return array
 
 
 def _offsets(array: Any) -> Any:
-    """Where each of an array's binaries begins, and where the last one ends."""
+    """Return where each of an array's binaries begins, and where the last one ends."""
     if not len(array):
         return np.zeros(1, np.int32)
     found = np.frombuffer(array.buffers()[1], np.int32)
@@ -211,7 +219,7 @@ def _offsets(array: Any) -> Any:
 
 
 def _join(segments: list[Segment], count: int) -> Any:
-    """Each row's segments one behind another, as an Arrow array of binaries."""
+    """Concatenate the segments of each row, as an Arrow array of binaries."""
     arrays: list[Any] = []
     waiting: list[Any] = []
     for segment in [*segments, None]:

@@ -1,19 +1,19 @@
-"""Arrays whose elements take no bytes: how many there are is counted before any is made.
+"""Arrays whose elements take no bytes: their elements are counted before they are allocated.
 
-An array of 2^40 nulls is six bytes. Only schemas that have such arrays are looked through.
+An array of 2^40 nulls takes six bytes. Only values of schemas with such arrays are scanned.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-#: Elements without bytes in a block, at most.
+#: The maximum number of elements without bytes in a block.
 MAX_EMPTY: Final = 10_000_000
 _FIXED: Final = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
 
 def has_empty_items(schema: Any) -> bool:
-    """Whether somewhere in a wire schema is an array of elements without bytes."""
+    """Return whether a wire schema contains an array whose elements take no bytes."""
     if isinstance(schema, list):
         return any(map(has_empty_items, schema))
     if not isinstance(schema, dict):
@@ -30,7 +30,7 @@ def _is_empty(schema: Any) -> bool:
 
 
 def count_empty(schema: Any, data: bytes) -> None:
-    """Go through a value; ValueError where it is damaged, or has too many such elements."""
+    """Scan a value; raise ValueError if it is damaged or has too many elements without bytes."""
     _Skimmer(data).skip(schema)
 
 
@@ -41,7 +41,7 @@ class _Skimmer:
         self._empty = 0
 
     def skip(self, schema: Any) -> None:
-        """Go behind a value of a schema."""
+        """Move past a value of ``schema``."""
         if isinstance(schema, list):
             branch = self._number()
             if not 0 <= branch < len(schema):

@@ -1,9 +1,9 @@
-"""The Python records that fastavro decodes to columns: compiled per schema.
+"""Conversion of the Python records that fastavro decodes to columns, compiled per schema.
 
-The records are decoded by a *wire schema*, which takes the same bytes as the schema in a file's
-header but has no logical types, and bytes in place of strings. So nothing passes through Python's
-dates and decimals, which hold less than Spark's (years 1 to 9999, nanoseconds cut off), and strings
-that are not UTF-8, which Spark does not refuse, come back as they were.
+Records are decoded by a *wire schema*. It matches the same bytes as the schema in a file's header,
+but has no logical types, and bytes in place of strings. So no value passes through Python's dates
+and decimals, whose range is smaller than Spark's (years 1 to 9999, nanoseconds cut off). Strings
+that are not UTF-8, which Spark does not refuse, keep their bytes.
 """
 
 from __future__ import annotations
@@ -31,18 +31,21 @@ from flinkish.engine.rows.types import (
     arrow_type,
 )
 
-#: Arrow's numbers of a size; what is kept as an integer is viewed as one.
+#: Arrow's integer types by width in bytes, for types that Avro encodes as integers.
 _INTEGERS = {1: pa.int8(), 2: pa.int16(), 4: pa.int32(), 8: pa.int64()}
 
 
 @dataclass(frozen=True)
 class Wire:
-    """How values of a type are on the wire.
+    """The wire form of a type.
 
-    Attributes:
-        schema: the wire schema of a value.
-        from_python: what fastavro gave, as an Arrow array. Raises ValueError, TypeError or
-            OverflowError where a value is none of the type.
+    Attributes
+    ----------
+    schema
+        The wire schema of a value.
+    from_python
+        Converts the values that fastavro decoded to an Arrow array. It raises ValueError, TypeError
+        or OverflowError if a value is not of the type.
     """
 
     schema: Any
@@ -50,11 +53,14 @@ class Wire:
 
 
 def compile_wire(data_type: DataType, names: Iterator[str]) -> Wire:
-    """The wire form of a type, nested types included.
+    """Return the wire form of a type, including nested types.
 
-    Args:
-        data_type: the type.
-        names: names for its records, which may not repeat in a schema.
+    Parameters
+    ----------
+    data_type
+        The type.
+    names
+        Names for its records; they must be unique in a schema.
     """
     parts = as_struct(data_type)
     if parts is not None:
@@ -75,7 +81,7 @@ def compile_wire(data_type: DataType, names: Iterator[str]) -> Wire:
 
 
 def compile_list(element: Struct, names: Iterator[str]) -> Wire:
-    """The wire form of lists of records, none of which is null."""
+    """Return the wire form of lists of records, none of which is null."""
     return _lists(arrow_type(Array(element)), compile_wire(element, names))
 
 
@@ -99,12 +105,12 @@ def _decimals(arrow: Any, values: list[Any]) -> Any:
     words = np.ascontiguousarray(np.frombuffer(wide, np.uint8).reshape(-1, 16)[:, ::-1])
     validity = pa.array([value is not None for value in values], pa.bool_()).buffers()[1]
     made = pa.Array.from_buffers(arrow, len(values), [validity, pa.py_buffer(words)])
-    made.validate(full=True)  # the digits are not more than the type has
+    made.validate(full=True)  # no value has more digits than the type
     return made
 
 
 def _optional(data_type: DataType, names: Iterator[str]) -> Wire:
-    """A value that may be null: a union."""
+    """Return the wire form of a value that may be null: a union."""
     wire = compile_wire(data_type, names)
     return wire if wire.schema == "null" else Wire(["null", wire.schema], wire.from_python)
 
@@ -129,7 +135,7 @@ def _struct(struct: Struct, names: Iterator[str]) -> Wire:
 
 
 def _joined(values: list[Any]) -> tuple[Any, Any, list[Any]]:
-    """Which values are null, the offsets of lists, and all their elements."""
+    """Return the null mask and the offsets of lists, and all their elements."""
     null = np.fromiter((v is None for v in values), bool, len(values))
     lists = [() if v is None else v for v in values] if null.any() else values
     offsets = np.zeros(len(values) + 1, np.int64)

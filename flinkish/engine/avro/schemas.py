@@ -1,11 +1,11 @@
-"""Avro schemas of state schemas, and the state schemas back from them, exactly.
+"""Avro schemas of state schemas, and the exact conversion back.
 
-Every Avro tool can read the values, by Avro's own logical types where there are such. What Avro has
-no word for stands in properties that Avro tools leave alone: a field's ``spark.name``, and
-``spark.type`` (Spark's name of a type, as in its JSON) where the Avro type alone would be another.
-Maps are arrays of records of key and value: Spark's maps have keys of any type, and an order.
+Every Avro tool can read the values; Avro's own logical types are used where they exist. Properties
+that Avro tools ignore hold the rest: ``spark.name`` of a field, and ``spark.type`` (Spark's name of
+a type, as in its JSON) where the Avro type alone would mean another type. Maps are arrays of
+records of key and value, because Spark's maps have keys of any type, and an order.
 
-Knowledge of the Avro side: the Avro specification 1.11, "Complex Types", "Names", "Logical Types".
+Source: the Avro specification 1.11, "Complex Types", "Names", "Logical Types".
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _PLAIN: Final = {
     "float": "float",
     "double": "double",
 }
-#: Types that are one of Avro's integers, and which.
+#: Types that are encoded as an Avro integer, and the Avro type.
 _INTEGERS: Final = {
     "byte": "int",
     "short": "int",
@@ -71,7 +71,7 @@ _VARIANT: Final = Struct(
 
 
 def as_struct(data_type: DataType) -> Struct | None:
-    """The parts of a type that Avro and Arrow keep as a record; None where it is none."""
+    """Return the fields of a type that Avro and Arrow store as a record; None for other types."""
     if isinstance(data_type, CalendarInterval):
         return _INTERVAL
     if isinstance(data_type, Variant):
@@ -80,7 +80,7 @@ def as_struct(data_type: DataType) -> Struct | None:
 
 
 def avro_name(name: str) -> str:
-    """A name with everything that Avro forbids in names replaced by ``_``."""
+    """Replace all characters that Avro forbids in names by ``_``."""
     cleaned = re.sub(r"[^A-Za-z0-9_]", "_", name)
     return cleaned if cleaned and not cleaned[0].isdigit() else f"_{cleaned}"
 
@@ -88,13 +88,16 @@ def avro_name(name: str) -> str:
 def unique_names(
     names: Iterable[str], clean: Callable[[str], str] = lambda name: name
 ) -> tuple[str, ...]:
-    """Names that do not repeat: the second ``sum`` becomes ``sum_2``, or the next that is free.
+    """Make names unique: the second ``sum`` becomes ``sum_2``, or the next name that is free.
 
-    A name that needs no change goes first to the field that has it by itself.
+    A field whose name needs no cleaning has priority for that name.
 
-    Args:
-        names: the names of a struct's fields, in order.
-        clean: applied to each name before.
+    Parameters
+    ----------
+    names
+        The names of a struct's fields, in order.
+    clean
+        Applied to each name first.
     """
     originals = list(names)
     taken = {name for name in originals if clean(name) == name}
@@ -112,29 +115,38 @@ def unique_names(
 
 
 def avro_schema(struct: Struct, name: str) -> dict[str, Any]:
-    """The Avro record schema of a state schema.
+    """Return the Avro record schema of a state schema.
 
-    Args:
-        struct: the state schema.
-        name: the record's full name. Records inside of it are named by their place below it.
+    Parameters
+    ----------
+    struct
+        The state schema.
+    name
+        The record's full name. Nested records are named by their path below it.
 
-    Returns:
-        What ``json.dumps`` and ``fastavro.parse_schema`` take. Nullable fields are unions of null
-        and their type, with null as the default.
+    Returns
+    -------
+    dict
+        A schema for ``json.dumps`` and ``fastavro.parse_schema``. Nullable fields are unions of
+        null and their type, with null as the default.
     """
     return _record(struct, ".".join(avro_name(part) for part in name.split(".")))
 
 
 def spark_struct(schema: Any) -> Struct:
-    """The state schema of an Avro record schema; exact for those of :func:`avro_schema`.
+    """Return the state schema of an Avro record schema; exact for those of :func:`avro_schema`.
 
-    Of a schema whose ``spark.`` properties are lost, what the Avro types alone say.
+    If the ``spark.`` properties are lost, the result follows the Avro types alone.
 
-    Args:
-        schema: the Avro schema, as ``json.loads`` gives it.
+    Parameters
+    ----------
+    schema
+        The Avro schema, as ``json.loads`` returns it.
 
-    Raises:
-        UnknownType: it is no record, or has something :func:`avro_schema` never makes.
+    Raises
+    ------
+    UnknownType
+        The schema is not a record, or has something that :func:`avro_schema` never produces.
     """
     parsed = _parse(schema)
     if not isinstance(parsed, Struct):
@@ -186,7 +198,7 @@ def _decimal(data_type: Decimal) -> dict[str, Any]:
     if 0 <= data_type.scale <= data_type.precision:
         logical = {"precision": data_type.precision, "scale": data_type.scale}
         return {"type": "bytes", "logicalType": "decimal", **logical}
-    # Spark's legacy decimals may have a negative scale, which Avro's must not.
+    # Spark's legacy decimals may have a negative scale, which Avro does not allow.
     return {"type": "bytes", "spark.type": type_name(data_type)}
 
 

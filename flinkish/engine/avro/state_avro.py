@@ -1,10 +1,10 @@
 """Canonical state: the rows of a state store as an Avro object container file.
 
-Each record is ``{key, value}``; the schema in the header is :func:`.avro_schemas.avro_schema`'s, so
-that any Avro tool reads the rows. They are encoded whole columns at a time
-(:mod:`.avro_encode`), and decoded by fastavro. The container around them is written and read here,
-because that gives an error the place of the damaged block, and keeps fastavro from turning values
-into Python's types.
+Each record is ``{key, value}``. The schema in the header is that of
+:func:`~flinkish.engine.avro.schemas.avro_schema`, so any Avro tool reads the rows. They are encoded
+whole columns at a time (:mod:`flinkish.engine.avro.encoder`), and decoded by fastavro. The
+container is written and read by :mod:`flinkish.engine.avro.container`: so errors have the offset of
+the damaged block, and fastavro does not convert values to Python's types.
 """
 
 from __future__ import annotations
@@ -34,28 +34,33 @@ from flinkish.engine.rows.row_bytes import CannotEncode
 from flinkish.engine.rows.types import Array, Field, Struct, arrow_type
 from flinkish.engine.rows.unsafe_rows import UnknownType
 
-#: The version of the files, in their metadata as ``FORMAT_KEY``.
+#: The format version of the files, in their metadata under ``FORMAT_KEY``.
 FORMAT: Final = "1"
 FORMAT_KEY: Final = "flinkish.format"
-#: In the metadata of files whose values are lists of records: ``true``.
+#: ``true`` in the metadata of files whose values are lists of records.
 LISTS_KEY: Final = "flinkish.lists"
-#: Rows of a block, at most; a block that is read has no more either.
+#: The maximum number of rows in a block, and in a pair of batches that is read.
 BLOCK_ROWS: Final = 10_000
-#: Bytes of a block's columns, about: what is in memory as Python objects is some times as much.
+#: Approximate bytes of a block's columns; as Python objects they need several times as much.
 BLOCK_BYTES: Final = 4 << 20
-#: Rows of a block that is read, at most.
+#: The maximum number of rows in a block of a file that is read.
 _MAX_ROWS: Final = 1_000_000
 _NAME: Final = "flinkish.row"
 
 
 class AvroState(NamedTuple):
-    """What a canonical file has.
+    """The content of a canonical file.
 
-    Attributes:
-        metadata: as given to :func:`write_avro`, and the ``flinkish.`` entries of the file itself.
-        key: the schema of the keys.
-        value: the schema of the values, or of one record of their lists; None for keys alone.
-        blocks: pairs of a batch of keys and one of values (None for keys alone).
+    Attributes
+    ----------
+    metadata
+        The metadata given to :func:`write_avro`, and the ``flinkish.`` entries of the file itself.
+    key
+        The schema of the keys.
+    value
+        The schema of the values, or of one record of their lists; None for keys alone.
+    blocks
+        Pairs of a batch of keys and a batch of values (None for keys alone).
     """
 
     metadata: dict[str, str]
@@ -65,12 +70,15 @@ class AvroState(NamedTuple):
 
 
 def list_column(value: Struct) -> Struct:
-    """The schema of the value batches of a file with lists: one column, a list of ``value``."""
+    """Return the schema of the value batches of a file with lists.
+
+    It has one column, a list of ``value``.
+    """
     return Struct((Field("list", Array(value), nullable=False),))
 
 
 def row_schema(key: Struct, value: Struct | None, *, lists: bool = False) -> dict[str, Any]:
-    """The Avro schema of a file's records, as it stands in the header."""
+    """Return the Avro schema of a file's records, as in its header."""
     fields = [{"name": "key", "type": avro_schema(key, f"{_NAME}.key")}]
     if value is not None:
         name = f"{_NAME}.value"
@@ -93,23 +101,37 @@ def write_avro(
 ) -> int:
     """Write rows as an Avro object container file.
 
-    Args:
-        file: what is written to; it stays open.
-        key: the schema of the keys.
-        value: the schema of the values, or None for keys alone.
-        batches: pairs of record batches of as many rows, taken by the places of their columns:
-            keys, and values (None for keys alone).
-        codec: ``zstandard``, or ``deflate``, which every Avro tool knows.
-        metadata: for the file's header; names that begin with ``avro.`` are Avro's own.
-        lists: values are lists of records of ``value``: batches as of :func:`list_column`.
+    Parameters
+    ----------
+    file
+        The target file; it stays open.
+    key
+        The schema of the keys.
+    value
+        The schema of the values, or None for keys alone.
+    batches
+        Pairs of record batches with equal numbers of rows: keys, and values (None for keys alone).
+        Columns are matched by position.
+    codec
+        ``zstandard``, or ``deflate``, which every Avro tool supports.
+    metadata
+        Entries for the file's header; names that begin with ``avro.`` or ``flinkish.`` are
+        reserved.
+    lists
+        True if values are lists of records of ``value``; see :func:`list_column`.
 
-    Returns:
-        How many rows were written.
+    Returns
+    -------
+    int
+        The number of rows written.
 
-    Raises:
-        CannotEncode: batches are not of the schemas, have a null where these have none, or have
-            rows too large for a block (2 GiB).
-        ValueError: the codec or a name in the metadata is none that can be written.
+    Raises
+    ------
+    CannotEncode
+        A batch does not match its schema, has a null where the schema allows none, or has rows too
+        large for a block (2 GiB).
+    ValueError
+        The codec cannot be written, or a name in the metadata is reserved.
     """
     if codec not in COMPRESS:
         raise ValueError(f"the codec {codec} is none of {', '.join(COMPRESS)}")
@@ -140,17 +162,23 @@ def write_avro(
 
 
 def read_avro(file: BinaryIO, name: str) -> AvroState:
-    """Read a file of :func:`write_avro`; its blocks are read as they are asked for.
+    """Read a file of :func:`write_avro`; its blocks are read lazily.
 
-    Args:
-        file: what is read from, at its start; it must stay open as long as blocks are read.
-        name: the file's name, for errors.
+    Parameters
+    ----------
+    file
+        The file, at its start; it must stay open while blocks are read.
+    name
+        The file's name, for errors.
 
-    Raises:
-        StateFormatError: the file is damaged, cut short or foreign; also while blocks are read.
-            Its offset is that of the damaged block in the file. A file that ends between two
-            blocks cannot be told from a whole one: whoever keeps it has to know its rows.
-        UnsupportedState: the file has another version, codec or Avro version.
+    Raises
+    ------
+    StateFormatError
+        The file is damaged, cut short or foreign; also raised while blocks are read. Its offset is
+        that of the damaged block in the file. A file that ends between two blocks looks complete:
+        its number of rows must be recorded elsewhere to detect this.
+    UnsupportedState
+        The file has another version, codec or Avro version.
     """
     source = ByteSource(file, name)
     header, sync = source.header()
@@ -177,7 +205,7 @@ def _schemas(text: str, name: str, lists: bool) -> tuple[Struct, Struct | None]:
         value = None
         if "value" in types:
             value = spark_struct(types["value"]["items"] if lists else types["value"])
-        # What the header's schema puts on the wire must be what is read from it.
+        # The header's schema must have the same wire form as the schema that blocks are read by.
         derived = row_schema(key, value, lists=lists)
         same = _canonical(schema) == _canonical(derived)
     except (ValueError, TypeError, KeyError, SchemaParseException, UnknownType) as error:
@@ -198,7 +226,7 @@ def _blocks(
         offset, count, packed = block
         try:
             data = unpack(packed)
-            # Rows take bytes, but for those without any fields.
+            # Rows take bytes, unless they have no fields.
             if count > max(len(data), BLOCK_ROWS) or count > _MAX_ROWS:
                 raise ValueError(f"{count} rows in {len(data)} bytes")
             keys, values = form.decode(count, data)
@@ -212,16 +240,22 @@ def _blocks(
 
 @dataclass(frozen=True)
 class _Form:
-    """How pairs of batches are a block's bytes, and a block's bytes a pair of batches.
+    """The conversion between pairs of batches and the bytes of a block.
 
-    fastavro reads a block as one record with an array of rows: its bytes are the number of rows,
-    the rows as they stand in the block, and a zero.
+    fastavro reads a block as one record with an array of rows: the number of rows, the rows as in
+    the block, and a zero.
 
-    Attributes:
-        types: of keys and, but for keys alone, of values: structs, or arrays for lists of records.
-        parts: their wire forms, by their names on the wire.
-        arrows: their Arrow types, likewise.
-        schema: of the record that is a block, as parsed by fastavro.
+    Attributes
+    ----------
+    types
+        The types of keys and values (absent for keys alone): structs, or arrays for lists of
+        records.
+    parts
+        Their wire forms, by their names on the wire.
+    arrows
+        Their Arrow types, by the same names.
+    schema
+        The schema of the record that is a block, as parsed by fastavro.
     """
 
     types: tuple[Struct | Array, ...]
@@ -246,7 +280,7 @@ class _Form:
         return cls(tuple(types.values()), parts, arrows, schema)
 
     def encode(self, keys: Any, values: Any) -> Iterator[tuple[int, bytes]]:
-        """Blocks of a pair of batches: how many rows, and their bytes."""
+        """Yield the blocks of a pair of batches: the number of rows, and their bytes."""
         batches = (keys,) if values is None else (keys, values)
         if len(batches) != len(self.parts) or len({b.num_rows for b in batches}) != 1:
             raise CannotEncode("keys and values are not as many rows, or not both given")
@@ -260,12 +294,16 @@ class _Form:
             yield rows, encode_records(list(zip(self.types, slices, strict=True)), rows)
 
     def decode(self, count: int, data: bytes) -> tuple[Any, Any]:
-        """The batches of a block. Raises ValueError and its like when it is none of the schema."""
+        """Return the batches of a block.
+
+        Raises ValueError, TypeError, EOFError, LookupError or ArithmeticError if the bytes do not
+        match the schema.
+        """
         whole = b"".join((zigzag(count), data, b"\0" if count else b""))
         if has_empty_items(self.schema):
             count_empty(self.schema, whole)
         framed = io.BytesIO(whole)
-        # fastavro types a schemaless record as any JSON value; ours has one shape.
+        # fastavro annotates a schemaless record as any JSON value; this one is always a dict.
         block: Any = schemaless_reader(framed, self.schema, None)
         rows = block["rows"]
         if len(rows) != count or framed.read(1):
@@ -281,7 +319,7 @@ class _Form:
 
 
 def _array(batch: Any, arrow: Any) -> Any:
-    """A batch as one array of a type: a struct of its columns, or its only column for lists."""
+    """Return a batch as one array: a struct of its columns, or its only column for lists."""
     fields = list(arrow) if pa.types.is_struct(arrow) else [pa.field("list", arrow)]
     if len(fields) != batch.num_columns:
         raise CannotEncode(f"{batch.num_columns} columns in place of {len(fields)}")

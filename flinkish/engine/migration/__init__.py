@@ -1,1 +1,1 @@
-"""State rewritten: planned (pure), and carried out by Spark."""
+"""Migration of state: planned by pure functions, and run by Spark."""

@@ -1,4 +1,4 @@
-"""A checkpoint's state, rewritten: the entry point for those who have a directory and a session."""
+"""Rewrite a checkpoint's state: the entry point for callers with a directory and a session."""
 
 from __future__ import annotations
 
@@ -27,12 +27,16 @@ from flinkish.engine.stores.directories import StateSource, StateTarget, read_by
 
 @dataclass(frozen=True)
 class Rewritten:
-    """What was written.
+    """The result of a rewrite.
 
-    Attributes:
-        operators: by their new ordinals.
-        pins: the settings that the offset log has to pin now, where they differ.
-        state_ids: by ordinal the unique ids for the commit log; None in checkpoint format 1.
+    Attributes
+    ----------
+    operators
+        The written operators, with their new ordinals.
+    pins
+        The settings that the offset log must now pin, where they differ.
+    state_ids
+        Unique ids for the commit log, by ordinal; None in checkpoint format 1.
     """
 
     operators: tuple[WrittenOperator, ...]
@@ -51,23 +55,36 @@ def rewrite_state(
     root: str | None = None,
     progress: Progress | None = None,
 ) -> Rewritten:
-    """Write the state of a query's operators anew: ``state/`` in the target, with all it needs.
+    """Write new state of a query's operators: ``state/`` in the target, with all its files.
 
-    Args:
-        context: a ``SparkContext``, of the version that will use the state.
-        source: the checkpoint with the state.
-        target: where ``state/`` is made.
-        operators: those to take along, of one query.
-        wanted: what the state of all shall be; what concerns one alone is not looked at.
-        each: by the old ordinal what concerns one operator alone: ``ordinal``, ``changes`` and
-            ``name``.
-        root: the new checkpoint as Spark will call it (see :func:`~.state_files.operator_files`).
-        progress: told of rows and bytes written.
+    Parameters
+    ----------
+    context
+        A ``SparkContext`` of the Spark version that will use the state.
+    source
+        The checkpoint with the state.
+    target
+        Where ``state/`` is created.
+    operators
+        The operators to include, of one query.
+    wanted
+        The target state of all operators; its ``ordinal``, ``changes`` and ``name`` are ignored.
+    each
+        Settings of single operators by the old ordinal: ``ordinal``, ``changes`` and ``name``.
+    root
+        The new checkpoint's location as Spark will name it (see
+        :func:`~.state_files.operator_files`).
+    progress
+        Called with the rows and bytes written so far.
 
-    Raises:
-        CannotMigrate: what is wanted cannot be; nothing was written.
-        StateFormatError: the source is damaged.
-        LostRows: the rows written are not those that were read.
+    Raises
+    ------
+    CannotMigrate
+        The target state is not possible; nothing was written.
+    StateFormatError
+        The source is damaged.
+    LostRows
+        The rows written differ from the rows read.
     """
     wanted = for_spark(wanted, context.version)
     moves = plan_operators(source, operators, wanted, each)
@@ -88,7 +105,7 @@ def plan_operators(
     wanted: TargetState,
     each: Mapping[int, TargetState] | None = None,
 ) -> list[OperatorMigration]:
-    """What :func:`rewrite_state` would do; arguments and errors are its. Needs no Spark."""
+    """Plan what :func:`rewrite_state` does, with its parameters and errors. Needs no Spark."""
     alone = each or {}
     moves = [_plan(source, operator, wanted, alone.get(operator.ordinal)) for operator in operators]
     ordinals = [move.ordinal for move in moves]
@@ -126,9 +143,9 @@ def rewrite_checkpoint(
     root: str | None = None,
     progress: Progress | None = None,
 ) -> Rewritten:
-    """Make a checkpoint of another one: its state rewritten, its logs carried, the source as it is.
+    """Write a new checkpoint with rewritten state and copied logs; the source stays unchanged.
 
-    The new checkpoint goes on after the same batch. Arguments and errors are those of
+    The new checkpoint continues after the same batch. Parameters and errors are those of
     :func:`rewrite_state`; ``batch`` is a committed batch, the newest by default.
     """
     found = read_checkpoint(source, batch)
@@ -139,7 +156,7 @@ def rewrite_checkpoint(
         progress=progress,
     )
     for number in numbers_among(source.names(OFFSETS)):
-        if number >= found.batch - 1:  # Spark asks for the one before; later ones are planned
+        if number >= found.batch - 1:  # Spark needs the previous one; later ones are planned
             name = f"{OFFSETS}/{number}"
             _write(target, name, with_pins(read_bytes(source, name), name, pins=result.pins))
     name = f"{COMMITS}/{found.batch}"

@@ -1,9 +1,9 @@
-"""Counts and digests of rows that do not depend on their order: what a rewrite is checked by.
+"""Order-independent counts and digests of rows, by which a rewrite is verified.
 
 A digest is the sum, modulo 2^64, of the 64-bit xxHash (XXH3) of each row: of its key alone, and of
 its value with the key's hash as the seed. Equal sets of rows have equal digests whatever their
-partitions, and a row that is lost, doubled or changed makes them differ. Not a defence against
-somebody who looks for collisions.
+partitions, and a row that is lost, duplicated or changed makes them differ. A digest is no defence
+against deliberate collisions.
 """
 
 from __future__ import annotations
@@ -18,12 +18,16 @@ _MASK = (1 << 64) - 1
 
 @dataclass(frozen=True)
 class RowsDigest:
-    """What is known of a set of rows.
+    """Count and digests of a set of rows.
 
-    Attributes:
-        rows: how many.
-        keys: digest of the keys.
-        content: digest of keys and values.
+    Attributes
+    ----------
+    rows
+        Number of rows.
+    keys
+        Digest of the keys.
+    content
+        Digest of keys and values.
     """
 
     rows: int = 0
@@ -38,16 +42,19 @@ class RowsDigest:
         )
 
     def to_json(self) -> dict[str, str | int]:
-        """As it stands in metadata: digests as 16 hexadecimal digits."""
+        """Return the form for metadata: digests as 16 hexadecimal digits."""
         return {"rows": self.rows, "keys": f"{self.keys:016x}", "content": f"{self.content:016x}"}
 
 
 def digest_rows(keys: Sequence[bytes], values: Iterable[bytes], salt: int = 0) -> RowsDigest:
-    """The digest of some rows.
+    """Return the digest of rows.
 
-    Args:
-        keys, values: the rows.
-        salt: tells rows of different families apart.
+    Parameters
+    ----------
+    keys, values
+        The rows.
+    salt
+        Seed of the key hashes, which separates rows of different families.
     """
     one = xxhash.xxh3_64_intdigest
     hashes = [one(key, salt) for key in keys]
@@ -56,7 +63,7 @@ def digest_rows(keys: Sequence[bytes], values: Iterable[bytes], salt: int = 0) -
 
 
 def sum_digests(digests: Iterable[RowsDigest]) -> RowsDigest:
-    """The digest of all rows."""
+    """Return the digest of the union of rows."""
     total = RowsDigest()
     for digest in digests:
         total += digest
@@ -64,5 +71,5 @@ def sum_digests(digests: Iterable[RowsDigest]) -> RowsDigest:
 
 
 def family_salt(store: str, family: str) -> int:
-    """The salt of a column family's rows."""
+    """Return the salt of a column family's rows."""
     return xxhash.xxh3_64_intdigest(f"{store}/{family}".encode())

@@ -1,13 +1,14 @@
-"""Whether state of one schema can become state of another, and how: Avro's resolution rules.
+"""Decide whether and how state of one schema becomes state of another, by Avro's rules.
 
 The rules are those of the Avro specification 1.11, "Schema Resolution", on the schemas of
-:mod:`.avro_schemas`; with Spark's types that are finer than Avro's (a byte may become a short), and
-decimals that may grow. The verdicts are Flink's (``TypeSerializerSchemaCompatibility``).
+:mod:`flinkish.engine.avro.schemas`, extended to Spark's types that are finer than Avro's (a byte
+may become a short), and to decimals that may grow. The verdicts are Flink's
+(``TypeSerializerSchemaCompatibility``).
 
-Fields are found by their names. Where a name repeats in a struct, the second is ``name_2`` (see
-:func:`.avro_schemas.unique_names`). A field's path has the names of the fields around it, and
-``element``, ``key`` and ``value`` for what is in arrays and maps, joined by dots; a name that has a
-dot itself stands in backquotes, as in Spark's SQL.
+Fields are matched by name. Where a name repeats in a struct, the second is ``name_2`` (see
+:func:`flinkish.engine.avro.schemas.unique_names`). A field's path consists of the names of the
+fields around it, with ``element``, ``key`` and ``value`` for the contents of arrays and maps,
+joined by dots. A name that contains a dot stands in backquotes, as in Spark's SQL.
 """
 
 from __future__ import annotations
@@ -47,25 +48,25 @@ from flinkish.engine.rows.types import (
     arrow_type,
 )
 
-#: What a number may become: anything to its right.
+#: A number may become any type to its right.
 _NUMBERS: Final = ("byte", "short", "integer", "long", "float", "double")
-#: Where two different numbers may become equal.
+#: Conversions that may make two different numbers equal.
 _ROUNDS: Final = {("integer", "float"), ("long", "float"), ("long", "double")}
 
 
 class EvolutionVerdict(enum.Enum):
-    """What a new schema means for the state there is, in Flink's words."""
+    """Compatibility of a new schema with existing state, in Flink's terms."""
 
-    #: The rows' bytes are right as they are; names may still differ.
+    #: The rows' bytes stay valid; names may still differ.
     AS_IS = "compatible as is"
-    #: The rows must be written anew.
+    #: The rows must be rewritten.
     AFTER_MIGRATION = "compatible after migration"
     INCOMPATIBLE = "incompatible"
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a schema is incompatible: the field, what is wrong, and what to do about it."""
+    """Why a schema is incompatible: the field's path, the reason, and advice."""
 
     path: str
     reason: str
@@ -77,15 +78,22 @@ class Problem:
 
 @dataclass(frozen=True)
 class Resolution:
-    """How rows of one schema become rows of another. It can be pickled, if the defaults can.
+    """How rows of one schema become rows of another. Picklable if the defaults are.
 
-    Attributes:
-        verdict: whether they can.
-        writer: the schema of the rows that are there.
-        reader: the schema they get.
-        problems: why not, for INCOMPATIBLE; else empty.
-        changes: what changes, a line for each field.
-        parts: what is done; internal.
+    Attributes
+    ----------
+    verdict
+        Whether the schemas are compatible.
+    writer
+        The schema of the existing rows.
+    reader
+        The new schema.
+    problems
+        Reasons of INCOMPATIBLE; otherwise empty.
+    changes
+        The changes, a line for each field.
+    parts
+        The steps to apply; internal.
     """
 
     verdict: EvolutionVerdict
@@ -96,17 +104,23 @@ class Resolution:
     parts: StructSteps
 
     def apply(self, batch: Any) -> Any:
-        """The rows of the reader's schema.
+        """Convert rows to the reader's schema.
 
-        Args:
-            batch: a ``pyarrow.RecordBatch`` of the writer's schema, its columns taken by place.
+        Parameters
+        ----------
+        batch
+            A ``pyarrow.RecordBatch`` of the writer's schema, its columns taken by position.
 
-        Returns:
-            A ``pyarrow.RecordBatch``. Columns that do not change are the same arrays.
+        Returns
+        -------
+        pyarrow.RecordBatch
+            Columns that do not change are the same arrays.
 
-        Raises:
-            CannotEvolve: the schemas are incompatible, the batch is not of the writer's schema, or
-                a value has no counterpart (a null where none may be, bytes that are no UTF-8).
+        Raises
+        ------
+        CannotEvolve
+            The schemas are incompatible, the batch is not of the writer's schema, or a value has no
+            counterpart (a null that is not allowed, bytes that are not UTF-8).
         """
         if self.verdict is EvolutionVerdict.INCOMPATIBLE:
             raise CannotEvolve("; ".join(map(str, self.problems)))
@@ -132,19 +146,28 @@ def resolve(
 ) -> Resolution:
     """Decide how rows of one schema become rows of another.
 
-    Args:
-        writer: the schema of the rows that are there.
-        reader: the schema they shall get.
-        renames: paths of the reader's fields, and of the writer's fields they are. A field keeps
-            its struct: only its last name may differ from that of its counterpart.
-        defaults: paths of fields that are added, and their value in the rows that are there, as
-            ``pyarrow.array`` takes it. Without one a nullable field becomes null.
-        check_nulls: a nullable field may become one that is not; a null there is then an error when
-            the rows are read.
-        keys: the rows are keys. What could make two of them equal is then incompatible.
+    Parameters
+    ----------
+    writer
+        The schema of the existing rows.
+    reader
+        The new schema.
+    renames
+        Paths of the reader's fields, mapped to those of the writer's fields. A field keeps its
+        struct: only its last name may differ from that of its counterpart.
+    defaults
+        Paths of added fields, and their value in existing rows, as ``pyarrow.array`` accepts it.
+        Without one a nullable field becomes null.
+    check_nulls
+        Allow a nullable field to become one that is not; a null there is then an error when the
+        rows are read.
+    keys
+        The rows are keys. What could make two of them equal is then incompatible.
 
-    Returns:
-        The resolution. Nothing is raised for what is incompatible: it says so.
+    Returns
+    -------
+    Resolution
+        Incompatible schemas raise nothing: the verdict says so.
     """
     resolver = _Resolver(dict(renames or {}), dict(defaults or {}), check_nulls)
     parts = resolver.struct(writer, reader, ("", ""), keys)
@@ -158,7 +181,7 @@ def resolve(
 
 
 def join_path(path: str, name: str) -> str:
-    """The path of a field below another; see the module."""
+    """Return the path of a field below another one, as described in the module."""
     if "." in name or "`" in name or not name:
         name = "`" + name.replace("`", "``") + "`"
     return f"{path}.{name}" if path else name
@@ -170,17 +193,17 @@ _Paths = tuple[str, str]
 
 @dataclass
 class _Resolver:
-    """The walk through both schemas; what it finds on its way."""
+    """Walks through both schemas and collects what it finds."""
 
     renames: dict[str, str]
     defaults: dict[str, Any]
     check_nulls: bool
     problems: list[Problem] = field(default_factory=list)
     changes: list[str] = field(default_factory=list)
-    seen: set[str] = field(default_factory=set)  # paths of renames and defaults that were met
+    seen: set[str] = field(default_factory=set)  # paths of renames and defaults that matched
 
     def struct(self, writer: Struct, reader: Struct, paths: _Paths, keys: bool) -> StructSteps:
-        """Where each field of the reader's struct comes from."""
+        """Return the origin of each field of the reader's struct."""
         names = unique_names(f.name for f in writer.fields)
         places = {join_path(paths[1], name): index for index, name in enumerate(names)}
         names = unique_names(f.name for f in reader.fields)
@@ -206,7 +229,7 @@ class _Resolver:
         return StructSteps(reader, tuple(parts), len(writer.fields))
 
     def _renamed(self, names: list[str], places: Mapping[str, int]) -> dict[str, str]:
-        """The reader's fields that are renamed, and the writer's fields they are."""
+        """Return the reader's renamed fields, mapped to the writer's fields, by their paths."""
         renamed: dict[str, str] = {}
         for path in names:
             if path not in self.renames:
@@ -272,7 +295,7 @@ class _Resolver:
         return FieldOrigin(path, wanted.type, index, step, check=check)
 
     def type(self, written: DataType, wanted: DataType, paths: _Paths, keys: bool) -> Step:
-        """The step from one type to another; a problem is noted where there is none."""
+        """Return the step from one type to another; record a problem where there is none."""
         step = self._nested(written, wanted, paths, keys)
         if step is not None:
             same = not step.rewrites and arrow_type(written) == arrow_type(wanted)
@@ -290,7 +313,7 @@ class _Resolver:
     def _nested(
         self, written: DataType, wanted: DataType, paths: _Paths, keys: bool
     ) -> Step | None:
-        """The step between two structs, arrays or maps; None for everything else."""
+        """Return the step between two structs, arrays or maps; None for everything else."""
 
         def below(name: str) -> _Paths:
             return f"{paths[0]}.{name}", f"{paths[1]}.{name}"
@@ -308,7 +331,7 @@ class _Resolver:
         return None
 
     def unused(self) -> None:
-        """Note the renames and defaults that are of no field they could be of."""
+        """Record the renames and defaults that match no field."""
         for path in self.renames:
             if path not in self.seen:
                 reason = "it is said to be renamed, and is no field of the new schema"
@@ -323,7 +346,7 @@ class _Resolver:
 
 
 def _refused(written: DataType, wanted: DataType, keys: bool) -> str | None:
-    """Why values of one type cannot become values of another; None when they can."""
+    """Return why values of one type cannot become values of another; None when they can."""
     both = f"{type_name(written)} cannot become {type_name(wanted)}"
     if isinstance(written, Void):
         return None  # there are only nulls
@@ -348,7 +371,7 @@ def _refused(written: DataType, wanted: DataType, keys: bool) -> str | None:
 
 
 def _null_below(data_type: DataType, array: Any) -> bool:
-    """Whether a struct inside of the values has a null in a field that may have none."""
+    """Return whether a struct within the values has a null in a field that is not nullable."""
     if isinstance(data_type, Array):
         return _null_below(data_type.element, list_parts(array)[1])
     if isinstance(data_type, Map):

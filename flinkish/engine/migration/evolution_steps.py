@@ -1,7 +1,7 @@
-"""What :mod:`.evolution` decided, done to columns: only those that change are touched.
+"""Apply the decisions of :mod:`.evolution` to columns; only columns that change are touched.
 
-A step takes the Arrow array of a value as it was written and gives the one that the reader has.
-Steps are plain data, so that they travel to Spark's workers as pickles.
+A step converts the Arrow array of a value from the writer's type to the reader's. Steps are plain
+data, so that they can be pickled for Spark's workers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from flinkish.engine.rows.types import Array, Bytes, DataType, Fixed, Map, Struc
 
 
 class CannotEvolve(EngineError):
-    """A value cannot become one of the new schema, or the schemas do not allow to try it."""
+    """A value cannot become one of the new schema, or the schemas are incompatible."""
 
 
 @dataclass(frozen=True)
@@ -27,17 +27,17 @@ class Same:
 
     @property
     def rewrites(self) -> bool:
-        """Whether a value's bytes in a state row change, or may only be known after a look."""
+        """Whether the bytes of values in state rows change, or may change for some values."""
         return False
 
     def run(self, array: Any) -> Any:
-        """The array as the reader has it. Raises CannotEvolve."""
+        """Return the array in the reader's type; CannotEvolve when a value has no counterpart."""
         return array
 
 
 @dataclass(frozen=True)
 class Cast:
-    """Another type for each value; ``path`` is the field's, for errors."""
+    """Another type for each value; ``path`` is the field's path, for errors."""
 
     target: DataType
     path: str
@@ -54,7 +54,7 @@ class Cast:
             return pa.nulls(len(array), arrow)
         if self.target == Bytes(text=False):
             return array.view(arrow)
-        # To a float is the only cast that may round, as Java's and Avro's do; it cannot overflow.
+        # Only casts to float or double may round, as Java's and Avro's do; they cannot overflow.
         rounds = isinstance(self.target, Fixed) and self.target.name in {"float", "double"}
         try:
             return array.cast(arrow, safe=not rounds)
@@ -64,15 +64,22 @@ class Cast:
 
 @dataclass(frozen=True)
 class FieldOrigin:
-    """Where a field comes from.
+    """The origin of a field.
 
-    Attributes:
-        path: the field's, for errors.
-        target: its type.
-        source: the writer's field, or None for one that is added.
-        step: what is done to the writer's field.
-        default: the value of a field that is added.
-        check: a null is an error: the writer's field may be null, the reader's not.
+    Attributes
+    ----------
+    path
+        The field's path, for errors.
+    target
+        Its type.
+    source
+        Index of the writer's field; None for an added field.
+    step
+        Conversion of the writer's field.
+    default
+        Value of an added field.
+    check
+        Whether a null is an error: the writer's field is nullable, the reader's is not.
     """
 
     path: str
@@ -83,7 +90,7 @@ class FieldOrigin:
     check: bool = False
 
     def run(self, columns: list[Any], null: Any) -> Any:
-        """The field's array; ``null`` tells which structs are null themselves."""
+        """Return the field's array; ``null`` says which structs are null themselves."""
         if self.source is None:
             return added(self.target, self.default, len(null))
         array = columns[self.source]
@@ -95,12 +102,16 @@ class FieldOrigin:
 
 @dataclass(frozen=True)
 class StructSteps:
-    """The fields of a struct, each from its place.
+    """The conversion of a struct, by the origins of its fields.
 
-    Attributes:
-        target: the reader's struct.
-        parts: its fields.
-        written: how many fields the writer's struct has.
+    Attributes
+    ----------
+    target
+        The reader's struct.
+    parts
+        Origins of its fields.
+    written
+        Number of fields in the writer's struct.
     """
 
     target: Struct
@@ -116,7 +127,7 @@ class StructSteps:
         )
 
     def columns(self, columns: list[Any], null: Any) -> list[Any]:
-        """The fields' arrays, from those of the writer's."""
+        """Return the arrays of the reader's fields, from those of the writer's."""
         return [part.run(columns, null) for part in self.parts]
 
     def run(self, array: Any) -> Any:
@@ -128,7 +139,7 @@ class StructSteps:
 
 @dataclass(frozen=True)
 class ListSteps:
-    """The elements of lists."""
+    """The conversion of the elements of lists."""
 
     target: Array
     step: Step
@@ -146,7 +157,7 @@ class ListSteps:
 
 @dataclass(frozen=True)
 class MapSteps:
-    """The keys and values of maps."""
+    """The conversion of the keys and values of maps."""
 
     target: Map
     key: Step
@@ -168,15 +179,21 @@ Step = Same | Cast | StructSteps | ListSteps | MapSteps
 
 
 def added(target: DataType, default: Any, count: int) -> Any:
-    """The array of a field that is added.
+    """Return the array of an added field.
 
-    Args:
-        target: its type.
-        default: what ``pyarrow.array`` takes as a value of it, or None for null.
-        count: how many values.
+    Parameters
+    ----------
+    target
+        Its type.
+    default
+        A value of it as ``pyarrow.array`` accepts it, or None for null.
+    count
+        Number of values.
 
-    Raises:
-        CannotEvolve: the default is no value of the type.
+    Raises
+    ------
+    CannotEvolve
+        The default is not a value of the type.
     """
     arrow = arrow_type(target)
     if default is None:

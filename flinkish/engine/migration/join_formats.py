@@ -1,13 +1,13 @@
-"""From one state format of stream-stream joins to another. Pure decisions.
+"""Convert stream-stream joins from one state format to another. Pure decisions.
 
-(``SymmetricHashJoinStateManager``; its ``V1`` has formats 1 and 2, its ``V2`` format 3.) For each
-side formats 1 to 3 have ``keyToNumValues``, how many rows a key has, and ``keyWithIndexToValue``,
-the rows by key and index, the indexes of a key being 0, 1, 2 ... Formats 1 and 2 have a store for
-each, format 3 one store with a column family for each; format 1 lacks the last column of a row,
-which tells whether it was matched.
+Source: ``SymmetricHashJoinStateManager``; its ``V1`` has formats 1 and 2, its ``V2`` format 3. For
+each side, formats 1 to 3 have ``keyToNumValues``, the number of rows of each key, and
+``keyWithIndexToValue``, the rows by key and index. The indexes of a key are 0, 1, 2 ... Formats 1
+and 2 have a store for each, format 3 one store with a column family for each. Format 1 lacks the
+last column of a row, which says whether it was matched.
 
 Format 4 (``SymmetricHashJoinStateManagerV4``) has in the one store ``keyWithTsToValues``, the rows
-of a key and a time as a list, and ``tsWithKey``, by time and key as many empty rows. The time is
+of a key and a time as a list, and ``tsWithKey``, as many empty rows by time and key. The time is
 that of the join key where a join key is the event time of either input, otherwise the row's event
 time. Where neither exists it is a random number below 1024, and ``tsWithKey`` is empty.
 """
@@ -42,7 +42,7 @@ _ENCODERS: Final = {
     JoinLayout.LISTS: TIMESTAMP_POSTFIX,
     JoinLayout.TIMES: TIMESTAMP_PREFIX,
 }
-#: What the watermark leaves in a column's metadata (``EventTimeWatermark.delayKey``).
+#: Key that the watermark leaves in a column's metadata (``EventTimeWatermark.delayKey``).
 _WATERMARK: Final = "spark.watermarkDelayMs"
 _TIMES: Final = ("timestamp", "timestamp_ntz")
 
@@ -58,23 +58,31 @@ TIMES_VALUE: Final = {"type": "struct", "fields": [_column("__dummy__", "void")]
 
 
 def is_join(name: str | None, families: Sequence[str]) -> bool:
-    """Whether an operator is a join, by Spark's name of it or by what its state consists of."""
+    """Return whether an operator is a join, by Spark's name of it or by its stores or families."""
     return name == "symmetricHashJoin" or set(families) in ({*JOIN_STORES}, {*JOIN_FAMILIES_4})
 
 
 def join_moves(
     stores: Sequence[StoreMigration], old: str, new: str, backend: str, what: str
 ) -> tuple[StoreMigration, ...]:
-    """The ways of a join's stores into another format.
+    """Return the migrations of a join's stores to another format.
 
-    Args:
-        stores: their ways within the old format, with the flag of format 1 seen to.
-        old, new: ``spark.sql.streaming.join.stateFormatVersion``.
-        backend: of the new state.
-        what: the operator, for errors.
+    Parameters
+    ----------
+    stores
+        Their migrations within the old format, with the flag that format 1 lacks already handled.
+    old, new
+        ``spark.sql.streaming.join.stateFormatVersion``.
+    backend
+        Backend of the new state.
+    what
+        The operator, for errors.
 
-    Raises CannotMigrate when a format is not known or cannot be in the backend, the state is not of
-    the old format, or the times that format 4 needs are not known.
+    Raises
+    ------
+    CannotMigrate
+        A format is unknown or not possible in the backend, the state is not of the old format, or
+        the times that format 4 needs are unknown.
     """
     if old not in _FORMATS or new not in _FORMATS:
         raise CannotMigrate(f"joins of state format {old} cannot become format {new}: 1 to 4 are")
@@ -127,7 +135,7 @@ def _regrouped(
 
 
 def _regroup(family: FamilyMigration, target: str, regroup: JoinRegrouping) -> FamilyMigration:
-    """The way of a family of the rows that are made of the rows of ``family``."""
+    """Return the migration of the family of rows that are made from the rows of ``family``."""
     made = regroup.made
     fields = list(family.before.key["fields"][:-1])
     last = {JoinLayout.INDEXED: [_INDEX], JoinLayout.COUNTS: []}.get(made, [_EVENT_TIME])
@@ -150,19 +158,25 @@ def _encoder(kind: str) -> dict[str, Any]:
 
 
 def event_time(rows: RowForm, what: str) -> EventTime:
-    """Where the time of the buffered rows of one side is, for format 4.
+    """Return the place of the event time in the buffered rows of one side, for format 4.
 
-    The schemas tell which column of the rows has a watermark, but not whether a join key is an
-    event time too, in which case Spark looks for rows at the time of that key only
-    (``StreamingSymmetricHashJoinHelper.findJoinKeyOrdinalForWatermark``). Where a join key can be
-    one, it has to be equal to the event time of each row: then both times are the same.
+    The schemas say which column of the rows has a watermark, but not whether a join key is an event
+    time too. In that case Spark looks up rows only by the time of that key
+    (``StreamingSymmetricHashJoinHelper.findJoinKeyOrdinalForWatermark``). A join key that can be an
+    event time must therefore equal the event time of each row: then both times are the same.
 
-    Args:
-        rows: what the rows are like in formats 1 to 3.
-        what: the side, for errors.
+    Parameters
+    ----------
+    rows
+        Form of the rows in formats 1 to 3.
+    what
+        The side, for errors.
 
-    Raises CannotMigrate when several columns have watermarks, or a join key can be an event time
-    and no column has a watermark.
+    Raises
+    ------
+    CannotMigrate
+        Several columns have watermarks, or a join key can be an event time and no column has a
+        watermark.
     """
     fields = rows.value["fields"]
     marked = [i for i, field in enumerate(fields) if _WATERMARK in (field.get("metadata") or {})]
@@ -181,7 +195,7 @@ def event_time(rows: RowForm, what: str) -> EventTime:
 
 
 def _is_time(data_type: Any) -> bool:
-    """A timestamp, or a window of two."""
+    """Return whether a type is a timestamp, or a window of two."""
     if isinstance(data_type, str):
         return data_type in _TIMES
     fields = data_type.get("fields", ())

@@ -1,9 +1,9 @@
-"""The rows of joins regrouped: of lists by key and time single rows by key and index, or back.
+"""Regroup the rows of joins: lists by key and time become rows by key and index, or back.
 
 All rows of a join key are in one state partition, so a task that reads one can number and collect
-them before they go anywhere else. Rows of format 4 come from RocksDB sorted by key and then by
-time; where rows are not sorted as they are needed, they go through a sorter on the local disk.
-Memory is bounded by a block of rows and the rows of one key and time.
+them before they go elsewhere. Rows of format 4 come from RocksDB sorted by key, then by time. Rows
+that are not in the required order go through a sorter on the local disk. Memory is bounded by a
+block of rows and the rows of one key and time.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _LONG: Final = struct.Struct("<q")
 _POSTFIX: Final = {"keyStateEncoderType": TIMESTAMP_POSTFIX}
 #: A row whose only column, of type void, is null (``TsWithKeyTypeStore.EMPTY_ROW``).
 _EMPTY_ROW: Final = _LONG.pack(1) + bytes(8)
-#: Where rows have no event time, their times are below this (``bucketCountForNoEventTime``).
+#: Times of rows without an event time are below this (``bucketCountForNoEventTime``).
 _BUCKETS: Final = 1024
 _SORTING: Final = "RocksDB, sorting"
 
@@ -52,16 +52,23 @@ Rows = Iterator[tuple[bytes, bytes]]
 
 
 def regrouped(blocks: Iterable[RowBlock], store: StoreMigration, name: str) -> Iterator[RowBlock]:
-    """The rows of a partition of a store, those of families that are regrouped made into others.
+    """Yield the rows of a partition of a store, with the families that need it regrouped.
 
-    What is made is as RocksDB has it, in the forms that the families' moves say (``before``).
+    The new rows are as in RocksDB, in the forms that the families' migrations name (``before``).
 
-    Args:
-        blocks: all rows of the partition.
-        store: its way.
-        name: of the store, for errors.
+    Parameters
+    ----------
+    blocks
+        All rows of the partition.
+    store
+        Its migration.
+    name
+        Name of the store, for errors.
 
-    Raises StateFormatError or EngineError when rows cannot be regrouped.
+    Raises
+    ------
+    StateFormatError, EngineError
+        Rows cannot be regrouped.
     """
     with contextlib.ExitStack() as stack:
         workers: dict[str, _Exploding | _Collecting] = {}
@@ -81,9 +88,9 @@ def regrouped(blocks: Iterable[RowBlock], store: StoreMigration, name: str) -> I
 
 
 class _Exploding:
-    """Lists by key and time, sorted by both, become rows by key and index, or their numbers.
+    """Turns lists by key and time, sorted by both, into rows by key and index, or into counts.
 
-    Rows that are not RocksDB's are not sorted, and are sorted first.
+    Rows that do not come from RocksDB are unsorted, and are sorted first.
     """
 
     def __init__(self, move: FamilyMigration, name: str, stack: contextlib.ExitStack) -> None:
@@ -145,7 +152,7 @@ class _Exploding:
 
 
 class _Collecting:
-    """Rows by key and index become lists by key and time, or by time and key empty rows."""
+    """Turns rows by key and index into lists by key and time, or empty rows by time and key."""
 
     def __init__(self, move: FamilyMigration, name: str, stack: contextlib.ExitStack) -> None:
         assert move.regroup is not None
@@ -213,21 +220,34 @@ class _Collecting:
 
 
 def event_times(rows: Sequence[bytes], width: int, time: EventTime, name: str) -> list[int]:
-    """The event times of buffered rows, as Spark takes them (``extractEventTimeFn``): 0 for null.
+    """Return the event times of buffered rows, as Spark does (``extractEventTimeFn``): 0 for null.
 
-    Args:
-        rows: UnsafeRows.
-        width: the number of their columns.
-        time: where their time is.
-        name: of the store, for errors.
+    Parameters
+    ----------
+    rows
+        UnsafeRows.
+    width
+        Number of their columns.
+    time
+        Place of their event time.
+    name
+        Name of the store, for errors.
 
-    Raises StateFormatError when a row is too short.
+    Returns
+    -------
+    list of int
+        Microseconds since the epoch.
+
+    Raises
+    ------
+    StateFormatError
+        A row is too short.
     """
     assert time.column is not None
     slot = 8 * (-(-width // 64) + time.column)
     try:
         found = [_LONG.unpack_from(row, slot)[0] for row in rows]
-        if time.window:  # the end of a window, behind a word of nulls and its start
+        if time.window:  # a window's end follows a word of null bits and its start
             found = [
                 _LONG.unpack_from(row, (word >> 32) + 16)[0]
                 for row, word in zip(rows, found, strict=True)
@@ -238,7 +258,7 @@ def event_times(rows: Sequence[bytes], width: int, time: EventTime, name: str) -
 
 
 def _instants(column: Any) -> Any:
-    """Timestamps, or the ends of windows, as microseconds; 0 for null."""
+    """Return timestamps, or the ends of windows, as microseconds; 0 for null."""
     if pa.types.is_struct(column.type):
         column = column.flatten()[1]
     return column.cast(pa.int64()).fill_null(0)
@@ -249,7 +269,7 @@ def _count(count: int) -> bytes:
 
 
 class Sorter:
-    """Rows in the order of their keys, by a database on the local disk. A context manager."""
+    """Sorts rows by key with a database on the local disk. A context manager."""
 
     def __init__(self) -> None:
         self._directory = make_scratch("state-sort-")
@@ -264,7 +284,7 @@ class Sorter:
         return self
 
     def put(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
-        """Add rows, whose keys are all different; EngineError when RocksDB fails."""
+        """Add rows with keys that are all different; EngineError when RocksDB fails."""
         changes = rocksdict.WriteBatch(raw_mode=True)
         for key, value in zip(keys, values, strict=True):
             changes.put(key, value)
@@ -272,7 +292,7 @@ class Sorter:
             self._database.write(changes, self._write)
 
     def rows(self) -> Rows:
-        """Every row; EngineError when RocksDB fails."""
+        """Yield every row in the order of the keys; EngineError when RocksDB fails."""
         with rocksdb_errors(_SORTING):
             for piece in pieces_of(self._database):
                 yield from piece

@@ -1,9 +1,9 @@
-"""How the rows of a column family get from an operator's state to its new state, as plain data.
+"""Plans for moving the rows of column families from an operator's state to its new state.
 
-A :class:`FamilyMigration` says where the rows of one family go, what becomes of their keys and
-values, and what they are partitioned by; :mod:`flinkish.engine.migration.migration_planner` makes
-them, and :mod:`flinkish.engine.migration.row_transforms` does what they say on blocks of rows. They
-are pickled for Spark's workers.
+A :class:`FamilyMigration` says where the rows of one family go, how their keys and values change,
+and which columns they are partitioned by. :mod:`flinkish.engine.migration.migration_planner`
+creates these plans, and :mod:`flinkish.engine.migration.row_transforms` applies them to blocks of
+rows. They are plain data and are pickled for Spark's workers.
 """
 
 from __future__ import annotations
@@ -23,13 +23,18 @@ from flinkish.engine.stores.rocksdb_writer import Families
 
 @dataclass(frozen=True)
 class RowForm:
-    """What the rows of a family are like in a backend.
+    """The form of a family's rows in a backend.
 
-    Attributes:
-        key: JSON of the key's ``StructType``.
-        value: JSON of the value's.
-        encoder: JSON of the key's encoder in RocksDB; None is one without a prefix.
-        framed: rows are as RocksDB has them.
+    Attributes
+    ----------
+    key
+        JSON of the key's ``StructType``.
+    value
+        JSON of the value's ``StructType``.
+    encoder
+        JSON of the key's encoder in RocksDB; None is the encoder without a prefix.
+    framed
+        Whether rows are framed as in RocksDB.
     """
 
     key: Mapping[str, Any]
@@ -39,27 +44,31 @@ class RowForm:
 
 
 class JoinLayout(enum.Enum):
-    """What :mod:`.join_regrouping` makes of the buffered rows of a side of a join."""
+    """The column families that :mod:`.join_regrouping` writes from a join side's buffered rows."""
 
-    #: Of format 4: a row for each buffered row, by key and index.
+    #: From format 4: a row for each buffered row, by key and index.
     INDEXED = "keyWithIndexToValue"
-    #: Of format 4: how many a key has.
+    #: From format 4: the number of rows of each key.
     COUNTS = "keyToNumValues"
-    #: Of an older format: a list for each key and time.
+    #: From an older format: a list for each key and time.
     LISTS = "keyWithTsToValues"
-    #: Of an older format: by time and key, a list of as many empty rows.
+    #: From an older format: by time and key, a list of as many empty rows.
     TIMES = "tsWithKey"
 
 
 @dataclass(frozen=True)
 class EventTime:
-    """Where the time of a buffered row is, for joins of format 4.
+    """The place of a buffered row's event time, for joins of format 4.
 
-    Attributes:
-        column: the value's column with the watermark; None where it has none.
-        window: that is a window, whose end is the time.
-        keys: the key's columns that may have to be that time too: see
-            :func:`~.join_formats.event_time`.
+    Attributes
+    ----------
+    column
+        Index of the value's column with the watermark; None where there is none.
+    window
+        Whether that column is a window, whose end is the time.
+    keys
+        Indexes of the key's columns that may have to equal that time: see
+        :func:`~.join_formats.event_time`.
     """
 
     column: int | None
@@ -69,12 +78,16 @@ class EventTime:
 
 @dataclass(frozen=True)
 class JoinRegrouping:
-    """How rows of a join become other rows, several of one or one of several.
+    """How rows of a join become other rows: several from one, or one from several.
 
-    Attributes:
-        made: what is made of them.
-        source: what they are like.
-        time: where their time is; of those that are made for format 4.
+    Attributes
+    ----------
+    made
+        Layout of the new rows.
+    source
+        Form of the old rows.
+    time
+        Place of their event time; only for rows that format 4 gets.
     """
 
     made: JoinLayout
@@ -83,26 +96,35 @@ class JoinRegrouping:
 
     @property
     def lists(self) -> bool:
-        """Whether the values that are made are lists."""
+        """Whether the new values are lists."""
         return self.made in (JoinLayout.LISTS, JoinLayout.TIMES)
 
 
 @dataclass(frozen=True)
 class FamilyMigration:
-    """The way of one column family's rows.
+    """The migration of one column family's rows.
 
-    Attributes:
-        source: the family's name in its store.
-        target: its name in the store it goes to.
-        before, after: what its rows are like.
-        partition_by: the columns of ``before.key`` that Spark partitions by; () where there is one
-            partition.
-        key: how a key's columns change; None where they do not.
-        value: how a value's columns change; None where they do not.
-        select: the value's new columns taken from key and value, before ``value`` is applied:
-            ("key" or "value", place); None where they are the value's own.
-        reshape: what becomes of a value's columns in another format, before ``value`` is applied.
-        regroup: what is done first, to make rows like ``before`` of those that are read.
+    Attributes
+    ----------
+    source
+        The family's name in its store.
+    target
+        Its name in the target store.
+    before, after
+        Forms of its rows.
+    partition_by
+        Columns of ``before.key`` that Spark partitions by; () where there is one partition.
+    key
+        How the key's columns change; None where they do not.
+    value
+        How the value's columns change; None where they do not.
+    select
+        The value's new columns, taken from key and value before ``value`` is applied, as ("key" or
+        "value", index); None where they are the value's own.
+    reshape
+        Conversion of the value's columns to another format, before ``value`` is applied.
+    regroup
+        First step, which converts the rows that are read to rows of the form ``before``.
     """
 
     source: str
@@ -119,9 +141,14 @@ class FamilyMigration:
 
 @dataclass(frozen=True)
 class StoreMigration:
-    """The way of one store's rows: families that no move names are left out.
+    """The migration of one store's rows; families that it does not list are left out.
 
-    ``source`` and ``target`` are the names of stores.
+    Attributes
+    ----------
+    source, target
+        Names of the stores.
+    families
+        Migrations of the column families.
     """
 
     source: str
@@ -130,27 +157,40 @@ class StoreMigration:
 
     @property
     def by_family(self) -> dict[str, tuple[int, FamilyMigration]]:
-        """The moves and their places by the families they are of."""
+        """Index and migration of each family, by the family's source name."""
         return {move.source: (place, move) for place, move in enumerate(self.families)}
 
 
 @dataclass(frozen=True)
 class OperatorMigration:
-    """The way of one operator's state.
+    """The migration of one operator's state.
 
-    Attributes:
-        operator: the state it is made of.
-        ordinal: Spark's operator id of the new state.
-        partitions: of the new state.
-        backend: of the new state, ``HDFS``, ``ROCKSDB`` or ``CANONICAL``.
-        compression: codec of the new files.
-        unique_ids: name files as checkpoint format 2 does.
-        stores: the stores' moves; several may have the same target.
-        families: by target store its column families; of stores without any there is no entry.
-        shuffled: rows change their partition or their store.
-        interval_days: the days of calendar intervals are hashed.
-        delimiter: what stands between the records of a list in RocksDB.
-        archive: the version in a RocksDB snapshot's archive.
+    Attributes
+    ----------
+    operator
+        The old state.
+    ordinal
+        Spark's operator id of the new state.
+    partitions
+        Number of partitions of the new state.
+    backend
+        Backend of the new state, ``HDFS``, ``ROCKSDB`` or ``CANONICAL``.
+    compression
+        Codec of the new files.
+    unique_ids
+        Whether files are named as in checkpoint format 2.
+    stores
+        Migrations of the stores; several may have the same target.
+    families
+        Column families by target store; stores without families have no entry.
+    shuffled
+        Whether rows change their partition or their store.
+    interval_days
+        Whether the days of calendar intervals are hashed.
+    delimiter
+        Bytes between the records of a list in RocksDB.
+    archive
+        Version in a RocksDB snapshot's archive.
     """
 
     operator: OperatorState
@@ -173,5 +213,5 @@ class OperatorMigration:
 
 
 def store_directory(name: str) -> str:
-    """A store's directory below its partition's: "" or with a slash at its end."""
+    """Return a store's directory below its partition's: "", or a path that ends with a slash."""
     return "" if name == DEFAULT_STORE else f"{name}/"

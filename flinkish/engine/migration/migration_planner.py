@@ -1,7 +1,8 @@
-"""From what an operator's state is to what it shall be: the moves of its rows. Pure decisions.
+"""Plan how an operator's state becomes its target state: migrations of its rows. Pure decisions.
 
-The only things read here are the small ``metadata`` of a RocksDB snapshot, for the ids of its
-column families, which stand nowhere else, and headers of canonical files, for which are internal.
+This module reads only the small ``metadata`` of a RocksDB snapshot, for the ids of its column
+families, which are stored nowhere else, and the headers of canonical files, which say which
+families are internal.
 """
 
 from __future__ import annotations
@@ -60,12 +61,16 @@ _GROUPED: Final = frozenset({"applyInPandasWithState", "flatMapGroupsWithState"}
 
 @dataclass(frozen=True)
 class FamilyChange:
-    """How the rows of a column family shall be different.
+    """Requested changes to the rows of a column family.
 
-    Attributes:
-        key, value: JSON of the new ``StructType``; None where it stays what it is.
-        renames: new columns' paths by the old ones' in the value.
-        defaults: values of columns that are new in the value, by their paths.
+    Attributes
+    ----------
+    key, value
+        JSON of the new ``StructType``; None keeps the old one.
+    renames
+        Paths of renamed columns in the new value, mapped to their paths in the old value.
+    defaults
+        Values of columns that are new in the value, by their paths.
     """
 
     key: Mapping[str, Any] | None = None
@@ -76,19 +81,29 @@ class FamilyChange:
 
 @dataclass(frozen=True)
 class TargetState:
-    """What an operator's state shall be; None is what it is now.
+    """The requested state of an operator; None keeps what it has now.
 
-    Attributes:
-        ordinal: Spark's operator id.
-        partitions: Spark's ``spark.sql.shuffle.partitions``.
-        backend: ``HDFS``, ``ROCKSDB`` or ``CANONICAL``.
-        compression: the codec: Spark's name of it, of canonical state Avro's.
-        unique_ids: names as in checkpoint format 2; canonical state has none.
-        formats: state formats by the settings that pin them (``PIN_JOIN_FORMAT`` ...).
-        changes: by (store, family) how rows change.
-        spark: (major, minor) of the Spark that will use the state (see :func:`for_spark`); None is
-            the newest.
-        name: Spark's name of the operator, for one whose state does not tell it (Spark 3.5).
+    Attributes
+    ----------
+    ordinal
+        Spark's operator id.
+    partitions
+        Spark's ``spark.sql.shuffle.partitions``.
+    backend
+        ``HDFS``, ``ROCKSDB`` or ``CANONICAL``.
+    compression
+        The codec by Spark's name; for canonical state by Avro's.
+    unique_ids
+        Whether files are named as in checkpoint format 2; canonical state has no ids.
+    formats
+        State formats by the settings that pin them (``PIN_JOIN_FORMAT`` ...).
+    changes
+        Changes of rows by (store, family).
+    spark
+        (major, minor) of the Spark that will use the state (see :func:`for_spark`); None is the
+        newest.
+    name
+        Spark's name of the operator, where its state does not record it (Spark 3.5).
     """
 
     ordinal: int | None = None
@@ -103,10 +118,10 @@ class TargetState:
 
 
 def for_spark(wanted: TargetState, version: str) -> TargetState:
-    """What is wanted, for a Spark of this version where no other was said.
+    """Return the target state with this Spark version filled in, unless it names one.
 
-    Its version decides about three things: the days of calendar intervals are hashed from 4.3 on
-    (:func:`hashes_interval_days`), what stands between the records of a list
+    The version decides three things: whether the days of calendar intervals are hashed
+    (:func:`hashes_interval_days`), the delimiter between the records of a list
     (:func:`list_delimiter`), and the version of archives (:func:`archive_version`).
     """
     if wanted.spark is not None:
@@ -116,35 +131,43 @@ def for_spark(wanted: TargetState, version: str) -> TargetState:
 
 
 def hashes_interval_days(spark: tuple[int, int] | None) -> bool:
-    """Whether a Spark hashes the days of calendar intervals (SPARK-58236): measured on 3.5.9,
-    4.0.5, 4.1.4 and 4.2.1, which do not, and on 4.3.0."""
+    """Return whether a Spark version hashes the days of calendar intervals (SPARK-58236).
+
+    Measured: 3.5.9, 4.0.5, 4.1.4 and 4.2.1 do not, 4.3.0 does.
+    """
     return spark is None or spark >= (4, 3)
 
 
 def list_delimiter(spark: tuple[int, int] | None, pins: Mapping[str, str]) -> bytes:
-    """What a Spark expects between the records of a list in RocksDB.
+    """Return the bytes that a Spark version expects between the records of a list in RocksDB.
 
-    Up to 4.1 it is ",", later what the log pins: a query that was started on 4.1 keeps ",". Others
-    are misread, without an error.
+    Up to 4.1 it is ",". From 4.2 on it is what the offset log pins: a query first started on 4.1
+    keeps ",". Spark misreads another delimiter without an error.
     """
     delimited = (spark is not None and spark < (4, 2)) or pinned(pins, PIN_MERGE_OPERATOR) == "1"
     return b"," if delimited else b""
 
 
 def archive_version(spark: tuple[int, int] | None, *, unique_ids: bool) -> int:
-    """The version that a Spark wants in a snapshot's archive: 4.0 the checkpoint format's, others 1
-    (``RocksDBCheckpointMetadata``; each reads its own only)."""
+    """Return the version that a Spark version expects in a snapshot's archive.
+
+    4.0 expects the checkpoint format's number, all others 1 (``RocksDBCheckpointMetadata``). Each
+    reads its own version only.
+    """
     return 2 if unique_ids and spark == (4, 0) else 1
 
 
 def plan_operator(
     source: StateSource, operator: OperatorState, wanted: TargetState
 ) -> OperatorMigration:
-    """How an operator's state becomes what is wanted.
+    """Plan how an operator's state becomes the target state.
 
-    Raises:
-        CannotMigrate: it cannot.
-        StateFormatError: a schema or a snapshot's metadata is damaged, missing or unknown.
+    Raises
+    ------
+    CannotMigrate
+        The target state is not possible.
+    StateFormatError
+        A schema or a snapshot's metadata is damaged, missing or unknown.
     """
     operator = replace(operator, name=operator.name or wanted.name)
     backend = wanted.backend or operator.backend
@@ -202,7 +225,7 @@ def plan_operator(
 
 
 def _compression(operator: OperatorState, backend: str, wanted: TargetState) -> str:
-    """Spark's codec, or Avro's for canonical state."""
+    """Return Spark's codec, or Avro's for canonical state."""
     if backend != CANONICAL:
         return wanted.compression or operator.compression
     codec = wanted.compression or DEFAULT_CODEC
@@ -280,7 +303,7 @@ def _resolution(
 def _check_partitioning(
     family: FamilySchemas, change: FamilyChange, paths: tuple[tuple[int, ...], ...], what: str
 ) -> None:
-    """Columns that rows are partitioned by (and found by) cannot change; others of a key can."""
+    """Refuse changes of key columns that rows are partitioned (and found) by; others may change."""
     for path in paths:
         column = _column(family.key, path)
         if column is None or _column(change.key or family.key, path) != column:
@@ -292,7 +315,7 @@ def _check_partitioning(
 
 
 def _column(schema: Mapping[str, Any], path: tuple[int, ...]) -> tuple[str, Any] | None:
-    """Name (with those of the structs around it) and type of a column; None where there is none."""
+    """Return a column's type and its name, with the structs around it; None if there is none."""
     data_type: Any = schema
     names = []
     for place in path:
@@ -307,8 +330,11 @@ def _column(schema: Mapping[str, Any], path: tuple[int, ...]) -> tuple[str, Any]
 def _aggregation(
     operator: OperatorState, family: FamilySchemas, wanted: TargetState
 ) -> tuple[tuple[tuple[str, int], ...] | None, Mapping[str, Any]]:
-    """Format 1 of aggregations has the key's columns in the value too, format 2 has not
-    (``StreamingAggregationStateManager``)."""
+    """Return the columns to select for another format of aggregations, and the value's new schema.
+
+    Format 1 repeats the key's columns in the value, format 2 does not
+    (``StreamingAggregationStateManager``).
+    """
     old, new = _format(operator, wanted, PIN_AGGREGATION_FORMAT)
     if old == new or operator.name not in {None, "stateStoreSave"}:
         return None, family.value
@@ -336,7 +362,10 @@ def _reshape(
     wanted: TargetState,
     value: Mapping[str, Any],
 ) -> tuple[Reshape | None, Mapping[str, Any]]:
-    """How a value's columns become those of another format of grouped functions or of joins."""
+    """Return how a value's columns change for another format of grouped functions or joins.
+
+    The second result is the value's new schema.
+    """
     old, new = _format(operator, wanted, PIN_GROUP_FORMAT)
     if old != new and _is_grouped(operator, store, family):
         return group_format(value, old, new, _name(operator))
@@ -348,7 +377,10 @@ def _reshape(
 
 
 def _is_grouped(operator: OperatorState, store: StoreState, family: FamilySchemas) -> bool:
-    """By Spark's name, or where nothing tells it (Spark 3.5) by the columns of either format."""
+    """Return whether the state is that of a grouped function.
+
+    Spark's operator name decides; where it is unknown (Spark 3.5), the columns of either format do.
+    """
     if operator.name is not None:
         return operator.name in _GROUPED
     if len(operator.stores) > 1 or key_encoder(operator, store, family) is not None:
@@ -381,8 +413,10 @@ def _has_families(operator: OperatorState, moves: tuple[StoreMigration, ...], na
 
 
 def _families(source: StateSource, operator: OperatorState, store: StoreState) -> Families:
-    """The column families in the snapshots of a store; those that no snapshot has get new ids, as
-    those of canonical state do, which has none."""
+    """Return the column families in the snapshots of a store.
+
+    Families that no snapshot has get new ids, as do those of canonical state, which records no ids.
+    """
     files = store_files(source, operator, 0, store)
     if operator.backend == CANONICAL:
         return _numbered([f.name for f in store.families], internal_families(files))
@@ -406,7 +440,7 @@ def _new_families(moves: tuple[StoreMigration, ...], name: str) -> Families:
 
 
 def _numbered(names: list[str], internal: frozenset[str]) -> Families:
-    """Families with new ids, behind the one that every store has."""
+    """Return families with new ids, after the default family, which every store has."""
     numbers = enumerate(dict.fromkeys([DEFAULT_STORE, *names]), 1)
     ids = {name: number for number, name in numbers}
     return Families(ids, internal.intersection(ids))

@@ -1,7 +1,7 @@
-"""The pins of a checkpoint whose state is rewritten.
+"""The pinned settings of a checkpoint whose state is rewritten.
 
-The settings that an entry of the offset log pins (backend, partitions, formats) win over the
-session's at a restart, so they have to say what the state is now (``OffsetSeqMetadata``).
+The settings that an entry of the offset log pins (backend, partitions, formats) override the
+session's at a restart, so they must describe the new state (``OffsetSeqMetadata``).
 """
 
 from __future__ import annotations
@@ -24,13 +24,16 @@ from flinkish.engine.migration.migration_planner import TargetState
 
 
 def target_pins(wanted: TargetState, pins: Mapping[str, str]) -> dict[str, str]:
-    """The pins that change for what is wanted of all operators of a query. Pure.
+    """Return the pins that change for a target state of all operators of a query. Pure.
 
-    Canonical state changes neither the backend nor the codec: pins keep those it came from.
+    Canonical state changes neither the backend nor the codec: the pins keep those of its source.
 
-    Args:
-        wanted: what the state shall be.
-        pins: those of the old state.
+    Parameters
+    ----------
+    wanted
+        The target state.
+    pins
+        Pins of the old state.
     """
     found = dict(wanted.formats)
     if wanted.partitions is not None:
@@ -42,7 +45,7 @@ def target_pins(wanted: TargetState, pins: Mapping[str, str]) -> dict[str, str]:
         if backend_of(pins) != backend:
             found[PIN_PROVIDER] = PROVIDER_PACKAGE + PROVIDERS[backend]
     if wanted.spark is not None and wanted.spark < (4, 2) and pins.get(PIN_MERGE_OPERATOR) == "2":
-        found[PIN_MERGE_OPERATOR] = "1"  # which is all that these know
+        found[PIN_MERGE_OPERATOR] = "1"  # the only version that these support
     if wanted.compression is not None and wanted.compression not in COMPRESS:
         found[PIN_CODEC] = wanted.compression
     return {key: value for key, value in found.items() if pins.get(key) != value}

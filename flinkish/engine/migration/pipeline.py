@@ -1,9 +1,9 @@
 """The rewrite of state as a Spark job: one task for each partition of a store.
 
-Where rows keep their partition a task reads and writes. Where they do not, tasks read, Spark
-shuffles the pieces, and one task for each new partition writes. Whatever is written stands in a
-directory of attempts until all of it is there and its digests are those of what was read: then the
-driver moves it into its place. Nothing of the source is changed.
+Where rows keep their partition, a task reads and writes. Where they do not, tasks read, Spark
+shuffles batches of rows, and one task for each new partition writes. Output stays in a directory of
+attempts until all of it is complete and its digests equal those of what was read; then the driver
+moves it into its final place. The source is never changed.
 """
 
 from __future__ import annotations
@@ -35,20 +35,25 @@ from flinkish.engine.migration.store_tasks import (
 from flinkish.engine.rows.gc_tuning import seldom_collecting
 from flinkish.engine.stores.directories import StateSource, StateTarget
 
-#: Told of rows and bytes that have been written so far.
+#: Called with the rows and bytes written so far.
 Progress = Callable[[int, int], None]
 _POLL_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
 class WrittenOperator:
-    """An operator's new state, in its place.
+    """An operator's new state, in its final place.
 
-    Attributes:
-        ordinal: its Spark operator id.
-        digests: of the rows, by store; equal to those of what was read.
-        unique_ids: by partition the ids of the stores; None in checkpoint format 1.
-        size: bytes.
+    Attributes
+    ----------
+    ordinal
+        Its Spark operator id.
+    digests
+        Digests of the rows, by store; equal to those of the rows read.
+    unique_ids
+        Ids of the stores, by partition; None in checkpoint format 1.
+    size
+        Bytes written.
     """
 
     ordinal: int
@@ -58,7 +63,7 @@ class WrittenOperator:
 
     @property
     def digest(self) -> RowsDigest:
-        """Of all stores."""
+        """The digest of all stores."""
         return sum_digests(self.digests.values())
 
 
@@ -73,18 +78,18 @@ class _Read:
 
 @dataclass(frozen=True)
 class _Job:
-    """What tasks need, sent to each worker once."""
+    """The data that tasks need, sent to each worker once."""
 
     source: StateSource
     target: StateTarget
     attempts: str
     moves: tuple[OperatorMigration, ...]
-    #: By (move, new store) the number of the first of its new partitions.
+    #: Number of the first new partition, by (migration's index, new store).
     firsts: Mapping[tuple[int, str], int] = field(default_factory=dict)
     count: int = 0
 
     def target_of(self, number: int) -> tuple[int, str, int]:
-        """The move, the store and the partition of a number."""
+        """Return the migration's index, the store and the partition of a target number."""
         for (move, store), first in self.firsts.items():
             if first <= number < first + self.moves[move].partitions:
                 return move, store, number - first
@@ -98,21 +103,29 @@ def run_moves(
     moves: Sequence[OperatorMigration],
     progress: Progress | None = None,
 ) -> tuple[WrittenOperator, ...]:
-    """Write the new state of operators.
+    """Write the new state of operators. On an error, nothing is left in the target.
 
-    Args:
-        context: a ``SparkContext``; its workers have to be able to import the engine.
-        source: the checkpoint with the state; never changed.
-        target: where ``state/<ordinal>/<partition>/`` is made; schemas and metadata are not.
-        moves: what to do; ordinals differ.
-        progress: told of rows and bytes written, now and then.
+    Parameters
+    ----------
+    context
+        A ``SparkContext``; its workers must be able to import the engine.
+    source
+        The checkpoint with the state; never changed.
+    target
+        Where ``state/<ordinal>/<partition>/`` is created; schemas and metadata are not.
+    moves
+        The migrations; their ordinals differ.
+    progress
+        Called now and then with the rows and bytes written so far.
 
-    Raises:
-        StateFormatError: a file of the source is damaged, missing or not known.
-        LostRows: the rows written are not those that were read.
-        EngineError: anything else that the engine refuses.
-
-    Then nothing is left in the target.
+    Raises
+    ------
+    StateFormatError
+        A file of the source is damaged, missing or unknown.
+    LostRows
+        The rows written differ from the rows read.
+    EngineError
+        Anything else that the engine refuses.
     """
     attempts = f"_attempts-{uuid.uuid4()}"
     job = _Job(source, target, attempts, tuple(moves), *_numbers(moves))
@@ -177,7 +190,7 @@ def _itself(number: int) -> int:
 
 @dataclass(frozen=True)
 class _Direct:
-    """Reads and writes: rows keep their partition."""
+    """A task that reads and writes, where rows keep their partition."""
 
     job: _Job
     counters: _Counters
@@ -187,7 +200,7 @@ class _Direct:
             for task in tasks:
                 try:
                     yield from self._run(task)
-                except EngineError as error:  # tried again it would fail again
+                except EngineError as error:  # a retry would fail again
                     yield error
 
     def _run(self, task: _Read) -> Iterator[Any]:
@@ -213,7 +226,7 @@ class _Direct:
 
 @dataclass(frozen=True)
 class _Reading:
-    """Reads; what it has read, or why it could not, goes to the number behind the last."""
+    """A task that reads; its report or error goes to the number after the last partition."""
 
     job: _Job
 
@@ -238,7 +251,7 @@ class _Reading:
 
 @dataclass(frozen=True)
 class _Writing:
-    """Writes the new partition of its number."""
+    """A task that writes the new partition of a number; the last number collects the reports."""
 
     job: _Job
     counters: _Counters
@@ -274,7 +287,7 @@ class _Counters:
 
 
 class _watched:
-    """Counters of a job, and a thread that tells of them while it runs."""
+    """A context manager: counters of a job, and a thread that reports them while it runs."""
 
     def __init__(self, context: Any, progress: Progress | None) -> None:
         self._counters = _Counters(context.accumulator(0), context.accumulator(0))
@@ -318,7 +331,7 @@ def _compare(job: _Job, read: Sequence[ReadRows], written: Sequence[WrittenStore
 
 
 def _place(target: StateTarget, attempt: str, directory: str) -> None:
-    """Move a store's files into its directory, where other things may be already."""
+    """Move a store's files into its directory, which may already have other entries."""
     for name in target.names(attempt):
         target.move(f"{attempt}/{name}", f"{directory}/{name}")
 

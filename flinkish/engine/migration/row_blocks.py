@@ -1,7 +1,7 @@
-"""Rows on their way to another partition: many in one piece, as Arrow's IPC stream.
+"""Rows on their way to another partition: batches of many rows, as Arrow IPC streams.
 
-A shuffle of single rows costs more than all else together; what Spark shuffles is a piece of rows
-of one family for one partition.
+A shuffle of single rows would cost more than everything else together. Spark shuffles batches, each
+with rows of one family for one partition.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 
 from flinkish.engine.rows.batches import MAX_ROWS
 
-#: Rows are held back up to this many bytes, so that pieces are large.
+#: Rows are held back up to this many bytes, so that batches are large.
 MAX_HELD_BYTES: Final = 48 << 20
 _ROW_OVERHEAD: Final = 8
 _SCHEMA: Final = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary())])
-#: (the target's index, the piece)
+#: (number of the target partition, packed batch of rows)
 Piece = tuple[int, bytes]
-#: (place of the family's move, keys, values) of rows as the new state has them; keys and values are
-#: lists of bytes, or Arrow's arrays of large binaries.
+#: (index of the family, keys, values) of rows in their new form; keys and values are lists of
+#: bytes, or Arrow arrays of large binaries.
 Rows = tuple[int, Any, Any]
 
 
 @dataclass
 class Packer:
-    """Collects rows by where they go, and gives pieces of them when it holds enough.
+    """Collects rows by target partition and family, and packs them when it holds enough.
 
-    Use it in one task: ``add`` gives what has to leave, ``finish`` the rest.
+    Use it within one task: ``add`` yields batches that are due, ``finish`` yields the rest.
     """
 
     _held: dict[tuple[int, int], list[Any]] = field(default_factory=dict)
@@ -41,11 +41,16 @@ class Packer:
     ) -> Iterator[Piece]:
         """Add rows.
 
-        Args:
-            first: the index of the target's partition 0; those of the others follow.
-            family: the place of the rows' family among its store's moves.
-            keys, values: the rows.
-            partitions: the partition of each.
+        Parameters
+        ----------
+        first
+            Number of the target's partition 0; the numbers of the others follow.
+        family
+            Index of the rows' family among those of its store.
+        keys, values
+            The rows.
+        partitions
+            The partition of each row.
         """
         order = np.argsort(partitions, kind="stable")
         arranged = np.asarray(partitions)[order]
@@ -64,7 +69,7 @@ class Packer:
             yield from self.finish()
 
     def finish(self) -> Iterator[Piece]:
-        """Everything that is held."""
+        """Yield all rows that are held."""
         for (target, family), batches in self._held.items():
             yield target, _pack(family, batches)
         self._held.clear()
@@ -81,7 +86,7 @@ def _pack(family: int, batches: list[Any]) -> bytes:
 
 
 def unpack(piece: bytes) -> Iterator[Rows]:
-    """The place of the family, the keys and the values in a piece, as Arrow's arrays."""
+    """Yield the index of the family, the keys and the values in a batch, as Arrow arrays."""
     with pa.ipc.open_stream(piece) as stream:
         family = int(stream.schema.metadata[b"family"])
         for batch in stream:
@@ -89,7 +94,7 @@ def unpack(piece: bytes) -> Iterator[Rows]:
 
 
 def in_lists(rows: Iterable[Rows]) -> Iterator[tuple[int, list[bytes], list[bytes]]]:
-    """Rows whose keys and values are lists of bytes, a bounded number at a time."""
+    """Yield rows with keys and values as lists of bytes, a bounded number at a time."""
     for place, keys, values in rows:
         if isinstance(keys, list):
             yield place, keys, values

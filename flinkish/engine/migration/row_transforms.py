@@ -1,7 +1,7 @@
-"""Blocks of rows, made into what they are in the new state, and told where they belong.
+"""Convert blocks of rows to their new form, and assign their new partitions.
 
-Keys and values that need no change stay the bytes they are; what does is decoded, changed and
-encoded by columns, a block at a time.
+Keys and values that need no change keep their bytes. The others are decoded, changed and encoded by
+columns, a block at a time.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _VERSION = b"\x00"
 
 @dataclass(frozen=True)
 class MovedBlock:
-    """Rows as they are in the new state; ``partitions`` is None where they keep theirs."""
+    """Rows in their new form; ``partitions`` is None where they keep their partition."""
 
     keys: list[bytes]
     values: list[bytes]
@@ -46,17 +46,24 @@ class MovedBlock:
 
 
 class BlockTransform:
-    """Does what a :class:`.FamilyMigration` says; made once in each task.
+    """Applies a :class:`.FamilyMigration` to blocks of rows; created once in each task.
 
-    Args:
-        move: what to do.
-        partitions: the new number of partitions; None where no row leaves its own.
-        name: of the file or store that rows are from, for errors.
-        interval_days: see :class:`~.moves.OperatorMove`.
-        lists: values of rows that are not framed are lists all the same: those of canonical state,
-            which are as RocksDB has them.
-        canonical: the new state is canonical: what Spark leaves in a row where a calendar interval
-            is null becomes zeros, because columns do not have it.
+    Parameters
+    ----------
+    move
+        What to apply.
+    partitions
+        The new number of partitions; None where all rows keep their partition.
+    name
+        Name of the file or store that rows are from, for errors.
+    interval_days
+        See :class:`~.migration_plan.OperatorMigration`.
+    lists
+        Whether values are lists although rows are not framed: in canonical state, which stores
+        lists as RocksDB does.
+    canonical
+        Whether the new state is canonical. What Spark leaves in a row where a calendar interval is
+        null then becomes zeros, because columns do not keep it.
     """
 
     def __init__(
@@ -86,7 +93,7 @@ class BlockTransform:
         self._needs_columns = bool(self._types) and partitions is not None and partitions > 1
 
     def __call__(self, block: RowBlock) -> MovedBlock:
-        """Transform a block; StateFormatError or EngineError when a row cannot be."""
+        """Transform a block; StateFormatError or EngineError when a row cannot be transformed."""
         columns = None
         if self._needs_columns or self._keys is None or self._move.select is not None:
             framed = self._move.before.framed
@@ -110,7 +117,7 @@ class BlockTransform:
         return partition_of(hashes, self._partitions)
 
     def _key_change(self) -> Callable[[list[bytes]], list[bytes]] | None:
-        """What keeps a key's columns, or None when they have to be encoded again."""
+        """Return a conversion of whole keys; None when their columns must be encoded again."""
         before, after = self._move.before, self._move.after
         if self._move.key is not None:
             return None
@@ -142,7 +149,7 @@ class BlockTransform:
         return lambda values, _: _frame(values)
 
     def _normal(self, values: list[bytes]) -> list[bytes]:
-        """Lists with nothing between their records: see :func:`~.encodings.normal_value`."""
+        """Return values without delimiters in lists: see :func:`~.encodings.normal_value`."""
         try:
             return delimited(values)
         except BadEncoding as error:
@@ -194,7 +201,7 @@ class BlockTransform:
     def _each_row(
         self, values: list[bytes], change: Callable[[list[bytes]], list[bytes]]
     ) -> list[bytes]:
-        """Framed values, each of whose rows is changed."""
+        """Return framed values with ``change`` applied to each of their rows."""
         try:
             split = [split_value(value) for value in values]
         except BadEncoding as error:

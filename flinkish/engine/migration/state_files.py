@@ -1,4 +1,4 @@
-"""What stands beside the rows of an operator's new state: its schemas and Spark 4's metadata."""
+"""The files beside the rows of an operator's new state: its schemas and Spark 4's metadata."""
 
 from __future__ import annotations
 
@@ -25,24 +25,31 @@ from flinkish.engine.migration.store_tasks import store_of
 from flinkish.engine.stores.checkpoints import StoreState
 from flinkish.engine.stores.directories import StateSource, read_bytes
 
-#: What Spark writes of a join with one store (``SymmetricHashJoinStateManager``).
+#: What Spark writes for a join with one store (``SymmetricHashJoinStateManager``).
 _JOIN_PROPERTIES: Final = '{"useVirtualColumnFamilies":true}'
 
 
 def operator_files(
     source: StateSource, move: OperatorMigration, shuffle_partitions: int, root: str | None = None
 ) -> Iterator[tuple[str, bytes]]:
-    """The schema and metadata files of an operator's new state.
+    """Yield the schema and metadata files of an operator's new state.
 
-    Args:
-        source: the checkpoint with the old state.
-        move: what becomes of it.
-        shuffle_partitions: the query's setting: Spark's metadata has it also of operators that
-            have one partition.
-        root: the new checkpoint as Spark will call it, for the paths in its metadata; None keeps
-            the old paths, for those who put in their own later.
+    Parameters
+    ----------
+    source
+        The checkpoint with the old state.
+    move
+        The operator's migration.
+    shuffle_partitions
+        The query's setting, which Spark's metadata records also for operators with one partition.
+    root
+        The new checkpoint's location as Spark will name it, for the paths in its metadata; None
+        keeps the old paths, for callers that set their own later.
 
-    Yields: path relative to the checkpoint, and content.
+    Yields
+    ------
+    tuple of str and bytes
+        Path relative to the checkpoint, and content.
     """
     base = f"{STATE}/{move.ordinal}"
     paths: dict[str, str] = {}
@@ -66,7 +73,7 @@ def _schema(source: StateSource, move: OperatorMigration, name: str) -> tuple[st
         if same:
             return old.schema_path, read_bytes(source, path)
         return old.schema_path, write_schema_file([f for _, f in families], old.schema_version)
-    if name == DEFAULT_STORE:  # of several stores one with families
+    if name == DEFAULT_STORE:  # several stores become one with families
         batch = move.operator.version - 1
         path = f"_stateSchema/{name}/{batch}_{uuid.uuid4()}"
         return path, write_schema_file([f for _, f in families], 3)
@@ -104,8 +111,10 @@ def _families_of(move: OperatorMigration, name: str) -> list[tuple[FamilyMigrati
 
 
 def _user_key(schemas: FamilySchemas) -> str:
-    """The schema of the user's key, which a map's schemas have once more beside the whole key
-    (``StateStoreColumnFamilySchemaUtils.getMapStateSchema``)."""
+    """Return the schema of the user's key, which schemas of map state repeat beside the whole key.
+
+    See ``StateStoreColumnFamilySchemaUtils.getMapStateSchema``.
+    """
     [_, user_key] = schemas.key["fields"]
     return spark_json(user_key["type"])
 

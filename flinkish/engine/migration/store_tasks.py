@@ -1,4 +1,4 @@
-"""What one task does: reads a partition of a store, or writes one, and checks what it wrote."""
+"""The work of one task: read or write a partition of a store, and verify what was written."""
 
 from __future__ import annotations
 
@@ -41,16 +41,24 @@ from flinkish.engine.stores.writers import write_records
 
 @dataclass(frozen=True)
 class WrittenStore:
-    """One store of one partition of the new state, not yet in its place.
+    """One store of one partition of the new state, not yet in its final place.
 
-    Attributes:
-        move: the place of its operator among the moves.
-        store: its name.
-        partition: of the new state.
-        attempt: the directory that it was written to, relative to the target.
-        unique_id: in its file's name; None in checkpoint format 1.
-        digest: of its rows, as they were read again from the files.
-        size: bytes written.
+    Attributes
+    ----------
+    move
+        Index of its operator among the migrations.
+    store
+        Its name.
+    partition
+        Partition of the new state.
+    attempt
+        The directory that it was written to, relative to the target.
+    unique_id
+        The id in its file's name; None in checkpoint format 1.
+    digest
+        Digest of its rows, as read back from the files.
+    size
+        Bytes written.
     """
 
     move: int
@@ -64,7 +72,7 @@ class WrittenStore:
 
 @dataclass(frozen=True)
 class ReadRows:
-    """What a task has read: the digest is that of the rows as the new state has them."""
+    """A task's report of the rows it read; the digest is that of the rows in their new form."""
 
     move: int
     store: str
@@ -72,7 +80,7 @@ class ReadRows:
 
 
 class _Counting:
-    """Creates files in a directory, and counts their bytes."""
+    """Creates files in a directory and records their names."""
 
     def __init__(self, target: StateTarget, directory: str) -> None:
         self._target = target
@@ -87,8 +95,13 @@ class _Counting:
 def moved_rows(
     source: StateSource, move: OperatorMigration, store: StoreMigration, partition: int
 ) -> Iterator[tuple[int, list[bytes], list[bytes], object]]:
-    """The rows of a partition of a store as the new state has them: (place of the family's move,
-    keys, values, the partition of each row or None)."""
+    """Yield the rows of a partition of a store in their new form.
+
+    Yields
+    ------
+    tuple
+        (index of the family's migration, keys, values, the partition of each row or None).
+    """
     state = store_of(move.operator, store.source)
     files = store_files(source, move.operator, partition, state)
     name = f"{move.operator.directory}/{partition}/{state.directory}"
@@ -113,7 +126,7 @@ def moved_rows(
 
 
 def _is_list(family: FamilyMigration, lists: frozenset[str]) -> bool:
-    """Whether a family's new values are lists; ``lists`` are the old families that have some."""
+    """Return whether a family's new values are lists; ``lists`` are the old families with lists."""
     return family.source in lists if family.regroup is None else family.regroup.lists
 
 
@@ -125,9 +138,9 @@ def read_pieces(
     partition: int,
     first: int,
 ) -> Iterator[Piece | ReadRows]:
-    """Read a partition of a store and give its rows in pieces for the partitions they belong to.
+    """Read a partition of a store and yield its rows in batches for their target partitions.
 
-    ``first`` is the number of the target's first partition. At the end comes what was read.
+    ``first`` is the number of the target's first partition. The last item reports what was read.
     """
     packer = Packer()
     total = RowsDigest()
@@ -145,7 +158,7 @@ def _place_in_target(move: OperatorMigration, store: StoreMigration, place: int)
 
 
 def target_families(move: OperatorMigration, store: str) -> list[str]:
-    """The families of a new store that rows are moved to, in one order for all tasks."""
+    """Return the families of a new store that get rows, in the same order for all tasks."""
     found = [f.target for s in move.stores if s.target == store for f in s.families]
     return list(dict.fromkeys(found))
 
@@ -154,7 +167,7 @@ def write_pieces(
     target: StateTarget, attempts: str, index: int, move: OperatorMigration, store: str, partition:
     int, pieces: Iterable[bytes],
 ) -> WrittenStore:  # fmt: skip
-    """Write a partition of a new store of the pieces for it; see :func:`write_store`."""
+    """Write a partition of a new store from the batches for it; see :func:`write_store`."""
     rows = (block for piece in pieces for block in unpack(piece))
     return write_store(target, attempts, index, move, store, partition, rows)
 
@@ -163,19 +176,27 @@ def write_store(
     target: StateTarget, attempts: str, index: int, move: OperatorMigration, store: str, partition:
     int, rows: Iterable[Rows],
 ) -> WrittenStore:  # fmt: skip
-    """Write a partition of a new store into a directory of its own, and read it again.
+    """Write a partition of a new store into a directory of its own, and read it back.
 
-    A task that is tried again writes into another directory: what a failed one has left, or still
-    writes, is never looked at.
+    A retried task writes into another directory: what a failed attempt has left, or still writes,
+    is never read.
 
-    Args:
-        target: where the new state goes.
-        attempts: the directory for what is not yet in its place.
-        index: the place of the operator among the moves.
-        move: the operator's way.
-        store: the new store's name.
-        partition: of the new state.
-        rows: the rows; the places of families are those in :func:`target_families`.
+    Parameters
+    ----------
+    target
+        Where the new state goes.
+    attempts
+        The directory for files that are not yet in their final place.
+    index
+        Index of the operator among the migrations.
+    move
+        The operator's migration.
+    store
+        The new store's name.
+    partition
+        Partition of the new state.
+    rows
+        The rows; the indexes of families are those in :func:`target_families`.
     """
     directory = f"{attempts}/{uuid.uuid4()}"
     unique = str(uuid.uuid4()) if move.unique_ids else None
@@ -203,7 +224,7 @@ def write_store(
     written = _written_files(target, directory, move, unique)
     digest = RowsDigest()
     for block in read_canonical(written, canonical) if canonical else read_store(written):
-        # A store without families has one family, which has any name in a store that has some.
+        # The one family of a store without families may have any name in a store that has some.
         family = names[0] if block.family == DEFAULT_FAMILY and not families.ids else block.family
         values = delimited(block.values) if move.delimiter else block.values
         digest += digest_rows(block.keys, values, family_salt(store, family))
@@ -212,7 +233,7 @@ def write_store(
 
 
 def _canonical_families(move: OperatorMigration, store: str) -> list[CanonicalFamily]:
-    """The families of a new canonical store, in the order of :func:`target_families`."""
+    """Return the families of a new canonical store, in the order of :func:`target_families`."""
     families = move.families.get(store, NO_FAMILIES)
     found: dict[str, CanonicalFamily] = {}
     for source in move.stores:
@@ -239,7 +260,7 @@ def _plain(rows: Iterable[Rows]) -> Iterator[tuple[bytes, bytes]]:
 def _prefixed(
     rows: Iterable[Rows], numbers: Sequence[int | None]
 ) -> Iterator[tuple[int | None, Any, Any]]:
-    """Rows behind the ids of their families, where there are any."""
+    """Yield rows with keys prefixed by the ids of their families, where there are any."""
     nothing = pa.scalar(b"", pa.large_binary())
     for place, keys, values in rows:
         number = numbers[place]
@@ -252,7 +273,7 @@ def _prefixed(
 
 
 def _delimited(rows: Iterable[Rows], delimiter: bytes) -> Iterable[Rows]:
-    """Rows with what Spark expects between the records of lists; until here there is nothing."""
+    """Return rows with the delimiter Spark expects between records of lists; the input has none."""
     if not delimiter:
         return rows
     return ((place, keys, delimited(values, delimiter)) for place, keys, values in in_lists(rows))
@@ -286,7 +307,7 @@ def _size(target: StateTarget, path: str) -> int:
 
 
 def store_of(operator: OperatorState, name: str) -> StoreState:
-    """An operator's store by its name; EngineError when it has none of that name."""
+    """Return an operator's store by its name; EngineError when it has none of that name."""
     for store in operator.stores:
         if store.name == name:
             return store

@@ -1,1 +1,1 @@
-"""Spark's UnsafeRows to columns and back."""
+"""Conversion between Spark's UnsafeRows and columns."""

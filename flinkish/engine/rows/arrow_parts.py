@@ -1,4 +1,4 @@
-"""Nested Arrow arrays taken apart and put together, whatever their slices and nulls cover."""
+"""Splitting and building of nested Arrow arrays, whatever their slices and nulls cover."""
 
 from __future__ import annotations
 
@@ -9,20 +9,25 @@ import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 
 
 def null_mask(array: Any) -> Any:
-    """Which values are null, as a NumPy array."""
+    """Return a NumPy mask of the values that are null."""
     if not array.null_count:
         return np.zeros(len(array), bool)
     return array.is_null().to_numpy(zero_copy_only=False)
 
 
 def build(arrow: Any, null: Any, children: list[Any], offsets: Any = None) -> Any:
-    """A struct of ``children``, or a list of the only one, as a ``pyarrow.Array``.
+    """Build a struct of ``children``, or a list of the only child, as a ``pyarrow.Array``.
 
-    Args:
-        arrow: the array's type.
-        null: which values are null, as :func:`null_mask` gives it.
-        children: the fields, or the elements.
-        offsets: of a list: where each value's elements begin, and where the last one's end.
+    Parameters
+    ----------
+    arrow
+        The array's type.
+    null
+        The mask of null values, as from :func:`null_mask`.
+    children
+        The fields, or the elements.
+    offsets
+        For a list: where the elements of each value begin, and where those of the last one end.
     """
     validity = pa.py_buffer(np.packbits(~null, bitorder="little")) if null.any() else None
     buffers = [validity]
@@ -32,13 +37,13 @@ def build(arrow: Any, null: Any, children: list[Any], offsets: Any = None) -> An
 
 
 def build_map(arrow: Any, null: Any, offsets: Any, keys: Any, items: Any) -> Any:
-    """A map of keys and items, which are as the elements of :func:`build`."""
+    """Build a map of keys and items, with offsets as in :func:`build`."""
     entries = pa.struct([arrow.key_field, arrow.item_field])
     return build(arrow, null, [build(entries, np.zeros(len(keys), bool), [keys, items])], offsets)
 
 
 def list_parts(array: Any) -> tuple[Any, Any]:
-    """The offsets of a list, from 0, and its elements: only those that belong to values."""
+    """Return the offsets of a list, from 0, and the elements that belong to its values."""
     array = _plain(array)
     offsets = array.offsets.to_numpy(zero_copy_only=False)
     first, last = int(offsets[0]), int(offsets[-1])
@@ -46,7 +51,7 @@ def list_parts(array: Any) -> tuple[Any, Any]:
 
 
 def map_parts(array: Any) -> tuple[Any, Any, Any]:
-    """The offsets of a map, from 0, its keys and its items."""
+    """Return the offsets of a map, from 0, its keys and its items."""
     array = _plain(array)
     offsets = array.offsets.to_numpy(zero_copy_only=False)
     first, last = int(offsets[0]), int(offsets[-1])
@@ -55,7 +60,7 @@ def map_parts(array: Any) -> tuple[Any, Any, Any]:
 
 
 def _plain(array: Any) -> Any:
-    """The same lists, where those that are null cover no elements."""
+    """Return the same lists, copied if necessary so that null lists cover no elements."""
     if array.null_count:
         sizes = np.diff(array.offsets.to_numpy(zero_copy_only=False))
         if sizes[null_mask(array)].any():

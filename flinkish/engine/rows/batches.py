@@ -1,4 +1,4 @@
-"""Rows in lists of bounded number and size: what is done for each row costs most of the time."""
+"""Batches of rows of bounded number and size: work per row takes most of the time."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from typing import Final
 
 MAX_ROWS: Final = 10_000
 MAX_BYTES: Final = 16 << 20
-#: So many rows are taken at once: to look at the size of each would cost more than all else here.
+#: Rows that are taken at once: measuring each one's size would cost more than everything else here.
 _FEW: Final = 16
 _MANY: Final = 128
-#: Rows of fewer bytes than this on average are taken many at once.
+#: Rows of fewer bytes than this on average are taken ``_MANY`` at once.
 _SMALL_BYTES: Final = 2 << 10
 
 
 def in_pieces(
     rows: Iterable[tuple[bytes, bytes]], most: int = MAX_ROWS
 ) -> Iterator[list[tuple[bytes, bytes]]]:
-    """Rows in lists of ``most`` rows, or of about ``MAX_BYTES`` where that is less.
+    """Yield the rows in lists of ``most`` rows, or of about ``MAX_BYTES`` bytes if that is less.
 
-    A list that ends for its bytes has a few rows more than that; many, where rows were small.
+    A list that ends because of its bytes may exceed ``MAX_BYTES`` by a few rows, or by many small
+    ones.
     """
     iterator = iter(rows)
     piece: list[tuple[bytes, bytes]] = []

@@ -1,15 +1,16 @@
-"""From the bytes of UnsafeRows to columns: all values of a column at once, nested ones too.
+"""Conversion of UnsafeRows to columns: all values of a column at once, including nested ones.
 
-The knowledge comes from Spark's ``UnsafeRow``, ``UnsafeArrayData``, ``UnsafeMapData``,
+The layout is that of Spark's ``UnsafeRow``, ``UnsafeArrayData``, ``UnsafeMapData``,
 ``CalendarInterval`` and ``VariantVal``. A value is in a slot: 8 bytes of a row, or an element of an
-array. What does not fit there is elsewhere in its row or array, and the slot has the place (from
-the row's or array's own start) and the size of it::
+array. A value that does not fit there is elsewhere in its row or array, and the slot has its place
+(relative to the start of the row or array) and its size::
 
-    row    nulls, 8 bytes for each 64 fields | 8 bytes a field | the rest, in eights
+    row    nulls, 8 bytes for each 64 fields | 8 bytes a field | the rest, padded to 8 bytes
     array  int64 n | nulls, 8 bytes for each 64 | n elements of 1, 2, 4 or 8 bytes | the rest
     map    int64 size of the keys | array of keys | array of values
 
-Everything is checked before it is read: damage is an error, never a read outside the row.
+All places and sizes are checked before they are used: damage raises an error, and no read is
+outside the row.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ from flinkish.engine.rows.types import (
 
 
 class BadRow(ValueError):
-    """A row's bytes are not of its schema: ``args`` are its number in the block, and the reason."""
+    """A row's bytes do not match its schema; ``args`` are its index in the block and the reason."""
 
 
 class Memory:
-    """The bytes of a block of rows, as words of each size, and which row each byte belongs to."""
+    """The bytes of a block of rows, as words of each size, and the row of each byte."""
 
     def __init__(self, data: bytes, starts: Any) -> None:
         self.bytes = np.frombuffer(data, np.uint8)
@@ -52,11 +53,11 @@ class Memory:
         self.buffer = pa.py_buffer(data)
 
     def words(self, width: int, at: Any) -> Any:
-        """Unsigned words at places that are multiples of ``width``."""
+        """Return the unsigned words at places that are multiples of ``width``."""
         return self._words[width][at // width]
 
     def check(self, wrong: Any, at: Any, reason: str) -> None:
-        """Raise BadRow, with the row that has the first of the places ``at``, if any is wrong."""
+        """Raise BadRow for the row of the first place in ``at`` whose ``wrong`` is true, if any."""
         if wrong.any():
             place = int(at[int(wrong.argmax())])
             row = int(np.searchsorted(self._starts, place, side="right")) - 1
@@ -65,14 +66,20 @@ class Memory:
 
 @dataclass(frozen=True)
 class Slots:
-    """Where the values of a column are; all arrays have one entry for each value.
+    """The places of a column's values; all arrays have one entry for each value.
 
-    Attributes:
-        at: the slot.
-        base: where the places in slots count from; any place inside of the row where it is null.
-        first: what is not in slots begins here ...
-        end: ... and ends here.
-        null: the value is null.
+    Attributes
+    ----------
+    at
+        The place of the slot.
+    base
+        The place that the places in slots are relative to; any place inside the row if it is null.
+    first
+        The start of the values that are not in slots.
+    end
+        The end of these values.
+    null
+        Whether the value is null.
     """
 
     at: Any
@@ -84,7 +91,7 @@ class Slots:
 
 @dataclass(frozen=True)
 class Pieces:
-    """Where values that do not fit into slots are: first byte, size (0 where null), null."""
+    """Places of values that do not fit into slots: first byte, size (0 if null), null mask."""
 
     start: Any
     size: Any
@@ -92,7 +99,10 @@ class Pieces:
 
 
 def struct_columns(memory: Memory, struct: Struct, rows: Pieces) -> list[Any]:
-    """The columns of rows; those of a row that is null are null. Raises BadRow."""
+    """Return the columns of rows; the columns of a null row are null.
+
+    Raises BadRow if a row does not match the struct.
+    """
     bitset = (len(struct.fields) + 63) // 64 * 8
     fixed = bitset + 8 * len(struct.fields)
     wrong = ~rows.null & ((rows.size < fixed) | (rows.size & 7 != 0))
@@ -111,7 +121,10 @@ def struct_columns(memory: Memory, struct: Struct, rows: Pieces) -> list[Any]:
 
 
 def column(memory: Memory, data_type: DataType, slots: Slots) -> Any:
-    """The values in slots, as a ``pyarrow.Array`` of their type. Raises BadRow."""
+    """Return the values in slots, as a ``pyarrow.Array`` of their type.
+
+    Raises BadRow if a value does not match the type.
+    """
     if isinstance(data_type, Void):
         memory.check(~slots.null, slots.base, "a field of the type void is not null")
         return pa.nulls(len(slots.null))
@@ -158,31 +171,31 @@ def _validity(null: Any) -> Any:
 
 
 def _pieces(memory: Memory, slots: Slots) -> Pieces:
-    """Read the place and size in slots, and check that they are inside of the row or array."""
+    """Read the place and size in slots, and check that they are inside the row or array."""
     word = memory.words(8, slots.at)
     place = np.where(slots.null, 0, (word >> np.uint64(32)).astype(np.int64))
     size = np.where(slots.null, 0, (word & np.uint64(0xFFFFFFFF)).astype(np.int64))
     start = slots.base + place
     wrong = (start < slots.first) | (start + size > slots.end) | (place & 7 != 0)
     memory.check(~slots.null & wrong, slots.base, "a value lies outside its row")
-    # Values that overlap could be many times the row's own size; Spark's never do.
+    # Overlapping values could be many times the row's own size; Spark's never overlap.
     if int(size.sum()) > memory.size:
         raise BadRow(0, "values of the block overlap")
     return Pieces(start, size, slots.null)
 
 
 def _bytes(memory: Memory, arrow: Any, pieces: Pieces) -> Any:
-    """Values of variable length, copied together.
+    """Copy values of variable length into one array.
 
-    Taken as an Arrow array over the block's own bytes whose every other value is a gap, so that
-    Arrow copies them at once.
+    An Arrow array over the block's own bytes has the values and the gaps between them as
+    alternating elements, so Arrow copies all values at once.
     """
     count = len(pieces.size)
     ends = np.where(pieces.null, 0, pieces.start + pieces.size)
     before = np.zeros(count, np.int64)
     np.maximum.accumulate(ends[:-1], out=before[1:])
     starts = np.where(pieces.null, before, pieces.start)
-    if (starts < before).any():  # not in order, as no writer of Spark's has them
+    if (starts < before).any():  # not in order; Spark never writes this
         joined = memory.bytes.tobytes()
         both = zip(pieces.start.tolist(), ends.tolist(), pieces.null.tolist(), strict=True)
         values = [None if null else joined[a:b] for a, b, null in both]
@@ -191,7 +204,7 @@ def _bytes(memory: Memory, arrow: Any, pieces: Pieces) -> Any:
     offsets[0:-1:2] = starts
     offsets[1::2] = np.maximum(starts, ends)
     offsets[-1] = offsets[-2] if count else 0
-    # Value 2i is the i-th one, value 2i + 1 the gap behind it.
+    # Element 2i is value i, element 2i + 1 is the gap after it.
     whole = pa.Array.from_buffers(
         pa.binary(), 2 * count, [None, pa.py_buffer(offsets), memory.buffer]
     )
@@ -201,7 +214,7 @@ def _bytes(memory: Memory, arrow: Any, pieces: Pieces) -> Any:
 
 
 def _long_decimals(memory: Memory, slots: Slots) -> Any:
-    """Unscaled longs, as the 16 bytes that Arrow has for a decimal."""
+    """Convert unscaled longs to the 16 bytes of Arrow's decimals."""
     word = memory.words(8, slots.at)
     wide = np.empty((len(word), 2), np.int64)
     wide[:, 0] = np.where(slots.null, 0, word.view(np.int64))
@@ -210,7 +223,7 @@ def _long_decimals(memory: Memory, slots: Slots) -> Any:
 
 
 def _decimals(memory: Memory, slots: Slots) -> Any:
-    """Big-endian two's complement of 1 to 16 bytes, as Arrow's little-endian 16."""
+    """Convert big-endian two's complement of 1 to 16 bytes to Arrow's 16 little-endian bytes."""
     pieces = _pieces(memory, slots)
     wrong = ~slots.null & ((pieces.size < 1) | (pieces.size > 16))
     memory.check(wrong, slots.base, "a decimal of more than 16 bytes, or of none")
@@ -236,7 +249,7 @@ def _intervals(memory: Memory, pieces: Pieces) -> Any:
 
 
 def _variants(memory: Memory, pieces: Pieces) -> Any:
-    """int32 size of the value | the value | its metadata."""
+    """Decode variants: int32 size of the value | the value | its metadata."""
     memory.check(~pieces.null & (pieces.size < 4), pieces.start, "a variant without its size")
     at = np.where(pieces.null, 0, pieces.start)
     found = memory.words(4, at)
@@ -273,12 +286,12 @@ def _maps(memory: Memory, data_type: Map, pieces: Pieces) -> Any:
 
 
 def _elements(memory: Memory, data_type: DataType, pieces: Pieces) -> tuple[Any, Any]:
-    """The elements of arrays: where each array's begin among all, and all of them."""
+    """Return the offsets of arrays and all their elements."""
     memory.check(~pieces.null & (pieces.size < 8), pieces.start, "an array without its size")
     memory.check(~pieces.null & (pieces.start & 7 != 0), pieces.start, "an array out of place")
     count = _first_word(memory, pieces)
     width = element_width(data_type)
-    # The count is compared first: what is calculated from it must not overflow.
+    # The count is checked first, so that values calculated from it do not overflow.
     wrong = (count < 0) | (count > pieces.size)
     memory.check(~pieces.null & wrong, pieces.start, "an array of more elements than bytes")
     count = np.where(pieces.null, 0, count)

@@ -1,17 +1,17 @@
-"""How RocksDB stores wrap rows into keys and values (Spark's ``RocksDBStateEncoder``).
+"""Encoding of rows as keys and values of RocksDB stores (Spark's ``RocksDBStateEncoder``).
 
-HDFS-backed stores have bare UnsafeRows. In RocksDB a row has a byte 0 (the encoding's version)
-before it, and keys come in kinds, by Spark's ``KeyStateEncoderSpec``:
+HDFS-backed stores have bare UnsafeRows. In RocksDB, a byte 0 (the version of the encoding) precedes
+each row, and Spark's ``KeyStateEncoderSpec`` determines the form of a key:
 
 - no prefix: one row;
-- prefix scan: int32LE size | row of the first n columns | row of the others;
-- range scan: int32LE size | row of the ordering columns, each as sortable binary | row of the
-  others, if there are any;
+- prefix scan: int32LE size | row of the first n columns | row of the other columns;
+- range scan: int32LE size | row of the ordering columns, each as sortable binary | row of the other
+  columns, if there are any;
 - timestamp as prefix or postfix (joins of state format 4): 8 bytes | row, or row | 8 bytes.
 
-A value is one row, or (lists) records of int32LE size | row. What Spark merged into a list is
-joined by "," or by nothing, and one list may have both. The sizes count the byte 0, so they are
-one more than a multiple of 8 and never begin with a byte 0 or ",": the first byte tells each form.
+A value is one row, or, for lists, records of int32LE size | row. Spark's merges join records by ","
+or by nothing, and one list may have both. The sizes include the byte 0, so they are one more than a
+multiple of 8 and never begin with a byte 0 or ",": the first byte identifies the form.
 """
 
 from __future__ import annotations
@@ -35,18 +35,22 @@ TIMESTAMP_POSTFIX = "TimestampAsPostfixKeyStateEncoderSpec"
 
 
 class BadEncoding(ValueError):
-    """A key or value is not encoded as Spark does; ``args[0]`` says what is wrong."""
+    """A key or value is not encoded as in Spark; ``args[0]`` is the reason."""
 
 
 @dataclass(frozen=True)
 class FamilyShape:
-    """What the rows of a column family have to be like.
+    """The expected structure of a column family's rows.
 
-    Attributes:
-        encoder: kind of the keys (``NO_PREFIX`` ...); None where the schema does not say (format
-            v2, which session windows have too): a key then tells it by its first byte.
-        parts: the shapes of a key's rows; of one row where ``encoder`` is None.
-        value: the shape of each row of a value.
+    Attributes
+    ----------
+    encoder
+        The kind of the keys (``NO_PREFIX`` ...). None if the schema does not record it (format v2,
+        which session windows use too); then the first byte of a key identifies its form.
+    parts
+        The shapes of a key's rows; one shape if ``encoder`` is None.
+    value
+        The shape of each row of a value.
     """
 
     encoder: str | None
@@ -59,16 +63,23 @@ def family_shape(
     value_schema: Mapping[str, Any],
     encoder: Mapping[str, Any] | None = None,
 ) -> FamilyShape:
-    """The shape of a column family, from its schemas and key encoder as in Spark's schema file.
+    """Return the shape of a column family, from its schemas and key encoder in Spark's schema file.
 
-    Args:
-        key_schema: JSON of the key's ``StructType``.
-        value_schema: JSON of the value's ``StructType``.
-        encoder: JSON of the key's encoder (schema files v3); None when not known.
+    Parameters
+    ----------
+    key_schema
+        JSON of the key's ``StructType``.
+    value_schema
+        JSON of the value's ``StructType``.
+    encoder
+        JSON of the key's encoder (schema files v3); None if not known.
 
-    Raises:
-        UnknownType: a type in the schemas is not known.
-        BadEncoding: the encoder is not known.
+    Raises
+    ------
+    UnknownType
+        A type in the schemas is not known.
+    BadEncoding
+        The encoder is not known.
     """
     types = types_of(key_schema)
     value = shape_of(types_of(value_schema))
@@ -82,7 +93,7 @@ def _key_parts(kind: str, types: Sequence[Any], encoder: Mapping[str, Any]) -> t
     if kind == NO_PREFIX:
         return (shape_of(types),)
     if kind in {TIMESTAMP_PREFIX, TIMESTAMP_POSTFIX}:
-        return (shape_of(types[:-1]),)  # the last column is the timestamp itself
+        return (shape_of(types[:-1]),)  # the last column is the timestamp, outside the row
     if kind == PREFIX_SCAN:
         count = int(encoder["numColsPrefixKey"])
         return shape_of(types[:count]), shape_of(types[count:])
@@ -95,7 +106,7 @@ def _key_parts(kind: str, types: Sequence[Any], encoder: Mapping[str, Any]) -> t
 
 
 def split_key(key: bytes, encoder: str | None = None) -> tuple[bytes, ...]:
-    """The rows in a key of a RocksDB store (without its family's id): one or two.
+    """Return the rows, one or two, in a key of a RocksDB store (without its family's id).
 
     Raises BadEncoding.
     """
@@ -110,13 +121,16 @@ def split_key(key: bytes, encoder: str | None = None) -> tuple[bytes, ...]:
 
 
 def split_value(value: bytes) -> list[bytes]:
-    """The rows in a value of a RocksDB store: one, or those of a list. Raises BadEncoding."""
+    """Return the rows in a value of a RocksDB store: one row, or the rows of a list.
+
+    Raises BadEncoding.
+    """
     if value[:1] == b"\x00":
         return [_row(value, 0, len(value))]
     rows = []
     at = 0
     while at < len(value):
-        # Between records only: what follows is a size, and no size begins with this byte.
+        # Delimiters are between records only: a size follows, and no size begins with this byte.
         if value[at] == _COMMA and at:
             at += 1
         row, at = _sized_row(value, at)
@@ -127,41 +141,46 @@ def split_value(value: bytes) -> list[bytes]:
 
 
 def frame_row(row: bytes) -> bytes:
-    """A row as a value of a RocksDB store."""
+    """Encode a row as a value of a RocksDB store."""
     return b"\x00" + row
 
 
 def frame_sized_row(row: bytes) -> bytes:
-    """A row behind its size: the first part of a key, or a record of a list."""
+    """Encode a row after its size: the first part of a key, or a record of a list."""
     return _SIZE.pack(len(row) + 1) + b"\x00" + row
 
 
 def join_list(rows: Sequence[bytes], delimiter: bytes = b"") -> bytes:
-    """The rows of a list as its value; :func:`split_value` takes it apart.
+    """Encode the rows of a list as a value, which :func:`split_value` decodes.
 
-    ``delimiter`` is what stands between records: nothing (``mergeOperatorVersion`` 2 of Spark 4.1
-    and later) or ",".
+    Parameters
+    ----------
+    rows
+        The rows of the list.
+    delimiter
+        The bytes between records: nothing (``mergeOperatorVersion`` 2 of Spark 4.1 and later) or
+        ",".
     """
     return delimiter.join(map(frame_sized_row, rows))
 
 
 def are_rows(values: Sequence[bytes]) -> bool:
-    """Whether all values are single rows behind a version, and none a list."""
-    # The greatest of them tells of all first bytes, several times faster than a look at each.
+    """Return whether all values are single rows with their version, and none is a list."""
+    # The maximum bounds all first bytes; this is several times faster than checking each one.
     return all(values) and max(values, default=b"\x00") < b"\x01"
 
 
 def delimited(values: list[bytes], delimiter: bytes = b"") -> list[bytes]:
-    """Values with one delimiter throughout: see :func:`normal_value`."""
+    """Return the values with one delimiter throughout; see :func:`normal_value`."""
     return values if are_rows(values) else [normal_value(value, delimiter) for value in values]
 
 
 def normal_value(value: bytes, delimiter: bytes = b"") -> bytes:
-    """A value as it has to be written: one row as it is, a list with the same delimiter throughout.
+    """Return a value in the form in which it must be written.
 
-    Whatever is read from RocksDB and written again has to go through this. What Spark had not
-    merged yet, RocksDB's binding joins by ",", and Spark finds other rows in that, without a word.
-    Raises BadEncoding.
+    A single row is unchanged; a list gets the same delimiter throughout. Every value that is read
+    from RocksDB and written again must be converted, because RocksDB's binding joins unmerged
+    records by ",", and Spark then silently reads other rows. Raises BadEncoding.
     """
     return value if value[:1] == b"\x00" else join_list(split_value(value), delimiter)
 
@@ -185,15 +204,21 @@ def _row(data: bytes, start: int, end: int) -> bytes:
 def check_block(
     keys: Sequence[bytes], values: Sequence[bytes], shape: FamilyShape, *, framed: bool
 ) -> tuple[int, str] | None:
-    """The first row of a block whose structure is wrong, and what is wrong; None when none is.
+    """Return the first row of a block with a wrong structure, and the reason; None without one.
 
-    Args:
-        keys, values: the rows, keys without their family's id.
-        shape: what they have to be like.
-        framed: they are RocksDB's; otherwise bare UnsafeRows.
+    Parameters
+    ----------
+    keys
+        The keys, without their family's id.
+    values
+        The values.
+    shape
+        The expected structure.
+    framed
+        True if the rows are encoded as in RocksDB; otherwise they are bare UnsafeRows.
     """
     if not framed:
-        # A bare key has all columns in one row, also where RocksDB would split them.
+        # A bare key has all columns in one row, even if RocksDB would split them.
         keys_shape = shape.parts[0] if len(shape.parts) == 1 else None
         found = _named("key", check_rows(keys, keys_shape)) if keys_shape else None
         return found or _named("value", check_rows(values, shape.value))
@@ -211,7 +236,7 @@ def _check_framed_keys(keys: Sequence[bytes], shape: FamilyShape) -> tuple[int, 
         except BadEncoding as error:
             return index, f"key: {error}"
         if shape.encoder is None:
-            continue  # which columns are in which part is not known
+            continue  # it is not known which columns are in which part
         if len(rows) != len(shape.parts):
             return index, f"key: {len(rows)} rows in place of {len(shape.parts)}"
         split.append(rows)

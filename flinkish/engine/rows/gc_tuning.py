@@ -1,7 +1,7 @@
-"""Python's garbage collector, told to wait: it looks for cycles, and rows are in none.
+"""Less frequent garbage collection in Python: it searches for cycles, and rows are in none.
 
-It runs after every few hundred new objects, and looks at those that are there: with the tens of
-thousands of rows that a block has, that takes longer than to read them.
+The collector runs after every few hundred new objects and scans the existing ones. With the tens of
+thousands of rows of a block, this takes longer than reading them.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import gc
 from collections.abc import Iterator
 from typing import Final
 
-#: New objects, more than a few blocks of rows have.
+#: The number of new objects before a collection, more than a few blocks of rows have.
 _OBJECTS: Final = 200_000
 
 
 @contextlib.contextmanager
 def seldom_collecting() -> Iterator[None]:
-    """Look for garbage after many new objects only, until the end of the block."""
+    """Raise the collector's threshold until the end of the block."""
     before = gc.get_threshold()
     gc.set_threshold(max(before[0], _OBJECTS), *before[1:])
     try:

@@ -1,8 +1,9 @@
-"""The keys of a store to columns and back, in each of Spark's key encodings.
+"""Conversion between the keys of a store and columns, for each of Spark's key encodings.
 
-HDFS-backed stores have bare rows; RocksDB has the encodings of
-:mod:`flinkish.engine.rows.encodings` (Spark's ``RocksDBStateEncoder``). What those keep apart, or
-sortable, are columns here as others are, in the order of the key's schema.
+HDFS-backed stores have bare rows. RocksDB has the encodings of
+:mod:`flinkish.engine.rows.encodings` (Spark's ``RocksDBStateEncoder``). Columns that these
+encodings store separately, or in sortable form, are ordinary columns here, in the order of the
+key's schema.
 """
 
 from __future__ import annotations
@@ -32,26 +33,32 @@ from flinkish.engine.rows.row_bytes import CannotEncode
 from flinkish.engine.rows.row_codec import RowCodec, codec_of
 from flinkish.engine.rows.types import BINARY, LONG, DataType, Field, Fixed, Struct, parse_struct
 
-#: Markers before an ordering column: they sort negative values, positive ones, nulls.
+#: Markers before an ordering column, which sort negative values, then positive values, then nulls.
 _NEGATIVE, _POSITIVE, _NULL = 0, 1, 2
 _SORTABLE: Final = frozenset({"byte", "short", "integer", "long", "float", "double"})
 _TIMESTAMP = struct.Struct(">Q")
 _TIMESTAMP_BYTES = 8
 _SIGN: Final = 1 << 63
-#: An empty key has no byte 0 either.
+#: A slice, so that an empty key counts as one without the byte 0.
 _FIRST_BYTE: Final = operator.itemgetter(slice(0, 1))
 
 
 @dataclass(frozen=True)
 class KeyCodec:
-    """The keys of one column family. Make it by :func:`compile_key`.
+    """A codec for the keys of one column family, from :func:`compile_key`.
 
-    Attributes:
-        whole: codec of a bare key.
-        encoder: Spark's name of the encoding in RocksDB.
-        parts: codecs of the rows in an encoded key.
-        order: the ordinals of the columns in the order of the parts.
-        ordering: how many of them are sortable binaries.
+    Attributes
+    ----------
+    whole
+        The codec of a bare key.
+    encoder
+        Spark's name of the encoding in RocksDB.
+    parts
+        The codecs of the rows in an encoded key.
+    order
+        The ordinals of the columns, in the order of the parts.
+    ordering
+        The number of these columns that are sortable binaries.
     """
 
     whole: RowCodec
@@ -61,14 +68,21 @@ class KeyCodec:
     ordering: int = 0
 
     def decode(self, keys: Sequence[bytes], *, framed: bool, name: str = "") -> Any:
-        """The columns of a block of keys (without their family's id): a ``pyarrow.RecordBatch``.
+        """Return the columns of a block of keys (without family ids), as a ``pyarrow.RecordBatch``.
 
-        Args:
-            keys: the keys.
-            framed: they are RocksDB's; otherwise bare UnsafeRows.
-            name: the file the keys are from, for errors.
+        Parameters
+        ----------
+        keys
+            The keys.
+        framed
+            True if the keys are encoded as in RocksDB; otherwise they are bare UnsafeRows.
+        name
+            The file that the keys are from, for errors.
 
-        Raises StateFormatError when a key is not one of this schema and encoding.
+        Raises
+        ------
+        StateFormatError
+            A key does not match the schema and encoding.
         """
         if not framed:
             return self.whole.decode(keys, name=name)
@@ -90,7 +104,10 @@ class KeyCodec:
         return pa.RecordBatch.from_arrays(ordered, schema=self.whole.schema)
 
     def encode(self, batch: Any, *, framed: bool) -> list[bytes]:
-        """The keys of a batch's rows; errors are those of :meth:`RowCodec.encode`."""
+        """Return the keys of a batch's rows.
+
+        Errors are those of :meth:`~flinkish.engine.rows.row_codec.RowCodec.encode`.
+        """
         if not framed:
             return self.whole.encode(batch).rows()
         if self.encoder == NO_PREFIX:
@@ -127,16 +144,22 @@ class KeyCodec:
 
 
 def compile_key(schema: Any, encoder: Mapping[str, Any] | None = None) -> KeyCodec:
-    """A codec for the keys of a column family.
+    """Return a codec for the keys of a column family.
 
-    Args:
-        schema: JSON of the key's ``StructType``.
-        encoder: JSON of the key's encoder, as schema files of format v3 have it; None is one
-            without a prefix. Of other formats :func:`prefix_encoder` makes it.
+    Parameters
+    ----------
+    schema
+        JSON of the key's ``StructType``.
+    encoder
+        JSON of the key's encoder, as in schema files of format v3; None for keys without a prefix.
+        For other formats :func:`prefix_encoder` returns it.
 
-    Raises:
-        UnknownType: a type in the schema is not known.
-        UnsupportedState: the encoder is not known, or not for such columns.
+    Raises
+    ------
+    UnknownType
+        A type in the schema is not known.
+    UnsupportedState
+        The encoder is not known, or does not support such columns.
     """
     struct_type = parse_struct(schema)
     fields = struct_type.fields
@@ -160,7 +183,7 @@ def compile_key(schema: Any, encoder: Mapping[str, Any] | None = None) -> KeyCod
 
 
 def prefix_encoder(columns: int) -> dict[str, Any] | None:
-    """The encoder of keys with a prefix of so many columns (``numColsPrefixKey``), as JSON."""
+    """Return the JSON of an encoder with a prefix of ``columns`` columns; None for 0."""
     if not columns:
         return None
     return {"keyStateEncoderType": PREFIX_SCAN, "numColsPrefixKey": columns}
@@ -189,7 +212,7 @@ def _is_float(data_type: DataType) -> bool:
 
 
 def _from_sortable(column: Any, field: Field, name: str) -> Any:
-    """Marker | value, big-endian, its bits inverted where it is a negative float."""
+    """Decode sortable binaries: marker | big-endian value, inverted if it is a negative float."""
     width = _width(field.type)
     values = column.to_pylist()
     if any(value is None or len(value) != width + 1 for value in values):
@@ -231,7 +254,10 @@ def _to_sortable(column: Any, field: Field) -> Any:
 
 
 def _timestamps(keys: Sequence[bytes], encoder: str) -> Any:
-    """8 bytes, big-endian, the sign's bit inverted: they sort as the timestamps do."""
+    """Return the timestamps of keys as an array.
+
+    They are 8 bytes, big-endian, with the sign bit inverted, so that they sort in order of time.
+    """
     first = encoder == TIMESTAMP_PREFIX
     pieces = [key[:_TIMESTAMP_BYTES] if first else key[-_TIMESTAMP_BYTES:] for key in keys]
     found = np.frombuffer(b"".join(pieces), ">u8").astype(np.uint64) ^ np.uint64(_SIGN)

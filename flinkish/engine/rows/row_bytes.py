@@ -1,12 +1,14 @@
-"""From columns to the bytes of UnsafeRows; the way back from :mod:`flinkish.engine.rows.columns`.
+"""Conversion of columns to the bytes of UnsafeRows.
 
-The layout is that of Spark's ``UnsafeRowWriter`` and ``UnsafeArrayWriter``. A column gives a word
-for each value's slot and, where it does not fit there, the bytes behind the slots; Arrow puts the
-pieces of all rows together.
+:mod:`flinkish.engine.rows.columns` is the reverse.
 
-A null has a slot of zeros, with two exceptions in rows (not in arrays), where Spark keeps room to
-update the value in place: 16 bytes and their place for decimals of more than 18 digits and for
-calendar intervals.
+The layout is that of Spark's ``UnsafeRowWriter`` and ``UnsafeArrayWriter``. A column provides a
+word for the slot of each value and, for values that do not fit there, the bytes behind the slots.
+Arrow joins the parts of all rows.
+
+The slot of a null is zero, with two exceptions in rows (not in arrays): decimals of more than 18
+digits, and calendar intervals. For these, Spark keeps 16 bytes and their place in the slot, to
+update the value in place.
 """
 
 from __future__ import annotations
@@ -40,18 +42,23 @@ _NOTHING = pa.scalar(b"", pa.binary())
 
 
 class CannotEncode(EngineError):
-    """Values are not of the schema that they are to be encoded by."""
+    """Values do not match the schema that they are encoded by."""
 
 
 @dataclass(frozen=True)
 class _Tail:
-    """What a column puts behind the slots.
+    """The bytes of a column behind the slots.
 
-    Attributes:
-        sizes: the size of each value, as its slot has it; 0 for nulls.
-        room: the bytes it takes, padding included.
-        pieces: Arrow arrays whose values, one behind another, are those bytes.
-        keeps_place: nulls have a place in their slots too.
+    Attributes
+    ----------
+    sizes
+        The size of each value in bytes, as in its slot; 0 for nulls.
+    room
+        The bytes that it takes, including padding.
+    pieces
+        Arrow arrays whose values, concatenated, are these bytes.
+    keeps_place
+        Whether the slots of nulls have a place too.
     """
 
     sizes: Any
@@ -61,7 +68,10 @@ class _Tail:
 
 
 def encode_rows(struct: Struct, columns: list[Any], count: int, prefix: bytes) -> tuple[Any, Any]:
-    """The bytes of rows, one behind another, and their offsets; CannotEncode."""
+    """Return the bytes of rows, one after another, and their offsets.
+
+    Raises CannotEncode.
+    """
     try:
         rows = _rows(struct, columns, count, prefix)
     except (pa.ArrowException, OverflowError) as error:
@@ -78,7 +88,7 @@ def _rows(struct: Struct, columns: list[Any], count: int, prefix: bytes) -> Any:
     words = np.zeros((count, bitset + len(struct.fields)), np.uint64)
     cursor = np.full(count, 8 * words.shape[1], np.int64)
     pieces = [pa.scalar(prefix, pa.binary())] if prefix else []
-    pieces.append(None)  # the words, when they are complete
+    pieces.append(None)  # replaced by the words when they are complete
     for index, (field, values) in enumerate(zip(struct.fields, columns, strict=True)):
         values = _typed(values, field.type)
         null = _nulls(values)
@@ -115,7 +125,7 @@ def _binary(count: int, offsets: Any, data: Any) -> Any:
 
 
 def _typed(values: Any, data_type: DataType) -> Any:
-    """The values as the Arrow type of ``data_type``; nested ones are cast where they are read."""
+    """Cast values to the Arrow type of ``data_type``; nested values are cast when they are read."""
     wanted = arrow_type(data_type)
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
@@ -135,7 +145,7 @@ def _nulls(values: Any) -> Any:
 
 
 def _numbers(values: Any, dtype: str) -> Any:
-    """The bytes of an array's values, as numbers of another type of the same width."""
+    """Return the bytes of an array's values as numbers of another type of the same width."""
     buffer = values.buffers()[1]
     if buffer is None:
         return np.zeros(len(values), dtype)
@@ -145,7 +155,7 @@ def _numbers(values: Any, dtype: str) -> Any:
 
 
 def _slots(data_type: DataType, values: Any, null: Any) -> Any:
-    """The words of values that fit into their slots."""
+    """Return the words of values that fit into their slots."""
     if isinstance(data_type, Void):
         return np.zeros(len(values), np.uint64)
     if isinstance(data_type, Decimal):
@@ -162,7 +172,7 @@ def _slots(data_type: DataType, values: Any, null: Any) -> Any:
 
 
 def _wide(values: Any) -> Any:
-    """Decimals as pairs of longs, the lower half first."""
+    """Return decimals as pairs of longs, the lower half first."""
     buffer = values.buffers()[1]
     if buffer is None:
         return np.zeros((len(values), 2), np.int64)
@@ -194,7 +204,7 @@ def _tail(data_type: DataType, values: Any, null: Any, *, in_row: bool) -> _Tail
 
 
 def _contents(values: Any, null: Any) -> tuple[Any, Any]:
-    """Strings or binaries and their sizes; a null is empty."""
+    """Return strings or binaries and their sizes; a null is empty."""
     found = pa.Array.from_buffers(pa.binary(), len(values), values.buffers(), offset=values.offset)
     if null.any():
         found = found.fill_null(b"")
@@ -218,16 +228,16 @@ def _padded(values: Any, sizes: Any, more: list[Any] | None = None) -> _Tail:
 
 
 def _decimals(values: Any, null: Any, *, in_row: bool) -> _Tail:
-    """Big-endian two's complement, as short as ``BigInteger.toByteArray`` makes it."""
+    """Encode decimals as big-endian two's complement, as short as ``BigInteger.toByteArray``."""
     little = _wide(values).view(np.uint8)
     big = little[:, ::-1]
     sign = np.where(big[:, :1] & 0x80, 0xFF, 0)
-    # A byte is left out where it repeats the sign and the next one begins with the sign's bit.
+    # A byte is dropped if it repeats the sign and the next byte begins with the sign bit.
     same = (big[:, :-1] == sign) & ((big[:, 1:] & 0x80) == (sign & 0x80))
     drop = np.cumprod(same, axis=1).sum(axis=1)
     sizes = np.where(null, 0, 16 - drop)
     room = np.full(len(sizes), _RESERVED) if in_row else sizes + (-sizes & 7)
-    # The bytes that are kept go to the front, zeros behind them.
+    # Shift the remaining bytes to the front, followed by zeros.
     order = np.arange(16)
     shifted = np.take_along_axis(big, np.minimum(order + drop[:, None], 15), axis=1)
     packed = np.where(order < sizes[:, None], shifted, 0).astype(np.uint8)
@@ -267,7 +277,10 @@ def _variants(values: Any, null: Any) -> _Tail:
 
 
 def _list_of(values: Any, null: Any, entries: Any) -> tuple[Any, Any]:
-    """The sizes of lists, 0 for nulls, and what is in them, without what nulls may cover."""
+    """Return the sizes of lists, 0 for nulls, and their elements.
+
+    Elements that null lists cover are left out.
+    """
     if not len(values):
         return np.zeros(0, np.int64), entries.slice(0, 0)
     places = np.frombuffer(values.buffers()[1], np.int32)
@@ -293,7 +306,7 @@ def _maps(data_type: Map, values: Any, null: Any) -> Any:
 
 
 def _arrays(data_type: DataType, elements: Any, counts: Any) -> Any:
-    """``UnsafeArrayData`` of lists whose sizes are ``counts``, as Arrow binaries."""
+    """Return ``UnsafeArrayData`` of lists whose sizes are ``counts``, as Arrow binaries."""
     elements = _typed(elements, data_type)
     null = _nulls(elements)
     width = element_width(data_type)
@@ -325,7 +338,7 @@ def _arrays(data_type: DataType, elements: Any, counts: Any) -> Any:
 
 
 def _data_of(values: Any) -> Any:
-    """The bytes of all values of a binary array, one behind another."""
+    """Return the bytes of all values of a binary array, one after another."""
     _, offsets, data = values.buffers()
     if data is None or not len(values):
         return np.zeros(0, np.uint8)

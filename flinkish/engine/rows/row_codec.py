@@ -1,9 +1,9 @@
-"""UnsafeRows to columns and back, compiled from the JSON of a schema.
+"""Conversion between UnsafeRows and columns, compiled from the JSON of a schema.
 
-What :meth:`RowCodec.encode` makes of what :meth:`RowCodec.decode` gave is bit for bit what
-``UnsafeRowWriter`` had written: word alignment, zeroed padding, NaNs and negative zeros included.
-The one exception: for a calendar interval that is null Spark reserves 16 bytes and leaves in them
-what was there before; here they are zeros.
+Rows that :meth:`RowCodec.decode` decodes and :meth:`RowCodec.encode` encodes again are bit for bit
+the rows that ``UnsafeRowWriter`` wrote, including word alignment, zeroed padding, NaNs and negative
+zeros. There is one exception: for a null calendar interval Spark reserves 16 bytes and leaves the
+previous content in them; here they are zeros.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from flinkish.engine.rows.columns import BadRow, Memory, Pieces, struct_columns
 from flinkish.engine.rows.row_bytes import CannotEncode, encode_rows
 from flinkish.engine.rows.types import Struct, arrow_type, parse_struct
 
-#: Arrow's places in a block are of 32 bits; read_store's blocks are much smaller.
+#: Arrow's offsets in a block have 32 bits; the blocks of ``read_store`` are much smaller.
 MAX_BLOCK_BYTES = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
 class EncodedRows:
-    """Rows one behind another: row i is ``data[offsets[i]:offsets[i + 1]]``."""
+    """Rows one after another: row i is ``data[offsets[i]:offsets[i + 1]]``."""
 
     data: Any
     offsets: Any
 
     def rows(self) -> list[bytes]:
-        """Each row's bytes."""
+        """Return the bytes of each row."""
         data = memoryview(self.data)
         places = self.offsets.tolist()
         return [bytes(data[a:b]) for a, b in itertools.pairwise(places)]
@@ -41,27 +41,38 @@ class EncodedRows:
 
 @dataclass(frozen=True)
 class RowCodec:
-    """Rows of one schema. Make it by :func:`compile_schema`.
+    """A codec for rows of one schema, from :func:`compile_schema`.
 
-    Attributes:
-        struct: the schema.
-        schema: the ``pyarrow.Schema`` of its columns (see :func:`~.types.arrow_type`).
+    Attributes
+    ----------
+    struct
+        The schema.
+    schema
+        The ``pyarrow.Schema`` of its columns (see :func:`~flinkish.engine.rows.types.arrow_type`).
     """
 
     struct: Struct
     schema: Any
 
     def decode(self, rows: Sequence[bytes], *, skip: int = 0, name: str = "") -> Any:
-        """The columns of a block of rows, as a ``pyarrow.RecordBatch``.
+        """Return the columns of a block of rows, as a ``pyarrow.RecordBatch``.
 
-        Args:
-            rows: the rows' bytes; a row is of whole words.
-            skip: bytes before each row that do not belong to it (1 where RocksDB has a version).
-            name: the file the rows are from, for errors.
+        Parameters
+        ----------
+        rows
+            The rows' bytes; the size of each row is a multiple of 8.
+        skip
+            The number of bytes before each row that do not belong to it (1 for RocksDB's version
+            byte).
+        name
+            The file that the rows are from, for errors.
 
-        Raises:
-            StateFormatError: a row is not one of this schema.
-            EngineError: the block has 2 GiB or more.
+        Raises
+        ------
+        StateFormatError
+            A row does not match this schema.
+        EngineError
+            The block has 2 GiB or more.
         """
         if skip:
             rows = [row[skip:] for row in rows]
@@ -80,20 +91,22 @@ class RowCodec:
         except BadRow as error:
             row, reason = error.args
             raise StateFormatError(name, None, f"row {row} of a block: {reason}") from error
-        if not columns:  # only a struct can have rows without columns
+        if not columns:  # only a struct array can have rows without columns
             empty = pa.Array.from_buffers(pa.struct([]), len(rows), [None], children=[])
             return pa.RecordBatch.from_struct_array(empty)
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def encode(self, batch: Any, *, prefix: bytes = b"") -> EncodedRows:
-        """The UnsafeRows of a batch's rows, each behind ``prefix``.
+        """Return the UnsafeRows of a batch's rows, each preceded by ``prefix``.
 
-        Columns are taken by their place, not by their name, and cast to this codec's Arrow types
-        where they have others.
+        Columns are matched by position, not by name, and cast to this codec's Arrow types if
+        necessary.
 
-        Raises:
-            CannotEncode: the columns are not those of the schema, a value does not fit its type, or
-                the rows have 2 GiB or more.
+        Raises
+        ------
+        CannotEncode
+            The columns do not match the schema, a value does not fit its type, or the rows have 2
+            GiB or more.
         """
         columns = list(batch.columns)
         if len(columns) != len(self.struct.fields):
@@ -104,10 +117,13 @@ class RowCodec:
 
 
 def compile_schema(schema: Any) -> RowCodec:
-    """A codec for rows of a schema, which is the JSON of Spark's ``StructType``; UnknownType."""
+    """Return a codec for rows of a schema, given as JSON of Spark's ``StructType``.
+
+    Raises UnknownType.
+    """
     return codec_of(parse_struct(schema))
 
 
 def codec_of(struct: Struct) -> RowCodec:
-    """A codec for rows that are structs of a type."""
+    """Return a codec for rows of a struct type."""
     return RowCodec(struct, pa.schema(list(arrow_type(struct))))

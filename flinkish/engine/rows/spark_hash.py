@@ -1,11 +1,13 @@
-"""Spark's hash of rows, over columns: it says which partition a row of the state is in.
+"""Spark's hash of rows, calculated over columns: it determines the partition of a row of state.
 
-The knowledge comes from Spark's ``Murmur3Hash``, ``HashExpression`` and ``Murmur3_x86_32``. A
-row's hash is folded over its values: each is hashed with the hash of those before it as the seed, a
-null leaves that as it is. Structs, arrays and maps are folded over what is in them in the same way.
+The algorithm is that of Spark's ``Murmur3Hash``, ``HashExpression`` and ``Murmur3_x86_32``. A row's
+hash is a fold over its values: each value is hashed with the hash of the preceding values as the
+seed, and a null leaves the hash unchanged. Structs, arrays and maps are folded over their content
+in the same way.
 
-A column becomes a function from seeds to hashes (:data:`_Mixer`), which is applied to the rows that
-have a value there; so nested values need no loop over rows, only one over the places in a list.
+A column is converted to a function from seeds to hashes (:data:`_Mixer`), which is applied to the
+rows that have a value. So nested values need no loop over rows, only one over the positions in a
+list.
 """
 
 from __future__ import annotations
@@ -32,10 +34,10 @@ from flinkish.engine.rows.types import (
     parse_type,
 )
 
-#: Spark's seed for partitions (``HashPartitioning``), and of its function ``hash``.
+#: Spark's seed for partitions (``HashPartitioning``) and for its function ``hash``.
 SEED: Final = 42
 
-#: (seeds, places of values in the column or None for all of them) -> hashes, in new memory.
+#: (seeds, indexes of values in the column or None for all of them) -> hashes, in new memory.
 _Mixer = Callable[[Any, Any], Any]
 
 _C1, _C2 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
@@ -43,9 +45,9 @@ _M5, _N = np.uint32(5), np.uint32(0xE6546B64)
 _F1, _F2 = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
 _MASK = 0xFFFFFFFF
 
-#: So many rows are hashed at once: what is calculated for them stays in the processor's cache.
+#: Rows that are hashed at once, so that intermediate results stay in the processor's cache.
 _ROWS = 1 << 15
-#: Where so few values are left that are longer, each is hashed to its end by itself.
+#: When this many longer values or fewer remain, each is hashed to its end separately.
 _FEW = 4
 _NARROW: Final = frozenset({"byte", "short", "integer", "date", "year-month interval"})
 _WIDE: Final = frozenset({"long", "timestamp", "timestamp_ntz", "day-time interval", "time"})
@@ -60,25 +62,36 @@ def hash_columns(
     *,
     interval_days: bool = True,
 ) -> Any:
-    """Spark's ``hash(columns...)`` of each row of a block.
+    """Return Spark's ``hash(columns...)`` of each row of a block.
 
-    Args:
-        columns: ``pyarrow`` arrays of the types that :func:`~flinkish.engine.rows.types.arrow_type`
-            gives, or that can be cast to them.
-        types: their types. Of the schema they are from, :func:`check_hashable` has to be asked
-            first: these types do not tell collated strings from others.
-        rows: how many rows there are, which columns cannot say where there are none of them.
-        seed: Spark's own, if none is given.
-        interval_days: the days of a calendar interval count, as from Spark 4.3 on (SPARK-58236);
-            the code that older ones compile leaves them out.
+    Parameters
+    ----------
+    columns
+        ``pyarrow`` arrays of the types of :func:`~flinkish.engine.rows.types.arrow_type`, or of
+        types that can be cast to them.
+    types
+        The types of the columns. Call :func:`check_hashable` with their schema first: these types
+        do not distinguish collated strings from others.
+    rows
+        The number of rows, which is not known from the columns if there are none.
+    seed
+        The seed; the default is Spark's.
+    interval_days
+        Whether the days of a calendar interval count, as in Spark 4.3 and later (SPARK-58236); the
+        code that older versions generate leaves them out.
 
-    Returns:
-        A NumPy array of int32. Without columns every hash is the seed; Spark has all such rows in
+    Returns
+    -------
+    numpy.ndarray
+        The hashes as int32. Without columns every hash is the seed; Spark puts all such rows into
         partition 0, whatever the hash.
 
-    Raises:
-        UnsupportedState: Spark has no hash for a type (variant).
-        ValueError: the columns are not as many as the types, or not of so many rows.
+    Raises
+    ------
+    UnsupportedState
+        Spark has no hash for a type (variant).
+    ValueError
+        The numbers of columns and types differ, or a column has another number of rows.
     """
     if len(columns) != len(types) or any(len(column) != rows for column in columns):
         raise ValueError(f"{len(columns)} columns for {len(types)} types and {rows} rows")
@@ -89,24 +102,29 @@ def hash_columns(
 
 
 def partition_of(hashes: Any, partitions: int) -> Any:
-    """The partition of each row: Spark's ``pmod(hash, n)`` (``HashPartitioning``), as int32."""
+    """Return each row's partition as int32: Spark's ``pmod(hash, n)`` (``HashPartitioning``)."""
     return np.mod(hashes, np.int32(partitions))
 
 
 def check_hashable(schema: Any) -> None:
-    """Refuse what :func:`hash_columns` cannot hash as Spark does; ``types`` cannot tell it all.
+    """Refuse a schema that :func:`hash_columns` cannot hash as Spark does.
 
-    Strings of a collation other than ``UTF8_BINARY`` are hashed by their collation's keys, variants
-    and geometries are not hashed at all.
+    The types given to :func:`hash_columns` do not show this: Spark hashes strings of a collation
+    other than ``UTF8_BINARY`` by their collation keys, and does not hash variants and geometries.
 
-    Args:
-        schema: JSON of Spark's ``StructType``, or of another type.
+    Parameters
+    ----------
+    schema
+        JSON of Spark's ``StructType``, or of another type.
 
-    Raises:
-        UnsupportedState: Spark has another hash, or none, for a type in it; names it.
-        UnknownType: a type is not known.
+    Raises
+    ------
+    UnsupportedState
+        Spark has another hash, or none, for a type in the schema; the message names the type.
+    UnknownType
+        A type is not known.
     """
-    parse_type(schema)  # what is not known ends here, so that the rest is known
+    parse_type(schema)  # raises for unknown types, so that the rest is known
     _check_type(schema)
 
 
@@ -118,7 +136,7 @@ def _check_type(data_type: Any) -> None:
         if data_type == "variant" or data_type.startswith(("geometry", "geography")):
             raise _unsupported(f"a {data_type}")
         return
-    # Schemas have collations beside a field, for all that is in it: {"path": "provider.NAME"}.
+    # The metadata of a field has the collations of all strings in it: {"path": "provider.NAME"}.
     metadata = data_type.get("metadata") or {}
     if isinstance(metadata, Mapping):
         for collation in (metadata.get("__COLLATIONS") or {}).values():
@@ -126,7 +144,7 @@ def _check_type(data_type: Any) -> None:
                 raise _unsupported(f"strings of the collation {collation}")
     for field in data_type.get("fields", ()):
         _check_type(field)
-    # A field's "type" is a type again; a struct's, array's or map's is its kind.
+    # The "type" of a field is a nested type; that of a struct, array or map is its kind.
     inner = ("type",) if "name" in data_type and "fields" not in data_type else ()
     for part in (*inner, "elementType", "keyType", "valueType", "sqlType"):
         if part in data_type:
@@ -138,7 +156,7 @@ def _unsupported(what: str) -> UnsupportedState:
 
 
 def _mixer(values: Any, data_type: DataType, days: bool) -> _Mixer:
-    """What hashes the values of a column; nulls keep their seeds."""
+    """Return the function that hashes the values of a column; nulls keep their seeds."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if isinstance(data_type, Void):
@@ -180,7 +198,7 @@ def _fold(parts: list[_Mixer], seeds: Any, at: Any) -> Any:
 
 
 def _list_mixer(values: Any, parts: list[_Mixer]) -> _Mixer:
-    """Fold the first elements of all lists, then the second ones, and so on."""
+    """Return a function that folds the first elements of all lists, then the second ones, etc."""
     offsets = values.offsets.to_numpy().astype(np.int64)
     starts, sizes = offsets[:-1], np.diff(offsets)
 
@@ -227,7 +245,7 @@ def _fixed(values: Any, data_type: Fixed) -> _Mixer:
         bits = _numbers(values, f"<u{width}")
         absolute = bits & bits.dtype.type((1 << 8 * width - 1) - 1)
         infinite, one_nan = (0x7F800000, 0x7FC00000) if width == 4 else (0x7FF << 52, 0x7FF8 << 48)
-        # As Java has it: one NaN only; and no negative zero.
+        # As in Java: all NaNs become one, and negative zero becomes zero.
         bits = np.where(absolute > infinite, one_nan, np.where(absolute == 0, 0, bits))
         bits = bits.astype(absolute.dtype)
         return _ints(bits) if width == 4 else _longs(bits)
@@ -239,7 +257,7 @@ def _fixed(values: Any, data_type: Fixed) -> _Mixer:
 
 
 def _numbers(values: Any, dtype: str, parts: int = 1) -> Any:
-    """The bytes of an array's values as numbers of another type, ``parts`` of them for a value."""
+    """Return an array's bytes as numbers of another type, ``parts`` of them for each value."""
     buffer = values.buffers()[1]
     count = len(values) * parts
     if buffer is None:
@@ -249,7 +267,7 @@ def _numbers(values: Any, dtype: str, parts: int = 1) -> Any:
 
 
 def _ints(numbers: Any) -> _Mixer:
-    """``Murmur3_x86_32.hashInt``."""
+    """Return a function that hashes as ``Murmur3_x86_32.hashInt``."""
 
     def mix(seeds: Any, at: Any) -> Any:
         hashes = np.empty_like(seeds)
@@ -262,7 +280,7 @@ def _ints(numbers: Any) -> _Mixer:
 
 
 def _longs(numbers: Any) -> _Mixer:
-    """``Murmur3_x86_32.hashLong``: the lower half first."""
+    """Return a function that hashes as ``Murmur3_x86_32.hashLong``: the lower half first."""
 
     def mix(seeds: Any, at: Any) -> Any:
         hashes = np.empty_like(seeds)
@@ -277,10 +295,13 @@ def _longs(numbers: Any) -> _Mixer:
 
 
 def _decimals_mixer(wide: Any) -> _Mixer:
-    """Of more than 18 digits: the bytes of ``BigInteger.toByteArray``, big-endian, no needless."""
+    """Return a function that hashes decimals of more than 18 digits.
+
+    Their bytes are those of ``BigInteger.toByteArray``: big-endian, without redundant sign bytes.
+    """
     big = np.ascontiguousarray(wide).view(np.uint8).reshape(-1, 16)[:, ::-1]
     sign = np.where(big[:, :1] & 0x80, 0xFF, 0)
-    # A byte is left out where it repeats the sign and the next one begins with the sign's bit.
+    # A byte is dropped if it repeats the sign and the next byte begins with the sign bit.
     same = (big[:, :-1] == sign) & ((big[:, 1:] & 0x80) == (sign & 0x80))
     drop = np.cumprod(same, axis=1).sum(axis=1)
     starts = 16 * np.arange(len(big), dtype=np.int64) + drop
@@ -297,8 +318,11 @@ def _bytes_mixer(values: Any) -> _Mixer:
 
 
 def _pieces_mixer(data: Any, starts: Any, sizes: Any) -> _Mixer:
-    """``Murmur3_x86_32.hashUnsafeBytes``: words, then the bytes that are left, as signed ints."""
-    # At each byte the word that begins there.
+    """Return a function that hashes as ``Murmur3_x86_32.hashUnsafeBytes``.
+
+    It hashes words, then the remaining bytes as signed ints.
+    """
+    # For each byte, the word that begins there.
     words = np.ndarray(max(len(data) - 3, 0), "<u4", np.ascontiguousarray(data), 0, (1,))
     signed = data.view(np.int8)
 
@@ -322,7 +346,10 @@ def _pieces_mixer(data: Any, starts: Any, sizes: Any) -> _Mixer:
 
 
 def _mix_words(words: Any, start: Any, counts: Any, h1: Any) -> Any:
-    """Mix ``counts`` words of each value into its hash: the first of all, then the second, ..."""
+    """Mix ``counts`` words of each value into its hash.
+
+    The first words of all values are mixed first, then the second ones, and so on.
+    """
     most = int(counts.max(initial=0))
     if most == 0:
         return h1
@@ -331,7 +358,7 @@ def _mix_words(words: Any, start: Any, counts: Any, h1: Any) -> Any:
         h1 = _mix_h1(h1, _mix_k1(words[start + 4 * index]))
     if shortest == most:
         return h1
-    # Longer values first: those which have a next word are a slice then, ever shorter.
+    # Sorted by length, longest first, so that the values with a next word are a slice.
     narrow = counts.astype(np.uint16) if most <= 0xFFFF else counts
     order = np.argsort(most - narrow, kind="stable")
     ordered, place = h1[order], start[order]
@@ -350,7 +377,7 @@ def _mix_words(words: Any, start: Any, counts: Any, h1: Any) -> Any:
 
 
 def _mix_long(h1: int, mixed: Any) -> int:
-    """``mixH1`` over many words of one value."""
+    """Apply ``mixH1`` to many words of one value."""
     for k1 in mixed.tolist():
         h1 ^= k1
         h1 = (((h1 << 13) & _MASK | h1 >> 19) * 5 + 0xE6546B64) & _MASK
@@ -377,7 +404,7 @@ def _mix_h1(h1: Any, k1: Any) -> Any:
 
 
 def _finish(h1: Any, length: Any) -> Any:
-    """``fmix``."""
+    """Apply ``fmix``."""
     h1 = h1 ^ length
     h1 ^= h1 >> np.uint32(16)
     h1 *= _F1

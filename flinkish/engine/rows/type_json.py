@@ -1,7 +1,7 @@
-"""From the types of state schemas to the JSON of Spark's ``DataType``; the way back of ``types``.
+"""Conversion of state schema types to the JSON of Spark's ``DataType``; ``types`` reverses it.
 
-What ``types`` does not keep gets Spark's own defaults: collections may contain nulls, intervals
-have all their fields, a time has microseconds, strings have no collation.
+Properties that ``types`` does not keep get Spark's defaults: collections may contain nulls,
+intervals have all their fields, a time has microseconds, strings have no collation.
 """
 
 from __future__ import annotations
@@ -29,13 +29,9 @@ _FIXED: Final = {
 
 
 def struct_json(struct: Struct) -> dict[str, Any]:
-    """The JSON of Spark's ``StructType``, as its schema files have it (``StructType.jsonValue``).
+    """Return the JSON of Spark's ``StructType``, as in its schema files (``StructType.jsonValue``).
 
-    Args:
-        struct: the struct; ``types.parse_struct`` of what is returned is equal to it.
-
-    Returns:
-        What ``json.dumps`` takes.
+    ``types.parse_struct`` of the result is equal to ``struct``.
     """
     return {
         "type": "struct",
@@ -47,7 +43,7 @@ def struct_json(struct: Struct) -> dict[str, Any]:
 
 
 def type_json(data_type: DataType) -> Any:
-    """The JSON of any type: a name, or an object for arrays, maps and structs."""
+    """Return the JSON of any type: a name, or an object for arrays, maps and structs."""
     if isinstance(data_type, Struct):
         return struct_json(data_type)
     if isinstance(data_type, Array):
@@ -64,7 +60,10 @@ def type_json(data_type: DataType) -> Any:
 
 
 def type_name(data_type: DataType) -> str:
-    """Spark's name of a type; of arrays, maps and structs only ``array``, ``map``, ``struct``."""
+    """Return Spark's name of a type.
+
+    For arrays, maps and structs it is only ``array``, ``map`` or ``struct``.
+    """
     if isinstance(data_type, Fixed):
         return _FIXED.get(data_type.name, data_type.name)
     if isinstance(data_type, Decimal):

@@ -1,8 +1,8 @@
 """The types of Spark's state schemas, as a small tree, and the Arrow types that hold their values.
 
-State schema files have the JSON of Spark's ``StructType``. Types that Spark keeps in the same bytes
-are one type here: char, varchar and collated strings are strings, geometry and geography are
-binaries, a user-defined type is its ``sqlType``.
+State schema files have the JSON of Spark's ``StructType``. Types with the same bytes in Spark are
+one type here: char, varchar and collated strings are strings, geometry and geography are binaries,
+a user-defined type is its ``sqlType``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 
 from flinkish.engine.rows.unsafe_rows import UnknownType
 
-#: Decimals of more digits do not fit into 8 bytes (``Decimal.MAX_LONG_DIGITS``).
+#: Decimals with more digits do not fit into 8 bytes (``Decimal.MAX_LONG_DIGITS``).
 MAX_LONG_DIGITS: Final = 18
 
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
@@ -30,7 +30,12 @@ _MICROS = re.compile(r"interval (day|hour|minute|second)( to (hour|minute|second
 class Fixed:
     """A type whose values fit into the 8 bytes of a row's field.
 
-    ``width`` is the size of a value as an element of an array.
+    Attributes
+    ----------
+    name
+        The name of the type in Spark's JSON, or the common name of several interval or time types.
+    width
+        The size of a value as an element of an array, in bytes.
     """
 
     name: str
@@ -39,25 +44,25 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Void:
-    """The type of which every value is null (``NullType``)."""
+    """The type whose values are all null (``NullType``)."""
 
 
 @dataclass(frozen=True)
 class Decimal:
-    """A decimal, in a row's field up to ``MAX_LONG_DIGITS`` digits, behind the fields above."""
+    """A decimal, stored in its field up to ``MAX_LONG_DIGITS`` digits, else behind the fields."""
 
     precision: int
     scale: int
 
     @property
     def is_long(self) -> bool:
-        """Whether values are kept as a long."""
+        """Whether values are stored as a long."""
         return self.precision <= MAX_LONG_DIGITS
 
 
 @dataclass(frozen=True)
 class Bytes:
-    """Strings (``text``) and binaries."""
+    """A string (``text``) or a binary."""
 
     text: bool
 
@@ -81,7 +86,7 @@ class Array:
 
 @dataclass(frozen=True)
 class Map:
-    """Keys and values, in the order they were put in."""
+    """Keys and values, in insertion order."""
 
     key: DataType
     value: DataType
@@ -89,7 +94,7 @@ class Map:
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a struct. Names may repeat: two averages have two fields ``sum``."""
+    """A field of a struct. Names may repeat: two averages have two fields named ``sum``."""
 
     name: str
     type: DataType
@@ -98,7 +103,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Struct:
-    """Fields in order; rows are structs too."""
+    """Fields in order; a row is a struct too."""
 
     fields: tuple[Field, ...]
 
@@ -146,7 +151,7 @@ _ARROW: Final = {
 
 
 def parse_type(data_type: Any) -> DataType:
-    """A type from the JSON of Spark's ``DataType``; UnknownType when it is none we know."""
+    """Parse the JSON of Spark's ``DataType``; raise UnknownType if the type is not known."""
     if isinstance(data_type, str):
         return _parse_name(data_type)
     try:
@@ -156,7 +161,7 @@ def parse_type(data_type: Any) -> DataType:
 
 
 def parse_struct(schema: Any) -> Struct:
-    """A struct from the JSON of Spark's ``StructType``; UnknownType when it is none."""
+    """Parse the JSON of Spark's ``StructType``; raise UnknownType if it is not one."""
     parsed = parse_type(schema)
     if not isinstance(parsed, Struct):
         raise _unknown(schema)
@@ -203,18 +208,19 @@ def _unknown(data_type: Any) -> UnknownType:
 
 
 def is_fixed(data_type: DataType) -> bool:
-    """Whether values are in a row's 8-byte fields and nothing is behind those."""
+    """Return whether values are stored in a row's 8-byte fields alone."""
     return isinstance(data_type, Fixed | Void) or (
         isinstance(data_type, Decimal) and data_type.is_long
     )
 
 
 def element_width(data_type: DataType) -> int:
-    """The size of an element of an array of the type, or of its place-and-size word."""
+    """Return the size in bytes of an array element, or of its place-and-size word."""
     return data_type.width if isinstance(data_type, Fixed) else 8
 
 
-#: No Arrow type holds Spark's calendar interval: nanoseconds of 64 bits are fewer than its micros.
+#: No Arrow type holds Spark's calendar interval: 64-bit nanoseconds have a smaller range than its
+#: microseconds.
 INTERVAL_ARROW: Final = pa.struct(
     [("months", pa.int32()), ("days", pa.int32()), ("microseconds", pa.int64())]
 )
@@ -222,10 +228,10 @@ VARIANT_ARROW: Final = pa.struct([("value", pa.binary()), ("metadata", pa.binary
 
 
 def arrow_type(data_type: DataType) -> Any:
-    """The ``pyarrow.DataType`` that holds a type's values without any loss.
+    """Return the ``pyarrow.DataType`` that holds a type's values without loss.
 
-    Year-month intervals are int32 months, calendar intervals and variants structs; every field is
-    nullable, whatever the schema says.
+    Year-month intervals are int32 months, calendar intervals and variants are structs. Every field
+    is nullable, whatever the schema says.
     """
     if isinstance(data_type, Fixed):
         return _ARROW[data_type.name]

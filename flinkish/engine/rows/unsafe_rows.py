@@ -1,8 +1,9 @@
-"""The structure of Spark's UnsafeRow, checked for many rows at once.
+"""Checks of the structure of Spark's UnsafeRows, for many rows at once.
 
-A row (``org.apache.spark.sql.catalyst.expressions.UnsafeRow``, little endian) is a bit for each
-field that is null (in words of 8 bytes), 8 bytes for each field, then what does not fit there. The
-8 bytes of a string, an array ... are its place in the row (upper half) and its size (lower half).
+A row (``org.apache.spark.sql.catalyst.expressions.UnsafeRow``, little endian) has a null bit for
+each field (in words of 8 bytes), 8 bytes for each field, and then the values that do not fit there.
+For these values (strings, arrays ...) the 8 bytes are the place in the row (upper half) and the
+size (lower half).
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from flinkish.engine.errors import EngineError
 
 _DECIMAL = re.compile(r"decimal\((\d+),\s*-?\d+\)")
 _VARIABLE = re.compile(r"(string|char|varchar|binary|variant|geometry|geography)\b.*")
-#: CalendarInterval; the other intervals have a unit behind the word.
+#: CalendarInterval; the names of other intervals have a unit after the word.
 _CALENDAR_INTERVAL = frozenset({"interval", "calendar_interval"})
 _FIXED = re.compile(
     r"(boolean|byte|short|integer|long|float|double|date|timestamp|timestamp_ntz|timestamp_ltz|void"
     r"|null|time\(\d+\)|interval (year|month|day|hour|minute|second)( to \w+)?)"
 )
-#: Decimals of more digits do not fit into 8 bytes.
+#: Decimals with more digits do not fit into 8 bytes.
 _MAX_LONG_DIGITS = 18
 
 
@@ -34,24 +35,32 @@ class UnknownType(EngineError):
 
 @dataclass(frozen=True)
 class RowShape:
-    """How many fields a row has, and which of them (ascending) are kept behind the 8-byte ones."""
+    """The number of fields of a row, and the fields whose values are behind the 8-byte ones.
+
+    Attributes
+    ----------
+    fields
+        The number of fields.
+    variable
+        The ordinals of the fields of variable length, ascending.
+    """
 
     fields: int
     variable: tuple[int, ...] = ()
 
     @property
     def bitset_bytes(self) -> int:
-        """Size of the bits at the row's start."""
+        """The size of the null bits at the row's start, in bytes."""
         return (self.fields + 63) // 64 * 8
 
     @property
     def fixed_bytes(self) -> int:
-        """Size of a row without anything of variable length: no row is shorter."""
+        """The size in bytes of a row without values of variable length; no row is shorter."""
         return self.bitset_bytes + 8 * self.fields
 
 
 def shape_of(types: Sequence[Any]) -> RowShape:
-    """The shape of rows with these types, as in the JSON of Spark's ``StructType``.
+    """Return the shape of rows with these types, given as in the JSON of Spark's ``StructType``.
 
     Raises UnknownType.
     """
@@ -59,12 +68,15 @@ def shape_of(types: Sequence[Any]) -> RowShape:
 
 
 def types_of(schema: Mapping[str, Any]) -> list[Any]:
-    """The types of a struct's fields, from its JSON."""
+    """Return the types of a struct's fields, from its JSON."""
     return [field["type"] for field in schema["fields"]]
 
 
 def is_variable(data_type: Any) -> bool:
-    """Whether values of a type (JSON) are kept behind a row's 8-byte fields; UnknownType."""
+    """Return whether values of a type (JSON) are stored behind a row's 8-byte fields.
+
+    Raises UnknownType.
+    """
     if isinstance(data_type, Mapping):
         kind = data_type.get("type")
         if kind == "udt":
@@ -85,13 +97,17 @@ def is_variable(data_type: Any) -> bool:
 def check_unsafe_row(
     row: bytes, number_of_fields: int, variable: tuple[int, ...] = ()
 ) -> str | None:
-    """What is wrong with the structure of a row; None when nothing is.
+    """Return the reason why the structure of a row is wrong, or None if it is right.
 
-    Args:
-        row: the row's bytes.
-        number_of_fields: how many fields it has to have.
-        variable: ordinals of the fields of variable length; without them their places cannot be
-            checked, and the row may be longer than its fields.
+    Parameters
+    ----------
+    row
+        The row's bytes.
+    number_of_fields
+        The expected number of fields.
+    variable
+        The ordinals of the fields of variable length. Without them their places are not checked,
+        and the row may be longer than its fields.
     """
     shape = RowShape(number_of_fields, variable)
     found = check_rows([row], shape, exact=bool(variable))
@@ -101,15 +117,20 @@ def check_unsafe_row(
 def check_rows(
     rows: Sequence[bytes], shape: RowShape, *, skip: int = 0, exact: bool = True
 ) -> tuple[int, str] | None:
-    """The first row with a wrong structure and what is wrong; None when all are right.
+    """Return the first row with a wrong structure and the reason; None if all rows are right.
 
-    What is nested in a row's structs, arrays and maps is not looked at.
+    The content of a row's structs, arrays and maps is not checked.
 
-    Args:
-        rows: the rows' bytes.
-        shape: what they have to be like.
-        skip: bytes before each row that do not belong to it.
-        exact: a shape without fields of variable length gives the rows' exact length.
+    Parameters
+    ----------
+    rows
+        The rows' bytes.
+    shape
+        The expected structure.
+    skip
+        The number of bytes before each row that do not belong to it.
+    exact
+        Whether rows of a shape without fields of variable length must have exactly the fixed size.
     """
     lengths = np.fromiter(map(len, rows), np.int64, len(rows)) - skip
     fixed = shape.fixed_bytes
@@ -149,6 +170,6 @@ def _need(shape: RowShape, exact: bool) -> str:
 
 
 def _words(joined: Any, starts: Any, offsets: Sequence[int]) -> Any:
-    """Unsigned words of 8 bytes at each offset of each row: rows x offsets."""
+    """Return unsigned words of 8 bytes at each offset of each row, shaped rows x offsets."""
     places = starts[:, None] + np.fromiter(offsets, np.int64, len(offsets))
     return joined[places[:, :, None] + np.arange(8)].view("<u8")[:, :, 0]

@@ -1,15 +1,15 @@
-"""State formats that differ in the columns of the values, row by row.
+"""Conversion of values between state formats that differ in their columns.
 
-``flatMapGroupsWithState`` and ``applyInPandasWithState`` (``FlatMapGroupsWithStateExecHelper``):
-format 1 has the state's columns and behind them the timeout, format 2 the state as one struct
-``groupState``, which is null where there is a timeout but no state, and then the timeout. Without
-timeouts neither has one. The timeout is a long in both; the schema of format 1 says integer, which
-is why Spark runs format 1 with timeouts only where
-``spark.sql.streaming.stateStore.formatValidation.enabled`` is off.
+Grouped functions (``flatMapGroupsWithState`` and ``applyInPandasWithState``,
+``FlatMapGroupsWithStateExecHelper``): format 1 has the columns of the state, followed by the
+timeout. Format 2 has the state as one struct ``groupState``, which is null if there is a timeout
+but no state, followed by the timeout. Without timeouts neither format has the timeout column. The
+timeout is a long in both formats. The schema of format 1 says integer, so Spark runs format 1 with
+timeouts only if ``spark.sql.streaming.stateStore.formatValidation.enabled`` is off.
 
-Joins (``SymmetricHashJoinStateManager``): from format 2 on the last column tells whether the row
-was matched, which only joins other than inner ones look at. Those Spark refuses to run in format 1
-since 3.0 (SPARK-26154), so whatever has format 1 does not need the flag.
+Joins (``SymmetricHashJoinStateManager``): from format 2 on, the last column is a flag that shows
+whether the row was matched. Only joins other than inner joins read it. Spark refuses to run those
+in format 1 since 3.0 (SPARK-26154), so no join of format 1 needs the flag.
 """
 
 from __future__ import annotations
@@ -33,30 +33,38 @@ _INTEGER: Final = parse_type("integer")
 
 
 class Reshape(enum.Enum):
-    """What becomes of the columns of a value in another state format."""
+    """A change of a value's columns between state formats."""
 
-    #: Grouped functions, 1 to 2: the state's columns become one struct.
+    #: Grouped functions, format 1 to 2: the state's columns become one struct.
     NEST = "nest"
-    #: The same with a timeout behind them.
+    #: The same, followed by a timeout.
     NEST_WITH_TIMEOUT = "nest with timeout"
-    #: Grouped functions, 2 to 1, with a timeout or without.
+    #: Grouped functions, format 2 to 1, with or without a timeout.
     FLATTEN = "flatten"
-    #: Joins, 1 to 2: a flag that is false.
+    #: Joins, format 1 to 2: adds a flag that is false.
     ADD_MATCHED = "add matched"
-    #: Joins, 2 to 1.
+    #: Joins, format 2 to 1: drops the flag.
     DROP_MATCHED = "drop matched"
 
 
 def value_struct(schema: Any, encoder: Mapping[str, Any] | None = None) -> Struct:
-    """The type of values that a state schema stands for; UnknownType where it is none.
+    """Return the type of the values of a state schema.
 
-    It is what the schema says, but for timeouts: Spark writes those of format 1 as longs into a
-    column that the schema calls an integer (``StateManagerImplV1``). Spark 3.5 says that it is not
-    nullable, 4 says nullable of every column.
+    It follows the schema, except for timeouts: Spark writes those of format 1 as longs into a
+    column that the schema declares as integer (``StateManagerImplV1``). Spark 3.5 declares it not
+    nullable, Spark 4 declares every column nullable.
 
-    Args:
-        schema: JSON of the values' ``StructType``.
-        encoder: JSON of the keys' encoder, which states of grouped functions do not have.
+    Parameters
+    ----------
+    schema
+        JSON of the values' ``StructType``.
+    encoder
+        JSON of the keys' encoder, which states of grouped functions do not have.
+
+    Raises
+    ------
+    UnknownType
+        The schema is not a struct, or a type is not known.
     """
     struct = parse_struct(schema)
     *others, last = struct.fields or (None,)
@@ -68,14 +76,23 @@ def value_struct(schema: Any, encoder: Mapping[str, Any] | None = None) -> Struc
 def group_format(
     schema: Mapping[str, Any], old: str, new: str, name: str
 ) -> tuple[Reshape, Mapping[str, Any]]:
-    """How values of grouped functions get from one format to the other, and their new schema. Pure.
+    """Return the change of a grouped function's values between two formats, and their new schema.
 
-    Args:
-        schema: JSON of the values' ``StructType``.
-        old, new: ``spark.sql.streaming.flatMapGroupsWithState.stateFormatVersion``.
-        name: of the operator, for errors.
+    Parameters
+    ----------
+    schema
+        JSON of the values' ``StructType``.
+    old
+        The current ``spark.sql.streaming.flatMapGroupsWithState.stateFormatVersion``.
+    new
+        The target format version.
+    name
+        The name of the operator, for errors.
 
-    Raises CannotMigrate when a format is not known, or the schema is not one of the old format.
+    Raises
+    ------
+    CannotMigrate
+        A format is not known, or the schema is not one of the old format.
     """
     fields = list(schema["fields"])
     if (old, new) == ("1", "2"):
@@ -98,8 +115,10 @@ def group_format(
 
 
 def is_group_state(schema: Mapping[str, Any]) -> bool:
-    """Whether values are a grouped function's by their columns, which in format 1 only timeouts
-    tell: a schema for which this is false may be one all the same."""
+    """Return whether the columns of values show that they are a grouped function's.
+
+    In format 1 only a timeout column shows this, so other values may be a grouped function's too.
+    """
     fields = schema["fields"]
     names = [field["name"] for field in fields]
     nested = names in _FORMAT_2 and isinstance(fields[0]["type"], Mapping)
@@ -113,11 +132,18 @@ def _ends_with_timeout(fields: Sequence[Mapping[str, Any]]) -> bool:
 def matched_flag(
     schema: Mapping[str, Any], old: str, new: str
 ) -> tuple[Reshape | None, Mapping[str, Any]]:
-    """How the buffered rows of a join get or lose the flag that format 1 does not have. Pure.
+    """Return the change of a join's buffered rows between two formats, and their new schema.
 
-    Args:
-        schema: JSON of the values' ``StructType``.
-        old, new: ``spark.sql.streaming.join.stateFormatVersion``.
+    Format 1 does not have the flag ``matched``. The change is None if the columns stay the same.
+
+    Parameters
+    ----------
+    schema
+        JSON of the values' ``StructType``.
+    old
+        The current ``spark.sql.streaming.join.stateFormatVersion``.
+    new
+        The target format version.
     """
     fields = list(schema["fields"])
     if old == "1" != new:
@@ -128,14 +154,23 @@ def matched_flag(
 
 
 def reshape(batch: Any, how: Reshape, name: str) -> Any:
-    """Values of another format, as a ``pyarrow.RecordBatch`` whose columns go by their places.
+    """Convert values to another format.
 
-    Args:
-        batch: the values, of the old format.
-        how: what becomes of them.
-        name: the file or store they are from, for errors.
+    The result is a ``pyarrow.RecordBatch`` whose columns are identified by position.
 
-    Raises EngineError where a timeout has no state, which format 1 cannot keep.
+    Parameters
+    ----------
+    batch
+        The values in the old format.
+    how
+        The change of the columns.
+    name
+        The file or store that they are from, for errors.
+
+    Raises
+    ------
+    EngineError
+        A timeout has no state, which format 1 cannot keep.
     """
     columns = list(batch.columns)
     if how is Reshape.ADD_MATCHED:

@@ -1,22 +1,25 @@
 """Canonical state: a store of one partition as Avro files, one for each column family.
 
-``<family>.avro`` has the family's rows (:mod:`flinkish.engine.avro.state_avro`), decoded: all
-columns of the key, whatever its encoding in RocksDB, and the value, or the list of values. No
-backend of Spark is needed to read them. Each file's header says what it is: ``state.store``,
-``state.family`` (the true name, which a file's name may not have), ``state.version``, ``state.key``
-and ``state.value`` (JSON of Spark's schemas), ``state.encoder`` (JSON of the key's encoder, where
-it has one), ``state.lists`` and ``state.internal`` (``true`` or ``false``).
+``<family>.avro`` holds the rows of one family (:mod:`flinkish.engine.avro.state_avro`), decoded:
+all columns of the key, whatever its encoding in RocksDB, and the value, or the list of values. No
+state store backend of Spark is needed to read them. The metadata in each file's header identifies
+it: ``state.store``, ``state.family`` (the exact name, which may differ from the file's name),
+``state.version``, ``state.key`` and ``state.value`` (JSON of Spark's schemas), ``state.encoder``
+(JSON of the key's encoder, if there is one), ``state.lists`` and ``state.internal`` (``true`` or
+``false``).
 
-A container file that ends between two blocks looks whole, so ``_counts.json`` has the number of
-rows of each file, and its CRC-32C, because deflate has no checksum. It is written last: without it
-a store is not complete. A family without rows has a file too.
+A container file that is cut off between two blocks looks complete. Therefore ``_counts.json``
+records the number of rows of each file. It also records each file's CRC-32C, because deflate has no
+checksum. It is written last: a store without it is incomplete. A family without rows has a file
+too.
 
-One column is another one in Avro: the timeouts of ``flatMapGroupsWithState`` in state format 1 are
-longs (:func:`~flinkish.engine.rows.value_formats.value_struct`).
+One column has another type in Avro than in Spark's schema: the timeouts of
+``flatMapGroupsWithState`` in state format 1 are longs
+(:func:`~flinkish.engine.rows.value_formats.value_struct`).
 
-Between tasks, rows of a canonical store are bytes as all others are: keys and values as bare
-UnsafeRows, lists as RocksDB has them (:func:`~flinkish.engine.rows.encodings.join_list`, no
-delimiter).
+Between tasks, the rows of a canonical store are bytes, as the rows of other stores are: keys and
+values are bare UnsafeRows, lists are encoded as in RocksDB
+(:func:`~flinkish.engine.rows.encodings.join_list`, without a delimiter).
 """
 
 from __future__ import annotations
@@ -49,20 +52,20 @@ from flinkish.engine.stores.files import StoreFiles, open_state_file
 from flinkish.engine.stores.partitioning import key_encoder
 from flinkish.engine.stores.store_rows import RowBlock, read_store
 
-#: What every Avro tool can read; many need a library more for zstandard, which is faster.
+#: Every Avro tool reads deflate; zstandard is faster, but many tools need an extra library for it.
 DEFAULT_CODEC: Final = "deflate"
 _BLOCK_ROWS: Final = 10_000
 _BLOCK_BYTES: Final = 4 << 20
 _FAMILY: Final = "state.family"
 _INTERNAL: Final = "state.internal"
 _VERSION: Final = "state.version"
-#: A family's name may be longer than a file's.
+#: In characters. The name of a family may be longer than a file name can be.
 _MAX_NAME: Final = 150
 _JOIN_LISTS: Final = ("-keyWithTsToValues", "-tsWithKey")
 _UNSAFE = re.compile(rb"[^A-Za-z0-9_-]")
 _SPOOL: Final = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary())])
 
-#: Keys and values of some rows.
+#: The keys and the values of a block of rows.
 Block = tuple[list[bytes], list[bytes]]
 
 
@@ -70,14 +73,23 @@ Block = tuple[list[bytes], list[bytes]]
 class CanonicalFamily:
     """A column family of a canonical store.
 
-    Attributes:
-        store: the store's name.
-        name: its own; ``default`` in stores without column families.
-        key: JSON of the key's ``StructType``.
-        value: JSON of the value's, or of an element of the list.
-        encoder: JSON of the key's encoder in RocksDB; None is one without a prefix.
-        lists: a value is a list of rows.
-        internal: Spark does not count its rows (``columnFamilyTypeMap`` of RocksDB's snapshots).
+    Attributes
+    ----------
+    store
+        The store's name.
+    name
+        The family's name; ``default`` in stores without column families.
+    key
+        JSON of the key's ``StructType``.
+    value
+        JSON of the ``StructType`` of the value, or of one element if values are lists.
+    encoder
+        JSON of the key's encoder in RocksDB; None for keys without a prefix.
+    lists
+        Whether a value is a list of rows.
+    internal
+        Whether Spark leaves its rows out of the count (``columnFamilyTypeMap`` of RocksDB's
+        snapshots).
     """
 
     store: str
@@ -90,10 +102,13 @@ class CanonicalFamily:
 
     @property
     def file(self) -> str:
-        """The name of its file: what is not safe in names of files is ``~`` and hexadecimal."""
+        """The name of the family's file.
+
+        Characters that are not safe in file names become ``~`` and hexadecimal digits.
+        """
         raw = self.name.encode("utf-8", "surrogatepass")
         safe = _UNSAFE.sub(lambda found: b"~%02x" % ord(found[0]), raw).decode()
-        if safe.startswith("_"):  # Spark and Hadoop do not read what begins with "_"
+        if safe.startswith("_"):  # Spark and Hadoop ignore files that begin with "_"
             safe = f"~5f{safe[1:]}"
         if len(safe) > _MAX_NAME:
             safe = f"{safe[:_MAX_NAME]}~{xxhash.xxh3_64_hexdigest(raw)}"
@@ -106,17 +121,21 @@ class CanonicalFamily:
 
     @property
     def value_struct(self) -> Struct:
-        """The values' schema in Avro: Spark's, but for timeouts (see the module)."""
+        """The values' schema in Avro: Spark's, except for timeouts (see the module's docstring)."""
         return value_struct(self.value, self.encoder)
 
 
 def list_families(operator: OperatorState, store: StoreState) -> frozenset[str]:
-    """The column families whose values are lists. Pure.
+    """Return the names of the column families whose values are lists.
 
     They are the ``ListState`` variables of ``transformWithState``, which its metadata names
-    (``TransformWithStateOperatorProperties``), and both families of each side of joins of state
-    format 4 (``SymmetricHashJoinStateManagerV4``). Raises StateFormatError when the metadata is
-    damaged.
+    (``TransformWithStateOperatorProperties``), and both families of each side of a join in state
+    format 4 (``SymmetricHashJoinStateManagerV4``). No I/O is done.
+
+    Raises
+    ------
+    StateFormatError
+        The operator's metadata is damaged.
     """
     names = [family.name for family in store.families]
     found = {name for name in names if name.endswith(_JOIN_LISTS)}
@@ -132,7 +151,7 @@ def list_families(operator: OperatorState, store: StoreState) -> frozenset[str]:
 
 
 def families_of(operator: OperatorState, store: StoreState) -> list[CanonicalFamily]:
-    """What a store's column families are in canonical state, by its schema and metadata."""
+    """Return a store's column families in canonical form, from its schema and metadata."""
     lists = list_families(operator, store)
     return [
         CanonicalFamily(
@@ -148,7 +167,10 @@ def families_of(operator: OperatorState, store: StoreState) -> list[CanonicalFam
 
 
 def read_rows(files: StoreFiles, operator: OperatorState, store: StoreState) -> Iterator[RowBlock]:
-    """Every row of a store of any backend: :func:`~.rows.read_store`, or :func:`read_canonical`."""
+    """Yield all rows of a store of any backend, in blocks.
+
+    See :func:`~flinkish.engine.stores.store_rows.read_store` and :func:`read_canonical`.
+    """
     if files.backend == CANONICAL:
         return read_canonical(files, families_of(operator, store))
     return read_store(files)
@@ -165,23 +187,36 @@ def write_canonical(
 ) -> int:
     """Write a store of one partition as Avro files.
 
-    Memory is bounded by a block of rows. Of several families the rows come in any order, and the
-    files are written one behind the other: the local disk has to hold the rows once.
+    Memory is bounded by a block of rows. The rows of several families may come in any order, but
+    the files are written one after another, so each row is first written to the local disk.
 
-    Args:
-        rows: the place of the family, keys and values (see the module: bare rows, joined lists).
-        create: opens a path relative to the store's directory for writing.
-        families: the store's families, each with a name of its own.
-        version: the state's version.
-        codec: Avro's name of the codec.
-        scratch: directory for local files; the system's temporary directory by default.
+    Parameters
+    ----------
+    rows
+        The index of the family in ``families``, keys and values (bare rows, joined lists; see the
+        module's docstring).
+    create
+        Opens a path relative to the store's directory for writing.
+    families
+        The store's families; their names are unique.
+    version
+        The version of the state.
+    codec
+        Avro's name of the codec.
+    scratch
+        Directory for local files; None is the system's temporary directory.
 
-    Returns:
-        How many rows.
+    Returns
+    -------
+    int
+        The number of rows.
 
-    Raises:
-        StateFormatError: a row is not one of its schema.
-        CannotEncode: a row has a null where its schema has none.
+    Raises
+    ------
+    StateFormatError
+        A row does not match its schema.
+    CannotEncode
+        A row has a null where its schema allows none.
     """
     with tempfile.TemporaryDirectory(prefix="canonical-", dir=scratch) as directory:
         if len(families) == 1:
@@ -218,19 +253,24 @@ def write_canonical(
 
 
 def read_canonical(files: StoreFiles, families: Sequence[CanonicalFamily]) -> Iterator[RowBlock]:
-    """Every row of a canonical store, in blocks of at most 10,000 rows of one family.
+    """Yield all rows of a canonical store, in blocks of at most 10,000 rows of one family.
 
-    Args:
-        files: the store.
-        families: what has to be in it; their encoders and ``internal`` are not looked at.
+    The blocks are not framed, but lists are encoded as in RocksDB.
 
-    Yields:
-        Blocks that are not framed. Values of lists are as RocksDB has them all the same.
+    Parameters
+    ----------
+    files
+        The store.
+    families
+        The families that the store must have. Their ``encoder`` and ``internal`` are not compared.
 
-    Raises:
-        StateFormatError: a file is damaged, cut short, foreign, of another version of the state or
-            other schemas, or missing (MissingStateFile). Rows may have been given by then.
-        UnsupportedState: a file is of a newer release.
+    Raises
+    ------
+    StateFormatError
+        A file is damaged, cut short, foreign, of another version of the state or of other schemas,
+        or missing (MissingStateFile). Some rows may have been yielded before.
+    UnsupportedState
+        A newer release wrote a file.
     """
     counts = read_counts(files)
     for family in families:
@@ -254,7 +294,7 @@ def read_canonical(files: StoreFiles, families: Sequence[CanonicalFamily]) -> It
 
 
 def internal_families(files: StoreFiles) -> frozenset[str]:
-    """The column families that the files of a canonical store say are Spark's own.
+    """Return the column families that the files of a canonical store mark as Spark's own.
 
     Errors are those of :func:`read_canonical`.
     """
@@ -272,7 +312,7 @@ def _flag(value: bool) -> str:
 
 
 def _check(state: AvroState, family: CanonicalFamily, version: int) -> None:
-    """The file is the family's, by its header."""
+    """Check that a file belongs to the family, by its header."""
     metadata = state.metadata
     found = tuple(metadata.get(name) for name in ("state.store", _FAMILY, _VERSION))
     expected = (family.store, family.name, str(version))
@@ -305,7 +345,7 @@ def _block(
 
 
 def _batches(family: CanonicalFamily, blocks: Iterable[Block]) -> Iterator[tuple[Any, Any]]:
-    """Rows as columns: of keys, and of values or lists."""
+    """Convert rows to pairs of batches: one of keys, and one of values or lists."""
     key_codec, value_codec = codec_of(family.key_struct), codec_of(family.value_struct)
     where = f"{family.store}/{family.name}"
     for keys, values in _gathered(blocks):
@@ -322,7 +362,7 @@ def _batches(family: CanonicalFamily, blocks: Iterable[Block]) -> Iterator[tuple
 
 
 def _lists(struct: Struct, rows: Any, lengths: list[int]) -> Any:
-    """Rows as a batch of one column of lists."""
+    """Group rows into a batch with one column of lists."""
     arrow = arrow_type(Array(struct))
     elements = build(arrow.value_type, np.zeros(rows.num_rows, bool), list(rows.columns))
     offsets = np.cumsum([0, *lengths])
@@ -331,7 +371,7 @@ def _lists(struct: Struct, rows: Any, lengths: list[int]) -> Any:
 
 
 def _gathered(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Small blocks made into larger ones: what Spark shuffles may be many of a few rows."""
+    """Merge small blocks into larger ones: Spark's shuffle may yield many blocks of few rows."""
     keys: list[bytes] = []
     values: list[bytes] = []
     size = 0
@@ -349,7 +389,7 @@ def _gathered(blocks: Iterable[Block]) -> Iterator[Block]:
 def _spooled(
     rows: Iterable[tuple[int, list[bytes], list[bytes]]], directory: str, count: int
 ) -> list[Iterator[Block]]:
-    """The blocks of each family, by way of a local file of each."""
+    """Return the blocks of each family, after writing each family to a local file."""
     paths = [os.path.join(directory, str(place)) for place in range(count)]
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     writers = [pa.ipc.new_stream(path, _SPOOL, options=options) for path in paths]

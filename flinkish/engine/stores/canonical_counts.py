@@ -1,4 +1,4 @@
-"""``_counts.json`` of a canonical store: what its files must have to be whole.
+"""``_counts.json`` of a canonical store: the number of rows and the checksum of each file.
 
 ``{"format": "1", "version": <the state's>, "files": {<name>: {"rows": ..., "crc32c": ...}}}``
 """
@@ -24,45 +24,47 @@ FORMAT: Final = "1"
 
 @dataclass(frozen=True)
 class FileCounts:
-    """What ``_counts.json`` says of a file: its rows, and the CRC-32C of its bytes."""
+    """The entry of a file in ``_counts.json``: its number of rows, and the CRC-32C of its bytes."""
 
     rows: int
     crc32c: int
 
 
 class Summed:
-    """A file that is read or written from start to end, and its CRC-32C so far (``crc``)."""
+    """A file that is read or written sequentially, with the CRC-32C so far (``crc``)."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self.crc = 0
 
     def write(self, data: bytes) -> int:
-        """Write some bytes."""
+        """Write ``data`` and add it to the checksum."""
         self.crc = crc32c.crc32c(data, self.crc)
         return self._file.write(data)
 
     def read(self, size: int) -> bytes:
-        """Read so many bytes at most."""
+        """Read at most ``size`` bytes and add them to the checksum."""
         data = self._file.read(size)
         self.crc = crc32c.crc32c(data, self.crc)
         return data
 
 
 def counts_json(counts: Mapping[str, FileCounts], version: int) -> bytes:
-    """The content of the file for a version of the state, of files by their names."""
+    """Return the content of ``_counts.json`` for one version of the state."""
     listed = {name: asdict(count) for name, count in counts.items()}
     content = {"format": FORMAT, "version": version, "files": listed}
     return json.dumps(content, indent=1).encode()
 
 
 def read_counts(files: StoreFiles) -> dict[str, FileCounts]:
-    """What the file of a store says, by the names of its files.
+    """Read ``_counts.json`` of a store and return its entries by file name.
 
-    Raises:
-        StateFormatError: it is damaged, missing (MissingStateFile), or of another version of the
-            state.
-        UnsupportedState: it is of a newer release.
+    Raises
+    ------
+    StateFormatError
+        The file is damaged, missing (MissingStateFile), or of another version of the state.
+    UnsupportedState
+        A newer release wrote it.
     """
     text = read_small(files, COUNTS)
     try:

@@ -1,4 +1,4 @@
-"""Which files make up the version of a store that is to be read."""
+"""The files that make up the requested version of a store."""
 
 from __future__ import annotations
 
@@ -13,15 +13,21 @@ from flinkish.engine.stores.files import StoreFiles
 
 @engine_errors()
 def find_chain(files: StoreFiles, lineage_of: Callable[[str], Lineage | None]) -> Chain:
-    """The files that make up ``files.version``.
+    """Find the files that make up ``files.version``.
 
-    Args:
-        files: the store; its names are all that is looked at.
-        lineage_of: reads the lineage at the head of a changelog; called in format 2 only.
+    Parameters
+    ----------
+    files
+        The store; only its file names are used.
+    lineage_of
+        Reads the lineage at the start of a changelog. It is called in checkpoint format 2 only.
 
-    Raises:
-        MissingStateFile: a file that the version needs is not among the names.
-        UnsupportedState: an id was given for a store that has none (HDFS-backed).
+    Raises
+    ------
+    MissingStateFile
+        A file that the version needs is not among the names.
+    UnsupportedState
+        The store has a unique id but is HDFS-backed; such stores have none.
     """
     listed = state_files_among(files.names)
     if files.unique_id is None:

@@ -1,9 +1,9 @@
-"""The state in a checkpoint's directory: its operators, their stores, what their rows are like.
+"""The state in a checkpoint's directory: its operators, their stores and their schemas.
 
-``state/<operator>/<partition>/[<store>/]`` has a store's files, ``state/<operator>/_metadata`` what
-Spark 4 says of the operator, ``0/[<store>/]_metadata/schema`` or ``_stateSchema/<store>/`` its
-schemas. Which backend and codec, and which version, stands in the offset and commit logs. All of
-these are parsed by :mod:`flinkish.checkpoint.format`.
+``state/<operator>/<partition>/[<store>/]`` holds a store's files, ``state/<operator>/_metadata``
+the operator metadata of Spark 4, and ``0/[<store>/]_metadata/schema`` or ``_stateSchema/<store>/``
+the schemas. The backend, the codec and the version are in the offset and commit logs.
+:mod:`flinkish.checkpoint.format` parses all of these.
 """
 
 from __future__ import annotations
@@ -46,14 +46,20 @@ from flinkish.engine.stores.files import StoreFiles
 
 @dataclass(frozen=True)
 class StoreState:
-    """A store: what its column families are like, and where that is written.
+    """A store: its column families, and the location of its schema.
 
-    Attributes:
-        name: ``default``, or one of ``JOIN_STORES``.
-        directory: below a partition's, "" or with a slash at its end.
-        families: of one store without column families, one that is called ``default``.
-        schema_path: the newest schema file, relative to the operator's directory.
-        schema_version: that file's format.
+    Attributes
+    ----------
+    name
+        ``default``, or one of ``JOIN_STORES``.
+    directory
+        Relative to a partition's directory: "", or with a slash at its end.
+    families
+        The column families; a store without column families has one named ``default``.
+    schema_path
+        The newest schema file, relative to the operator's directory.
+    schema_version
+        The format version of that file.
     """
 
     name: str
@@ -67,19 +73,31 @@ class StoreState:
 class OperatorState:
     """The state of one stateful operator at one version.
 
-    Attributes:
-        ordinal: Spark's operator id.
-        name: Spark's name of the operator; None where nothing tells it (Spark 3.5).
-        version: the state's version, which is the batch's number + 1.
-        backend: ``HDFS``, ``ROCKSDB`` or ``CANONICAL``. That it is canonical, files tell, not pins:
-            these keep the backend that the state came from.
-        partitions: how many there are on disk, which may be fewer than Spark's metadata says.
-        stores: its stores.
-        prefix_columns: columns of the prefix of keys that are scanned by it; 0 for others.
-        metadata: what Spark 4 says of it, and the path of that relative to the operator's
-            directory.
-        unique_ids: by partition and store, in checkpoint format 2.
-        pins: the query's pinned settings.
+    Attributes
+    ----------
+    ordinal
+        Spark's operator id.
+    name
+        Spark's name of the operator; None if no file records it (Spark 3.5).
+    version
+        The version of the state: the number of the batch + 1.
+    backend
+        ``HDFS``, ``ROCKSDB`` or ``CANONICAL``. The files show whether state is canonical, not the
+        pinned settings, which keep the backend that the state came from.
+    partitions
+        The number of partitions on disk, which may be less than in Spark's metadata.
+    stores
+        The operator's stores.
+    prefix_columns
+        The number of prefix columns of keys that are read by a prefix scan; 0 for other keys.
+    metadata
+        The operator metadata of Spark 4; None without it.
+    metadata_path
+        The path of the metadata, relative to the operator's directory.
+    unique_ids
+        The unique ids by partition and store, in checkpoint format 2.
+    pins
+        The query's pinned settings.
     """
 
     ordinal: int
@@ -96,20 +114,27 @@ class OperatorState:
 
     @property
     def directory(self) -> str:
-        """Relative to the checkpoint."""
+        """The operator's directory, relative to the checkpoint."""
         return f"{STATE}/{self.ordinal}"
 
     @property
     def compression(self) -> str:
-        """The codec of its files."""
+        """The compression codec of its files."""
         return pinned(self.pins, PIN_CODEC)
 
 
 @dataclass(frozen=True)
 class CheckpointState:
-    """The state of a query at its newest committed batch.
+    """The state of a query after one committed batch.
 
-    ``state_ids`` are Spark's ``stateUniqueIds``; empty in checkpoint format 1.
+    Attributes
+    ----------
+    batch
+        The number of the batch.
+    pins
+        The settings pinned in the offset log.
+    operators
+        The stateful operators.
     """
 
     batch: int
@@ -119,15 +144,21 @@ class CheckpointState:
 
 @engine_errors()
 def read_checkpoint(source: StateSource, batch: int | None = None) -> CheckpointState:
-    """Read what a checkpoint's state is like; no rows are read.
+    """Read the description of a checkpoint's state; no rows are read.
 
-    Args:
-        source: the checkpoint's directory.
-        batch: a committed batch; the newest one by default.
+    Parameters
+    ----------
+    source
+        The checkpoint's directory.
+    batch
+        The number of a committed batch; None is the newest one.
 
-    Raises:
-        EngineError: there is no committed batch, or not that one.
-        StateFormatError: a file is damaged or of an unknown version.
+    Raises
+    ------
+    EngineError
+        No batch is committed, or the requested one is not.
+    StateFormatError
+        A file is damaged or of an unknown version.
     """
     committed = numbers_among(source.names(COMMITS))
     chosen = max(committed, default=None) if batch is None else batch
@@ -147,15 +178,23 @@ def read_operators(
     pins: Mapping[str, str],
     ids: Mapping[int, StateIds],
 ) -> tuple[OperatorState, ...]:
-    """The operators in a checkpoint's ``state`` directory, by their ordinals.
+    """Return the operators in a checkpoint's ``state`` directory, ordered by ordinal.
 
-    Args:
-        source: the checkpoint's directory.
-        batch: the batch after which the state is wanted.
-        pins: the settings pinned in the offset log.
-        ids: the unique ids in the commit log.
+    Parameters
+    ----------
+    source
+        The checkpoint's directory.
+    batch
+        The batch whose resulting state is requested.
+    pins
+        The settings pinned in the offset log.
+    ids
+        The unique ids in the commit log, by ordinal.
 
-    Raises StateFormatError when a metadata or schema file is damaged or missing.
+    Raises
+    ------
+    StateFormatError
+        A metadata or schema file is damaged or missing.
     """
     ordinals = numbers_among(source.names(STATE))
     return tuple(_operator(source, o, batch, pins, ids.get(o)) for o in ordinals)
@@ -236,7 +275,11 @@ def _schema_path(
     directory: str,
     metadata: OperatorMetadata | None,
 ) -> str:
-    """Where the newest schema is: the operator's metadata names it, by a path that was absolute."""
+    """Return the path of the newest schema file, relative to the operator's directory.
+
+    The operator's metadata names the file by a path that was absolute when it was written, so only
+    its last part is used.
+    """
     listed = metadata.schema_file(name) if metadata else None
     if listed is not None:
         return f"{SCHEMA_DIRECTORY}/{name}/{listed}"
@@ -250,7 +293,10 @@ def _schema_path(
 def store_files(
     source: StateSource, operator: OperatorState, partition: int, store: StoreState
 ) -> StoreFiles:
-    """The files of one store of one partition; picklable where the source is."""
+    """Return the files of one store of one partition.
+
+    The result can be pickled if ``source`` can.
+    """
     root = f"{operator.directory}/{partition}/{store.directory}"
     names = tuple(source.names(root.rstrip("/")))
     return StoreFiles(
@@ -267,7 +313,11 @@ def store_files(
 
 
 def _unique_id(operator: OperatorState, partition: int, names: tuple[str, ...]) -> str | None:
-    """The commit log has the ids of all of a partition's stores: this one's is in its names."""
+    """Return the unique id of a store, or None if it has none (checkpoint format 1).
+
+    The commit log has the ids of all stores of a partition; the file names show which one is this
+    store's.
+    """
     if not operator.unique_ids or partition >= len(operator.unique_ids):
         return None
     ids = operator.unique_ids[partition]
@@ -275,7 +325,7 @@ def _unique_id(operator: OperatorState, partition: int, names: tuple[str, ...]) 
     own = [unique for unique in there if unique in ids]
     if own or operator.backend != ROCKSDB or None in there:
         return own[0] if own else None
-    return next(iter(ids), None)  # its file is missing, and the error has to name that one
+    return next(iter(ids), None)  # its file is missing, and the error must name that file
 
 
 def _open_below(source: StateSource, root: str, name: str) -> BinaryIO:

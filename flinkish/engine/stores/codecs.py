@@ -1,12 +1,12 @@
-"""The compressed streams that Spark's state files are, read in pieces.
+"""Decompression of Spark's state files, one piece at a time.
 
-Spark compresses with the streams of its ``CompressionCodec`` classes, none of which is the codec's
-usual file format: ``lz4`` is lz4-java's ``LZ4BlockOutputStream``, ``snappy`` snappy-java's
-``SnappyOutputStream``, ``lzf`` compress-lzf's ``LZFOutputStream``; ``zstd`` is plain zstd frames.
-Streams may follow one another in a file.
+Spark compresses with the streams of its ``CompressionCodec`` classes. ``zstd`` is plain zstd
+frames; the others do not write the codec's usual file format: ``lz4`` is lz4-java's
+``LZ4BlockOutputStream``, ``snappy`` is snappy-java's ``SnappyOutputStream``, ``lzf`` is
+compress-lzf's ``LZFOutputStream``. A file may contain several streams one after another.
 
-Only ``lz4`` has a checksum of its content and an end mark. In the others a flipped bit may go
-unnoticed here; that a file ends too early is then noticed by what reads the records.
+Only ``lz4`` has a checksum of its content and an end mark. In the other codecs a flipped bit may go
+unnoticed here, and the reader of the records detects a file that ends too early.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ import zstandard
 from flinkish.engine.bounds import most_of
 from flinkish.engine.errors import StateFormatError, UnsupportedState
 
-#: No block of Spark's is larger; a larger number in a file is damage, not a wish for memory.
+#: In bytes. Spark writes no larger block; a larger size in a file is damage, and is not allocated.
 MAX_BLOCK = 1 << 25
 _READ = 1 << 20
-#: Compressed bytes that are given to zstd at a time: 4 of them may become 128 KiB.
+#: Compressed bytes that zstd gets at a time: 4 of them may expand to 128 KiB.
 _ZSTD_READ = 2 << 10
 
 LZ4_MAGIC = b"LZ4Block"
 LZ4_HEADER = struct.Struct("<8sBiiI")
 _LZ4_RAW, _LZ4_COMPRESSED = 0x10, 0x20
 LZ4_SEED = 0x9747B28C
-#: java.util.zip.Checksum has no unsigned int: lz4-java keeps 28 bits.
+#: lz4-java keeps 28 bits, because ``java.util.zip.Checksum`` has no unsigned int.
 LZ4_MASK = 0x0FFFFFFF
 
 SNAPPY_MAGIC = b"\x82SNAPPY\x00"
@@ -43,7 +43,7 @@ _LZF_RAW, _LZF_COMPRESSED = 0, 1
 
 
 class _Source:
-    """A file that knows where it is and fails where it ends too early."""
+    """A file that tracks its position and raises an error if it ends too early."""
 
     def __init__(self, file: BinaryIO, name: str) -> None:
         self._file = file
@@ -51,10 +51,10 @@ class _Source:
         self.at = 0
 
     def read(self, count: int) -> bytes:
-        """At most ``count`` bytes; fewer at the end of the file only."""
+        """Read ``count`` bytes, or fewer at the end of the file."""
         pieces = [self._file.read(count)]
         missing = count - len(pieces[0])
-        while missing and pieces[-1]:  # object stores may give less than asked for
+        while missing and pieces[-1]:  # object stores may return fewer bytes than requested
             pieces.append(self._file.read(missing))
             missing -= len(pieces[-1])
         data = b"".join(pieces) if len(pieces) > 1 else pieces[0]
@@ -73,22 +73,29 @@ class _Source:
 
 
 def decompressed(file: BinaryIO, codec: str, name: str) -> Iterator[bytes]:
-    """The uncompressed content of a state file, in pieces.
+    """Yield the uncompressed content of a state file, in pieces.
 
-    Args:
-        file: the file, from its first byte on.
-        codec: Spark's short name of the codec, or the class name it may be given by.
-        name: the file's name in errors.
+    Parameters
+    ----------
+    file
+        The file, positioned at its first byte.
+    codec
+        Spark's short name of the codec, or its class name.
+    name
+        The file's name, for errors.
 
-    Raises:
-        StateFormatError: the file is damaged, ends too early or is not of this codec.
-        UnsupportedState: Spark has no such codec, or we do not read it.
+    Raises
+    ------
+    StateFormatError
+        The file is damaged, ends too early or is of another codec.
+    UnsupportedState
+        The codec is not known.
     """
     return _bounded(_Source(file, name), _READERS[short_name(codec, name)])
 
 
 def _bounded(source: _Source, reader: Callable[[_Source], Iterator[bytes]]) -> Iterator[bytes]:
-    """The pieces of a content, as long as they are not larger than any file's of such a size."""
+    """Yield the pieces of a content, and refuse more bytes than its compressed size allows."""
     size = 0
     for piece in reader(source):
         size += len(piece)
@@ -98,7 +105,10 @@ def _bounded(source: _Source, reader: Callable[[_Source], Iterator[bytes]]) -> I
 
 
 def short_name(codec: str, name: str) -> str:
-    """Spark's short name of a codec; UnsupportedState, for the file ``name``, when it has none."""
+    """Return Spark's short name of a codec.
+
+    Raises UnsupportedState, with the file ``name``, if the codec is not known.
+    """
     short = _SHORT_NAMES.get(codec, codec).lower()
     if short not in _READERS:
         raise UnsupportedState(name, None, f"its compression codec {codec!r} is not known")
@@ -125,7 +135,7 @@ def _lz4(source: _Source) -> Iterator[bytes]:
             continue
         if method not in {_LZ4_RAW, _LZ4_COMPRESSED} or not 0 < size <= MAX_BLOCK:
             raise source.error(start, "damaged header of an LZ4 block")
-        # What LZ4 does not make smaller is written raw.
+        # A block that LZ4 does not make smaller is written raw.
         if not 0 < compressed <= size or (method == _LZ4_RAW and compressed != size):
             raise source.error(start, "damaged length of an LZ4 block")
         data = source.exactly(compressed, "an LZ4 block")
@@ -219,14 +229,14 @@ def _lzf(source: _Source) -> Iterator[bytes]:
 
 
 def _lzf_block(data: bytes, size: int) -> bytes | None:
-    """Decompress one LZF block (liblzf's format); None when it is damaged."""
+    """Decompress one LZF block (liblzf's format); return None if it is damaged."""
     out = bytearray()
     at = 0
     try:
         while at < len(data):
             control = data[at]
             at += 1
-            if control < 32:  # that many literal bytes and one
+            if control < 32:  # ``control + 1`` literal bytes follow
                 literal = data[at : at + control + 1]
                 if len(literal) != control + 1:
                     return None
@@ -242,7 +252,7 @@ def _lzf_block(data: bytes, size: int) -> bytes | None:
             length += 2
             if back > len(out):
                 return None
-            while length > 0:  # what is copied may overlap what it makes
+            while length > 0:  # the copied range may overlap its own output
                 piece = out[len(out) - back :][:length]
                 out += piece
                 length -= len(piece)

@@ -1,11 +1,14 @@
-"""Compressed streams as Spark's ``CompressionCodec`` classes write them; codecs.py reads them.
+"""Compressed streams as Spark's ``CompressionCodec`` classes write them.
 
-The framing is Spark's, byte by byte: lz4-java's ``LZ4BlockOutputStream`` and snappy-java's
+:mod:`flinkish.engine.stores.codecs` reads them.
+
+The framing is Spark's, byte for byte: lz4-java's ``LZ4BlockOutputStream`` and snappy-java's
 ``SnappyOutputStream`` with blocks of 32 KiB, compress-lzf's ``LZFOutputStream`` with chunks of
-65,535 bytes, a zstd frame of level 1 that is flushed before its end. What is in a block depends on
-the compressor's version. Held against Spark 4.3.0: lz4 and zstd are the same bytes, snappy with
-pyarrow 19 too (a newer one chooses other matches in large blocks). LZF chunks are written
-uncompressed, which every reader of the format reads: no compressor of it is at hand in Python.
+65,535 bytes, and a zstd frame of level 1 that is flushed before its end. The bytes in a block
+depend on the compressor's version. Compared with Spark 4.3.0: lz4 and zstd give the same bytes, and
+so does snappy with pyarrow 19 (newer ones choose other matches in large blocks). LZF chunks are
+written uncompressed, which every reader of the format accepts: no LZF compressor is available in
+Python.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ from flinkish.engine.stores.codecs import (
 _BLOCK: Final = 32 << 10
 #: ``LZFChunk.MAX_CHUNK_LEN``.
 _LZF_CHUNK: Final = 0xFFFF
-#: lz4-java's level of a block size: its bits less 10.
+#: lz4-java's level for a block size: the base-2 logarithm of the size, minus 10.
 _LZ4_LEVEL: Final = 5
 _LZ4_RAW, _LZ4_PACKED = 0x10 | _LZ4_LEVEL, 0x20 | _LZ4_LEVEL
 #: Spark's default of ``spark.io.compression.zstd.level``.
@@ -41,30 +44,35 @@ _ZSTD_LEVEL: Final = 1
 
 
 class Compressor(Protocol):
-    """A stream that is compressed into a file; the file stays open."""
+    """A stream that compresses into a file and leaves the file open."""
 
     def write(self, data: bytes) -> None:
-        """Compress some more bytes."""
+        """Compress more bytes."""
 
     def finish(self) -> None:
-        """Write what is left, and the stream's end."""
+        """Write the remaining bytes and the end of the stream."""
 
 
 def compressor(file: BinaryIO, codec: str) -> Compressor:
-    """A stream into ``file``.
+    """Return a stream that compresses into ``file``.
 
-    Args:
-        file: what the compressed bytes are written to.
-        codec: Spark's short name of the codec, or the class name it may be given by.
+    Parameters
+    ----------
+    file
+        The target of the compressed bytes.
+    codec
+        Spark's short name of the codec, or its class name.
 
-    Raises:
-        UnsupportedState: Spark has no such codec, or we do not write it.
+    Raises
+    ------
+    UnsupportedState
+        The codec is not known.
     """
     return _STREAMS[short_name(codec, "")](file)
 
 
 class _Blocks:
-    """Bytes cut into blocks of one size."""
+    """A stream that cuts its bytes into blocks of one size."""
 
     def __init__(self, file: BinaryIO, size: int, pack: Callable[[bytes], bytes]) -> None:
         self._file = file
@@ -113,7 +121,7 @@ class _Snappy(_Blocks):
 
 
 def _snappy_block(data: bytes) -> bytes:
-    # Arrow has Google's own library, as snappy-java does; others choose other matches.
+    # Arrow uses Google's library, as snappy-java does; other libraries choose other matches.
     packed: bytes = pa.compress(data, codec="snappy", asbytes=True)
     return struct.pack(">i", len(packed)) + packed
 
@@ -138,7 +146,7 @@ class _Zstd:
             self._file.write(packed)
 
     def finish(self) -> None:
-        # Closing a Java stream flushes it first, so that the last block is an empty one.
+        # Closing a Java stream flushes it first, so the last block is empty.
         self._file.write(self._stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK))
         self._file.write(self._stream.flush(zstandard.COMPRESSOBJ_FLUSH_FINISH))
 

@@ -1,7 +1,7 @@
-"""Where state is read from and written to: a directory tree on any storage.
+"""Directory trees on any storage, which state is read from and written to.
 
-What goes to Spark's workers is such an object, so it has to be picklable; it must hold no
-credentials that the workers do not have anyway.
+Spark's workers receive such objects, so they must be picklable. They must not hold credentials that
+the workers do not have anyway.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ class StateSource(Protocol):
     """Files below a root. Paths are relative to it, with slashes."""
 
     def names(self, path: str) -> list[str]:
-        """The names of the files and directories in a directory; [] where it does not exist."""
+        """Return the names of the files and directories in a directory; [] if it does not exist."""
         ...
 
     def open(self, path: str) -> BinaryIO:
-        """Open a file for reading; FileNotFoundError when it is not there."""
+        """Open a file for reading; raise FileNotFoundError if it does not exist."""
         ...
 
     def local_path(self, path: str) -> str | None:
-        """The file's path on this machine, where it has one."""
+        """Return the file's path on this machine, or None if it has none."""
         ...
 
 
@@ -36,15 +36,15 @@ class StateTarget(StateSource, Protocol):
     """A source that can be written to."""
 
     def create(self, path: str) -> BinaryIO:
-        """Create or replace a file, with the directories it needs. Closing it completes it."""
+        """Create or replace a file, and create its directories. Closing the file completes it."""
         ...
 
     def move(self, path: str, target: str) -> None:
-        """Move a file or a directory with all that is in it; the target does not exist."""
+        """Move a file, or a directory with its content; the target must not exist."""
         ...
 
     def remove(self, path: str) -> None:
-        """Remove a file or a directory with all that is in it; nothing when it is not there."""
+        """Remove a file, or a directory with its content; do nothing if it does not exist."""
         ...
 
 
@@ -90,9 +90,14 @@ class LocalDirectory:
 
 
 def read_bytes(source: StateSource, path: str) -> bytes:
-    """The content of a small file; FileNotFoundError when it is not there.
+    """Return the content of a small file.
 
-    Raises StateFormatError when it is no regular file, or has more than ``MAX_SMALL`` bytes.
+    Raises
+    ------
+    FileNotFoundError
+        The file does not exist.
+    StateFormatError
+        The file is not a regular file, or has more than ``MAX_SMALL`` bytes.
     """
     try:
         with source.open(path) as file:

@@ -1,4 +1,4 @@
-"""The last change of each key, in memory while they are few, on the local disk from then on."""
+"""The last change of each key, in memory while they are few, then on the local disk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import rocksdict
 from flinkish.engine.stores.rocksdb import pieces_of, rocksdb_errors, without_log
 from flinkish.engine.stores.scratch import make_scratch, remove_scratch
 
-#: Keys and values are held up to this many bytes (and what Python needs for each).
+#: Bytes of keys and values held in memory, including Python's overhead for each row.
 MAX_HELD_BYTES: Final = 64 << 20
 _ROW_OVERHEAD: Final = 150
 _WHAT: Final = "RocksDB, for changes on the local disk"
@@ -19,10 +19,12 @@ _REMOVED, _PUT = b"\x00", b"\x01"
 
 
 class LastChanges:
-    """Collects changes, of which the last one of a key counts. Use it as a context manager.
+    """A collection of changes that keeps the last one of each key; a context manager.
 
-    Args:
-        scratch: directory for local files; None is the system's temporary directory.
+    Parameters
+    ----------
+    scratch
+        Directory for local files; None is the system's temporary directory.
     """
 
     def __init__(self, scratch: str | None = None) -> None:
@@ -42,7 +44,7 @@ class LastChanges:
             remove_scratch(self._directory)
 
     def add(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Take changes that come after those which are there; a value of None removes the key."""
+        """Add changes, which replace earlier ones; a value of None removes the key."""
         for key, value in changes:
             self._held[key] = value
             self._bytes += len(key) + len(value or b"") + _ROW_OVERHEAD
@@ -52,7 +54,10 @@ class LastChanges:
     def unchanged(
         self, rows: Iterable[tuple[bytes, bytes]], most: int = 1_000
     ) -> Iterator[tuple[bytes, bytes]]:
-        """The rows whose keys no change names."""
+        """Yield the rows whose keys have no change.
+
+        On the local disk, ``most`` keys are looked up at a time.
+        """
         if self._database is None:
             held = self._held
             yield from (row for row in rows if row[0] not in held)
@@ -65,7 +70,7 @@ class LastChanges:
             yield from (row for row, change in zip(some, found, strict=True) if change is None)
 
     def rows(self) -> Iterator[tuple[bytes, bytes]]:
-        """Key and value of the keys that are not removed."""
+        """Yield the key and value of each changed key that is not removed."""
         if self._database is None:
             yield from ((key, value) for key, value in self._held.items() if value is not None)
             return

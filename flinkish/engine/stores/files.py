@@ -1,4 +1,4 @@
-"""What a state store's files are to the engine: names, and a way to open them on any storage."""
+"""A state store's files for the engine: their names, and a way to open them on any storage."""
 
 from __future__ import annotations
 
@@ -22,22 +22,32 @@ def _no_local_path(_: str) -> str | None:
 class StoreFiles:
     """One state store (of one partition) at one version.
 
-    Attributes:
-        names: the files in the store's directory, without those of its sub-directories; others than
-            state files and later versions may be among them.
-        version: the state's version, which is its batch's number + 1.
-        open: opens a path relative to the store's directory for reading; raises
-            ``FileNotFoundError`` when there is none. Files of RocksDB are at ``SSTs/<name>`` too.
-        backend: ``HDFS`` (Spark's ``HDFSBackedStateStoreProvider``), ``ROCKSDB`` or ``CANONICAL``.
-        unique_id: the id of this version in checkpoint format 2 (Spark's ``stateUniqueIds`` in the
-            commit log); None in format 1.
-        compression: of ``spark.sql.streaming.stateStore.compression.codec``.
-        row_checksums: ``spark.sql.streaming.stateStore.rowChecksum.enabled``; refused so far.
-        encoding: ``spark.sql.streaming.stateStore.encodingFormat``; others than ``unsaferow`` are
-            refused so far.
-        local_path: the local path of a file, where it has one: RocksDB's files are then linked to
-            instead of copied.
-        scratch: directory for local files; the system's temporary directory by default.
+    Attributes
+    ----------
+    names
+        The names in the store's directory, without those of its subdirectories. Files other than
+        state files, and later versions, may be among them.
+    version
+        The version of the state: the number of its batch + 1.
+    open
+        Opens a path relative to the store's directory for reading, and raises ``FileNotFoundError``
+        if there is no such file. RocksDB's files are at ``SSTs/<name>`` too.
+    backend
+        ``HDFS`` (Spark's ``HDFSBackedStateStoreProvider``), ``ROCKSDB`` or ``CANONICAL``.
+    unique_id
+        The id of this version in checkpoint format 2 (Spark's ``stateUniqueIds`` in the commit
+        log); None in format 1.
+    compression
+        ``spark.sql.streaming.stateStore.compression.codec``.
+    row_checksums
+        ``spark.sql.streaming.stateStore.rowChecksum.enabled``; not supported yet.
+    encoding
+        ``spark.sql.streaming.stateStore.encodingFormat``; only ``unsaferow`` is supported so far.
+    local_path
+        Returns the local path of a file, or None. RocksDB's files with a local path are linked
+        instead of copied.
+    scratch
+        Directory for local files; None is the system's temporary directory.
     """
 
     names: tuple[str, ...]
@@ -60,7 +70,7 @@ def local_store(
     unique_id: str | None = None,
     compression: str = "lz4",
 ) -> StoreFiles:
-    """The files of a store in a local directory; an absent directory has none."""
+    """Return the files of a store in a local directory; an absent directory has none."""
     root = os.path.abspath(directory)
 
     def open_local(name: str) -> BinaryIO:
@@ -78,7 +88,7 @@ def local_store(
 
 
 def open_state_file(files: StoreFiles, name: str) -> BinaryIO:
-    """Open a file of the store; MissingStateFile when it is not there."""
+    """Open a file of the store; raise MissingStateFile if it does not exist."""
     try:
         return files.open(name)
     except FileNotFoundError as error:
@@ -88,7 +98,14 @@ def open_state_file(files: StoreFiles, name: str) -> BinaryIO:
 
 
 def read_small(files: StoreFiles, name: str) -> bytes:
-    """The content of a small file of the store; StateFormatError: it is missing, or too large."""
+    """Return the content of a small file of the store.
+
+    Raises
+    ------
+    StateFormatError
+        The file is missing (MissingStateFile), not a regular file, or larger than ``MAX_SMALL``
+        bytes.
+    """
     with open_state_file(files, name) as file:
         data = read_up_to(file, MAX_SMALL)
     if data is None:

@@ -1,8 +1,8 @@
-"""The rows of a HDFS-backed state store (Spark's ``HDFSBackedStateStoreProvider``).
+"""The rows of an HDFS-backed state store (Spark's ``HDFSBackedStateStoreProvider``).
 
-Spark holds the whole map in memory. Here the snapshot is streamed, and its rows give way to what
-changed after it, of which a bounded part is in memory. A version without a snapshot (Spark writes
-one every ten versions) is all changes.
+Spark holds the whole map in memory. Here the snapshot is streamed, and later changes override its
+rows; a bounded part of the changes is in memory. A version without an earlier snapshot (Spark
+writes one every ten versions) consists of changes only.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from flinkish.engine.stores.sidecars import open_checked
 
 
 def read_hdfs_store(files: StoreFiles) -> Iterator[tuple[bytes, bytes]]:
-    """Key and value of every row of ``files.version``, in no particular order.
+    """Yield the key and value of every row of ``files.version``, in no particular order.
 
-    Raises:
-        StateFormatError: a file is damaged, or missing (MissingStateFile).
+    Raises
+    ------
+    StateFormatError
+        A file is damaged, or missing (MissingStateFile).
     """
     chain = find_chain(files, lambda _: None)
     with LastChanges(files.scratch) as changes:

@@ -1,15 +1,16 @@
-"""Which partition a row of state belongs to: what Spark partitions each operator's state by.
+"""The partition that a row of state belongs to: the columns that Spark partitions each operator by.
 
 Spark puts a row into partition ``pmod(Murmur3Hash(grouping key), n)``
-(``StatefulOperatorPartitioning``). Which columns of a state key are the grouping key depends on
-what else the key has:
+(``StatefulOperatorPartitioning``). The other parts of a state key decide which of its columns are
+the grouping key:
 
-- a prefix scan (session windows, map state, timers by key): the prefix;
-- a range scan (timers by time, time to live): what is not ordered by; of the time to live of a map
-  that is ``elementKey.key``, since ``elementKey`` has the map's own key as well;
-- joins: all but the index or the timestamp at the end;
-- everything else: the whole key. A key without columns, or of type void, has one partition only,
-  whatever the number of partitions is (global limits, aggregates without keys).
+- keys with a prefix scan (session windows, map state, timers by key): the prefix;
+- keys with a range scan (timers by time, time to live): the columns that are not ordering columns.
+  For the time to live of a map this is ``elementKey.key``, because ``elementKey`` has the map's own
+  key as well;
+- joins: all columns except the index or the timestamp at the end;
+- all other keys: the whole key. A key without columns, or of type void, has only one partition,
+  whatever the number of partitions (global limits, aggregates without keys).
 """
 
 from __future__ import annotations
@@ -28,20 +29,21 @@ from flinkish.engine.rows.key_codec import prefix_encoder
 from flinkish.engine.stores.checkpoints import OperatorState, StoreState
 
 TTL_PREFIX: Final = "$ttl_"
-#: The last column of session windows' keys (``StreamingSessionWindowStateManagerImplV1``).
+#: The last key column of session windows (``StreamingSessionWindowStateManagerImplV1``).
 SESSION_START: Final = "sessionStartTime"
 JOIN_ROWS: Final = "keyWithIndexToValue"
 
-#: A column of a key, by its place; a second number is the place in that struct.
+#: The index of a key column; a second number is the index of a field in that struct column.
 Path = tuple[int, ...]
 
 
 def partition_paths(
     operator: OperatorState, store: StoreState, family: FamilySchemas
 ) -> tuple[Path, ...]:
-    """The columns of a family's key that Spark partitions by; () where there is one partition.
+    """Return the key columns of a family that Spark partitions by.
 
-    Pure. A key that is a void column alone has none either.
+    The result is () if there is only one partition, as for a key whose grouping columns are all of
+    type void. No I/O is done.
     """
     fields: Sequence[Mapping[str, Any]] = family.key["fields"]
     encoder = key_encoder(operator, store, family)
@@ -85,10 +87,11 @@ def _is_ttl_of_map(store: StoreState, family: FamilySchemas) -> bool:
 def key_encoder(
     operator: OperatorState, store: StoreState, family: FamilySchemas
 ) -> dict[str, Any] | None:
-    """How RocksDB's keys of a family are encoded, as schema files of format v3 have it.
+    """Return the JSON of a family's key encoder in RocksDB, as in schema files of format v3.
 
-    Older schema files do not say; of them only session windows have keys with a prefix. Spark 4
-    tells it in the operator's metadata, of Spark 3.5 the name of the last column does.
+    Older schema files do not record it; among them only session windows have keys with a prefix.
+    Spark 4 records the prefix in the operator's metadata; for Spark 3.5 the name of the last column
+    shows it.
     """
     if family.encoder is not None or store.schema_version == 3:
         return family.encoder
@@ -101,7 +104,7 @@ def key_encoder(
 
 
 def has_one_partition(operator: OperatorState) -> bool:
-    """Whether Spark keeps all of the operator's state in one partition, whatever the setting."""
+    """Return whether Spark always keeps all of the operator's state in one partition."""
     return not any(
         partition_paths(operator, store, family)
         for store in operator.stores
@@ -110,5 +113,5 @@ def has_one_partition(operator: OperatorState) -> bool:
 
 
 def is_internal(family: str) -> bool:
-    """Whether a column family is Spark's own by its name, so that its rows are not counted."""
+    """Return whether a column family's name marks it as Spark's own, whose rows are not counted."""
     return family.startswith("$") or family.endswith(("keyToNumValues", "tsWithKey"))

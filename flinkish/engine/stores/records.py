@@ -5,9 +5,9 @@ Delta and snapshot (``HDFSBackedStateStoreProvider``), changelog v1 (``StateStor
     repeat: int32BE key length | key | int32BE value length | value    (a removal: length -1)
     end:    int32BE -1
 
-Changelog v2: ``writeUTF("v2")``, then each record behind a byte (1 put, 0x10 removal, 0x11 merge),
-byte 0 is the end. v3 and v4 (checkpoint format 2) are v1 and v2 with ``writeUTF("v3")`` or "v4"
-and ``writeUTF(lineage)`` first.
+Changelog v2: ``writeUTF("v2")``, then records that each start with a byte for their kind (1 put,
+0x10 removal, 0x11 merge). A byte 0 is the end. v3 and v4 (checkpoint format 2) are v1 and v2 that
+start with ``writeUTF("v3")`` or ``writeUTF("v4")`` and ``writeUTF(lineage)``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from flinkish.engine.errors import StateFormatError, UnsupportedState
 
 PUT, REMOVE, MERGE = 0x01, 0x10, 0x11
 _END = 0x00
-#: (what to do, key, value); a removal's value is empty.
+#: (kind, key, value); the value of a removal is empty.
 Change = tuple[int, bytes, bytes]
 
 _INT32 = struct.Struct(">i")
@@ -32,16 +32,19 @@ _MIN_BUFFER = 1 << 20
 
 
 class Content:
-    """The uncompressed content of a file: a window over its pieces."""
+    """The uncompressed content of a file: a buffer that moves over its pieces."""
 
     def __init__(self, pieces: Iterator[bytes], name: str) -> None:
         self._pieces = pieces
         self.name = name
         self.buffer = b""
-        self._before = 0  # content that is no longer in the buffer
+        self._before = 0  # bytes of content dropped from the buffer
 
     def more(self, at: int, need: int) -> tuple[bytes, int]:
-        """Forget all before ``at`` and have ``need`` bytes; the new buffer and its length."""
+        """Drop the bytes before ``at``, and read until there are ``need`` bytes.
+
+        Returns the new buffer and its length; ``at`` is 0 in it.
+        """
         buffer, size = self._fill(at, min(max(need, _MIN_BUFFER), MAX_ROW))
         if size < need and size >= MAX_ROW:
             raise self.error(0, f"a key or value of {need} bytes")
@@ -63,13 +66,13 @@ class Content:
         return self.buffer, size
 
     def peek(self, count: int) -> bytes:
-        """The first bytes of the buffer, fewer where the content is shorter."""
+        """Return the first ``count`` bytes of the buffer, or fewer if the content is shorter."""
         if len(self.buffer) < count:
             self._fill(0, max(count, _MIN_BUFFER))
         return self.buffer[:count]
 
     def finish(self, at: int) -> None:
-        """Nothing may follow ``at``; this also reads the end mark of the compressed stream."""
+        """Check that nothing follows ``at``, which also reads the compressed stream's end mark."""
         _, size = self._fill(at, 1)
         if size:
             raise self.error(0, "content follows the end of the records")
@@ -79,7 +82,7 @@ class Content:
 
 
 def plain_records(content: Content, at: int = 0) -> Iterator[tuple[bytes, bytes | None]]:
-    """Key and value of each record of a delta or snapshot; the value of a removal is None."""
+    """Yield the key and value of each record of a delta or snapshot; a removal's value is None."""
     int32 = _INT32.unpack_from
     buffer, size = content.buffer, len(content.buffer)
     while True:
@@ -114,10 +117,19 @@ def plain_records(content: Content, at: int = 0) -> Iterator[tuple[bytes, bytes 
 
 @dataclass(frozen=True)
 class Changelog:
-    """The head of a RocksDB changelog, and its content behind it.
+    """The header of a RocksDB changelog, and the content after it.
 
-    ``lineage`` has version and unique id of every state since the snapshot it goes back to, the
-    oldest first; None in files of checkpoint format 1.
+    Attributes
+    ----------
+    version
+        The version of the format, 1 to 4.
+    lineage
+        The version and unique id of every state since the snapshot that the changelog builds on,
+        the oldest first; None in checkpoint format 1.
+    content
+        The content of the file.
+    start
+        The offset of the first record, in bytes of content.
     """
 
     version: int
@@ -126,7 +138,7 @@ class Changelog:
     start: int
 
     def changes(self) -> Iterator[Change]:
-        """The changes, in their order; StateFormatError at damage."""
+        """Yield the changes in order; raise StateFormatError if the content is damaged."""
         if self.version in {1, 3}:
             for key, value in plain_records(self.content, self.start):
                 yield (PUT, key, value) if value is not None else (REMOVE, key, b"")
@@ -135,10 +147,10 @@ class Changelog:
 
 
 def read_changelog(content: Content) -> Changelog:
-    """Read the head of a changelog.
+    """Read the header of a changelog.
 
-    A file of v1 has none, so this tells it as ``StateStoreChangelogReaderFactory`` does: the
-    content starts with no ``writeUTF`` string of the form "v<number>".
+    A file of v1 has no header. It is recognised as in Spark's ``StateStoreChangelogReaderFactory``:
+    the content does not start with a ``writeUTF`` string of the form "v<number>".
     """
     size = int.from_bytes(content.peek(2), "big")
     match = _VERSION.fullmatch(content.peek(2 + size)[2:]) if size <= 6 else None

@@ -1,4 +1,4 @@
-"""Regular files only: a device or a pipe in place of a file might never end, or never begin."""
+"""Opening of regular files only: reading from a device or a pipe might block, or never end."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _PIECE: Final = 1 << 16
 
 
 class NotRegular(OSError):
-    """A device, a pipe or a socket, or a link to one."""
+    """A path is a device, a pipe or a socket, or a link to one."""
 
 
 def open_regular(path: str) -> BinaryIO:
-    """Open a file for reading; NotRegular where it is no regular one."""
-    check_regular(path, os.stat(path))  # opening a device may already do something
+    """Open a file for reading; raise NotRegular if it is not a regular file."""
+    check_regular(path, os.stat(path))  # opening a device may have an effect
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         check_regular(path, os.fstat(descriptor))
@@ -27,7 +27,7 @@ def open_regular(path: str) -> BinaryIO:
 
 
 def read_up_to(file: BinaryIO, most: int) -> bytes | None:
-    """The rest of a file of so many bytes at most; None where there is more."""
+    """Read the rest of a file; return None if it has more than ``most`` bytes."""
     parts = []
     left = most + 1
     while left and (data := file.read(min(left, _PIECE))):
@@ -37,6 +37,6 @@ def read_up_to(file: BinaryIO, most: int) -> bytes | None:
 
 
 def check_regular(path: str, status: os.stat_result) -> None:
-    """Raise NotRegular unless the status is that of a regular file."""
+    """Raise NotRegular unless ``status`` is that of a regular file."""
     if not stat.S_ISREG(status.st_mode):
         raise NotRegular(errno.EINVAL, "not a regular file", path)

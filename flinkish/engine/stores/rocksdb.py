@@ -1,4 +1,4 @@
-"""What RocksDB's binding (rocksdict) needs wherever it is used for a database of our own."""
+"""Helpers for the RocksDB binding (rocksdict), wherever the engine opens a database of its own."""
 
 from __future__ import annotations
 
@@ -16,11 +16,16 @@ from flinkish.engine.rows.batches import in_pieces
 def rocksdb_errors(
     what: str = "RocksDB", make: Callable[[str], EngineError] = EngineError
 ) -> Iterator[None]:
-    """Inside, the binding's errors become the engine's: it knows one class, the plain one.
+    """Convert the binding's errors inside the block into errors of the engine.
 
-    Args:
-        what: stands before the binding's words.
-        make: the error of a message.
+    The binding raises plain ``Exception`` only, so other classes pass unchanged.
+
+    Parameters
+    ----------
+    what
+        Prefix of the error message.
+    make
+        Returns the error for a message.
     """
     try:
         yield
@@ -31,17 +36,17 @@ def rocksdb_errors(
 
 
 def without_log() -> Any:
-    """How to write into a database that is thrown away."""
+    """Return write options without a write-ahead log, for a database that is thrown away."""
     options: Any = rocksdict.WriteOptions()  # its type hints are not right
     options.disable_wal = True
     return options
 
 
 def pieces_of(database: Any) -> Iterator[list[tuple[bytes, bytes]]]:
-    """Every row of a database in the order of the keys, in lists of bounded number and size.
+    """Yield all rows of a database in key order, in lists of bounded number and size.
 
-    The binding's own iteration ends at damage as it does at the end, so RocksDB is asked which it
-    was. Raises the binding's errors (see :func:`rocksdb_errors`).
+    The binding's iteration ends at damage as it does at the end of the rows, so RocksDB's iterator
+    is asked for its status. Raises the binding's errors (see :func:`rocksdb_errors`).
     """
     options: Any = rocksdict.ReadOptions()  # its type hints are not right
     options.set_verify_checksums(True)
@@ -58,4 +63,4 @@ def pieces_of(database: Any) -> Iterator[list[tuple[bytes, bytes]]]:
         iterator.next()
     iterator.status()
     if iterator.valid():
-        raise Exception("the iteration ended before the last row")  # as the binding's own errors
+        raise Exception("the iteration ended before the last row")  # as the binding raises it

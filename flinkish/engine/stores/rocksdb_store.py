@@ -1,8 +1,8 @@
 """The rows of a RocksDB state store (Spark's ``RocksDBStateStoreProvider``).
 
-The snapshot is opened in a temporary directory, the changelogs after it are replayed into that
-copy, and its rows are iterated: memory stays bounded whatever the state's size. Rows are what
-RocksDB has: a key starts with its column family's id where the store has families.
+The snapshot is opened in a temporary directory, later changelogs are replayed into that copy, and
+its rows are iterated. Memory is bounded, whatever the state's size. The rows are those of RocksDB:
+if the store has column families, a key starts with its family's id.
 """
 
 from __future__ import annotations
@@ -30,35 +30,37 @@ from flinkish.engine.stores.scratch import make_scratch, remove_scratch
 from flinkish.engine.stores.sidecars import open_checked
 from flinkish.engine.stores.snapshots import materialise, read_metadata
 
-#: Replayed changes are collected up to this size before they go into the database.
+#: Bytes of replayed changes that are collected before they are written into the database.
 _MAX_PENDING = 32 << 20
 _FAMILY_ID = struct.Struct("<h")
 
 
 @dataclass(frozen=True)
 class RocksDBRows:
-    """An open store: its rows in the order of their keys, and what its snapshot says."""
+    """An open store: its rows in key order, and the metadata of its snapshot."""
 
     database: Any
     chain: Chain
     metadata: ArchiveMetadata
 
     def rows(self) -> Iterator[tuple[bytes, bytes]]:
-        """Key and value of every row; StateFormatError when RocksDB finds damage on the way."""
+        """Yield the key and value of every row; raise StateFormatError if RocksDB finds damage."""
         return itertools.chain.from_iterable(self.pieces())
 
     def pieces(self) -> Iterator[list[tuple[bytes, bytes]]]:
-        """The rows in lists of bounded number and size; errors are those of :meth:`rows`."""
+        """Yield the rows in lists of bounded number and size; errors are those of :meth:`rows`."""
         with _errors(self.chain):
             yield from pieces_of(self.database)
 
 
 @contextlib.contextmanager
 def open_rocksdb_store(files: StoreFiles) -> Iterator[RocksDBRows]:
-    """Open ``files.version`` of a store; the temporary directory is removed at the end.
+    """Open ``files.version`` of a store; remove the temporary directory at the end of the block.
 
-    Raises:
-        StateFormatError: a file is damaged, or missing (MissingStateFile).
+    Raises
+    ------
+    StateFormatError
+        A file is damaged, or missing (MissingStateFile).
     """
 
     chain = find_chain(files, functools.partial(_lineage_of, files))
@@ -81,9 +83,12 @@ def open_rocksdb_store(files: StoreFiles) -> Iterator[RocksDBRows]:
 
 
 def snapshot_families(files: StoreFiles) -> Families:
-    """The column families that the snapshot of ``files.version`` names; none where it has none.
+    """Return the column families in the snapshot of ``files.version``; none if it has no snapshot.
 
-    Raises StateFormatError when the snapshot is damaged, or missing (MissingStateFile).
+    Raises
+    ------
+    StateFormatError
+        The snapshot is damaged, or missing (MissingStateFile).
     """
     chain = find_chain(files, functools.partial(_lineage_of, files))
     if chain.snapshot is None:
@@ -99,7 +104,7 @@ def _lineage_of(files: StoreFiles, name: str) -> Lineage | None:
 
 
 def family_of(key: bytes, metadata: ArchiveMetadata, chain: Chain) -> str:
-    """The name of the column family a key of a store with families belongs to."""
+    """Return the name of the column family of a key, in a store with column families."""
     number = _FAMILY_ID.unpack_from(key)[0] if len(key) >= _FAMILY_ID.size else None
     if number not in metadata.families:
         raise StateFormatError(chain.name, None, f"a key of the unknown column family {number}")
@@ -117,25 +122,26 @@ def _open(directory: str, chain: Chain) -> Any:
         if not chain.changes:
             access = rocksdict.AccessType.read_only()
             return rocksdict.Rdict(directory, options=rocksdict.Options(True), access_type=access)
-        # Spark's own options, without which RocksDB cannot join what Spark merged.
+        # Spark's own options: RocksDB needs their merge operator to join the values that Spark
+        # merged.
         options, families = rocksdict.Options.load_latest(directory)
         options.set_disable_auto_compactions(True)
-        # Whoever wrote them may have named directories elsewhere, which RocksDB tidies up.
+        # The options may name directories elsewhere, in which RocksDB would remove files.
         options.set_wal_dir(directory)
         options.set_db_log_dir(directory)
         return rocksdict.Rdict(directory, options=options, column_families=families)
 
 
 def _errors(chain: Chain) -> contextlib.AbstractContextManager[None]:
-    """The binding's errors are damage of the state."""
+    """Convert the binding's errors into StateFormatError: they mean that the state is damaged."""
     return rocksdb_errors("RocksDB", lambda text: StateFormatError(chain.name, None, text))
 
 
 def _replay(database: Any, changes: Iterator[Change]) -> None:
     """Write changes into the database, many at a time.
 
-    RocksDB's binding cannot merge, so what is merged is put behind what is there. Spark joins
-    records of a list by "," or by nothing (``mergeOperatorVersion``); readers know both.
+    RocksDB's binding cannot merge, so a merged value is appended to the existing one. Spark joins
+    the records of a list by "," or by nothing (``mergeOperatorVersion``); readers accept both.
     """
     pending: dict[bytes, _Pending] = {}
     size = 0
@@ -153,14 +159,14 @@ def _replay(database: Any, changes: Iterator[Change]) -> None:
 
 @dataclass(frozen=True)
 class _Pending:
-    """What became of a key: its new parts, and whether they replace what was there."""
+    """The changes of one key: its new parts, and whether they replace the existing value."""
 
     replaces: bool
     parts: list[bytes]
 
 
 def _write(database: Any, pending: dict[bytes, _Pending]) -> None:
-    batch = rocksdict.WriteBatch(raw_mode=True)  # several times faster than one by one
+    batch = rocksdict.WriteBatch(raw_mode=True)  # several times faster than single writes
     for key, change in pending.items():
         parts = change.parts
         if not change.replaces:

@@ -1,11 +1,11 @@
-"""RocksDB snapshots, written: ``<version>.zip`` and its SSTs, as Spark's ``RocksDBFileManager``.
+"""Writing of RocksDB snapshots: ``<version>.zip`` and its SSTs, as Spark's ``RocksDBFileManager``.
 
-The rows are sorted, a bounded number at a time, and written as SSTs which a new database takes in
-as they are; that is several times faster than to put them into the database in any order. It has
-the options of Spark's ``RocksDB`` that are in its files: LZ4, block format 5, a Bloom filter of 10
-bits. Its SSTs and its small files are the snapshot. They are not the bytes of Spark's own: database
-ids, file numbers and times differ, and so may the version of RocksDB. What is not written: the
-(empty) log file, and blobs.
+The rows are sorted, a bounded number at a time, and written as SSTs that a new database ingests
+unchanged. This is several times faster than putting unsorted rows into the database. The database
+has the options of Spark's ``RocksDB`` that affect its files: LZ4, block format 5, a Bloom filter of
+10 bits. The snapshot consists of its SSTs and its small files. They are not the same bytes as
+Spark's own: database ids, file numbers and times differ, and possibly the version of RocksDB. The
+(empty) log file and blobs are not written.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ from flinkish.engine.rows.batches import MAX_ROWS, in_pieces
 from flinkish.engine.stores.rocksdb import rocksdb_errors
 from flinkish.engine.stores.scratch import make_scratch, remove_scratch
 
-#: (id of the column family, keys, values): lists of bytes, or Arrow's arrays of large binaries.
+#: (id of the column family, keys, values): sequences of bytes, or Arrow arrays of large binaries.
 Piece = tuple[int | None, Any, Any]
-#: Rows are sorted up to this many bytes at a time: an SST each.
+#: Bytes of rows that are sorted at a time; each such run is one SST.
 MAX_RUN_BYTES: Final = 64 << 20
-#: More SSTs than this, all of them overlapping, are merged into ones that do not: readers would
-#: have to look into every one, and Spark's own RocksDB would begin by doing just that.
+#: If there are more SSTs than this, which all overlap, they are compacted into SSTs that do not
+#: overlap. Otherwise readers would have to search every one, and Spark's own RocksDB would start
+#: with the same compaction.
 MAX_RUNS: Final = 4
 _ROW_OVERHEAD: Final = 16
 _FAMILY_ID_BYTES: Final = 2
@@ -46,9 +47,14 @@ _SMALL_FILES = ("CURRENT", "MANIFEST-", "OPTIONS-")
 
 @dataclass(frozen=True)
 class Families:
-    """The column families of a store: their ids, and which are Spark's own (not counted as rows).
+    """The column families of a store; empty for a store without column families.
 
-    A store without families has none here.
+    Attributes
+    ----------
+    ids
+        The families' ids, by name.
+    internal
+        The families that are Spark's own, whose rows are not counted.
     """
 
     ids: Mapping[str, int] = field(default_factory=dict)
@@ -67,26 +73,37 @@ def write_snapshot(
     with_families: bool = True,
     scratch: str | None = None,
 ) -> int:
-    """Write a snapshot of a store. The archive comes last: without it there is no snapshot.
+    """Write a snapshot of a store; the archive is written last, and completes the snapshot.
 
-    Memory is bounded by ``MAX_RUN_BYTES`` a few times over, the local disk has to hold the snapshot
-    once, or twice where there are more than ``MAX_RUNS`` of them.
+    Memory is bounded by a few times ``MAX_RUN_BYTES``. The local disk must hold the snapshot once,
+    or twice if there are more than ``MAX_RUNS`` runs.
 
-    Args:
-        rows: key and value of each row as RocksDB has them, each key once, in any order. Keys begin
-            with their family's id where the store has families; values that were read from RocksDB
-            have to go through :func:`~.encodings.normal_value`.
-        create: opens a path relative to the store's directory for writing.
-        name: the archive's, ``<version>.zip`` or ``<version>_<unique id>.zip``.
-        families: the store's families.
-        with_families: see :func:`~flinkish.checkpoint.format.archives.write_archive_metadata`.
-        scratch: directory for local files; the system's temporary directory by default.
+    Parameters
+    ----------
+    rows
+        The key and value of each row, encoded as in RocksDB, each key once, in any order. Keys
+        begin with their family's id if the store has families. Values that were read from RocksDB
+        must be converted by :func:`~flinkish.engine.rows.encodings.normal_value` first.
+    create
+        Opens a path relative to the store's directory for writing.
+    name
+        The archive's name, ``<version>.zip`` or ``<version>_<unique id>.zip``.
+    families
+        The store's families.
+    with_families
+        See :func:`~flinkish.checkpoint.format.archives.write_archive_metadata`.
+    scratch
+        Directory for local files; None is the system's temporary directory.
 
-    Returns:
+    Returns
+    -------
+    int
         The number of rows.
 
-    Raises:
-        EngineError: a key is of no family of the store, or RocksDB fails.
+    Raises
+    ------
+    EngineError
+        A key has no family of the store, or RocksDB fails.
     """
     known = set(families.ids.values())
 
@@ -111,10 +128,11 @@ def write_pieces(
     version: int = 1,
     scratch: str | None = None,
 ) -> int:
-    """Write a snapshot of rows that come in pieces: :func:`write_snapshot`, with less for each row.
+    """Write a snapshot from batches of rows.
 
-    A piece is (the family's id, keys, values); the keys begin with that id, which is None in a
-    store without families.
+    It does less work for each row than :func:`write_snapshot`. Each element of ``pieces`` is (the
+    family's id, keys, values). The keys begin with that id, which is None in a store without
+    families.
     """
     directory = make_scratch(parent=scratch)
     try:
@@ -161,13 +179,13 @@ def _options() -> Any:
     options.create_if_missing(True)
     options.set_block_based_table_factory(blocks)
     options.set_compression_type(rocksdict.DBCompressionType.lz4())
-    # Spark compacts when it likes; here it would only cost time.
+    # Spark compacts later if needed; here it would only take time.
     options.set_disable_auto_compactions(True)
     return options
 
 
 def _fill(directory: str, pieces: Iterable[Piece]) -> dict[int | None, int]:
-    """Write the rows into a new database; their numbers by the ids of their families."""
+    """Write the rows into a new database; return the number of rows by family id."""
     counts: dict[int | None, int] = {}
     runs = _Runs(os.path.join(directory, "runs"))
     for family, keys, values in pieces:
@@ -179,7 +197,7 @@ def _fill(directory: str, pieces: Iterable[Piece]) -> dict[int | None, int]:
         try:
             ingest = rocksdict.IngestExternalFileOptions()
             ingest.set_move_files(True)
-            # Several of one call may not overlap.
+            # Files of one call may not overlap, and the runs do: one call each.
             for path in runs.paths:
                 database.ingest_external_file([path], ingest)
             if len(runs.paths) > MAX_RUNS:
@@ -191,7 +209,7 @@ def _fill(directory: str, pieces: Iterable[Piece]) -> dict[int | None, int]:
 
 
 class _Runs:
-    """Sorts rows, ``MAX_RUN_BYTES`` at a time, and writes each run as an SST of its own."""
+    """A sorter of rows: it writes every ``MAX_RUN_BYTES`` of rows as an SST."""
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
@@ -202,7 +220,7 @@ class _Runs:
         os.mkdir(directory)
 
     def add(self, keys: Any, values: Any) -> None:
-        """Take rows; those that were taken before may be written."""
+        """Add rows, and write the collected ones if there are enough of them."""
         for held, column in ((self._keys, keys), (self._values, values)):
             array = column if isinstance(column, pa.Array) else pa.array(column, pa.large_binary())
             held.append(array)
@@ -212,7 +230,7 @@ class _Runs:
             self.finish()
 
     def finish(self) -> None:
-        """Write what is held."""
+        """Write the collected rows."""
         keys, values = self._keys, self._values
         self._keys, self._values, self._bytes = [], [], 0
         if not sum(map(len, keys)):
@@ -229,7 +247,7 @@ class _Runs:
             writer.open(path)
             for start in range(0, rows.num_rows, MAX_ROWS):
                 part = [column.to_pylist() for column in rows.slice(start, MAX_ROWS).columns]
-                # A loop of its own for each row would take as long as RocksDB.
+                # A Python loop over the rows would take as long as RocksDB.
                 collections.deque(map(writer.__setitem__, *part), maxlen=0)
             writer.finish()
 

@@ -1,4 +1,4 @@
-"""Directories of the engine's own on the local disk: made, and removed, here."""
+"""Creation and removal of the engine's own directories on the local disk."""
 
 from __future__ import annotations
 
@@ -9,20 +9,27 @@ import tempfile
 
 
 def make_scratch(prefix: str = "state-", parent: str | None = None) -> str:
-    """A new directory that only this user can enter; ``parent`` None: where temporary ones go."""
+    """Create a directory that only this user can enter, and return its path.
+
+    If ``parent`` is None, it is created in the system's temporary directory.
+    """
     return tempfile.mkdtemp(prefix=prefix, dir=parent)
 
 
 def remove_scratch(directory: str) -> None:
-    """Remove what :func:`make_scratch` made, as far as that is possible; no link is followed."""
+    """Remove a directory of :func:`make_scratch` as far as possible, without following links."""
     shutil.rmtree(directory, ignore_errors=True)
 
 
 def remove_below(root: str, path: str) -> None:
-    """Remove a file, or a directory with all that is in it, below ``root``; it may not be there.
+    """Remove a file, or a directory with its content, below ``root``, if it exists.
 
-    No link is followed: one in the place of a directory goes itself. Raises ValueError for a path
-    that leads elsewhere: it is absolute, has dots or empty parts, or goes through a link.
+    No link is followed: a link to a directory is removed itself.
+
+    Raises
+    ------
+    ValueError
+        The path is absolute, has dots or empty parts, or goes through a link.
     """
     parts = path.split("/")
     if "\0" in path or not {"", ".", ".."}.isdisjoint(parts):

@@ -1,7 +1,7 @@
 """Spark's checksum sidecars of checkpoint format 2: ``<file>.crc`` beside a state file.
 
-Not Hadoop's ``.<file>.crc``: Spark's (``ChecksumCheckpointFileManager``) is JSON with the CRC-32C
-and the size of the whole file. A file without one is read unchecked, as Spark does.
+They are not Hadoop's ``.<file>.crc``: Spark's (``ChecksumCheckpointFileManager``) are JSON with the
+CRC-32C and the size of the whole file. A file without a sidecar is read unchecked, as in Spark.
 """
 
 from __future__ import annotations
@@ -20,8 +20,14 @@ _READ = 1 << 20
 def open_checked(files: StoreFiles, name: str) -> BinaryIO:
     """Open a state file after comparing it with its sidecar, if it has one.
 
-    Raises StateFormatError when they differ or the sidecar is damaged, UnsupportedState when the
-    sidecar has another algorithm, MissingStateFile when the file is not there.
+    Raises
+    ------
+    StateFormatError
+        The file and the sidecar differ, or the sidecar is damaged.
+    UnsupportedState
+        The sidecar has another algorithm than CRC-32C.
+    MissingStateFile
+        The file does not exist.
     """
     file = open_state_file(files, name)
     if f"{name}.crc" not in files.names:
@@ -58,4 +64,4 @@ def _read_sidecar(files: StoreFiles, name: str) -> tuple[int, int]:
         raise StateFormatError(name, None, "damaged checksum file") from error
     if algorithm != "CRC32C":
         raise UnsupportedState(name, None, f"checksum by {algorithm[:20]!r}")
-    return size, value & 0xFFFFFFFF  # Java wrote it as a signed int
+    return size, value & 0xFFFFFFFF  # Java writes it as a signed int

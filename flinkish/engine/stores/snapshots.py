@@ -1,4 +1,4 @@
-"""RocksDB snapshots, brought to the local disk: the archive and the shared files it names."""
+"""RocksDB snapshots on the local disk: the archive and the shared files that it names."""
 
 from __future__ import annotations
 
@@ -22,14 +22,17 @@ from flinkish.engine.stores.sidecars import open_checked
 
 
 def materialise(files: StoreFiles, name: str, directory: str) -> ArchiveMetadata:
-    """Make the RocksDB database of a snapshot in a local directory, which must exist and be empty.
+    """Create the RocksDB database of a snapshot in a local directory.
 
-    Shared files are linked to (symbolic links: nothing of the source is changed, and RocksDB never
-    writes into a file it has) where the store has local paths, otherwise copied.
+    The directory must exist and be empty. Shared SSTs with a local path are linked, other shared
+    files are copied. The links are symbolic and leave the source unchanged, because RocksDB never
+    writes into an existing SST.
 
-    Raises:
-        StateFormatError: the archive is damaged, its metadata unknown, a shared file missing or of
-            another size.
+    Raises
+    ------
+    StateFormatError
+        The archive is damaged, its metadata is unknown, or a shared file is missing or of another
+        size.
     """
     with _open_archive(files, name) as archive:
         members = check_members(archive, name)
@@ -43,14 +46,14 @@ def materialise(files: StoreFiles, name: str, directory: str) -> ArchiveMetadata
 
 
 def read_metadata(files: StoreFiles, name: str) -> ArchiveMetadata:
-    """What the snapshot ``name`` says of itself; errors are those of :func:`materialise`."""
+    """Return the metadata of the snapshot ``name``; errors are those of :func:`materialise`."""
     with engine_errors(), open_checked(files, name) as file:
         return read_archive_metadata(file, name)
 
 
 @contextmanager
 def _open_archive(files: StoreFiles, name: str) -> Iterator[zipfile.ZipFile]:
-    """Open a snapshot's archive; StateFormatError for damage that is met while it is open."""
+    """Open a snapshot's archive; raise StateFormatError for damage found while it is open."""
     with engine_errors(), open_checked(files, name) as file, open_archive(file, name) as archive:
         yield archive
 
@@ -59,7 +62,7 @@ def _bring(files: StoreFiles, path: str, target: str, size: int) -> None:
     if os.path.lexists(target):
         raise StateFormatError(path, None, "the snapshot has a file of this name already")
     local = files.local_path(path)
-    # RocksDB never writes into a table; into others, such as logs, it may.
+    # RocksDB never writes into an existing SST, but may write into other files, such as logs.
     if local is not None and target.endswith(".sst") and os.path.exists(local):
         if not os.path.isfile(local):
             raise StateFormatError(path, None, "it is not a regular file")
@@ -74,7 +77,10 @@ def _bring(files: StoreFiles, path: str, target: str, size: int) -> None:
 
 
 def _write(target: str, source: Any, most: int) -> int:
-    """Copy a file of so many bytes at most, and one more where it has more; how many it were."""
+    """Copy a file up to ``most`` bytes, and one byte more if it is larger.
+
+    Returns the number of bytes written.
+    """
     left = most + 1
     with open(target, "xb") as file:
         while left and (data := source.read(min(left, 1 << 20))):

@@ -1,4 +1,4 @@
-"""Every row of a state store, in blocks."""
+"""All rows of a state store, in blocks."""
 
 from __future__ import annotations
 
@@ -15,22 +15,26 @@ from flinkish.engine.stores.files import UNSAFE_ROW, StoreFiles
 from flinkish.engine.stores.hdfs_store import read_hdfs_store
 from flinkish.engine.stores.rocksdb_store import RocksDBRows, family_of, open_rocksdb_store
 
-#: The column family of a store that has only one.
+#: The name of the only column family of a store without column families.
 DEFAULT_FAMILY = "default"
 _FAMILY_ID_BYTES = 2
 
 
 @dataclass(frozen=True)
 class RowBlock:
-    """Some rows of one column family.
+    """A block of rows of one column family.
 
-    Attributes:
-        family: the column family's name; ``default`` in stores that have none.
-        keys: the keys' bytes, without the family's id.
-        values: the values' bytes, as many as keys.
-        framed: they are as RocksDB has them (:mod:`flinkish.engine.rows.encodings` takes them
-        apart);
-            otherwise each is an UnsafeRow.
+    Attributes
+    ----------
+    family
+        The column family's name; ``default`` in stores without column families.
+    keys
+        The keys' bytes, without the family's id.
+    values
+        The values' bytes, one for each key.
+    framed
+        True if the rows are encoded as in RocksDB (:mod:`flinkish.engine.rows.encodings` decodes
+        them); otherwise each key and value is an UnsafeRow.
     """
 
     family: str
@@ -41,10 +45,15 @@ class RowBlock:
 
 @dataclass(frozen=True)
 class RowCounts:
-    """How many rows a store has.
+    """The number of rows of a store.
 
-    ``families`` has the rows of each column family that has any. ``recorded`` is what Spark itself
-    counted when it wrote the snapshot, where the version is a snapshot of RocksDB and Spark did.
+    Attributes
+    ----------
+    families
+        The number of rows of each column family that has any.
+    recorded
+        The number of rows that Spark recorded in the snapshot; None if the version is not a RocksDB
+        snapshot, or Spark did not record it.
     """
 
     families: dict[str, int] = field(default_factory=dict)
@@ -52,25 +61,30 @@ class RowCounts:
 
     @property
     def total(self) -> int:
-        """Rows of all families."""
+        """The number of rows of all families."""
         return sum(self.families.values())
 
 
 def read_store(
     files: StoreFiles, shapes: Mapping[str, FamilyShape] | None = None
 ) -> Iterator[RowBlock]:
-    """Every row of ``files.version``, in blocks of at most ``MAX_ROWS`` rows of one family.
+    """Yield all rows of ``files.version``, in blocks of at most ``MAX_ROWS`` rows of one family.
 
-    Memory is bounded by a block and the part of the changes after the last snapshot that is held.
+    Memory is bounded by a block, and a bounded part of the changes after the last snapshot.
 
-    Args:
-        files: the store.
-        shapes: by column family, what its rows have to be like: each row's structure is checked
-            then. Families that are not in it are not checked.
+    Parameters
+    ----------
+    files
+        The store.
+    shapes
+        The shape of the rows by column family. Rows of these families are checked against it, other
+        families are not checked.
 
-    Raises:
-        StateFormatError: a file is damaged, missing (MissingStateFile), of an unknown form
-            (UnsupportedState), or has a row of a wrong structure. Rows may have been given by then.
+    Raises
+    ------
+    StateFormatError
+        A file is damaged, missing (MissingStateFile), of an unknown form (UnsupportedState), or has
+        a row of a wrong structure. Some rows may have been yielded before.
     """
     _check_supported(files)
     if files.backend == HDFS:
@@ -84,9 +98,9 @@ def read_store(
 
 
 def count_rows(files: StoreFiles, shapes: Mapping[str, FamilyShape] | None = None) -> RowCounts:
-    """Read every row of a store, as :func:`read_store` does, and count them.
+    """Read all rows of a store, as :func:`read_store` does, and count them.
 
-    Args and errors are those of :func:`read_store`.
+    Parameters and errors are those of :func:`read_store`.
     """
     counts: Counter[str] = Counter()
     if files.backend == HDFS:
@@ -115,7 +129,7 @@ def _rocksdb_blocks(
 ) -> Iterator[RowBlock]:
     families = bool(store.metadata.families)
     for piece in store.pieces():
-        # Keys are in order, and begin with their family's id: most pieces are of one family.
+        # Keys are in order and begin with their family's id: most batches have one family.
         for rows in _by_family(piece) if families else (piece,):
             keys, values = _columns(rows)
             family = DEFAULT_FAMILY

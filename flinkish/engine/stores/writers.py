@@ -1,8 +1,8 @@
-"""State files, written as Spark writes them: deltas, snapshots and changelogs.
+"""Writing of state files as Spark writes them: deltas, snapshots and changelogs.
 
-They are the same bytes as Spark's for the same records in the same order, as far as the compressor
-makes the same of them (:mod:`flinkish.engine.stores.compressors`).
-:mod:`flinkish.engine.stores.records` reads them and has their formats.
+For the same records in the same order, they are the same bytes as Spark's, as far as the compressor
+gives the same bytes (:mod:`flinkish.engine.stores.compressors`).
+:mod:`flinkish.engine.stores.records` reads them and documents their formats.
 """
 
 from __future__ import annotations
@@ -19,26 +19,34 @@ from flinkish.engine.stores.records import MERGE, PUT, REMOVE, Change
 
 _INT32 = struct.Struct(">i")
 _NONE: Final = _INT32.pack(-1)
-#: Records are put together up to this size before they are compressed.
+#: Bytes of records that are collected before they are compressed.
 _PIECE = 1 << 18
 
 
 def write_records(
     file: BinaryIO, records: Iterable[tuple[bytes, bytes | None]], codec: str = "lz4"
 ) -> int:
-    """Write a delta or a snapshot of a HDFS-backed store (``HDFSBackedStateStoreProvider``).
+    """Write a delta or a snapshot of an HDFS-backed store (``HDFSBackedStateStoreProvider``).
 
-    Args:
-        file: what it is written to; it stays open.
-        records: key and value of each row, as UnsafeRows; a value of None removes the key, which
-            no snapshot may do.
-        codec: of ``spark.sql.streaming.stateStore.compression.codec``.
+    Parameters
+    ----------
+    file
+        The target file; it stays open.
+    records
+        The key and value of each row, as UnsafeRows. A value of None removes the key, which is not
+        allowed in a snapshot.
+    codec
+        ``spark.sql.streaming.stateStore.compression.codec``.
 
-    Returns:
+    Returns
+    -------
+    int
         The number of records.
 
-    Raises:
-        UnsupportedState: the codec is not known.
+    Raises
+    ------
+    UnsupportedState
+        The codec is not known.
     """
     return _write(file, _plain(records), codec, b"", _NONE)
 
@@ -53,20 +61,31 @@ def write_changelog(
 ) -> int:
     """Write a changelog of a RocksDB store (``StateStoreChangelogWriter``).
 
-    Args:
-        file: what it is written to; it stays open.
-        changes: kind (``PUT``, ``REMOVE``, ``MERGE``), key and value of each change, with the
-            family's id in the keys of a store that has families.
-        codec: as in :func:`write_records`.
-        version: 1 without families, 2 with; 3 and 4 are these in checkpoint format 2.
-        lineage: version and unique id of each state back to the snapshot; of versions 3 and 4 only.
+    Parameters
+    ----------
+    file
+        The target file; it stays open.
+    changes
+        Kind (``PUT``, ``REMOVE``, ``MERGE``), key and value of each change. Keys begin with their
+        family's id if the store has families.
+    codec
+        As in :func:`write_records`.
+    version
+        1 without families, 2 with families; 3 and 4 are the same in checkpoint format 2.
+    lineage
+        The version and unique id of each state back to the snapshot, for versions 3 and 4 only.
 
-    Returns:
+    Returns
+    -------
+    int
         The number of changes.
 
-    Raises:
-        EngineError: the version does not exist, has no lineage, or cannot have a change of a kind.
-        UnsupportedState: the codec is not known.
+    Raises
+    ------
+    EngineError
+        The version does not exist, does not fit the lineage, or does not support a kind of change.
+    UnsupportedState
+        The codec is not known.
     """
     if not 1 <= version <= 4 or (lineage is None) != (version < 3):
         with_it = "with" if lineage is not None else "without"

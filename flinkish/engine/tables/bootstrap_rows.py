@@ -1,4 +1,4 @@
-"""Rows of tables, encoded as state: what one task of a bootstrap does (``bootstrap_state``)."""
+"""Encode the rows of tables as state: the work of one task of a bootstrap (``bootstrap_state``)."""
 
 from __future__ import annotations
 
@@ -34,12 +34,16 @@ _BLOCK_ROWS: Final = 10_000
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """What tasks need, as plain data. Made by :func:`~.bootstrap_state.plan_bootstrap`.
+    """The plan of a bootstrap, as plain data. Made by :func:`~.bootstrap_state.plan_bootstrap`.
 
-    Attributes:
-        move: the operator's way, from the template.
-        target: where the state goes.
-        attempts: the directory in it of what is not in its place yet.
+    Attributes
+    ----------
+    move
+        The operator's migration, from the template.
+    target
+        Where the state goes.
+    attempts
+        Directory in the target for files that are not yet in their final place.
     """
 
     move: OperatorMigration
@@ -48,11 +52,11 @@ class Bootstrap:
 
     @property
     def count(self) -> int:
-        """How many partitions all stores have; also the number that reports go to."""
+        """Number of partitions of all stores; also the number that reports go to."""
         return self.move.partitions * len(self.move.targets)
 
     def place(self, number: int) -> tuple[str, int]:
-        """The store and the partition of a number."""
+        """Return the store and the partition of a target number."""
         return (
             self.move.targets[number // self.move.partitions],
             number % self.move.partitions,
@@ -61,22 +65,22 @@ class Bootstrap:
 
 @dataclass(frozen=True)
 class EncodeRows:
-    """A task: from batches with the columns ``key`` and ``value`` to pieces of rows.
+    """A task that encodes batches with the columns ``key`` and ``value`` as packed batches of rows.
 
-    Pieces have the number of the partition they go to; the last one, of what there was in all,
-    goes to the number behind the last partition.
+    Each packed batch has the number of its target partition. The last item reports the rows
+    encoded; it goes to the number after the last partition.
     """
 
     job: Bootstrap
     table: StateTable
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[tuple[int, bytes]]:
-        """Encode; CannotEncode."""
+        """Encode batches; CannotEncode when a row has no form in state."""
         move = self.job.move
         store, family = _way(move, self.table)
         first = move.targets.index(store) * move.partitions
         place = target_families(move, store).index(family.target)
-        # Rows that are in the new form already, for the partitions they belong to.
+        # Rows already have the new form; this only assigns their partitions.
         same = FamilyMigration(
             family.target, family.target, family.after, family.after, family.partition_by
         )
@@ -113,7 +117,7 @@ def _way(move: OperatorMigration, table: StateTable) -> tuple[str, FamilyMigrati
 def encode_batch(
     table: StateTable, family: FamilyMigration, batch: Any
 ) -> tuple[list[bytes], list[bytes]]:
-    """The keys and values of a batch as they are in state files; CannotEncode."""
+    """Return the keys and values of a batch as bytes of state files; CannotEncode if impossible."""
     form = family.after
     keys, values = (batch.column(batch.schema.get_field_index(n)) for n in ("key", "value"))
     for name, column in (("key", keys), ("value", values)):
@@ -139,7 +143,7 @@ def _columns(array: Any, struct: DataType) -> Any:
 
 
 def columns_of(structs: Any) -> Any:
-    """The fields of a struct array without nulls as a batch, by their places for names."""
+    """Return the fields of a struct array without nulls as a batch, named by their positions."""
     if not structs.type.num_fields:
         return pa.RecordBatch.from_struct_array(structs)
     names = [str(i) for i in range(structs.type.num_fields)]

@@ -1,9 +1,9 @@
-"""State of an operator, made of a DataFrame: what Flink's State Processor API calls bootstrapping.
+"""Create an operator's state from a DataFrame; Flink's State Processor API calls it bootstrapping.
 
-What state is like (schemas, keys' encodings, column families) only Spark's planner knows, so it
-is taken from a template: an operator of any checkpoint of the same query, with whatever rows. Rows
-come as :func:`~.spark_frames.read_state` gives them, columns ``key`` and ``value``. Each goes to
-the partition that Spark would look for it in; there it is written as a rewrite writes it.
+Only Spark's planner knows the form of state (schemas, key encodings, column families), so it is
+taken from a template: an operator of any checkpoint of the same query, with any rows. Rows have the
+columns ``key`` and ``value``, as :func:`~.spark_frames.read_state` returns them. Each row goes to
+the partition where Spark will look for it, and is written as by a rewrite.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from flinkish.engine.tables.bootstrap_rows import Bootstrap, EncodeRows
 from flinkish.engine.tables.frames import StateTable, find_table, state_tables
 from flinkish.engine.tables.spark_frames import computed, spark_schema
 
-#: What tasks that encode give to Spark: the number of a partition, and rows for it or a report.
+#: Schema of the encoding tasks' output: number of a partition, and rows for it or a report.
 PIECES: Final = "number int, piece binary"
 
 
@@ -53,29 +53,40 @@ def write_state(
     version: int | None = None,
     root: str | None = None,
 ) -> WrittenOperator:
-    """Write the state of an operator, of DataFrames: rows, schemas and metadata.
+    """Write an operator's state from DataFrames: rows, schemas and metadata.
 
-    Args:
-        frames: a DataFrame, for an operator with one state; by name (:func:`~.frames.find_table`)
-            those of one with several. Columns are ``key`` and ``value`` with the types that
-            ``read_state`` gives; others (``partition``) are not looked at. States that are not
-            named are empty.
-        source: the template's checkpoint; of it schemas and the ids of column families are read.
-        template: an operator of the same query, as :func:`~.checkpoints.read_checkpoint` gives it.
-        target: where ``state/<ordinal>`` is made.
-        wanted: another number of partitions, backend, codec, ordinal or kind of file names; the
-            template's by default. Nothing else can change here.
-        version: the state's version, the number of the batch it is of + 1; the template's by
-            default. A query whose newest committed batch is 0 starts with version 1.
-        root: the new checkpoint as Spark will call it (:func:`~.state_files.operator_files`).
+    On an error, no row is left in the target.
 
-    Raises:
-        CannotMigrate: the DataFrames are not of these states, or one that belongs to another is
-            missing: joins need all of theirs, lists and times to live the counters beside them.
-        CannotEncode: a key, a value, a list or what has to be in it is null.
-        LostRows: what was written is not what was given, which also keys that repeat lead to.
+    Parameters
+    ----------
+    frames
+        A DataFrame, for an operator with one state; a mapping by name (:func:`~.frames.find_table`)
+        for one with several. Columns are ``key`` and ``value`` with the types that ``read_state``
+        returns; others (``partition``) are ignored. States without a DataFrame are empty.
+    source
+        The template's checkpoint, for schemas and the ids of column families.
+    template
+        An operator of the same query, from :func:`~.checkpoints.read_checkpoint`.
+    target
+        Where ``state/<ordinal>`` is created.
+    wanted
+        Another number of partitions, backend, codec, ordinal or kind of file names; the template's
+        by default. Nothing else can change here.
+    version
+        The state version, the number of its batch + 1; the template's by default. A query whose
+        newest committed batch is 0 starts with version 1.
+    root
+        The new checkpoint's location as Spark will name it (:func:`~.state_files.operator_files`).
 
-    Then no row is left in the target.
+    Raises
+    ------
+    CannotMigrate
+        The DataFrames do not match these states, or a state that belongs to another is missing:
+        joins need all of theirs, lists and times to live need the counters beside them.
+    CannotEncode
+        A key, a value, a list or a required part of one is null.
+    LostRows
+        The rows written differ from the rows given, for example when keys repeat.
     """
     given = _given(frames, template)
     spark = given[0][1].sparkSession
@@ -105,7 +116,7 @@ def plan_bootstrap(
     wanted: TargetState | None = None,
     version: int | None = None,
 ) -> Bootstrap:
-    """What is to be done; arguments and errors are those of :func:`write_state`."""
+    """Plan a bootstrap; parameters and errors are those of :func:`write_state`."""
     chosen = wanted or TargetState()
     if chosen.changes or chosen.formats:
         raise CannotMigrate("state made of a DataFrame has the schemas and formats of its template")
@@ -116,7 +127,7 @@ def plan_bootstrap(
         for family in store.families:
             check_hashable(family.key)
     if version is not None and version != template.version:
-        # Its metadata may have a number that is newer than this version: it gets one of its own.
+        # Its metadata file may be newer than this version: write one under a new number.
         operator = replace(template, version=version, metadata_path=None)
         move = replace(move, operator=operator)
     return Bootstrap(move, target, f"_attempts-{uuid.uuid4()}")
@@ -141,7 +152,7 @@ def _given(
 
 
 def companions(operator: OperatorState, name: str) -> frozenset[str]:
-    """The states of an operator that have to fit to one of them. Pure.
+    """Return the other states of an operator that must be given together with a state. Pure.
 
     Spark keeps counters, smallest times and indexes by time beside lists, timers and states with a
     time to live (``$count_``, ``$min_``, ``$ttl_``, ``$rowCounter_``), and all four states of a
@@ -160,7 +171,7 @@ def companions(operator: OperatorState, name: str) -> frozenset[str]:
 
 
 def _check_types(table: StateTable, frame: Any) -> None:
-    """Names and types, not only types: Spark puts columns of structs by their place."""
+    """Refuse frames with other names or types: Spark assigns columns of structs by position."""
     wanted = spark_schema(table)
     for name in ("key", "value"):
         have = frame.schema[name].dataType.simpleString() if name in frame.columns else "nothing"
@@ -188,14 +199,21 @@ def _pair(row: Any) -> tuple[int, bytes]:
 
 
 def run_bootstrap(context: Any, job: Bootstrap, pieces: Any) -> WrittenOperator:
-    """Write the pieces that :class:`EncodeRows` gives, and move the files into their places.
+    """Write the packed batches of :class:`EncodeRows`, and move the files into their final places.
 
-    Args:
-        context: a ``SparkContext``.
-        job: what is done.
-        pieces: an RDD of them, of all states.
+    Parameters
+    ----------
+    context
+        A ``SparkContext``.
+    job
+        The plan.
+    pieces
+        An RDD of the packed batches of all states.
 
-    Raises LostRows, and the errors of the tasks.
+    Raises
+    ------
+    LostRows
+        The rows written differ from the rows given. Errors of the tasks are raised too.
     """
     context.setJobDescription("flinkish: write state")
     try:
@@ -223,7 +241,7 @@ def _itself(number: int) -> int:
 
 @dataclass(frozen=True)
 class _Writing:
-    """A task: writes the partition of a number; the last one passes on the reports."""
+    """A task that writes the partition of a number; the last one returns the reports."""
 
     job: Bootstrap
 
@@ -238,14 +256,15 @@ class _Writing:
             rows = _once(in_lists(rows), store)
         try:
             yield write_store(job.target, job.attempts, 0, job.move, store, partition, rows)
-        except EngineError as error:  # tried again it would fail again
+        except EngineError as error:  # a retry would fail again
             yield error
 
 
 def _once(rows: Iterable[Rows], store: str) -> Iterator[Rows]:
-    """Refuse keys that repeat: RocksDB has the last one, and the digests differ, files have all.
+    """Refuse keys that repeat.
 
-    What is held is less than what Spark will hold of these rows.
+    RocksDB keeps the last row of a key, and the digests differ; files would keep all. The hashes
+    held here take less memory than Spark will need for these rows.
     """
     seen: set[bytes] = set()
     for block in rows:

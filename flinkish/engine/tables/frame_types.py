@@ -1,14 +1,16 @@
-"""The types of state as tables have them: unique names, and nothing that only state can hold.
+"""The types of state in tables: unique names, and no types that only state can hold.
 
-Spark's DataFrames, Parquet and JSON do not take all that a state schema may have. In a frame
+Spark's DataFrames, Parquet and JSON do not accept everything that a state schema may have. In a
+frame
 
 - names that repeat in a struct (two ``sum``, also ``a`` and ``A``) are made unique: ``sum_2``;
 - void is a string that is always null;
 - a calendar interval is a struct of months, days and microseconds, a variant one of its two
   binaries, a year-month interval an integer of months;
-- strings and binaries are such, whatever collation, length or coordinates the schema gives them.
+- strings and binaries are plain, whatever collation, length or coordinates the schema gives them.
 
-Every field is nullable. Places are those of the state schema, so that the way back needs no names.
+Every field is nullable. Positions are those of the state schema, so that the conversion back needs
+no names.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ _INTEGER: Final = parse_type("integer")
 
 
 def frame_type(data_type: DataType) -> DataType:
-    """The type that a frame has for a type of a state schema. Pure."""
+    """Return the frame's type for a type of a state schema. Pure."""
     if isinstance(data_type, Void):
         return STRING
     if isinstance(data_type, Fixed) and data_type.name == "year-month interval":
@@ -53,37 +55,45 @@ def frame_type(data_type: DataType) -> DataType:
 
 
 def frame_struct(struct: Struct) -> Struct:
-    """:func:`frame_type` of a struct."""
+    """Return :func:`frame_type` of a struct."""
     names = frame_names([field.name for field in struct.fields])
     fields = zip(names, struct.fields, strict=True)
     return Struct(tuple(Field(name, frame_type(field.type)) for name, field in fields))
 
 
 def frame_names(names: list[str]) -> list[str]:
-    """Names made unique for those who do not tell ``a`` from ``A``, as Spark does not. Pure."""
+    """Return unique names, ignoring case as Spark does. Pure."""
     lower = [name.lower() for name in names]
     unique = unique_names(lower)
-    # What was added to the name in small letters, added to the name as it is.
+    # Append the suffix of the lower-case name to the original name.
     return [n + u[len(small) :] for n, small, u in zip(names, lower, unique, strict=True)]
 
 
 def to_frame(array: Any, data_type: DataType) -> Any:
-    """Values of a state schema's type as a frame has them.
+    """Convert values of a state schema's type to the frame's type.
 
-    Args:
-        array: a ``pyarrow.Array`` of ``arrow_type(data_type)``.
-        data_type: the type in the state schema.
+    Parameters
+    ----------
+    array
+        A ``pyarrow.Array`` of ``arrow_type(data_type)``.
+    data_type
+        The type in the state schema.
 
-    Returns:
-        One of ``arrow_type(frame_type(data_type))``.
+    Returns
+    -------
+    pyarrow.Array
+        Of ``arrow_type(frame_type(data_type))``.
     """
     return _between(array, data_type, to_state=False)
 
 
 def to_state(array: Any, data_type: DataType) -> Any:
-    """The way back of :func:`to_frame`: columns are taken by their places, and cast.
+    """Convert values back from a frame (see :func:`to_frame`): take columns by position, and cast.
 
-    Raises CannotEncode when a value does not fit, or a struct has another number of fields.
+    Raises
+    ------
+    CannotEncode
+        A value does not fit, or a struct has another number of fields.
     """
     try:
         return _between(array, data_type, to_state=True)

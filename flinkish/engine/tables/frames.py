@@ -1,14 +1,14 @@
-"""State as tables: the rows of one state of an operator, with names and types for everybody.
+"""State as tables: the rows of one state of an operator, with names and types for general use.
 
-A table has the columns ``partition``, ``key`` and ``value``. The key is a struct of all that Spark
-finds the rows by: of joins the join keys and the row's ``index`` (in state format 4 its time), of
-session windows the start, of map state the user's key, of timers and of what watches the time to
-live its time. The value is a struct too (of joins with ``matched``, with a time to live ``value``
-and ``ttlExpirationMs``); of list state it is a list of structs. Types are those of
+A table has the columns ``partition``, ``key`` and ``value``. The key is a struct of everything that
+Spark finds the rows by: the join keys and the row's ``index`` (in state format 4 its time) of
+joins, the start of session windows, the user's key of map state, the time of timers and of the
+indexes of the time to live. The value is a struct too (of joins with ``matched``, with a time to
+live ``value`` and ``ttlExpirationMs``); of list state it is a list of structs. Types are those of
 :mod:`flinkish.engine.tables.frame_types`.
 
-Knowledge from Spark's ``StateDataSource`` (which has other columns), ``OperatorStateMetadataV2``
-and ``SymmetricHashJoinStateManager``.
+Sources: Spark's ``StateDataSource`` (which has other columns), ``OperatorStateMetadataV2`` and
+``SymmetricHashJoinStateManager``.
 """
 
 from __future__ import annotations
@@ -38,16 +38,19 @@ from flinkish.engine.stores.store_rows import DEFAULT_FAMILY, RowBlock
 from flinkish.engine.tables.frame_types import frame_struct, to_frame
 
 _VERSION: Final = b"\x00"
-#: In joins of state format 4: a list with an empty row for each row of that time and key.
+#: Lists too, in joins of state format 4: an empty row for each row of a time and key.
 _LISTS_TOO: Final = "-tsWithKey"
-#: Of joins the states that hold the buffered rows, behind ``left-`` and ``right-``.
+#: The states of joins that hold the buffered rows, after ``left-`` and ``right-``.
 _JOIN_ROWS: Final = ("keyWithIndexToValue", "keyWithTsToValues")
 
 
 class NoSuchState(EngineError):
     """An operator has no state of that name, or several and none was named.
 
-    ``names`` are those it has.
+    Attributes
+    ----------
+    names
+        The names of the operator's states.
     """
 
     def __init__(self, message: str, names: tuple[str, ...]) -> None:
@@ -62,11 +65,16 @@ class NoSuchState(EngineError):
 class StateTable:
     """One state of an operator, as a table. Picklable.
 
-    Attributes:
-        operator, store, family: where its rows are.
-        lists: values are lists.
-        state_key: the key's type in state.
-        state_value: the value's, or that of one element of a list.
+    Attributes
+    ----------
+    operator, store, family
+        The operator, store and column family that hold its rows.
+    lists
+        Whether values are lists.
+    state_key
+        The key's type in state.
+    state_value
+        The value's type in state; of a list, the type of one element.
     """
 
     operator: OperatorState
@@ -78,17 +86,17 @@ class StateTable:
 
     @property
     def name(self) -> str:
-        """The column family's name; that of the store where it has only one."""
+        """The column family's name; the store's name where the store has only one family."""
         return self.store.name if self.family.name == DEFAULT_FAMILY else self.family.name
 
     @property
     def key(self) -> Struct:
-        """The key's type, as the table has it."""
+        """The key's type in the table."""
         return frame_struct(self.state_key)
 
     @property
     def value(self) -> DataType:
-        """The value's type, as the table has it: a struct, or an array of structs."""
+        """The value's type in the table: a struct, or an array of structs."""
         struct = frame_struct(self.state_value)
         return Array(struct) if self.lists else struct
 
@@ -105,9 +113,12 @@ class StateTable:
 
 
 def state_tables(operator: OperatorState) -> tuple[StateTable, ...]:
-    """All states of an operator, Spark's own ones (counters, timers, times to live) too.
+    """Return all states of an operator, including Spark's own (counters, timers, times to live).
 
-    Raises StateFormatError when the operator's metadata is damaged, which tells what lists are.
+    Raises
+    ------
+    StateFormatError
+        The operator's metadata, which says which states are lists, is damaged.
     """
     return tuple(
         StateTable(
@@ -126,16 +137,24 @@ def state_tables(operator: OperatorState) -> tuple[StateTable, ...]:
 def find_table(
     operator: OperatorState, store: str | None = None, family: str | None = None
 ) -> StateTable:
-    """A state of an operator.
+    """Return a state of an operator.
 
-    Args:
-        operator: the operator.
-        store: its store's name; of a store with column families also the name of one of these,
-            and of a join ``left`` or ``right`` for the rows that wait.
-        family: the column family's name.
+    Without any name it is the operator's only state, not counting Spark's own ones.
 
-    Without any name it is the operator's only state, Spark's own ones not counted. Raises
-    NoSuchState.
+    Parameters
+    ----------
+    operator
+        The operator.
+    store
+        Its store's name; in a store with column families also the name of one of these, and for a
+        join ``left`` or ``right`` for the buffered rows.
+    family
+        The column family's name.
+
+    Raises
+    ------
+    NoSuchState
+        There is no such state, or there are several.
     """
     tables = state_tables(operator)
     found = [table for table in tables if _is_named(table, store, family)]
@@ -170,21 +189,30 @@ def read_rows(
     family: str | None = None,
     partitions: Iterable[int] | None = None,
 ) -> Iterator[Any]:
-    """The rows of a state, in this process.
+    """Read the rows of a state in this process.
 
-    Args:
-        source: the checkpoint's directory.
-        operator: the operator, as :func:`~.checkpoints.read_checkpoint` gives it.
-        store, family: which state (:func:`find_table`).
-        partitions: those to read; all by default.
+    Parameters
+    ----------
+    source
+        The checkpoint's directory.
+    operator
+        The operator, from :func:`~.checkpoints.read_checkpoint`.
+    store, family
+        Names of the state (:func:`find_table`).
+    partitions
+        The partitions to read; all by default.
 
-    Yields:
-        A ``pyarrow.RecordBatch`` of :attr:`StateTable.schema` for each block of rows.
+    Yields
+    ------
+    pyarrow.RecordBatch
+        Of :attr:`StateTable.schema`, one for each block of rows.
 
-    Raises:
-        NoSuchState: there is no such state, or no such partition.
-        StateFormatError: a file is damaged, missing or of a form that is not known; rows may have
-            been given by then.
+    Raises
+    ------
+    NoSuchState
+        There is no such state, or no such partition.
+    StateFormatError
+        A file is damaged, missing or of an unknown form; some rows may have been yielded before.
     """
     table = find_table(operator, store, family)
     chosen = range(operator.partitions) if partitions is None else tuple(partitions)
@@ -192,7 +220,7 @@ def read_rows(
 
 
 def read_table(source: StateSource, table: StateTable, partitions: Iterable[int]) -> Iterator[Any]:
-    """The rows of some partitions of a state; see :func:`read_rows`."""
+    """Yield the rows of some partitions of a state; see :func:`read_rows`."""
     for partition in partitions:
         for keys, values in read_blocks(source, table, partition):
             columns = [
@@ -206,10 +234,10 @@ def read_table(source: StateSource, table: StateTable, partitions: Iterable[int]
 def read_blocks(
     source: StateSource, table: StateTable, partition: int
 ) -> Iterator[tuple[Any, Any]]:
-    """The rows of one partition as the state schemas have them: arrays of keys and of values.
+    """Yield the rows of one partition in the types of the state schemas, as (keys, values).
 
-    Keys are a struct array, values one too, or a list array of structs. Errors are those of
-    :func:`read_rows`.
+    Keys are a struct array. Values are a struct array or a list array of structs. Errors are those
+    of :func:`read_rows`.
     """
     operator, family = table.operator, table.family
     if partition not in range(operator.partitions):
@@ -234,7 +262,7 @@ def read_blocks(
 
 
 def _as_struct(batch: Any) -> Any:
-    """A batch as one array; names in it may repeat."""
+    """Return a batch as one struct array; names in it may repeat."""
     arrow = pa.struct(list(batch.schema))
     return build(arrow, np.zeros(batch.num_rows, bool), list(batch.columns))
 

@@ -1,9 +1,9 @@
-"""Rows of tables as plain JSON data, without loss.
+"""Convert rows of tables to plain JSON data, without loss.
 
-- dates and times are ISO 8601 (``timestamp`` in UTC, with ``Z``), of any year that Spark has;
-- decimals are texts, as are the numbers that JSON has not: ``NaN``, ``Infinity``, ``-Infinity``;
-- binaries are base64, intervals of days and times their microseconds;
-- maps are lists of ``{"key", "value"}``: keys may be anything, and have an order.
+- dates and times are ISO 8601 (``timestamp`` in UTC, with ``Z``), in all years that Spark supports;
+- decimals are strings, as are the numbers that JSON lacks: ``NaN``, ``Infinity``, ``-Infinity``;
+- binaries are base64, day-time intervals are microseconds;
+- maps are lists of ``{"key", "value"}``: keys may have any type, and have an order.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _NANOS = 1_000_000_000
 
 
 def plain_rows(batch: Any) -> list[dict[str, Any]]:
-    """The rows of a ``pyarrow.RecordBatch`` as dictionaries that ``json.dumps`` takes."""
+    """Return the rows of a ``pyarrow.RecordBatch`` as dictionaries for ``json.dumps``."""
     columns = [plain_values(column) for column in batch.columns]
     names = batch.schema.names
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def plain_values(array: Any) -> list[Any]:
-    """The values of an array, None where they are null."""
+    """Return the values of an array, None where they are null."""
     found = _values(array)
     if not array.null_count:
         return found
@@ -68,7 +68,7 @@ def _parts(offsets: Any, elements: list[Any]) -> list[Any]:
 
 
 def _moments(array: Any, unit: str, end: str) -> list[Any]:
-    """NumPy writes years that Python's datetime does not have."""
+    """Format dates or times with NumPy, which supports years that Python's datetime does not."""
     numbers = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     texts = np.datetime_as_string(numbers.astype(f"datetime64[{unit}]")).tolist()
     return [text + end for text in texts]

@@ -1,4 +1,4 @@
-"""Tables of state as Avro files: rows of the state schemas, which any Avro tool reads."""
+"""Write tables of state as Avro files, with rows of the state schemas, for any Avro tool."""
 
 from __future__ import annotations
 
@@ -14,25 +14,35 @@ from flinkish.engine.tables.frames import StateTable, read_blocks
 
 
 def write_table(file: BinaryIO, source: StateSource, table: StateTable, partition: int) -> int:
-    """Write a partition of a state as an Avro object container file (:mod:`~.avro_files`).
+    """Write a partition of a state as an Avro object container file (:mod:`~.state_avro`).
 
-    Args:
-        file: what is written to; it stays open.
-        source: the checkpoint's directory.
-        table: the state.
-        partition: the partition.
+    Parameters
+    ----------
+    file
+        The output file; it stays open.
+    source
+        The checkpoint's directory.
+    table
+        The state.
+    partition
+        The partition.
 
-    Returns:
-        How many rows were written.
+    Returns
+    -------
+    int
+        Number of rows written.
 
-    Raises StateFormatError and its like; then the file is not whole.
+    Raises
+    ------
+    StateFormatError
+        A state file is damaged, missing or unsupported; the output is then incomplete.
     """
     return write_avro(
         file,
         table.state_key,
         table.state_value,
         _batches(source, table, partition),
-        codec="deflate",  # every Avro tool knows it
+        codec="deflate",  # every Avro tool supports it
         metadata={"state": table.name, "partition": str(partition)},
         lists=table.lists,
     )
