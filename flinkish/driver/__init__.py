@@ -1,1 +1,1 @@
-"""What runs inside the Spark driver beside the user's program (DESIGN section 4)."""
+"""The part of flinkish that runs inside the Spark driver, beside the user's program."""

@@ -1,10 +1,10 @@
-"""What ``spark-submit`` runs: makes flinkish importable in this interpreter, then the bootstrap.
+"""The entry point for ``spark-submit``: makes flinkish importable, then runs the bootstrap.
 
-The interpreter may belong to another virtual environment than the flinkish command (another
-Spark, another Python), so flinkish itself always comes from the installation that launched the
-job (``FLINKISH_HOME``), and the few packages it needs (``FALLBACK``) come from there too where
-this interpreter has none. Only those names are looked up there: putting a whole foreign
-``site-packages`` on ``sys.path`` would let a foreign pyspark or NumPy in.
+The interpreter may belong to another virtual environment than the flinkish command (another Spark,
+another Python). So flinkish itself always comes from the installation that launched the job
+(``FLINKISH_HOME``), and so do the few packages it needs (``FALLBACK``) where this interpreter lacks
+them. Only those names are looked up there: a whole foreign ``site-packages`` on ``sys.path`` would
+also provide a foreign pyspark or NumPy.
 
 Arguments: ``APP [ARGS...]`` or ``--module NAME [ARGS...]``.
 """
@@ -17,12 +17,13 @@ from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
-#: What the driver's part of flinkish imports besides Spark; psycopg for PostgreSQL registries.
+#: Packages that the driver's part of flinkish imports besides Spark; psycopg is for PostgreSQL
+#: registries.
 FALLBACK = ("fsspec", "fastavro", "psycopg", "psycopg_binary", "typing_extensions")
 
 
 class NamedFinder:
-    """A ``sys.meta_path`` finder for a few top-level packages in given directories."""
+    """A ``sys.meta_path`` finder that looks up a few top-level packages in given directories."""
 
     def __init__(self, names: Sequence[str], directories: Sequence[str]) -> None:
         self.names = frozenset(names)
@@ -34,14 +35,14 @@ class NamedFinder:
         path: Sequence[str] | None = None,
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
-        """A spec for one of ``names``, else None (see ``importlib.abc.MetaPathFinder``)."""
+        """Return a spec for one of ``names``, else None (see ``importlib.abc.MetaPathFinder``)."""
         if fullname not in self.names:
             return None
         return PathFinder.find_spec(fullname, self.directories, target)
 
 
 def make_importable() -> None:
-    """Install the finders; drop this file's own directory from ``sys.path``."""
+    """Install the finders and remove this file's own directory from ``sys.path``."""
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [p for p in sys.path if os.path.abspath(p or ".") != here]
     home = os.environ.get("FLINKISH_HOME") or os.path.dirname(os.path.dirname(here))

@@ -1,4 +1,4 @@
-"""Chooses what a driver does, a job or the answer to one question, before it imports any of it."""
+"""Choice of the driver's mode, a job or one task, before any module of that mode is imported."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ from flinkish.launch import secret_settings
 
 
 def main(argv: Sequence[str]) -> int:
-    """The driver's main function.
+    """Run the driver in the mode that its environment variables select.
 
     Parameters
     ----------
-    argv: ``APP [ARGS...]`` or ``--module NAME [ARGS...]``.
+    argv
+        ``APP [ARGS...]`` or ``--module NAME [ARGS...]``.
 
-    Returns the driver's exit status: 0 when the job FINISHED or was CANCELED.
+    Returns
+    -------
+    int
+        The driver's exit status: 0 when the job is FINISHED or CANCELED.
     """
     secret_settings.remove(os.environ.pop(secret_settings.FILE_VARIABLE, None))  # Spark has read it
     argv = secret_settings.with_arguments(argv, os.environ)

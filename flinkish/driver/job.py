@@ -1,4 +1,4 @@
-"""The driver of a job: hook in, agent beside the user's program, outcome recorded."""
+"""The driver of a job: serves requests beside the user's program and records its outcome."""
 
 from __future__ import annotations
 
@@ -30,7 +30,18 @@ from flinkish.storage import set_connections
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the job that the registry has; ``argv`` as in :mod:`.bootstrap`."""
+    """Run the job that the environment names (``FLINKISH_REGISTRY``, ``FLINKISH_JOB_ID``).
+
+    Parameters
+    ----------
+    argv
+        As in :mod:`.bootstrap`.
+
+    Returns
+    -------
+    int
+        The driver's exit status.
+    """
     registry = Registry.open(os.environ["FLINKISH_REGISTRY"], create=False)
     job = registry.job(os.environ["FLINKISH_JOB_ID"])
     registry.update_job(job.job_id, driver=process_ref(os.getpid()))
@@ -91,13 +102,19 @@ def conclude(
     *,
     stop_session: bool = True,
 ) -> int:
-    """Wait for requests, end what still runs, record the job's final state."""
+    """Wait for requests, end the queries that still run, and record the job's final state.
+
+    Returns
+    -------
+    int
+        The driver's exit status.
+    """
     if outcome.error is not None and runtime.ending is None:
         print_traceback(outcome.error)
     runtime.wait_for_requests()
     if runtime.jvm_is_gone():
         _fail(runtime.registry, runtime.job_id, jvm_lost())
-        # No orderly end without the JVM: Py4J's threads would wait for it.
+        # Without the JVM an orderly exit hangs: Py4J's threads would wait for it.
         os._exit(1)
     error = runtime.fatal
     if error is None and runtime.ending is None and outcome.status == 0:

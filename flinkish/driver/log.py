@@ -1,4 +1,4 @@
-"""flinkish's own lines in a job's log."""
+"""Messages of flinkish in the job's log."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import sys
 
 
 def log(message: str) -> None:
-    """One line on the driver's stderr, which is the job's log."""
+    """Write one line to the driver's stderr, which is the job's log."""
     print(f"flinkish: {message}", file=sys.stderr, flush=True)

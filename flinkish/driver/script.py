@@ -1,4 +1,4 @@
-"""Running the user's program inside the driver, and how it ended."""
+"""Runs the user's program inside the driver and reports how it ended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,15 @@ _TAIL_LINES = 12
 
 @dataclass(frozen=True)
 class ProgramOutcome:
-    """How the program's script came to its end."""
+    """How the user's program ended.
+
+    Attributes
+    ----------
+    status
+        Its exit status.
+    error
+        The exception that ended it; None for an exit with status 0.
+    """
 
     status: int
     error: BaseException | None = None
@@ -31,13 +39,13 @@ def run_program(argv: Sequence[str]) -> ProgramOutcome:
         sys.path.insert(0, os.getcwd())
         return run_callable(lambda: runpy.run_module(argv[1], run_name="__main__", alter_sys=True))
     sys.argv = list(argv)
-    # As ``python script.py`` does: imports beside the script work.
+    # As ``python script.py`` does, so that imports from the directory of the script work.
     sys.path.insert(0, os.path.dirname(os.path.abspath(argv[0])))
     return run_callable(lambda: runpy.run_path(argv[0], run_name="__main__"))
 
 
 def run_callable(program: Callable[[], Any]) -> ProgramOutcome:
-    """Call ``program``; whatever it raises becomes the outcome."""
+    """Call ``program`` and return its outcome, whatever it raises."""
     try:
         program()
     except SystemExit as stop:
@@ -47,13 +55,13 @@ def run_callable(program: Callable[[], Any]) -> ProgramOutcome:
             print(stop.code, file=sys.stderr)
         return ProgramOutcome(stop.code if isinstance(stop.code, int) else 1, stop)
     except BaseException as error:  # noqa: BLE001 - see below
-        # The outermost frame of the program: everything it raises is its outcome, Ctrl-C too.
+        # This is the program's outermost frame: every exception is its outcome, Ctrl-C included.
         return ProgramOutcome(1, error)
     return ProgramOutcome(0)
 
 
 def program_failed(outcome: ProgramOutcome) -> FlinkishError:
-    """The error of a program that ended with a status other than 0."""
+    """Return the error for a program that ended with a status other than 0."""
     if isinstance(outcome.error, FlinkishError):
         return outcome.error
     if outcome.error is None or isinstance(outcome.error, SystemExit):
@@ -63,7 +71,7 @@ def program_failed(outcome: ProgramOutcome) -> FlinkishError:
 
 
 def _own_traceback(error: BaseException) -> list[str]:
-    """The traceback without flinkish's and runpy's frames at its top."""
+    """Return the traceback without the frames of flinkish and runpy at its top."""
     trace = error.__traceback__
     here = os.path.dirname(os.path.abspath(__file__))
     while trace is not None:
@@ -75,23 +83,26 @@ def _own_traceback(error: BaseException) -> list[str]:
 
 
 def print_traceback(error: BaseException) -> None:
-    """The program's own part of the traceback, on stderr; nothing for an exit on purpose."""
+    """Print the program's own part of the traceback to stderr, except for a ``SystemExit``."""
     if not isinstance(error, SystemExit):
         print("".join(_own_traceback(error)), file=sys.stderr, end="", flush=True)
 
 
 def last_line(error: BaseException) -> str:
-    """Return the error as the last line of its traceback has it."""
+    """Return the error as it appears in the last line of its traceback."""
     return _first_line(f"{type(error).__name__}: {error}")
 
 
 def outcome_lines(text: str) -> list[str]:
-    """Return the end of a text, without blank lines."""
+    """Return the last lines of a text, without blank ones."""
     return [line for line in text.splitlines() if line.strip()][-_TAIL_LINES:]
 
 
 def reason(text: str) -> str:
-    """The line that says why: of a Python traceback inside the text its last, else the first."""
+    """Return the line of an error text that states the cause.
+
+    That is the last exception line if the text contains a Python traceback, else the first line.
+    """
     lines = [line for line in text.splitlines() if line.strip()]
     if any(line.rstrip().endswith("Traceback (most recent call last):") for line in lines):
         raised = [

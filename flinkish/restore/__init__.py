@@ -1,1 +1,1 @@
-"""From a savepoint (or a plain Spark checkpoint) to a new checkpoint (DESIGN section 6)."""
+"""Restore: from a savepoint (or a plain Spark checkpoint) to a new checkpoint."""

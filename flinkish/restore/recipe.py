@@ -1,9 +1,9 @@
-"""What a new checkpoint is made of: the planner's decision, carried out by ``make_checkpoint``.
+"""The recipe of a new checkpoint: the planner's decision, carried out by ``make_checkpoint``.
 
 An *origin* is one query's cut (of a savepoint, or of a plain Spark checkpoint). Most checkpoints
-have one origin and take everything as it is. Others take an operator's state under another ordinal,
-leave one out, add an empty one, or bring the state and the source positions of several queries
-together.
+have one origin and take everything from it unchanged. Others take an operator's state under another
+ordinal, leave state out, add empty state, or combine the state and the source positions of several
+queries.
 """
 
 from __future__ import annotations
@@ -16,10 +16,15 @@ from flinkish import storage
 
 @dataclass(frozen=True)
 class SourceCheckpoint:
-    """The files of one query at one committed batch; ``files`` are relative to ``root``.
+    """The files of one query at one committed batch.
 
-    ``held`` has the locations of those that lie elsewhere: in another savepoint that holds them
-    for this one.
+    Attributes
+    ----------
+    files
+        Paths relative to ``root``.
+    held
+        The locations of files that lie elsewhere: in another savepoint that holds them for this
+        one. By path.
     """
 
     root: str
@@ -28,15 +33,18 @@ class SourceCheckpoint:
     held: Mapping[str, str] = field(default_factory=dict)
 
     def at(self, path: str) -> str:
-        """The location of one of its files."""
+        """Return the location of one of its files."""
         return self.held.get(path) or storage.join(storage.locate(self.root), path)
 
 
 @dataclass(frozen=True)
 class TakenState:
-    """The state ``state/<ordinal>`` of the origin with that index.
+    """The state ``state/<ordinal>`` of the origin with the index ``origin``.
 
-    ``new_schema``: without the files of its schema, for Spark to write them as the program has it.
+    Attributes
+    ----------
+    new_schema
+        Whether the schema files are left out, so that Spark writes the schemas of the program.
     """
 
     origin: int
@@ -46,12 +54,20 @@ class TakenState:
 
 @dataclass(frozen=True)
 class EmptyState:
-    """No state yet, at the version the others are at: Spark loads it as if it had emptied it.
+    """The state of an operator without rows, at the same version as the other operators' state.
 
-    ``partitions`` is the number of its partition directories, ``stores`` are the names of the state
-    stores in each (``default``, or a join's four). ``files`` are what Spark 4.x writes for an
-    operator when it plans it (``_metadata/metadata``, ``0/_metadata/schema`` ...), relative to its
-    directory, by content; none on 3.5. Absolute schema locations in them are put right.
+    Spark loads it as state that it has emptied itself.
+
+    Attributes
+    ----------
+    partitions
+        The number of partition directories.
+    stores
+        The names of the state stores in each partition (``default``, or a join's four).
+    files
+        The contents of the files that Spark 4.x writes for an operator when it plans it
+        (``_metadata/metadata``, ``0/_metadata/schema`` ...), by path relative to the operator's
+        directory; None on 3.5. Absolute schema locations in them are rewritten.
     """
 
     partitions: int
@@ -61,10 +77,18 @@ class EmptyState:
 
 @dataclass(frozen=True)
 class TakenSource:
-    """A source's position: line ``entry`` (from 0) of the offsets, and ``sources/<directory>``.
+    """A source's position, taken from an origin.
 
-    ``origin`` is the index of the query whose logs and files these are.
-    ``target`` is the directory of the source in the new checkpoint.
+    Attributes
+    ----------
+    origin
+        The index of the origin whose logs and files these are.
+    entry
+        The line of the offset log, from 0.
+    directory
+        The directory below ``sources/`` in the origin.
+    target
+        The directory below ``sources/`` in the new checkpoint.
     """
 
     origin: int
@@ -75,23 +99,30 @@ class TakenSource:
 
 @dataclass(frozen=True)
 class FreshSource:
-    """A source without a position (``-`` in the offset log): it starts afresh."""
+    """A source without a saved position (``-`` in the offset log): it starts as in a new query."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to make one query's checkpoint.
+    """The instructions for one query's checkpoint.
 
     Attributes
     ----------
-    origins: the cuts that files are taken from.
-    base: index of the origin whose logs, settings and query id are gone on with.
-    states: by the new ordinal; None: all of the base's, as they are.
-    sources: in the order of the new query's offset log; None: the base's, as they are.
-    query_id: replaces the base's in ``metadata``; None: the query goes on as itself.
-    rebase_to: the committed batch the new checkpoint is to stand at, for a sink that has later
-        batches already; what is planned becomes the batch after it. Never before the origins'.
-    pins: other values of settings that the base's offset log pins.
+    origins
+        The cuts that files are taken from.
+    base
+        The index of the origin whose logs, settings and query id continue.
+    states
+        The states by the new ordinal; None for all of the base's, unchanged.
+    sources
+        The sources in the order of the new query's offset log; None for the base's, unchanged.
+    query_id
+        The query id that replaces the base's in ``metadata``; None to keep the base's.
+    rebase_to
+        The committed batch of the new checkpoint, for a sink that already has later batches. The
+        planned batch becomes the one after it. It is never before the batches of the origins.
+    pins
+        New values of settings that the base's offset log pins.
     """
 
     origins: tuple[SourceCheckpoint, ...]
@@ -104,10 +135,11 @@ class Recipe:
 
     @property
     def batch_id(self) -> int:
-        """The committed batch the new checkpoint stands at.
+        """The committed batch of the new checkpoint.
 
-        The newest of those origins that give state or positions (and the base), or ``rebase_to``:
-        versions of state can be raised without touching what is in the files, not always lowered.
+        It is the newest batch of the origins that give state or positions (and of the base), or
+        ``rebase_to``. Renaming the files raises state to a later version, but cannot always lower
+        it.
         """
         used = {self.base}
         for state in (self.states or {}).values():

@@ -1,1 +1,1 @@
-"""The engine's work inside a driver, and files that its executors carry."""
+"""State rewriting by the engine inside a driver, and file transfers by its executors."""

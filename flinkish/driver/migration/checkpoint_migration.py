@@ -13,26 +13,26 @@ from flinkish.restore.materialize.new_checkpoint import check_free, make_checkpo
 from flinkish.restore.plan.state_migration import StateRewrite
 from flinkish.restore.recipe import Recipe
 
-#: What the engine imports beside the standard library.
+#: Packages that the engine imports besides the standard library.
 NEEDED = ("fastavro", "numpy", "pyarrow", "rocksdict", "cramjam", "zstandard", "xxhash", "crc32c")
 
 
 def engine_is_here() -> bool:
-    """Whether this interpreter has what rewriting state needs (the extra ``engine``).
+    """Return whether this interpreter has the packages that rewriting state needs.
 
-    What only the driver finds, in the installation of the command (see ``driver/__main__``), does
-    not count: the executors' workers do the work.
+    They come with the extra ``engine``. Packages that only the driver finds, in the installation of
+    the command (see ``driver/__main__``), do not count: the workers of the executors do the work.
     """
     return all(PathFinder.find_spec(name) is not None for name in NEEDED)
 
 
 def make_rewritten(session: Any, recipe: Recipe, rewrite: StateRewrite, target: str) -> None:
-    """Create the Spark checkpoint ``target`` as ``recipe`` has it, with its state rewritten.
+    """Create the Spark checkpoint ``target`` as ``recipe`` describes it, with its state rewritten.
 
-    The checkpoint of the recipe is made beside it, and removed. What a restore to the same place
-    has left that was killed goes first. Raises what
-    :func:`~flinkish.restore.materialize.new_checkpoint.make_checkpoint` and
-    :func:`~flinkish.driver.migration.query_migration.rewrite_restored` raise; nothing is left then.
+    The checkpoint of the recipe is made beside ``target`` and removed at the end. Leftovers of a
+    killed restore to the same place are removed first. On an error nothing is left behind; the
+    errors are those of :func:`~flinkish.restore.materialize.new_checkpoint.make_checkpoint` and
+    :func:`~flinkish.driver.migration.query_migration.rewrite_restored`.
     """
     from flinkish.driver.migration.query_migration import rewrite_restored
 
@@ -54,10 +54,10 @@ def make_rewritten(session: Any, recipe: Recipe, rewrite: StateRewrite, target: 
 
 
 def _clear_leftovers(final: str, staging: str) -> None:
-    """Remove what a killed restore has left of both.
+    """Remove the leftovers of a killed restore from both places.
 
-    Spark has never had a ``final`` beside which there is still a ``staging``: the restore that
-    made it has not ended. On a local disk the staging is itself made under a temporary name.
+    While a ``staging`` exists, the restore that made it has not ended, so Spark has never used the
+    ``final`` beside it. On a local disk the staging itself is made under a temporary name.
     """
     if storage.is_directory(staging):
         storage.remove_tree(*storage.split(final))

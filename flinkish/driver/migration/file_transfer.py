@@ -1,9 +1,9 @@
-"""Savepoint files carried by the job's executors instead of its driver.
+"""Transfer of savepoint files by the job's executors instead of its driver.
 
-A large state of which nothing can be linked is many bytes for one host. The transfers are plain
-data (:class:`~flinkish.savepoint.write.transfer.Transfer`), so that a Spark job can do them: in
-waves, as the driver's memory must not grow with the number of files. Executors reach the storage by
-their own environment and get flinkish as a zip file.
+A large state of which no file can be linked is too many bytes for one host. The transfers are plain
+data (:class:`~flinkish.savepoint.write.transfer.Transfer`), so a Spark job can carry them out. It
+does so in waves, as the driver's memory must not grow with the number of files. Executors access
+the storage with their own environment and get flinkish as a zip file.
 """
 
 from __future__ import annotations
@@ -26,22 +26,26 @@ from flinkish.savepoint.write.transfer import (
     TransferOutcome,
 )
 
-#: From how many bytes on ``auto`` asks the executors.
+#: Size in bytes from which ``auto`` uses the executors.
 AUTO_BYTES = 1 << 30
-#: Transfers that the driver holds at a time, and that a task is given at most.
+#: The most transfers that the driver holds at a time, and (``_PIECE``) that one task gets.
 WAVE = 8192
 _PIECE = 256
 
 
 def should_distribute(mode: str, *, master: str, source: str, target: str, size: int) -> bool:
-    """Whether executors carry the files. Pure.
+    """Return whether executors carry the files. Pure.
 
     Parameters
     ----------
-    mode: ``auto``, ``true`` or ``false`` (``execution.savepoint.distributed``).
-    master: Spark's; a local one has no executors but the driver's own host.
-    source, target: locations of a file and of where it goes.
-    size: bytes to move.
+    mode
+        ``auto``, ``true`` or ``false`` (``execution.savepoint.distributed``).
+    master
+        Spark's master; a local one has no executors beyond the driver's own host.
+    source, target
+        Location of one file, and of its destination.
+    size
+        Bytes to move.
     """
     if mode != "auto":
         return mode == "true"
@@ -52,8 +56,8 @@ def should_distribute(mode: str, *, master: str, source: str, target: str, size:
 class SparkTransferer:
     """Carries files by the executors of a session where that pays, else by threads.
 
-    With ``auto`` whatever goes wrong on the executors (a library that is not installed there,
-    credentials that only the driver has) is said, and the driver goes on alone.
+    With ``auto`` any error on the executors (a library that is not installed there, credentials
+    that only the driver has) is logged, and the driver continues alone.
     """
 
     def __init__(self, session: Any, mode: str) -> None:
@@ -64,7 +68,7 @@ class SparkTransferer:
     def carry(
         self, transfers: Iterable[Transfer], *, total_bytes: int
     ) -> Iterator[TransferOutcome]:
-        """See :class:`flinkish.savepoint.write.transfer.FileTransferer`."""
+        """Carry out transfers: see :class:`flinkish.savepoint.write.transfer.FileTransferer`."""
         iterator = iter(transfers)
         first = next(iterator, None)
         if first is None:
@@ -83,7 +87,8 @@ class SparkTransferer:
             try:
                 outcomes = self._on_executors(wave)
             except Exception as error:
-                # Py4J's and Spark's errors have no common base; what failed is tried again below.
+                # Py4J's and Spark's errors have no common base. The failed wave is tried again
+                # below.
                 if self._mode == "true":
                     raise _refused(error) from error
                 log(f"executors could not copy the savepoint's files, the driver does: {error}")
@@ -109,7 +114,13 @@ class SparkTransferer:
 
 
 def carry_piece(piece: Sequence[Transfer]) -> list[TransferOutcome] | dict[str, Any]:
-    """On an executor: the outcomes, or the record of the error that ended it."""
+    """Carry out one batch of transfers on an executor.
+
+    Returns
+    -------
+    list of TransferOutcome, or dict
+        The outcomes, or the record of the FlinkishError that ended the batch.
+    """
     try:
         return list(ThreadedTransferer().carry(piece, total_bytes=0))
     except FlinkishError as error:
@@ -126,14 +137,14 @@ def _refused(error: Exception) -> FlinkishError:
 
 
 def ship_package(context: Any) -> None:
-    """Give the executors this flinkish, once for each context: a cluster's do not have it.
+    """Send this flinkish to the executors, once for each context: a cluster does not have it.
 
-    Knows that PySpark's ``SparkContext`` has a directory ``_temp_dir`` of its own (3.5 to 4.3).
+    Relies on the directory ``_temp_dir`` of PySpark's ``SparkContext`` (3.5 to 4.3).
     """
     if getattr(context, "_flinkish_shipped", False):
         return
     root = os.path.dirname(os.path.abspath(flinkish.__file__))
-    # Executors fetch it from there as long as Spark runs, which then removes the directory.
+    # Executors fetch the file from there while Spark runs; Spark removes the directory at its end.
     directory = tempfile.mkdtemp(prefix="flinkish-", dir=context._temp_dir)
     path = os.path.join(directory, "flinkish.zip")
     with zipfile.ZipFile(path, "w") as archive:

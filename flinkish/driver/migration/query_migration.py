@@ -1,4 +1,4 @@
-"""The engine's work on one query, in the words of savepoints: what it is to do, and its errors."""
+"""The engine's work on one query: converts requests to the engine's terms, and its errors back."""
 
 from __future__ import annotations
 
@@ -31,15 +31,32 @@ def rewrite_query(
     migration: Migration,
     progress: Progress,
 ) -> list[MigratedOperator]:
-    """Make a checkpoint of a saved query whose state is what a migration makes of it.
+    """Write a checkpoint of a saved query with its state rewritten as a migration requests.
 
     Parameters
     ----------
-    context: a ``SparkContext``.
-    source: the query's files; ``target``: the new checkpoint.
+    context
+        A ``SparkContext``.
+    source
+        The query's files.
+    target
+        The new checkpoint.
 
-    Raises Incompatible, UnsupportedFormat, Corrupt, UsageError (a schema for a
-    state that there is not).
+    Returns
+    -------
+    list of MigratedOperator
+        Size, rows and digests of each operator's new state.
+
+    Raises
+    ------
+    Incompatible
+        The state cannot become what the migration requests.
+    UnsupportedFormat
+        The engine does not read this state.
+    Corrupt
+        A state file is damaged.
+    UsageError
+        A schema of the migration is invalid, or is for a state that does not exist.
     """
     with in_our_words(query.name):
         found = read_checkpoint(source, query.batch_id)
@@ -65,9 +82,9 @@ def rewrite_query(
 
 
 def rewrite_restored(context: Any, staging: str, final: str, rewrite: StateRewrite) -> int:
-    """Make the checkpoint ``final`` of the one at ``staging``; the number of rows of state.
+    """Rewrite the checkpoint at ``staging`` into ``final`` and return the number of rows of state.
 
-    Raises Incompatible, UnsupportedFormat, Corrupt.
+    Raises Incompatible, UnsupportedFormat or Corrupt.
     """
     source, target = StorageDirectory(staging), StorageDirectory(final)
     root = f"file:{final}" if storage.is_local(final) else storage.for_spark(final)

@@ -1,8 +1,8 @@
-"""A savepoint made of another one, with its state rewritten by the engine.
+"""A new savepoint made from another one, with its state rewritten by the engine.
 
-Each query becomes a checkpoint with rewritten state in a scratch directory; of these the new
-savepoint is taken as of any checkpoint, so that it is sealed, digested and locked as all are. The
-old savepoint is only read.
+Each query becomes a checkpoint with rewritten state in a scratch directory. The new savepoint is
+taken from these checkpoints like any other, so it is sealed, digested and locked in the same
+manner. The old savepoint is only read.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from flinkish.spec.migration import MigratedOperator, Migration
 #: The last line of a Python traceback, and the first of a Java one.
 _RAISED = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)\b.*)$", re.MULTILINE)
 _JAVA = re.compile(r"^: (.+)$", re.MULTILINE)
-#: In the text of an error of the operating system.
+#: Part of the text of every ``OSError``.
 _OS = "[Errno "
-#: Told of rows and bytes of state written so far, from another thread; must not raise.
+#: Called with the rows and bytes of state written so far, from another thread; must not raise.
 Progress = Callable[[int, int], None]
 
 
@@ -54,20 +54,31 @@ def write_rewritten(
     progress: Progress,
     transferer: FileTransferer | None = None,
 ) -> tuple[SavepointInfo, list[MigratedOperator]]:
-    """Write the new savepoint; what it is, and what each operator's rows came to.
+    """Write the new savepoint and return it with the new state of each operator.
 
     Parameters
     ----------
-    context: a ``SparkContext``.
-    migration: what becomes of the state, and which directory gets the new savepoint.
-    scratch: where the checkpoints are made; the caller removes it.
-    job, trigger, transferer: see :func:`~flinkish.savepoint.write.writer.write_savepoint`.
+    context
+        A ``SparkContext``.
+    migration
+        What becomes of the state, and the directory that gets the new savepoint.
+    scratch
+        Directory for the checkpoints; the caller removes it.
+    job, trigger, transferer
+        See :func:`~flinkish.savepoint.write.writer.write_savepoint`.
 
     Raises
     ------
-    Incompatible: the state cannot become what the migration says; Corrupt: a state file is damaged.
-    LaunchFailed: this interpreter has not what the engine needs.
-    StorageError: of the target; FlinkishError: the Spark job failed.
+    Incompatible
+        The state cannot become what the migration requests.
+    Corrupt
+        A state file is damaged.
+    LaunchFailed
+        This interpreter lacks packages that the engine needs.
+    StorageError
+        The target cannot be written.
+    FlinkishError
+        The Spark job failed.
     """
     sources: list[QuerySource] = []
     written: list[MigratedOperator] = []
@@ -93,7 +104,7 @@ def write_rewritten(
 
 
 def _format(migration: Migration, header: Header) -> str:
-    """What the new savepoint's state is: as the old one's where nothing else is asked for."""
+    """Return the new savepoint's format: as requested, native for a new backend, else unchanged."""
     if migration.type is not None:
         return migration.type
     return FORMAT_NATIVE if migration.backend else header.format
@@ -107,7 +118,7 @@ def _rewrite(
     migration: Migration,
     progress: Progress,
 ) -> list[MigratedOperator]:
-    """Make a checkpoint of a query with the migrated state; facts of its operators."""
+    """Write a checkpoint of a query with the migrated state; return its operators."""
     try:
         from flinkish.driver.migration.query_migration import rewrite_query
     except ImportError as error:
@@ -133,12 +144,16 @@ def _rewrite(
 
 
 def told_by_spark(query: str, text: str) -> FlinkishError:
-    """The error of a Spark job that failed. Pure.
+    """Return the error for a Spark job that failed. Pure.
 
     Parameters
     ----------
-    text: PySpark's, a Java stack trace on 3.5, or only that of a Python worker where it failed
-        there, which ends in a line of its own: ``OSError: [Errno 28] No space left on device``.
+    query
+        Name of the query whose state was being rewritten.
+    text
+        PySpark's error text. On 3.5 it is a Java stack trace. It can also be only the traceback of
+        the Python worker that failed; that ends in a line of its own: ``OSError: [Errno 28] No
+        space left on device``.
     """
     found = _RAISED.search(text) or _JAVA.search(text)
     reason = found.group(1) if found else text.strip().partition("\n")[0]

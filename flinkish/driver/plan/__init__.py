@@ -1,1 +1,1 @@
-"""Queries as Spark has planned them: operators, sources, schemas, uids."""
+"""Queries as Spark has planned them: operators, sources, schemas and uids."""

@@ -1,4 +1,4 @@
-"""Which stateful node of the analyzed plan became which operator of the physical one. Pure."""
+"""Matching of the stateful nodes of the analyzed plan to the physical operators. Pure."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from flinkish.driver.plan.plan_nodes import STATEFUL, LogicalNode, PhysicalOperator
 from flinkish.errors import Incompatible
 
-#: Nodes that are aggregations.
+#: Logical nodes that are aggregations.
 AGGREGATES = frozenset({"Aggregate", "Distinct", "Except", "Intersect"})
 
 
 def stateful_positions(nodes: Sequence[LogicalNode], output_mode: str) -> list[int]:
-    """Positions of the nodes that keep state, in pre-order. Pure.
+    """Return the positions of the nodes that keep state, in pre-order. Pure.
 
     A limit keeps state unless it cuts the complete or updated result of an aggregation
-    (``StreamingGlobalLimitStrategy``); a join does when both sides are streams.
+    (``StreamingGlobalLimitStrategy``). A join keeps state when both sides are streams.
     """
     aggregates = _aggregates_below(nodes)
     found = []
@@ -34,12 +34,20 @@ def stateful_positions(nodes: Sequence[LogicalNode], output_mode: str) -> list[i
 def match_stateful(
     nodes: Sequence[LogicalNode], physical: Sequence[PhysicalOperator], output_mode: str
 ) -> tuple[Sequence[LogicalNode], dict[int, PhysicalOperator]]:
-    """The physical operator of every stateful node, by position. Pure.
+    """Match every stateful node to its physical operator. Pure.
 
-    Where the optimizer has removed stateful nodes (the outer one of two limits), the rest is
-    matched when there is only one way to do so, given kinds and traces.
+    Where the optimizer has removed stateful nodes (the outer one of two limits), the others are
+    matched if kinds and traces allow exactly one way to do so.
 
-    Raises Incompatible when the two plans do not fit together.
+    Returns
+    -------
+    tuple
+        ``nodes``, and the physical operators by the position of their node.
+
+    Raises
+    ------
+    Incompatible
+        The two plans do not match, or match in more than one way.
     """
     stateful = stateful_positions(nodes, output_mode)
     ways = _embeddings(nodes, stateful, physical)
@@ -58,7 +66,7 @@ def match_stateful(
 def _embeddings(
     nodes: Sequence[LogicalNode], stateful: Sequence[int], physical: Sequence[PhysicalOperator]
 ) -> list[tuple[int, ...]]:
-    """Ways (at most two are looked for) to find ``physical`` in order among ``stateful``."""
+    """Return up to two ways to find ``physical``, in order, among ``stateful``."""
     if len(stateful) == len(physical):
         exact = all(_fits(nodes[p], p, op) for p, op in zip(stateful, physical, strict=True))
         return [tuple(stateful)] if exact else []
@@ -84,7 +92,7 @@ def _fits(node: LogicalNode, position: int, operator: PhysicalOperator) -> bool:
 
 
 def _aggregates_below(nodes: Sequence[LogicalNode]) -> list[bool]:
-    """Whether a streaming aggregation stands below each node."""
+    """Return for each node whether a streaming aggregation is below it."""
     below = [False] * len(nodes)
     for position in range(len(nodes) - 1, -1, -1):  # children before their parents
         below[position] = any(

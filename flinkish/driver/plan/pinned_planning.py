@@ -2,13 +2,13 @@
 
 Facts used:
 
-* ``OffsetSeqMetadata.setSessionConf``: what the offset log pins goes into the session; what a log
-  of an older Spark does not have gets the value that Spark had then (4.x: keys of
+* ``OffsetSeqMetadata.setSessionConf``: the settings that the offset log pins go into the session. A
+  setting that the log of an older Spark lacks gets the value it had in that Spark (4.x: keys of
   ``dropDuplicates`` in the old order, nullable outputs ...).
-* ``StreamExecution`` (4.1 on): the number of state partitions has a key of its own, which is
-  written to the log as that of the shuffle partitions.
+* ``StreamExecution`` (4.1 on): the number of state partitions has a key of its own, which the log
+  records as that of the shuffle partitions.
 * ``MicroBatchExecution.logicalPlan`` (4.3): the keys of ``dropDuplicates`` are put into the order
-  that the log pins, whatever the analyzer has made of them (``ResolveDeduplicate``).
+  that the log pins, whatever the analyzer made of them (``ResolveDeduplicate``).
 """
 
 from __future__ import annotations
@@ -31,20 +31,22 @@ from flinkish.driver.plan.plan_classes import (
     walk,
 )
 
-#: In every offset log (2.4 on), and nothing that a program would set for anything else.
+#: A setting that every offset log has (2.4 on) and that a program would not set otherwise.
 _ALWAYS_PINNED = PIN_WATERMARK_POLICY
 _RESOLVE_DEDUP = "org.apache.spark.sql.catalyst.analysis.ResolveDeduplicate$"
 _DEDUP = frozenset({"Deduplicate", "DeduplicateWithinWatermark"})
 
 
 def configure(jvm: Any, session: Any, settings: Mapping[str, str]) -> None:
-    """Set up a session to plan a query in.
+    """Set up a session for planning a query.
 
     Parameters
     ----------
-    session: the JVM session, a clone that nothing else uses.
-    settings: Spark settings to set. When they are those of an offset log, what is missing is
-        filled in as Spark does.
+    session
+        The JVM session, a clone that nothing else uses.
+    settings
+        Spark settings to set. If they come from an offset log, missing ones are filled in as Spark
+        does.
     """
     conf = session.conf()
     for key, value in settings.items():
@@ -54,10 +56,10 @@ def configure(jvm: Any, session: Any, settings: Mapping[str, str]) -> None:
         metadata = streaming_object(jvm, "OffsetSeqMetadata")
         target = session.sessionState().conf() if _takes_sql_conf(metadata) else conf
         metadata.setSessionConf(metadata.apply(json.dumps(log)), target)
-    # Stateful queries run without both.
+    # Spark runs stateful queries with both switched off.
     for key in ("spark.sql.adaptive.enabled", "spark.sql.cbo.enabled"):
         conf.set(key, "false")
-    # As StreamExecution does: else the default of this key is a null.
+    # As StreamExecution does: otherwise the default of this key is null.
     partitions = settings.get(PIN_SHUFFLE_PARTITIONS)
     if partitions is None or PIN_STATE_PARTITIONS in settings:
         partitions = conf.get(PIN_STATE_PARTITIONS, conf.get(PIN_SHUFFLE_PARTITIONS))
@@ -65,13 +67,13 @@ def configure(jvm: Any, session: Any, settings: Mapping[str, str]) -> None:
 
 
 def _takes_sql_conf(metadata: Any) -> bool:
-    """Whether ``setSessionConf`` takes an ``SQLConf`` (4.x) or a ``RuntimeConfig`` (3.5)."""
+    """Return whether ``setSessionConf`` takes an ``SQLConf`` (4.x; 3.5: a ``RuntimeConfig``)."""
     methods = [m for m in metadata.getClass().getMethods() if m.getName() == "setSessionConf"]
     return any(m.getParameterTypes()[1].getSimpleName() == "SQLConf" for m in methods)
 
 
 def with_pinned_keys(jvm: Any, session: Any, plan: Any) -> Any:
-    """The plan with the keys of ``dropDuplicates`` in the order that the session says."""
+    """Return the plan with the keys of ``dropDuplicates`` in the order the session specifies."""
     found = find_class(jvm, _RESOLVE_DEDUP)
     if found is None or not any(_is_dedup(node) for node in walk(plan)):
         return plan

@@ -1,18 +1,19 @@
-"""From a DataFrame that is to be written as a stream to its operators: graph, ids, Spark ordinals.
+"""Extraction of a streaming query's operators from its DataFrame: graph, ids and Spark's ordinals.
 
 The operator graph comes from the analyzed plan, which no optimizer setting changes:
 
 * A *step* is what one call of the program added to the plan (the nodes from the top of one of its
   DataFrames down to the tops of others). A step is one operator: its stateful node, else its most
-  telling one. What the analyzer adds (projections around a USING join, the columns of a window,
-  type casts below a union) is part of the step that needed it. A step of SQL text with several
-  stateful nodes has an operator for each. Every source is an operator, aliases and views are none.
-* An edge is chainable unless its end redistributes its input: every stateful operator,
+  descriptive one. Nodes that the analyzer adds (projections around a USING join, the columns of a
+  window, type casts below a union) belong to the step that needed them. A step of SQL text with
+  several stateful nodes has one operator for each. Every source is an operator; aliases and views
+  are not.
+* An edge is chainable unless its target redistributes its input: every stateful operator,
   ``repartition``, a sort, grouped pandas functions.
-* The sink is the last operator; the query's name is its uid.
+* The sink is the last operator; its uid is the query's name.
 
-Spark's ordinals come from the physical plan. Both have the stateful operators in the same order
-(pre-order); kinds, and the traces that the optimizer has left, must agree.
+Spark's ordinals come from the physical plan. Both plans have the stateful operators in the same
+order (pre-order). Their kinds, and the traces that the optimizer leaves, must agree.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from flinkish.operators.coverage import Coverage, coverage, require_uids
 from flinkish.operators.graph import Edge, OperatorGraph, OperatorNode, connect
 from flinkish.operators.hasher import HasherVersion, collision
 from flinkish.operators.identity import Identified, NodeIdentity, OperatorIdentity, identify
-from flinkish.operators.meaning import StateSemantics
+from flinkish.operators.state_semantics import StateSemantics
 from flinkish.operators.tagging import Tag
 from flinkish.operators.uids import distinguish
 
@@ -43,11 +44,23 @@ from flinkish.operators.uids import distinguish
 class PlannedOperator(Identified):
     """A stateful operator of a planned query.
 
-    ``kind`` is Spark's name for it (``stateStoreSave`` ...), ``ordinal`` Spark's ``operatorId``,
-    ``key`` its node in the graph, ``partitions`` the number of its state partitions, ``name`` that
-    of its node. ``files`` are the metadata and schemas that Spark 4.x has written below
-    ``state/<ordinal>`` while it planned, by their paths there; empty on 3.5. Paths inside them are
-    those of the planning. ``meaning`` is what the columns of its state are to the program.
+    Attributes
+    ----------
+    ordinal
+        Spark's ``operatorId``.
+    kind
+        Spark's name for it (``stateStoreSave`` ...).
+    key
+        Its node in the graph.
+    partitions
+        Number of its state partitions.
+    files
+        Metadata and schemas that Spark 4.x writes below ``state/<ordinal>`` while it plans, by
+        relative path; empty on 3.5. Paths inside the files are those of the planning directory.
+    name
+        The name of its node.
+    meaning
+        What the columns of its state mean to the program.
     """
 
     ordinal: int
@@ -65,13 +78,22 @@ class PlannedOperator(Identified):
 class PlannedSource(Identified):
     """A source of a planned query: one line of Spark's offset log.
 
-    A DataFrame that a union has twice is two of them with one directory; what a WITH clause reads
-    is one, however often it is used.
+    A DataFrame that occurs twice in a union is two sources with one directory. What a WITH clause
+    reads is one source, however often the clause is used.
 
-    ``entry`` is its line in the log (0, 1 ...), ``directory`` its directory below ``sources/``
-    (and, where Spark knows sources by name, the key of its line), ``key`` its node in the graph,
-    ``signature`` says what it reads, as ``format[what]``, to find it again when it has no uid,
-    ``feeds`` are the ordinals of the stateful operators downstream of it.
+    Attributes
+    ----------
+    entry
+        Its line in the log (0, 1 ...).
+    directory
+        Its directory below ``sources/``; where Spark knows sources by name, also the key of its
+        line.
+    key
+        Its node in the graph.
+    signature
+        What it reads, as ``format[what]``; identifies a source without a uid.
+    feeds
+        Ordinals of the stateful operators downstream of it.
     """
 
     entry: int
@@ -84,12 +106,23 @@ class PlannedSource(Identified):
 
 @dataclass(frozen=True)
 class PlannedQuery:
-    """A query's operators: ``operators`` are the stateful ones by ordinal, ``graph`` has all.
+    """The operators of a query.
 
-    ``sources`` are in the order of Spark's offset log.
-    ``identities`` are by the graph's keys, and so are ``tokens``: the same one in two places (of
-    two queries, too) is one DataFrame with a uid that is used twice. ``notes`` are sentences for
-    the user, such as uids that had to be told apart.
+    Attributes
+    ----------
+    graph
+        All operators.
+    identities
+        Identities by the graph's keys.
+    operators
+        The stateful operators, by ordinal.
+    notes
+        Sentences for the user, such as those on uids that occur more than once.
+    tokens
+        Tokens of the ``uid()`` calls by the graph's keys. The same token in two places (also of two
+        queries) is one DataFrame with a uid that is used twice.
+    sources
+        The sources, in the order of Spark's offset log.
     """
 
     name: str | None
@@ -102,7 +135,7 @@ class PlannedQuery:
     sources: tuple[PlannedSource, ...] = ()
 
     def coverage(self) -> Coverage:
-        """How many of its stateful operators have a uid."""
+        """Return how many of the stateful operators have a uid."""
         return coverage(self.graph)
 
 
@@ -121,22 +154,33 @@ def extract_plan(
 
     Parameters
     ----------
-    df: the streaming DataFrame of a classic session.
-    output_mode: ``append``, ``update`` or ``complete``.
-    query_name: the name the program gave the query; None when it gave none.
-    hasher: whose ids become ``PlannedOperator.operator_id``.
-    require_uids: refuse operators without a uid (``pipeline.auto-generate-uids=false``).
-    sink: kind of the sink, such as ``kafka sink``.
-    location: where the program starts the query, ``file:line``.
-    settings: Spark settings to plan with; the session itself is left alone. Those that an offset
-        log pins are taken as Spark takes them at a restart
+    df
+        The streaming DataFrame of a classic session.
+    output_mode
+        ``append``, ``update`` or ``complete``.
+    query_name
+        The name that the program gave the query, or None.
+    hasher
+        The version whose ids become ``PlannedOperator.operator_id``.
+    require_uids
+        Refuse operators without a uid (``pipeline.auto-generate-uids=false``).
+    sink
+        Kind of the sink, such as ``kafka sink``.
+    location
+        The place where the program starts the query, ``file:line``.
+    settings
+        Spark settings to plan with; the session itself stays unchanged. Settings that an offset log
+        pins are applied as Spark applies them at a restart
         (:mod:`flinkish.driver.plan.pinned_planning`).
 
     Raises
     ------
-    MissingUid, DuplicateUid, HashCollision, InvalidUid: the rules for uids.
-    Incompatible: Spark's plan cannot be read.
-    AnalysisException: Spark does not support the query (what its start would raise).
+    MissingUid, DuplicateUid, HashCollision, InvalidUid
+        The uids break the rules.
+    Incompatible
+        Spark's plan cannot be read.
+    AnalysisException
+        Spark does not support the query (the error that its start would raise).
     """
     reader = PlanReader(df, output_mode, settings)
     logical = [_placed(node) for node in reader.logical()]
@@ -155,7 +199,7 @@ def extract_plan(
 
 
 def short_place(place: str | None) -> str | None:
-    """``file:line`` relative to the program's directory where it is below that."""
+    """Return ``file:line`` relative to the program's directory if it is below that."""
     if place is None:
         return None
     home = os.path.dirname(os.path.abspath(sys.argv[0])) + os.sep
@@ -178,9 +222,9 @@ def assemble(
     location: str | None = None,
     relations: Sequence[Relation] = (),
 ) -> PlannedQuery:
-    """The planned query of a plan whose stateful nodes are known. Pure.
+    """Build the planned query from a plan whose stateful nodes are known. Pure.
 
-    Raises what :func:`plan_query` does, but for Spark's own errors.
+    Raises what :func:`extract_plan` raises, except for Spark's own errors.
     """
     steps = Steps(nodes, frozenset(stateful))
     keys = {position: key for key, position in enumerate(steps.operators(), start=1)}
@@ -259,9 +303,9 @@ def _sources(
     identities: Mapping[int, NodeIdentity],
     hasher: HasherVersion,
 ) -> tuple[PlannedSource, ...]:
-    """The sources with their nodes, and what stateful operators are downstream of them.
+    """Return the sources with their nodes and the stateful operators downstream of them.
 
-    Raises Incompatible for a source that Spark would open, but no operator would read.
+    Raises Incompatible for a source that Spark would open but no operator would read.
     """
     parents = {child: position for position, node in enumerate(nodes) for child in node.children}
     places: dict[int, list[int]] = {relation.entry: [] for relation in relations}
@@ -278,7 +322,7 @@ def _sources(
             while above is not None:
                 feeds.update([stateful[above].ordinal] if above in stateful else [])
                 above = parents.get(above)
-        # A table expression that nothing uses: its source may be known from elsewhere.
+        # An unused table expression has no node here; another one may read the same source.
         shown = next(iter(places[relation.entry]), of_directory.get(relation.directory))
         if shown is None:
             raise Incompatible(
@@ -305,10 +349,17 @@ def check_across_queries(
     """Check the uids of query ``name`` against those of the job's other queries. Pure.
 
     State follows a uid from one query of a job to another, so two stateful operators must not share
-    one. One DataFrame written by two queries is not the user's mistake: returned is what is to be
-    said of such uids.
+    one. One DataFrame that two queries write is not the user's mistake.
 
-    Raises DuplicateUid or HashCollision, naming both operators.
+    Returns
+    -------
+    list of str
+        Notes for the user on uids of such DataFrames.
+
+    Raises
+    ------
+    DuplicateUid, HashCollision
+        Two operators share a uid or an id; the error names both.
     """
     notes = []
     for other, query in others:
@@ -329,7 +380,7 @@ def check_across_queries(
 def _uids(
     nodes: Sequence[LogicalNode], keys: Mapping[int, int], tags: Mapping[int, Tag]
 ) -> tuple[dict[int, str | None], list[str]]:
-    """The uid of every operator, and what is to be said of them."""
+    """Return the uid of every operator by position, and notes on derived uids."""
     given: list[tuple[str, str] | None] = []
     for position in keys:
         tag, source_name = tags.get(position), nodes[position].source_name
@@ -350,7 +401,10 @@ def _uids(
 
 
 def _sink_uid(query_name: str | None, uids: Iterable[str | None]) -> str | None:
-    """The query's name, unless an operator has that uid: a sink keeps no state, so it gives way."""
+    """Return the uid of the sink: the query's name, with a suffix if an operator has that uid.
+
+    A sink keeps no state, so it is the one that changes.
+    """
     if query_name is None:
         return None
     taken = set(uids)

@@ -1,12 +1,12 @@
-"""Spark's plans of a streaming query as plain data: the analyzed plan, and its stateful operators.
+"""Spark's plans of a streaming query as plain data: the analyzed plan and the stateful operators.
 
-The only module that asks the JVM about plans. Facts used (Spark 3.5 to 4.3):
+Facts used (Spark 3.5 to 4.3):
 
 * Every plan that is the top of a ``Dataset`` carries the tag ``dataset_id``
-  (``Dataset.DATASET_ID_TAG``): what lies between two of them was made in one step of the program,
-  by the analyzer or from SQL text.
-* ``IncrementalExecution`` numbers the stateful operators while it plans (``StateOpIdRule``), and
-  on 4.x writes their metadata and state schemas below its checkpoint location.
+  (``Dataset.DATASET_ID_TAG``). The nodes between two such plans were made in one step of the
+  program, by the analyzer or from SQL text.
+* ``IncrementalExecution`` numbers the stateful operators while it plans (``StateOpIdRule``), and on
+  4.x writes their metadata and state schemas below its checkpoint location.
 * ``MicroBatchExecution`` plans in a clone of the session, see
   :mod:`flinkish.driver.plan.pinned_planning`.
 """
@@ -32,10 +32,10 @@ from flinkish.driver.plan.plan_classes import (
 from flinkish.driver.plan.plan_sources import SOURCES, Relation, entry_of, read_relations
 from flinkish.driver.plan.planned_schemas import files_below, stores_in_files, stores_of_node
 from flinkish.driver.plan.state_semantics import MeaningReader, with_properties
-from flinkish.operators.meaning import StateSemantics
+from flinkish.operators.state_semantics import StateSemantics
 from flinkish.operators.tagging import ALIASES, Tag, tag_key, tag_of
 
-#: Nodes that are no operator of their own.
+#: Nodes that are not operators of their own.
 PASSING = ALIASES | {
     "LocalLimit",
     "SubqueryColumnAliases",
@@ -73,11 +73,24 @@ _INDEX_TAG = "flinkish.index"
 class LogicalNode:
     """One streaming node of an analyzed plan; parts that are not streaming are left out.
 
-    ``name`` is Spark's class. ``step``: the top of a DataFrame of the program. ``hidden_output``:
-    the projection that Spark lays over a USING join. ``exchange``: its input is redistributed.
-    ``source`` is the format of a source, ``source_name`` the name given by ``.name("x")``,
-    ``entry`` its line in the offset log. ``location`` is ``file:line`` where Spark knows it.
-    ``children`` are positions in the plan.
+    Attributes
+    ----------
+    name
+        Spark's class.
+    step
+        It is the top of one of the program's DataFrames.
+    hidden_output
+        It is the projection that Spark puts over a USING join.
+    exchange
+        It redistributes its input.
+    label
+        Words that distinguish it from others of its kind, such as grouping columns.
+    source, source_name, entry
+        Of a source: its format, the name given by ``.name("x")``, and its line in the offset log.
+    location
+        ``file:line`` where Spark knows it.
+    children
+        Positions in the plan.
     """
 
     name: str
@@ -97,9 +110,16 @@ class LogicalNode:
 class PhysicalOperator:
     """One stateful operator as Spark will run it.
 
-    ``kind`` is Spark's own name for it, ``link`` the position in the analyzed plan of the node it
-    came from, where the optimizer has kept the trace. ``files`` are those that planning has
-    written (4.x), relative to ``state/<ordinal>``. ``meaning`` is what its columns are.
+    Attributes
+    ----------
+    kind
+        Spark's own name for it.
+    link
+        Position in the analyzed plan of the node it came from, if the optimizer kept the trace.
+    files
+        Files that planning wrote (4.x), by path relative to ``state/<ordinal>``.
+    meaning
+        What the columns of its state mean to the program.
     """
 
     ordinal: int
@@ -114,7 +134,15 @@ class PhysicalOperator:
 class PlanReader:
     """Reads the plans of one DataFrame that is to be written as a stream.
 
-    ``settings`` are set in the session that it is planned in. ``relations`` are its sources.
+    Parameters
+    ----------
+    settings
+        Spark settings of the session that the DataFrame is planned in.
+
+    Attributes
+    ----------
+    relations
+        The sources of the analyzed plan.
     """
 
     def __init__(
@@ -128,13 +156,13 @@ class PlanReader:
         self._mode = getattr(modes, output_mode.capitalize())()
         analyzed = df._jdf.queryExecution().analyzed()
         self._check_supported(analyzed)
-        # A clone has a node of its own for every place of a DataFrame that is used twice.
+        # In a clone each use of a DataFrame that occurs twice has a node of its own.
         plan = analyzed.clone()
         self.relations: tuple[Relation, ...] = read_relations(self._jvm, plan)
         self._plan = self._inlined(plan)
 
     def logical(self) -> tuple[LogicalNode, ...]:
-        """The streaming part of the analyzed plan, in pre-order: the top first."""
+        """Return the streaming part of the analyzed plan in pre-order, the top first."""
         keys = {name: tag_key(self._jvm, name) for name in ("dataset_id", _INDEX_TAG)}
         uid_key = tag_key(self._jvm)
         hidden = self._jvm.org.apache.spark.sql.catalyst.plans.logical.Project.hiddenOutputTag()
@@ -147,7 +175,7 @@ class PlanReader:
             if parent is not None:
                 children[parent].append(position)
             name = str(node.getClass().getSimpleName())
-            if name in STATEFUL:  # others would hand it on to nodes the optimizer makes of two
+            if name in STATEFUL:  # the optimizer copies tags of others to merged nodes
                 node.setTagValue(keys[_INDEX_TAG], str(position))
             entry = entry_of(self._jvm, node) if name in SOURCES else None
             read = self.relations[entry] if entry is not None else None
@@ -175,11 +203,14 @@ class PlanReader:
         )
 
     def physical(self) -> tuple[PhysicalOperator, ...]:
-        """The stateful operators of the physical plan by ordinal; plans, and runs no job."""
+        """Return the stateful operators of the physical plan, sorted by ordinal.
+
+        Plans the query, but runs no job.
+        """
         index = tag_key(self._jvm, _INDEX_TAG)
         with _scratch() as directory:
             state = os.path.join(directory, "state")
-            # transformWithState reads the checkpoint back at once, and wants this batch's offsets.
+            # transformWithState reads the checkpoint back at once and needs this batch's offsets.
             os.makedirs(os.path.join(directory, "offsets"))
             open(os.path.join(directory, "offsets", "0"), "wb").close()
             found = []
@@ -210,14 +241,14 @@ class PlanReader:
     # --- inside -----------------------------------------------------------------------------
 
     def _check_supported(self, analyzed: Any) -> None:
-        """Raise what Spark itself would raise at the start of the query."""
+        """Raise the error that Spark itself would raise at the start of the query."""
         conf = self._session.sessionState().conf()
         if conf.isUnsupportedOperationCheckEnabled():
             checker = self._jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
             checker.checkForStreaming(analyzed, self._mode)
 
     def _inlined(self, plan: Any) -> Any:
-        """The plan with common table expressions put where they are used, as Spark runs them."""
+        """Return the plan with common table expressions inlined at their uses, as Spark does."""
         tables = [n for n in walk(plan) if n.getClass().getSimpleName() == "WithCTE"]
         if not tables:
             return plan
@@ -227,7 +258,7 @@ class PlanReader:
         (constructor,) = rule.getConstructors()
         inline = self._jvm.org.apache.spark.sql.catalyst.optimizer.InlineCTE
         inlined = inline(*[True] + [False] * (constructor.getParameterCount() - 1)).apply(plan)
-        return inlined.clone()  # an expression that is used twice is one node in two places
+        return inlined.clone()  # an expression used twice is one node in two places
 
     def _execution(self, checkpoint: str) -> Any:
         session = self._session.cloneSession()
@@ -247,7 +278,7 @@ class PlanReader:
             streaming_object(self._jvm, "WatermarkPropagator").noop(),
         ]
         if constructor.getParameterCount() > len(arguments):
-            arguments.append(True)  # isFirstBatch; what follows has defaults
+            arguments.append(True)  # isFirstBatch; the parameters after it have defaults
             companion = streaming_object(self._jvm, "IncrementalExecution")
             for number in range(len(arguments) + 1, constructor.getParameterCount() + 1):
                 arguments.append(getattr(companion, f"$lessinit$greater$default${number}")())
@@ -257,7 +288,10 @@ class PlanReader:
         return make(*arguments)
 
     def _origin(self, node: Any) -> str | None:
-        """Place in the program of a column that the node computes (PySpark 4 notes it)."""
+        """Return the place in the program where a column of the node was written, or None.
+
+        Only PySpark 4 records it.
+        """
         if not self._spark4:
             return None
         for expression in items(node.expressions()):
@@ -268,19 +302,22 @@ class PlanReader:
 
 
 def executed_operators(df_or_session: Any, execution: Any) -> tuple[tuple[int, str], ...]:
-    """The stateful operators that a running query really has: (ordinal, kind), sorted.
+    """Return the ordinal and kind of the stateful operators that a running query has, sorted.
 
-    To be compared with those of its plan; reads no partitions or schemas.
+    The caller compares them with the operators of the query's plan. Reads no partitions or schemas.
 
     Parameters
     ----------
-    df_or_session: the classic DataFrame or session of the query.
-    execution: its ``StreamExecution.lastExecution`` (an ``IncrementalExecution``), not None. A
-        plan that Spark has not made yet is waited for, and made here at worst.
+    df_or_session
+        The classic DataFrame or session of the query.
+    execution
+        Its ``StreamExecution.lastExecution`` (an ``IncrementalExecution``), not None. If Spark has
+        not yet made its plan, the call waits for it, or makes it here.
 
     Raises
     ------
-    Incompatible: this Spark keeps its classes elsewhere.
+    Incompatible
+        This Spark keeps its classes in unknown packages.
     """
     session = getattr(df_or_session, "sparkSession", df_or_session)
     found = _stateful(session._jvm, execution.executedPlan())
@@ -288,7 +325,7 @@ def executed_operators(df_or_session: Any, execution: Any) -> tuple[tuple[int, s
 
 
 def _stateful(jvm: Any, plan: Any) -> Iterator[tuple[int, str, Any]]:
-    """Ordinal, kind and node of the stateful operators of a physical plan."""
+    """Yield ordinal, kind and node of the stateful operators of a physical plan."""
     is_writer = streaming_class(jvm, "StateStoreWriter").isInstance
     for node in walk(plan):
         if is_writer(node) and node.stateInfo().isDefined():
@@ -296,7 +333,7 @@ def _stateful(jvm: Any, plan: Any) -> Iterator[tuple[int, str, Any]]:
 
 
 def _operator_name(node: Any) -> str:
-    """Spark's name for a stateful operator, as in its metadata and progress reports of 4.x."""
+    """Return Spark's name for a stateful operator, as in metadata and progress reports of 4.x."""
     name = str(node.shortName())
     if name != "defaultName":
         return name
@@ -332,7 +369,7 @@ _NAMED: dict[str, Callable[[Any], list[Any]]] = {
 
 
 def _label(name: str, node: Any) -> str:
-    """A few words that tell it from others of its kind, such as the columns it groups by."""
+    """Return a few words that distinguish the node from others of its kind, such as its columns."""
     columns = [_column(e) for e in _NAMED[name](node)] if name in _NAMED else []
     if name == "Join":
         return str(node.joinType().sql()).lower()

@@ -6,8 +6,8 @@ Facts used (``MicroBatchExecution.logicalPlan``, Spark 3.5 to 4.3):
   analyzed plan has a streaming relation, in pre-order. The definitions of a WITH clause are
   collected where they are defined: once however often they are used, and unused ones too.
 * ``toExecutionRelationMap`` and ``v2ToRelationMap``: relations that are equal share one source and
-  one directory ``sources/<i>``. A union leaves the relation of a DataFrame that it has twice as it
-  is; a join makes another one of it (``DeduplicateRelations``), and so does its ``_metadata``.
+  one directory ``sources/<i>``. If a DataFrame occurs twice, a union keeps its relation as it is; a
+  join makes a new relation for it (``DeduplicateRelations``), and so does its ``_metadata``.
 * ``StreamingUtils.getMetadataPath``: where sources have names (Spark 4.2 on, with source evolution
   enabled), the directory is that name, and so is the key in the offset log.
 """
@@ -23,16 +23,17 @@ from typing import Any
 from flinkish.driver.plan.plan_classes import find_class, walk
 from flinkish.operators.tagging import tag_key
 
-#: Leaves that are sources of a streaming query.
+#: Leaf nodes that are sources of a streaming query.
 SOURCES = frozenset({"StreamingRelation", "StreamingRelationV2"})
-#: Options that say what is read; the others can hold anything, credentials too.
+#: Options that identify what is read; others can hold anything, including credentials.
 _READ = (
     *("path", "subscribe", "subscribePattern", "assign", "topic"),
     *("host", "port", "rowsPerSecond", "numPartitions"),
 )
 _ENTRY_TAG = "flinkish.entry"
 _CATALYST = "org.apache.spark.sql.catalyst"
-#: ``user:secret@`` of a location; a port (``host:8020/``) is none, a container has no colon.
+#: ``user:secret@`` of a location. A port (``host:8020/``) does not match, nor does a container,
+#: which has no colon.
 _SECRET = re.compile(r"^[^/:@]*:(?!\d*(?:/|$))[^@]*@")
 
 
@@ -40,9 +41,18 @@ _SECRET = re.compile(r"^[^/:@]*:(?!\d*(?:/|$))[^@]*@")
 class Relation:
     """One place of a plan where a source is read.
 
-    ``entry`` is its line in the offset log, ``directory`` its directory below ``sources/``,
-    ``format`` is ``file``, ``rate``, ``kafka`` ..., ``signature`` says what it reads, ``name`` is
-    what the program called it by ``readStream.name("x")`` (Spark 4.2 on).
+    Attributes
+    ----------
+    entry
+        Its line in the offset log.
+    directory
+        Its directory below ``sources/``.
+    format
+        ``file``, ``rate``, ``kafka`` ...
+    signature
+        What it reads, as ``format[what]``.
+    name
+        The name that the program gave it by ``readStream.name("x")`` (Spark 4.2 on).
     """
 
     entry: int
@@ -53,11 +63,13 @@ class Relation:
 
 
 def read_relations(jvm: Any, plan: Any) -> tuple[Relation, ...]:
-    """The sources of an analyzed plan in Spark's order; marks each for :func:`entry_of`.
+    """Return the sources of an analyzed plan in Spark's order, and tag each for :func:`entry_of`.
 
     Parameters
     ----------
-    plan: as Spark starts the query with it, that is with its WITH clauses; not shared with others.
+    plan
+        The plan as Spark starts the query with it, so with its WITH clauses; not shared with
+        others.
     """
     key = tag_key(jvm, _ENTRY_TAG)
     nameable = find_class(jvm, f"{_CATALYST}.streaming.HasStreamingSourceIdentifyingName")
@@ -85,21 +97,27 @@ def read_relations(jvm: Any, plan: Any) -> tuple[Relation, ...]:
 
 
 def entry_of(jvm: Any, node: Any) -> int:
-    """The entry of a relation that :func:`read_relations` has marked."""
+    """Return the entry of a relation that :func:`read_relations` has tagged."""
     return int(node.getTagValue(tag_key(jvm, _ENTRY_TAG)).get())
 
 
 def signature(
     format_: str, options: Mapping[str, str], *, path: str | None = None, table: str | None = None
 ) -> str:
-    """What a source reads, as ``format[what]``: the same for the same input in any session. Pure.
+    """Return what a source reads, as ``format[what]``. Pure.
+
+    The same input has the same signature in any session.
 
     Parameters
     ----------
-    format_: the format, such as ``kafka``.
-    options: the source's options; only those that say what is read are looked at.
-    path: where the source itself says what it reads.
-    table: the name of the table it reads.
+    format_
+        The format, such as ``kafka``.
+    options
+        The source's options; only those that identify what is read are used.
+    path
+        The path, if the source itself states what it reads.
+    table
+        The name of the table it reads.
     """
     given = {name.lower(): value for name, value in options.items()}
     if path is not None:
@@ -115,9 +133,9 @@ def signature(
 
 
 def normal_path(path: str) -> str:
-    """A location without credentials, in one of the ways it can be written. Pure.
+    """Return a location without credentials, in its normal form. Pure.
 
-    ``file:///in/``, ``file:/in`` and ``/in`` are the same; a relative one stays relative.
+    ``file:///in/``, ``file:/in`` and ``/in`` become the same; a relative path stays relative.
     """
     scheme, colon, rest = path.partition(":")
     if not colon or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
@@ -147,13 +165,13 @@ def _normal(name: str, value: str) -> str:
 
 
 def _format(node: Any) -> str:
-    """Of the relation's ``sourceName``: ``FileSource[/dir]``, ``rate`` ..."""
+    """Return the format in the relation's ``sourceName``: ``FileSource[/dir]``, ``rate`` ..."""
     word = str(node.sourceName()).partition("[")[0].strip()
     return word.removesuffix("Source").lower() or word or "unknown"
 
 
 def _names(node: Any) -> tuple[str | None, str | None]:
-    """The name of a source as Spark uses it, and the same if the program gave it."""
+    """Return the name that Spark uses for a source, and that name again if the program gave it."""
     named = node.sourceIdentifyingName()
     if not named.nameOpt().isDefined():
         return None, None
@@ -181,12 +199,15 @@ def _signature(class_name: str, format_: str, node: Any) -> str:
 
 
 def _table_name(format_: str, name: str) -> str | None:
-    """The name of a table, where it is one: that of the rate source holds its parallelism."""
+    """Return ``name`` if it is the name of a table, else None.
+
+    The name of the rate source, for example, contains its parallelism.
+    """
     return name if re.fullmatch(r"[\w.`-]+", name) and name.lower() != format_ else None
 
 
 def _scala_options(options: Any) -> dict[str, str]:
-    """Those of a Scala map's options that say what is read."""
+    """Return the options of a Scala map that identify what is read."""
     wanted = {name.lower() for name in _READ}
     found: dict[str, str] = {}
     iterator = options.iterator()

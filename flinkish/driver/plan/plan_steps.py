@@ -1,6 +1,6 @@
-"""The steps of a program in its plan: which nodes are operators, which only belong to one. Pure.
+"""The steps of a program in its plan: which nodes are operators and which belong to one. Pure.
 
-See :mod:`flinkish.driver.plan.plan_extraction` for what a step is.
+See :mod:`flinkish.driver.plan.plan_extraction` for the definition of a step.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KINDS = {
     "RebalancePartitions": "repartition",
     "RepartitionByExpression": "repartition",
 }
-#: Verbs for the names of stateful operators, before what they group by.
+#: Verbs for the names of stateful operators; the grouping columns follow.
 _VERBS = {
     "Aggregate": "aggregate by",
     "Deduplicate": "dropDuplicates",
@@ -33,7 +33,13 @@ _VERBS = {
 
 
 class Steps:
-    """Which nodes of a plan are operators, and what connects them; ``stateful``: known ones."""
+    """The operators among the nodes of a plan, and the edges between them.
+
+    Parameters
+    ----------
+    stateful
+        Positions of the stateful nodes.
+    """
 
     def __init__(self, nodes: Sequence[LogicalNode], stateful: frozenset[int]) -> None:
         self._nodes = nodes
@@ -42,12 +48,12 @@ class Steps:
         members: dict[int, list[int]] = {}
         for position in range(len(nodes)):
             members.setdefault(self._top[position], []).append(position)
-        #: The operator that each step's name goes to, by the step's top; None: it has none.
+        #: The operator that a tag on a step refers to, by the top of the step; None if it has none.
         self._principal = {top: self._choose(inside) for top, inside in members.items()}
         self._operators = frozenset(p for p in self._principal.values() if p is not None) | stateful
 
     def operators(self) -> list[int]:
-        """Positions of the operators in post-order: inputs first, left to right."""
+        """Return the positions of the operators in post-order: inputs first, left to right."""
         order: list[int] = []
         stack = [(0, False)]
         while stack:
@@ -60,8 +66,8 @@ class Steps:
         return [position for position in order if position in self._operators]
 
     def edges(self) -> list[tuple[int, int | None, bool]]:
-        """(source, target, chainable); target None is the sink."""
-        #: What flows out of a node: operators, and whether nothing redistributed it since.
+        """Return edges as (source, target, chainable); the target None is the sink."""
+        #: Operators that flow out of a node, and whether nothing has redistributed them since.
         out: list[list[tuple[int, bool]]] = [[] for _ in self._nodes]
         edges: list[tuple[int, int | None, bool]] = []
         for position in range(len(self._nodes) - 1, -1, -1):
@@ -79,7 +85,10 @@ class Steps:
         return edges + [(source, None, chainable) for source, chainable in out[0]]
 
     def tags(self) -> dict[int, Tag]:
-        """The tag of each operator; raises InvalidUid when an operator has two names."""
+        """Return the tag of each operator.
+
+        Raises InvalidUid when an operator has two names.
+        """
         tags: dict[int, Tag] = {}
         for position, node in enumerate(self._nodes):
             if node.tag is None:
@@ -90,7 +99,10 @@ class Steps:
         return tags
 
     def _named(self, position: int) -> int | None:
-        """The operator that a tag on ``position`` names: that of its step, or of one below."""
+        """Return the operator that a tag on ``position`` refers to, or None.
+
+        It is the operator of that step, or of a step below it.
+        """
         while True:
             if position in self._operators:
                 return position
@@ -102,9 +114,9 @@ class Steps:
             (position,) = self._nodes[position].children
 
     def _tops(self) -> list[int]:
-        """The top of the step that each node belongs to."""
-        # Spark marks DataFrames unless spark.sql.analyzer.failAmbiguousSelfJoin is off; without
-        # marks every node is a step, but for the join below the projection of a USING join.
+        """Return for each node the top of the step it belongs to."""
+        # Spark marks DataFrames unless spark.sql.analyzer.failAmbiguousSelfJoin is off. Without
+        # marks every node is a step, except for the join below the projection of a USING join.
         marked = any(node.step for node in self._nodes)
         tops = list(range(len(self._nodes)))
         for position, node in enumerate(self._nodes):
@@ -117,7 +129,7 @@ class Steps:
         return tops
 
     def _choose(self, inside: Sequence[int]) -> int | None:
-        """The operator of a step: its outermost stateful node, else its most telling one."""
+        """Return the operator of a step: its outermost stateful node, else the most descriptive."""
         for position in inside:
             if position in self._stateful:
                 return position
@@ -127,7 +139,7 @@ class Steps:
 
 
 def kind_of(node: LogicalNode) -> str:
-    """The kind of a stateless operator, in the words of the DataFrame API."""
+    """Return the kind of a stateless operator, in terms of the DataFrame API."""
     if node.source is not None:
         return f"{node.source} source"
     if node.name in _KINDS:
@@ -136,7 +148,7 @@ def kind_of(node: LogicalNode) -> str:
 
 
 def name_of(node: LogicalNode, kind: str) -> str:
-    """A name for an operator that has none: never part of an id."""
+    """Return a name for an operator without a uid; it is never part of an id."""
     if node.name == "Join" and kind == "symmetricHashJoin":
         return f"{node.label} join"
     if not node.label or node.name not in _VERBS:

@@ -1,4 +1,4 @@
-"""Planned queries in the words of the other rooms: for restores, savepoints and status."""
+"""Conversion of planned queries for other parts of flinkish: restores, savepoints and status."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ def new_query(
     session: Any,
     settings: Mapping[str, str],
 ) -> NewQuery:
-    """What a starting query asks a savepoint for.
+    """Describe a starting query to the planner of its restore.
 
     Parameters
     ----------
-    planned: None when it cannot be planned.
-    facts: what the program has told its writer.
-    settings: the session's values of the settings that the savepoint pins.
+    planned
+        The planned query; None when it cannot be planned.
+    facts
+        The program's settings of its writer.
+    settings
+        The session's values of the settings that the savepoint pins.
     """
     problem = why_not_savepointable(facts)
     sink = NewSink(
@@ -74,7 +77,10 @@ def new_query(
 
 
 def _inputs(planned: PlannedQuery, source: PlannedSource) -> tuple[tuple[int, int], ...]:
-    """Through which inputs a source reaches stateful operators that have several (joins)."""
+    """Return the inputs through which a source reaches the operators with several inputs (joins).
+
+    Each is a pair of the operator's ordinal and the number of the input.
+    """
     found = []
     for op in planned.operators:
         inputs = planned.graph.by_key[op.key].in_edges
@@ -88,7 +94,7 @@ def _inputs(planned: PlannedQuery, source: PlannedSource) -> tuple[tuple[int, in
 
 
 def _upstream(planned: PlannedQuery, key: int) -> set[int]:
-    """An operator and all that flows into it."""
+    """Return the keys of an operator and of all operators upstream of it."""
     found: set[int] = set()
     stack = [key]
     while stack:
@@ -100,7 +106,7 @@ def _upstream(planned: PlannedQuery, key: int) -> set[int]:
 
 
 def empty_states(planned: PlannedQuery) -> dict[int, EmptyState]:
-    """For every stateful operator, by ordinal: how it would start without state."""
+    """Return the initial empty state of every stateful operator, by ordinal."""
     return {
         op.ordinal: EmptyState(
             partitions=op.partitions,
@@ -112,9 +118,9 @@ def empty_states(planned: PlannedQuery) -> dict[int, EmptyState]:
 
 
 def _store_names(names: list[str]) -> tuple[str, ...]:
-    """Stores of one partition; families of one store (transformWithState) are no stores.
+    """Return the stores of one partition; column families (transformWithState) are not stores.
 
-    Only Spark 3.5 needs it: on 4.x an empty state's stores are taken from its metadata file.
+    Used for Spark 3.5 only: on 4.x the stores of an empty state come from its metadata file.
     """
     joins = [name for name in names if name.startswith(("left-key", "right-key"))]
     return tuple(dict.fromkeys(joins)) or ("default",)
@@ -123,7 +129,7 @@ def _store_names(names: list[str]) -> tuple[str, ...]:
 def operator_facts(
     planned: PlannedQuery | None, reported: tuple[OperatorStatus, ...]
 ) -> tuple[OperatorFacts, ...]:
-    """The operators for a savepoint: who they are, and the rows Spark has reported."""
+    """Return the operators for a savepoint: identities, and the rows that Spark has reported."""
     if planned is None:
         return tuple(
             OperatorFacts(ordinal=op.ordinal, kind=op.kind, rows=op.rows) for op in reported
@@ -144,14 +150,17 @@ def operator_facts(
 def lasting_operators(
     planned: PlannedQuery | None, reported: tuple[OperatorStatus, ...]
 ) -> tuple[dict[str, Any], ...]:
-    """What of :func:`operator_facts` does not change while the query runs, as plain data."""
+    """Return the part of :func:`operator_facts` that stays constant, as plain data."""
     return tuple(facts.to_json() for facts in operator_facts(planned, reported))
 
 
 def source_records(planned: PlannedQuery | None, descriptions: list[str]) -> list[dict[str, Any]]:
-    """The sources for a savepoint, one for each line of the offset log.
+    """Return the sources for a savepoint, one for each line of the offset log.
 
-    ``descriptions`` are Spark's, from the query's progress: all there is without a plan.
+    Parameters
+    ----------
+    descriptions
+        Spark's descriptions, from the query's progress; the only facts there are without a plan.
     """
     if planned is None:
         return [{"description": text} for text in descriptions]
@@ -175,7 +184,7 @@ def source_records(planned: PlannedQuery | None, descriptions: list[str]) -> lis
 def operator_status(
     planned: PlannedQuery | None, reported: tuple[OperatorStatus, ...]
 ) -> tuple[OperatorStatus, ...]:
-    """The operators for ``status``: those planned, with the rows Spark has reported."""
+    """Return the operators for ``status``: those planned, with the rows that Spark has reported."""
     if planned is None or not planned.operators:
         return reported
     rows = {op.ordinal: op.rows for op in reported}

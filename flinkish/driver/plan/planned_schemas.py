@@ -1,7 +1,7 @@
 """State stores and schemas of an operator that has only been planned.
 
-Spark 4.x writes them to the checkpoint directory it plans with; Spark 3.5 does not, so there they
-are taken from the physical operator, as its ``doExecute`` hands them to its state stores.
+Spark 4.x writes them to the checkpoint directory it plans with. Spark 3.5 does not, so there they
+come from the physical operator, as its ``doExecute`` passes them to its state stores.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _EMPTY_ROW = ("__dummy__", "void", True)
 
 
 def stores_in_files(directory: str) -> tuple[StoreInfo, ...]:
-    """The stores of ``state/<ordinal>`` as planning has left it, column families apart.
+    """Return the stores of ``state/<ordinal>`` as planning wrote them, one for each column family.
 
-    Raises Incompatible when its metadata is of a form we do not know (a newer Spark).
+    Raises Incompatible when the metadata has an unknown form (a newer Spark).
     """
     metadata_dir = os.path.join(directory, METADATA_DIRECTORY)
     path = os.path.join(metadata_dir, "metadata")
@@ -48,10 +48,10 @@ def stores_in_files(directory: str) -> tuple[StoreInfo, ...]:
 
 
 def files_below(directory: str) -> dict[str, bytes]:
-    """What planning has written below ``state/<ordinal>``, by its path there.
+    """Return the files that planning wrote below ``state/<ordinal>``, by relative path.
 
-    Hadoop's checksums of the files are left out. Metadata of the second version
-    (transformWithState) names the place it was written to.
+    Hadoop's checksum files are left out. Metadata of version 2 (transformWithState) contains the
+    path it was written to.
     """
     found: dict[str, bytes] = {}
     for parent, _, names in os.walk(directory):
@@ -72,7 +72,7 @@ def _schema_file(directory: str, store: str, metadata: OperatorMetadata) -> str:
 
 
 def stores_of_node(jvm: Any, kind: str, node: Any) -> tuple[StoreInfo, ...]:
-    """The stores of a physical operator of Spark 3.5; empty for a kind that is not known."""
+    """Return the stores of a physical operator of Spark 3.5; none for an unknown kind."""
     read = _READERS.get(kind)
     return read(jvm, node) if read is not None else ()
 
@@ -113,7 +113,7 @@ def _pandas_with_state(_jvm: Any, node: Any) -> tuple[StoreInfo, ...]:
 
 
 def _join(_jvm: Any, node: Any) -> tuple[StoreInfo, ...]:
-    """Four stores; ``SymmetricHashJoinStateManager``, format versions 1 and 2."""
+    """Return the four stores of a join (``SymmetricHashJoinStateManager``, formats 1 and 2)."""
     stores = []
     for side, keys, child in (
         ("left", node.leftKeys(), node.left()),
@@ -157,7 +157,7 @@ def _struct_type(struct_type: Any) -> dict[str, Any]:
 
 
 def _attributes(attributes: Any) -> dict[str, Any]:
-    """The schema of a sequence of attributes, as ``toStructType`` makes it."""
+    """Return the schema of a sequence of attributes, as ``toStructType`` makes it."""
     return _fields(
         [
             _field(

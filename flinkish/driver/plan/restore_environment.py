@@ -1,4 +1,4 @@
-"""What the planner of a restore looks up: sinks, input files, other runs of a query."""
+"""The look-ups of a restore planner inside a driver: sinks, input files, other runs of a query."""
 
 from __future__ import annotations
 
@@ -21,24 +21,25 @@ from flinkish.restore.source.restore_source import RestorableQuery
 
 
 class LocalFiles:
-    """Reading access to this host's files."""
+    """Read access to this host's files."""
 
     def list_names(self, path: str) -> list[str]:
-        """Names of the files in a directory, hidden ones left out; none when it is not there."""
+        """List the files in a directory, except hidden ones; none if it does not exist."""
         return [name for name in storage.list_directory(path).files if name[:1] != "."]
 
     def read_bytes(self, path: str) -> bytes:
-        """The whole of a file; FileNotFoundError when it is not there."""
+        """Return the content of a file; raises FileNotFoundError if it does not exist."""
         with storage.open_file(path) as file:
             return file.read()
 
 
 class DriverRestoreEnvironment:
-    """What the planner of a restore looks up inside a driver.
+    """The look-ups of a restore planner inside a driver.
 
     Parameters
     ----------
-    other_runs: gives all other jobs that ever ran a Spark query id.
+    other_runs
+        Returns all other jobs that ever ran a Spark query id.
     """
 
     def __init__(self, other_runs: Callable[[str], Sequence[OtherRun]]) -> None:
@@ -46,7 +47,7 @@ class DriverRestoreEnvironment:
         self._files = LocalFiles()
 
     def other_runs(self, query_id: str) -> Sequence[OtherRun]:
-        """See :class:`flinkish.restore.plan.restore_planner.RestoreEnvironment`."""
+        """Return all other jobs that ever ran this Spark query id."""
         return self._other_runs(query_id)
 
     def sink(
@@ -57,7 +58,7 @@ class DriverRestoreEnvironment:
         keep_id: bool,
         mode: SinkMode | None,
     ) -> SinkPlan | None:
-        """See :class:`flinkish.restore.plan.restore_planner.RestoreEnvironment`."""
+        """Judge whether the sink already has batches that the query would write."""
         position = sink_position(new.sink.format, new.sink.path, offer.query_id, self._files)
         if position is None:
             return None
@@ -74,7 +75,7 @@ class DriverRestoreEnvironment:
     def input_files(
         self, new: NewQuery, offer: RestorableQuery, plan: QueryPlan
     ) -> Sequence[Check]:
-        """See :class:`flinkish.restore.plan.restore_planner.RestoreEnvironment`."""
+        """Check that the input files of the restored batch still exist."""
         afresh = {(s.query, s.entry) for s in plan.sources.given_up}
         sources = [s for s in offer.query.sources or () if (s.query, s.entry) not in afresh]
         if not sources:
@@ -82,7 +83,7 @@ class DriverRestoreEnvironment:
         try:
             found = missing_files(offer.origin, sources)
         except FlinkishError as error:
-            # The restore itself reads these logs too, and says it better.
+            # The restore itself reads these logs too, and reports the error better.
             log(f"query '{new.name}': its input files were not checked: {error.message}")
             return ()
         checks = []
@@ -94,7 +95,7 @@ class DriverRestoreEnvironment:
 
 
 def qualified(path: str | None, session: Any) -> str | None:
-    """A sink's path with the file system that Spark would write it to, where that is not local."""
+    """Return a sink's path with the file system that Spark would write to, unless that is local."""
     if path is None or "://" in path or path.startswith("file:"):
         return path
     default = str(session._jsc.hadoopConfiguration().get("fs.defaultFS") or "")

@@ -1,17 +1,17 @@
-"""What the columns of a stateful operator's state are to the program, read from Spark's plans.
+"""The meaning of the columns of a stateful operator's state, read from Spark's plans.
 
 Facts used (Spark 3.5 to 4.3):
 
-* The buffers of an aggregation stand in the state in the order of the physical operator's
+* The state has the buffers of an aggregation in the order of the physical operator's
   ``aggregateExpressions``, each with its ``aggBufferAttributes`` (``AggUtils``,
-  ``planStreamingAggregation``); filters are kept by the partial aggregation only.
+  ``planStreamingAggregation``). Only the partial aggregation keeps filters.
 * The state of a join holds the rows of its inputs, ``left.output`` and ``right.output``, by
   ``leftKeys`` and ``rightKeys`` (``SymmetricHashJoinStateManager``).
 * ``transformWithState`` writes its modes and variables to its metadata while it is planned
   (``TransformWithStateOperatorProperties``), and compares them at a restart.
-* An attribute keeps its ``exprId`` from the analyzed plan to the physical one, so what it is
-  computed from can be looked up in the aliases of both.
-* Of a Python function the plan has the name: two lambdas of one column are the same to us.
+* An attribute keeps its ``exprId`` from the analyzed plan to the physical one, so the aliases of
+  both plans show what it is computed from.
+* The plan has only the name of a Python function: two lambdas on one column look the same.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 from flinkish.checkpoint.format.operator_files import parse_operator_metadata
 from flinkish.driver.plan.plan_classes import items, walk
 from flinkish.errors import Incompatible
-from flinkish.operators.meaning import (
+from flinkish.operators.state_semantics import (
     JOIN_TYPE,
     ONLY,
     OUTPUT_MODE,
@@ -39,17 +39,17 @@ from flinkish.operators.meaning import (
 
 #: Nodes that call Python functions.
 _PYTHON = frozenset({"ArrowEvalPython", "BatchEvalPython"})
-#: Spark's name for what a query groups by without a name (``PullOutGroupingExpressions``).
+#: Spark's name for a grouping expression without a name (``PullOutGroupingExpressions``).
 _GROUPING = "_groupingexpression"
-#: As in ``first(v) ignore nulls``: said by no SQL text of an aggregate.
+#: As in ``first(v) ignore nulls``; the SQL text of an aggregate lacks it.
 _NULLS = re.compile(r"\b(ignore|respect) nulls\b", re.IGNORECASE)
-#: Beginnings of the kinds whose operators call functions of the program on groups.
+#: Prefixes of the kinds whose operators call the program's functions on groups.
 _GROUPED = ("applyInPandasWithState", "flatMapGroupsWithState", "transformWithState")
-#: Longer descriptions are cut, and told apart by their digest.
+#: Maximum characters of a description; longer ones are cut and distinguished by their digest.
 _LONG = 400
 #: The analyzer's definition of a window (``TimeWindowing``, ``SessionWindowing``).
 _WINDOW = re.compile(r"named_struct\('start'")
-#: Between the aggregation that is saved and its partial one, on the way down.
+#: Nodes between the saved aggregation and the partial one below it.
 _BETWEEN = re.compile(
     r"Aggregate|StateStoreRestore|Exchange|Sessions|Sort|WholeStageCodegen|InputAdapter"
 )
@@ -58,13 +58,16 @@ _BETWEEN = re.compile(
 class MeaningReader:
     """Reads the meaning of the stateful operators of one query.
 
-    ``plans`` are its plans in which attributes are defined: the analyzed and the optimized one.
+    Parameters
+    ----------
+    plans
+        The plans that define its attributes: the analyzed and the optimized one.
     """
 
     def __init__(self, plans: Iterable[Any]) -> None:
-        #: What an attribute is defined by: one expression; of sliding windows one for each.
+        #: The defining expressions by attribute: one, or for sliding windows one for each window.
         self._definitions: dict[int, list[Any]] = {}
-        #: Attributes whose names Spark has made up.
+        #: Attributes whose names Spark generated.
         self._nameless: set[int] = set()
         self._origins: dict[int, str] = {}
         sources: dict[str, list[int]] = {}
@@ -86,11 +89,11 @@ class MeaningReader:
                         if _number(attribute) not in of_name:
                             of_name.append(_number(attribute))
         for column, numbers in sources.items():
-            # One name in several sources: the first, the second ...
+            # The same name in several sources is numbered: name, name#2 ...
             self._origins |= {n: column + f"#{i}" * (i > 1) for i, n in enumerate(numbers, 1)}
 
     def _called(self, node: Any) -> None:
-        """Results of Python functions, which the optimizer takes out of expressions."""
+        """Record the results of Python functions, which the optimizer extracts from expressions."""
         for attribute, call in zip(items(node.resultAttrs()), items(node.udfs()), strict=True):
             self._definitions[_number(attribute)] = [call]
             self._nameless.add(_number(attribute))
@@ -103,7 +106,10 @@ class MeaningReader:
                 self._definitions.setdefault(_number(attribute), column)
 
     def read(self, kind: str, node: Any) -> StateSemantics:
-        """The meaning of a physical operator; empty for a kind whose schemas say all."""
+        """Return the meaning of a physical operator's state.
+
+        It is empty for a kind whose schemas are sufficient.
+        """
         if kind == "stateStoreSave":
             return self._keyed(node.keyExpressions(), self._buffers(node.child()))
         if kind == "sessionWindowStateStoreSaveExec":
@@ -135,7 +141,7 @@ class MeaningReader:
         )
 
     def _buffers(self, aggregation: Any) -> tuple[Column, ...]:
-        """One column for each buffer attribute of the aggregates."""
+        """Return one column for each buffer attribute of the aggregates."""
         found: list[Column] = []
         for expression in items(_partial(aggregation).aggregateExpressions()):
             function = expression.aggregateFunction()
@@ -164,7 +170,10 @@ class MeaningReader:
         )
 
     def _window(self, expression: Any) -> str:
-        """How the windows are cut, for the column of a window: its name does not say it."""
+        """Return how the windows are defined, if the expression is a window column, else ``""``.
+
+        The name of the column does not include it.
+        """
         if expression.getClass().getSimpleName() != "AttributeReference":
             return ""
         defined = self._definitions.get(_number(expression), ())
@@ -172,7 +181,10 @@ class MeaningReader:
         return _short(" | ".join(texts)) if texts and all(map(_WINDOW.match, texts)) else ""
 
     def _text(self, expression: Any, *, follow: bool) -> str:
-        """The expression as SQL, with the names of columns or, to ``follow``, their origins."""
+        """Return the expression as SQL, with the program's names of its columns.
+
+        With ``follow``, the origins of the columns replace their names.
+        """
         text = str(expression.sql())
         for attribute in items(expression.references().toSeq()):
             new = self._origin(attribute) if follow else self._name(attribute)
@@ -181,19 +193,19 @@ class MeaningReader:
         return _short(text)
 
     def _name(self, attribute: Any) -> str:
-        """What the program calls an attribute; for one without a name what it is."""
+        """Return the program's name for an attribute; for one without a name its definition."""
         number = _number(attribute)
         if number not in self._nameless:
             return str(attribute.name())
-        self._nameless.discard(number)  # should it be defined by itself
+        self._nameless.discard(number)  # in case its definition contains it
         text = self._text(self._definitions[number][0], follow=False)
         self._nameless.add(number)
-        return "window" if _WINDOW.match(text) else text  # how it is cut is told apart
+        return "window" if _WINDOW.match(text) else text  # _window() describes its definition
 
     def _origin(self, attribute: Any) -> str:
         number = _number(attribute)
         if number not in self._origins:
-            self._origins[number] = str(attribute.name())  # if it is defined by itself
+            self._origins[number] = str(attribute.name())  # in case its definition contains it
             defined = self._definitions.get(number)
             if defined is not None:
                 texts = [self._text(each, follow=True) for each in defined]
@@ -202,7 +214,7 @@ class MeaningReader:
 
 
 def _told_apart(columns: Iterable[Column]) -> tuple[Column, ...]:
-    """The columns; those of one name, but of different origins, get these into their names. Pure.
+    """Return the columns, with the origin added to names that occur with different origins. Pure.
 
     As in ``sum(x.v), sum(y.v)`` of two joined inputs.
     """
@@ -217,16 +229,18 @@ def _told_apart(columns: Iterable[Column]) -> tuple[Column, ...]:
 
 
 def with_properties(meaning: StateSemantics, files: Mapping[str, bytes]) -> StateSemantics:
-    """The meaning with what ``transformWithState`` wrote of itself while it was planned. Pure.
+    """Return the meaning with the properties that ``transformWithState`` writes when planned. Pure.
 
     Parameters
     ----------
-    files: those below ``state/<ordinal>``, by their path there. Operators of other kinds write no
+    files
+        The files below ``state/<ordinal>``, by relative path. Operators of other kinds write no
         properties.
 
     Raises
     ------
-    Incompatible: the properties are of a form we do not know (a newer Spark).
+    Incompatible
+        The properties have an unknown form (a newer Spark).
     """
     newest = max(
         (path for path in files if re.fullmatch(r"_metadata/v2/\d+", path)),
@@ -246,7 +260,7 @@ def with_properties(meaning: StateSemantics, files: Mapping[str, bytes]) -> Stat
         for variable in properties.get("stateVariables", ()):
             name = str(variable["stateName"])
             if name.startswith("$"):
-                continue  # Spark's own, such as those of timers
+                continue  # Spark's own variables, such as those of timers
             traits[variable_type(name)] = str(variable["stateVariableType"])
             traits[variable_ttl(name)] = "on" if variable["ttlEnabled"] else "off"
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -262,7 +276,7 @@ def _number(attribute: Any) -> int:
 
 
 def _partial(aggregation: Any) -> Any:
-    """The partial aggregation below the one that is saved."""
+    """Return the partial aggregation below the one that is saved."""
     lowest = node = aggregation
     while node.children().size() == 1:
         node = node.children().apply(0)

@@ -1,4 +1,4 @@
-"""Planning the queries of a program as it starts them: the rules for uids over all of them."""
+"""Planning of the queries of a program as it starts them, with the uid rules across all of them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ class Planning:
 
     Parameters
     ----------
-    options: flinkish's configuration; ``execution.stream-graph-hasher.version`` and
-        ``pipeline.auto-generate-uids`` count here. Raises InvalidConfiguration for a bad value.
+    options
+        flinkish's configuration, of which ``execution.stream-graph-hasher.version`` and
+        ``pipeline.auto-generate-uids`` are used. A bad value raises InvalidConfiguration.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -47,9 +48,8 @@ class Planning:
     ) -> tuple[PlannedQuery, list[str]]:
         """Plan the query that ``writer`` is about to start under ``name``.
 
-        Returns the plan and what is to be said of it. Raises what
-        :func:`~flinkish.driver.plan.plan_extraction.extract_plan` and ``check_across_queries``
-        raise.
+        Returns the plan and the notes for the user. Raises the errors of
+        :func:`~flinkish.driver.plan.plan_extraction.extract_plan` and ``check_across_queries``.
         """
         format_ = facts.format or ("table" if facts.table else None)
         planned = extract_plan(
@@ -70,15 +70,18 @@ class Planning:
     def plan_to_run(
         self, name: str, writer: Any, facts: WriterFacts, settings: Mapping[str, str]
     ) -> tuple[PlannedQuery | None, list[str]]:
-        """The same for a query that is to run: with the coverage, and None when it has no plan.
+        """Plan a query that is to run, as :meth:`plan` does, and add a note on missing uids.
 
-        A plan that flinkish cannot read is no reason to refuse a query that Spark can run, unless
-        uids are required; its state is then known by position only, and the user is told.
+        If flinkish cannot read the plan, that is no reason to refuse a query that Spark can run,
+        unless uids are required. The plan is then None: the query's state is known by position
+        only, and a note tells the user.
 
         Raises
         ------
-        MissingUid, DuplicateUid, HashCollision, InvalidUid: the rules for uids.
-        AnalysisException: Spark does not support the query.
+        MissingUid, DuplicateUid, HashCollision, InvalidUid
+            The uids break the rules.
+        AnalysisException
+            Spark does not support the query.
         """
         from pyspark.errors import AnalysisException
 
@@ -90,12 +93,13 @@ class Planning:
             raise
         except Incompatible as error:
             if type(error) is not Incompatible or self.uids_required:
-                raise  # the rules for uids have classes of their own
+                raise  # errors of the uid rules are subclasses
             return None, [_unread(name, error.message)]
         except FlinkishError:
             raise
         except Exception as error:
-            # Whatever an unknown Spark or an unusual plan makes of it: Py4J hands on Java's errors.
+            # An unknown Spark or an unusual plan can raise anything; Py4J passes on the errors of
+            # Java.
             if self.uids_required:
                 raise
             return None, [_unread(name, f"{type(error).__name__}: {error}")]
@@ -114,7 +118,7 @@ def _unread(name: str, why: str) -> str:
 
 
 def caller() -> str | None:
-    """Place in the program that starts the query, ``file:line``."""
+    """Return the place in the program that starts the query, as ``file:line``."""
     import pyspark
 
     own = tuple(

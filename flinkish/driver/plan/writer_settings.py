@@ -1,4 +1,4 @@
-"""What a program told its ``DataStreamWriter``, and what of it cannot be savepointed."""
+"""Recorded settings of a ``DataStreamWriter``, and the reasons not to savepoint its query."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class WriterFacts:
 
     @property
     def bounded(self) -> bool:
-        """True when the query ends by itself once it has read what there is."""
+        """True when the query ends by itself after it has read the available input."""
         return bool(self.trigger.get("once") or self.trigger.get("availableNow"))
 
     @property
@@ -34,11 +34,14 @@ class WriterFacts:
         return self.options.get("asyncprogresstrackingenabled", "false").lower() == "true"
 
     def copy(self) -> WriterFacts:
-        """The facts as they are now; the writer may be used for another query."""
+        """Return a copy of the facts; the writer may be used for another query later."""
         return replace(self, trigger=dict(self.trigger), options=dict(self.options))
 
     def describe_sink(self) -> dict[str, Any]:
-        """The sink as plain data for a savepoint's metadata (no option values: may be secret)."""
+        """Return the sink as plain data for a savepoint's metadata.
+
+        Leaves out the values of options, which may be secret.
+        """
         facts = {
             "format": self.format,
             "output_mode": self.output_mode,
@@ -54,7 +57,7 @@ _ATTRIBUTE = "_flinkish_facts"
 
 
 def facts_of(writer: Any) -> WriterFacts:
-    """The facts recorded on ``writer`` (made on first use)."""
+    """Return the facts recorded on ``writer``, creating them on first use."""
     facts: WriterFacts | None = writer.__dict__.get(_ATTRIBUTE)
     if facts is None:
         facts = writer.__dict__[_ATTRIBUTE] = WriterFacts()
@@ -62,11 +65,11 @@ def facts_of(writer: Any) -> WriterFacts:
 
 
 def why_not_savepointable(facts: WriterFacts) -> NotSavepointable | None:
-    """The reason why a query written this way has no consistent cut to take, or None.
+    """Return the reason why a query written this way has no consistent cut, or None.
 
-    Continuous processing and real-time mode do not commit a batch's state with its offsets the
-    way micro-batches do; asynchronous progress tracking leaves batches out of the logs; the
-    memory sink cannot be restarted from a checkpoint but in complete mode (Spark:
+    Continuous processing and real-time mode do not commit a batch's state with its offsets as
+    micro-batches do. Asynchronous progress tracking leaves batches out of the logs. The memory sink
+    cannot be restarted from a checkpoint except in complete mode (Spark:
     ``DataStreamWriter.startInternal``, "recoverFromCheckpointLocation").
     """
     if "continuous" in facts.trigger:

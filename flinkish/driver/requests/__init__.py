@@ -1,1 +1,1 @@
-"""Requests that the registry brings: savepoint, stop, cancel, canonical savepoints."""
+"""Requests from the registry: savepoint, stop, cancel, canonical savepoints."""

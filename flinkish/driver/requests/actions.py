@@ -1,4 +1,4 @@
-"""What the agent does for a request: savepoint, stop, cancel."""
+"""The actions that the agent carries out for a request: savepoint, stop, cancel."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from flinkish.savepoint.write.writer import write_savepoint
 from flinkish.spec.requests import LeftOut, RequestResult, SavepointArguments
 from flinkish.spec.savepoints import SavepointResult
 
-#: Seconds a savepoint may take when the request does not say.
+#: Seconds that a savepoint may take if the request sets no limit.
 DEFAULT_SAVEPOINT_TIMEOUT = 600.0
 
 
@@ -41,10 +41,14 @@ class Actions:
 
     Parameters
     ----------
-    runtime: the job.
-    quiesce_timeout: seconds ``stop`` waits for running batches.
-    cancel_grace: seconds a plain cancel waits for them before it interrupts.
-    distributed: who copies a savepoint's files; see
+    runtime
+        The job.
+    quiesce_timeout
+        Seconds that ``stop`` waits for running batches.
+    cancel_grace
+        Seconds that a plain cancel waits for running batches before it interrupts them.
+    distributed
+        Who copies a savepoint's files; see
         :func:`flinkish.driver.migration.file_transfer.should_distribute`.
     """
 
@@ -62,7 +66,7 @@ class Actions:
         self._cancel_grace = cancel_grace
 
     def perform(self, request: Request) -> None:
-        """Do what ``request`` asks and write its result or error into the registry."""
+        """Carry out ``request`` and write its result or error into the registry."""
         registry = self._runtime.registry
         do = {
             RequestKind.SAVEPOINT: self._savepoint,
@@ -80,8 +84,8 @@ class Actions:
                 log(f"request {request.request_id} ({request.kind.value}) failed: {error.message}")
                 registry.fail(request.request_id, error.to_record())
             except Exception as error:  # noqa: BLE001 - see below
-                # The boundary of the agent: whatever went wrong must reach the client, and the
-                # job must go on.
+                # This is the boundary of the agent: any error must reach the client, and the job
+                # must continue.
                 traceback.print_exc()
                 wrapped = _ours(error)
                 wrapped.message = f"{request.kind.value} failed: {wrapped.message}"
@@ -126,7 +130,7 @@ class Actions:
         return queries
 
     def _quiesce_and_write(self, request: Request, trigger: str) -> RequestResult:
-        """Savepoint and end as one action, its result; when it fails, the queries go on."""
+        """Take a savepoint and end the queries as one action; on an error the queries continue."""
         queries = self._savepointable(request)
         check_writable(_wanted(request).target)
         queries, left = self._await_first_commits(request, queries)
@@ -150,8 +154,11 @@ class Actions:
     def _write_at_the_end(
         self, request: Request, queries: list[ManagedQuery], trigger: str
     ) -> SavepointResult:
-        """The savepoint that a job ends with. Where its state cannot be rewritten, the cut that
-        was waited for is kept as a native one, and the error says so."""
+        """Write the savepoint that a job ends with.
+
+        If a canonical savepoint cannot be made, the quiesced cut is kept as a native one, and the
+        error says so.
+        """
         format_ = _wanted(request).format
         try:
             return self._write(request, queries, trigger, format_)
@@ -164,7 +171,7 @@ class Actions:
     def _with_native(
         self, request: Request, queries: list[ManagedQuery], trigger: str, error: FlinkishError
     ) -> FlinkishError:
-        """``error``, with what became of a native savepoint in place of the canonical one."""
+        """Keep a native savepoint in place of the canonical one, and return ``error`` extended."""
         log(f"no canonical savepoint: {error.message}")
         what = f"no canonical savepoint could be made, and the job goes on: {error.message}"
         facts = {}
@@ -180,7 +187,10 @@ class Actions:
         return from_record({**error.to_record(), "message": what + kept, "hint": hint, **facts})
 
     def _end_all(self) -> str:
-        """Stop at a batch boundary if it comes soon, else interrupt. Returns the stop method."""
+        """Stop all queries at a batch boundary if it comes in time, else interrupt them.
+
+        Returns the stop method that was used.
+        """
         active = [q for q in self._runtime.queries() if not spark_jvm.has_ended(q.jsq)]
         if not active:
             return "quiesce"
@@ -196,9 +206,10 @@ class Actions:
     def _await_first_commits(
         self, request: Request, queries: list[ManagedQuery]
     ) -> tuple[list[ManagedQuery], tuple[LeftOut, ...]]:
-        """Wait for queries that have committed nothing yet: they have nothing to save.
+        """Wait for queries that have not committed a batch yet, as they have nothing to save.
 
-        Returns those that have, and for the result what is left out because it ended before.
+        Returns the queries that have committed one, and for the result those left out because they
+        ended without a commit.
         """
         deadline = time.monotonic() + self._timeout(request)
         ended: list[ManagedQuery] = []
@@ -221,7 +232,10 @@ class Actions:
         return savable, left
 
     def _check_not_cancelled(self, request: Request) -> None:
-        """A plain cancel does not wait behind a savepoint that itself waits."""
+        """Raise WrongState if a plain cancel is pending.
+
+        A plain cancel must not wait for a savepoint that itself waits.
+        """
         for other in self._runtime.registry.requests(request.job_id):
             plain = other.kind is RequestKind.CANCEL and other.savepoint is None
             if plain and other.state is RequestState.PENDING:
@@ -284,7 +298,7 @@ def _wanted(request: Request) -> SavepointArguments:
 
 
 def _ours(error: Exception) -> FlinkishError:
-    """Any error as one that can be told."""
+    """Convert any error to a FlinkishError that can be reported to the client."""
     if isinstance(error, FlinkishError):
         return error
     return FlinkishError(
@@ -294,9 +308,9 @@ def _ours(error: Exception) -> FlinkishError:
 
 
 def check_writable(target: str) -> None:
-    """Find out that a target cannot be written before any query is quiesced for it.
+    """Check that a target can be written, before any query is quiesced for it.
 
-    Raises StorageError naming the path.
+    Raises StorageError, which names the path.
     """
     directory = storage.locate(target)
     storage.make_directory(directory)
@@ -310,7 +324,10 @@ def check_writable(target: str) -> None:
 
 
 def digest_of_program(application: str | None) -> str | None:
-    """The digest of the program's file, ``sha256:<hex>``; None where it is none, or gone."""
+    """Return the digest of the program's file, ``sha256:<hex>``.
+
+    None if the program is not a file, or the file is gone.
+    """
     if application is None:
         return None
     try:
@@ -333,7 +350,7 @@ def _source_of(query: ManagedQuery) -> QuerySource:
 
 
 class _RequestReporter:
-    """Progress of a savepoint, written into its request at most a few times a second."""
+    """Writes the progress of a savepoint into its request, at most a few times a second."""
 
     _INTERVAL = 0.3
 
@@ -347,7 +364,7 @@ class _RequestReporter:
     def phase(self, name: str) -> None:
         self._facts["phase"] = name
         self._pace = Pace()
-        if name == "rewriting":  # what follows is counted anew
+        if name == "rewriting":  # the counts start again
             self._facts = {"phase": name}
         self._send(force=True)
 

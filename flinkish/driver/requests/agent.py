@@ -15,8 +15,8 @@ from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.errors import DriverLost, RegistryError, WrongState
 from flinkish.registry.jobs import JobState
 
-_POLL = 0.1  # seconds between cheap looks at the registry
-_FULL_POLL = 1.0  # seconds after which it is read even when it seems unchanged
+_POLL = 0.1  # seconds between cheap checks for changes in the registry
+_FULL_POLL = 1.0  # seconds after which the registry is read even if it seems unchanged
 
 
 class Agent:
@@ -24,8 +24,10 @@ class Agent:
 
     Parameters
     ----------
-    heartbeat_interval: seconds between heartbeats.
-    shutdown_grace: seconds the program may go on after its job was stopped or cancelled.
+    heartbeat_interval
+        Seconds between heartbeats.
+    shutdown_grace
+        Seconds that the program may run on after its job was stopped or cancelled.
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class Agent:
             thread.start()
 
     def close(self) -> None:
-        """Stop serving; waits for the request in flight."""
+        """Stop serving, and wait for the request in flight."""
         self._closed.set()
         for thread in self._threads:
             if thread is not threading.current_thread():
@@ -78,7 +80,8 @@ class Agent:
                         return
                     request = registry.claim(self._runtime.job_id)
             except RegistryError as error:
-                # The registry may be away for a while (PostgreSQL restarts); the job is not.
+                # The registry may be unavailable for a while (PostgreSQL restarts); the job
+                # continues.
                 log(f"registry: {error.message}")
                 self._closed.wait(_FULL_POLL)
             except Exception:  # noqa: BLE001 - logged; without this thread no request is served
@@ -100,7 +103,7 @@ class Agent:
                     self._lost()
                 if self._closed.is_set() or self._runtime.session_stopped:
                     continue
-                # Spark refused an answer: say so in the log, the next beat asks again.
+                # Spark did not answer: log it, the next heartbeat asks again.
                 traceback.print_exc()
 
     def _lost(self) -> None:
@@ -114,15 +117,18 @@ class Agent:
         os._exit(1)
 
     def _disowned(self, state: JobState) -> None:
-        """A reader that could not see this driver has declared the job lost, and that is final:
-        another may have been started from its savepoint. So this one must not go on."""
+        """End the driver, because the registry has a final state for its job.
+
+        A reader that could not see this driver has declared the job lost. Another job may already
+        run from its savepoint, so this one must not continue.
+        """
         log(f"the registry says that this job is {state.value}: ending its queries")
         self._runtime.end_queries()
         os._exit(1)
 
     def _watch_the_end(self) -> None:
-        """The job is stopped or cancelled: see that its program really ends."""
-        # A program without queries waits for none: nothing tells it but an interrupt.
+        """Make sure that the program really ends after its job was stopped or cancelled."""
+        # A program without queries waits for none, so only an interrupt can end it.
         grace = self._grace if self._runtime.queries() else 0.0
         if self._closed.wait(grace):
             return
@@ -134,12 +140,12 @@ class Agent:
 
 
 def jvm_lost() -> DriverLost:
-    """The error of a driver whose JVM was killed or crashed under it."""
+    """Return the error of a driver whose JVM was killed or crashed."""
     return DriverLost("the Spark JVM of the driver is gone (killed or crashed)")
 
 
 def finish_now(runtime: Runtime, leave: Callable[[int], None] = os._exit) -> None:
-    """Write the job's end and leave without asking the program any more."""
+    """Record the job's end and exit without waiting for the program."""
     state = runtime.ending or JobState.FAILED
     ended = WrongState(f"the job is {state.value}")
     runtime.registry.abandon(runtime.job_id, ended.to_record())

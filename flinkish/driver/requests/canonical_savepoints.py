@@ -1,9 +1,9 @@
-"""Canonical savepoints of the job that runs here: its cut, rewritten by its own application.
+"""Canonical savepoints of the running job: its cut, rewritten by its own application.
 
-The cut is taken as for a native savepoint, into a scratch directory beside the target, so that the
-queries may go on (and Spark may trim) while the engine reads it. The engine's Spark jobs run in the
-calling thread's group and in a scheduler pool of their own, which counts where the application
-schedules fairly (``spark.scheduler.mode=FAIR``).
+The cut is taken as for a native savepoint, into a scratch directory beside the target. So the
+queries can continue (and Spark can trim files) while the engine reads it. The engine's Spark jobs
+run in the job group of the calling thread and in a scheduler pool of their own, which takes effect
+where the application schedules fairly (``spark.scheduler.mode=FAIR``).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from flinkish.spec.migration import Migration
 
 #: The scheduler pool of the engine's jobs.
 POOL = "flinkish"
-#: Properties of a thread's Spark jobs that ``SparkContext.setJobGroup`` and the engine set.
+#: Local properties of a thread's Spark jobs that ``SparkContext.setJobGroup`` and the engine set.
 _PROPERTIES = (
     "spark.scheduler.pool",
     "spark.jobGroup.id",
@@ -44,14 +44,14 @@ _PROPERTIES = (
 
 
 class RowsReporter(SavepointReporter, Protocol):
-    """A reporter that is told of rewritten state, too."""
+    """A reporter that also receives the progress of rewritten state."""
 
     def rows(self, done: int, size: int) -> None:
-        """``done`` rows are written, ``size`` bytes; called from another thread."""
+        """Report that ``done`` rows, ``size`` bytes, are written; called from another thread."""
 
 
 def check_engine() -> None:
-    """Find out that this driver cannot rewrite state before anything is done for it.
+    """Check that this driver can rewrite state, before any work starts.
 
     Raises NotSavepointable.
     """
@@ -77,15 +77,18 @@ def save_canonical(
 ) -> SavepointInfo:
     """Take a canonical savepoint of ``job`` below the directory ``target``.
 
+    Parameters not listed here are those of
+    :func:`~flinkish.savepoint.write.writer.write_savepoint`. The errors are those of that function
+    and of :func:`~flinkish.driver.migration.savepoint_migration.write_rewritten`. On an error
+    nothing is left behind.
+
     Parameters
     ----------
-    context: the job's ``SparkContext``.
-    give_up: asked now and then, from another thread; raises a FlinkishError when the work is to
-        end, which is raised here then.
-
-    The others are those of :func:`~flinkish.savepoint.write.writer.write_savepoint`, as are the
-    errors, with those of :func:`~flinkish.driver.migration.savepoint_migration.write_rewritten`.
-    Nothing is left then.
+    context
+        The job's ``SparkContext``.
+    give_up
+        Called now and then, from another thread; raises a FlinkishError to end the work. This
+        function then raises that error.
     """
     started = monotonic()
     with scratch_directory(target, job.job_id, job.owner) as scratch:
@@ -114,7 +117,7 @@ def save_canonical(
                     transferer=transferer,
                 )
             except Exception as error:
-                if watch.stopped is not None:  # this is how a job of a cancelled group ends
+                if watch.stopped is not None:  # jobs of a cancelled group end with it
                     raise watch.stopped from error
                 raise
     return replace(info, duration=monotonic() - started)
@@ -122,9 +125,9 @@ def save_canonical(
 
 @contextmanager
 def background(context: Any) -> Iterator[str]:
-    """Inside, this thread's Spark jobs are of a group, which is yielded, and in the pool.
+    """Run this thread's Spark jobs in the flinkish pool and in a new job group, which is yielded.
 
-    Queries that this thread starts later inherit its properties: so they are put back.
+    Queries that this thread starts later inherit its local properties, so they are restored.
     """
     before = {name: context.getLocalProperty(name) for name in _PROPERTIES}
     group = f"flinkish-{uuid.uuid4()}"
@@ -138,7 +141,7 @@ def background(context: Any) -> Iterator[str]:
 
 
 class _Watch:
-    """Tells of progress, and ends the group's jobs when they are no longer wanted."""
+    """Reports progress, and cancels the group's jobs when the work is to end."""
 
     def __init__(
         self, context: Any, group: str, reporter: RowsReporter, give_up: Callable[[], None]

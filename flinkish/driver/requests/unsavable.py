@@ -1,8 +1,9 @@
-"""Queries that have nothing to save, told from those whose checkpoint is gone.
+"""Queries that have nothing to save, as opposed to those whose checkpoint is gone.
 
-A savepoint is of the job. A query that ended before it committed a batch has no state, and the
-others are saved without it. One that did commit, and whose checkpoint has no commit any more, has
-lost what a savepoint would have to hold: there is none then, and the error says which and why.
+A savepoint covers the whole job. A query that ended before it committed a batch has no state, and
+the others are saved without it. If a query did commit and its checkpoint has no commit any more,
+the state that a savepoint must hold is lost: no savepoint is made, and the error names the query
+and the reason.
 """
 
 from __future__ import annotations
@@ -17,14 +18,17 @@ from flinkish.spec.requests import LeftOut
 
 
 def ended_without_commit(query: ManagedQuery) -> bool:
-    """Whether ``query`` has nothing to save, and never will. Corrupt when it had."""
+    """Return whether ``query`` has ended without a commit, so that it never has anything to save.
+
+    Raises Corrupt when its commits are lost.
+    """
     return not has_committed(query) and spark_jvm.has_ended(query.jsq)
 
 
 def has_committed(query: ManagedQuery) -> bool:
-    """Whether ``query`` has committed a batch.
+    """Return whether ``query`` has committed a batch.
 
-    Raises Corrupt when it has, and its checkpoint does not know.
+    Raises Corrupt when it has, and its checkpoint has no commit.
     """
     if newest_committed_batch(query.checkpoint) is not None:
         return True
@@ -45,10 +49,10 @@ def has_committed(query: ManagedQuery) -> bool:
 
 
 def _known_commit(query: ManagedQuery) -> int | None:
-    """A batch that ``query`` has certainly committed, by what is known here; None: of none."""
+    """Return a batch that ``query`` is known to have committed, or None."""
     progress = query.progress
-    # Spark reports an idle trigger under the number of the batch to come; one that computed
-    # something is reported when it is committed.
+    # Spark reports an idle trigger under the number of the next batch. A batch that was computed is
+    # reported when it is committed.
     if progress.get("batchId") is not None and "addBatch" in progress.get("durationMs", {}):
         return int(progress["batchId"])
     return query.restored_batch
@@ -57,7 +61,7 @@ def _known_commit(query: ManagedQuery) -> int | None:
 def left_out(
     queries: Sequence[ManagedQuery], savable: Sequence[ManagedQuery]
 ) -> tuple[LeftOut, ...]:
-    """What is said of the queries that are not in the savepoint: their names, and why.
+    """Return the names of the queries that are not in the savepoint, with the reason.
 
     Raises WrongState when no query is left.
     """

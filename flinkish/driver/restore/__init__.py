@@ -1,1 +1,1 @@
-"""``run -s`` inside the driver: each starting query gets its state back."""
+"""Restore (``run -s``) inside the driver: each starting query gets its state back."""

@@ -1,10 +1,10 @@
-"""The first batch of a restored query: not before all state has an owner, not with another plan.
+"""The first batch of a restored query: not before all state has an owner, only with the right plan.
 
 Spark holds a query's progress lock (a fair one) to plan a batch's offsets and to commit a batch.
-Who holds it from outside keeps the query from both, unharmed (3.5.9 and 4.3.0). A restored query
-is so held until the program has started the other queries whose state is in the savepoint: when one
-is missing, nothing has been processed yet. Then, before the first batch can commit, the ordinals of
-Spark's real plan are compared with those that the state was given to.
+Another thread that holds the lock keeps the query from both without harm (3.5.9 and 4.3.0). A
+restored query is held in this way until the program has started the other queries whose state is in
+the savepoint, so nothing has been processed if one is missing. Then, before the first batch can
+commit, the ordinals of Spark's real plan are compared with those that the state was restored to.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import FlinkishError, Incompatible
 
 _POLL = 0.002  # seconds; a batch takes longer from its plan to its commit
-_IDLE_POLL = 0.02  # seconds, once no batch came for a while
+_IDLE_POLL = 0.02  # seconds, after _IDLE_AFTER seconds without a batch
 _IDLE_AFTER = 5.0
 
 #: Ordinal and kind of stateful operators.
@@ -29,20 +29,21 @@ Operators = Sequence[tuple[int, str]]
 
 
 class _Look:
-    """One of the two threads that look at the plan of the first batch.
+    """One of the two threads that read the plan of the first batch.
 
     Parameters
     ----------
-    jvm_thread: the JVM's thread that takes the lock for it.
+    jvm_thread
+        The JVM's thread that takes the lock for it.
     """
 
     def __init__(self, jvm_thread: Any) -> None:
         self._jvm_thread = jvm_thread
-        #: Set when it takes the lock no more.
+        #: Set when this thread does not take the lock again.
         self.over = threading.Event()
 
     def wait_until_queued(self, lock: Any) -> None:
-        """Wait until it waits for the lock, or is over."""
+        """Wait until this thread is queued for the lock, or is over."""
         while not self.over.is_set() and not lock.hasQueuedThread(self._jvm_thread):
             time.sleep(_POLL / 4)
 
@@ -52,8 +53,10 @@ class FirstBatch:
 
     Parameters
     ----------
-    expected: the operators that the state was given to; None: nothing to compare.
-    refuse: called with the error when Spark's plan is another; it fails the job.
+    expected
+        The operators that the state was restored to; None if there is nothing to compare.
+    refuse
+        Called with the error when Spark's plan differs; it fails the job.
     """
 
     def __init__(
@@ -74,17 +77,28 @@ class FirstBatch:
         self._released = threading.Event()
         self._given_up = threading.Event()
         self._seen = threading.Event()
-        # Py4J gives each Python thread a thread of the JVM: the lock belongs to that one.
+        # Py4J gives each Python thread a JVM thread of its own, and the lock belongs to that one.
         self._thread = threading.Thread(target=self._run, name="flinkish-first-batch", daemon=True)
 
     def get_ready(self) -> None:
-        """Before the query is started: the thread of the JVM that will take the lock must not have
-        to be made when every millisecond counts."""
+        """Start the watching thread before the query starts.
+
+        Its JVM thread, which takes the lock, must exist by then: creating it later costs too much
+        time.
+        """
         self._thread.start()
         self._ready.wait(10.0)
 
     def start(self, jsq: Any, *, held: bool) -> None:
-        """The query runs; when ``held``, it plans no batch until :meth:`release` is called."""
+        """Begin to watch the query, which now runs.
+
+        Parameters
+        ----------
+        jsq
+            The JVM's query.
+        held
+            Keep the query from planning a batch until :meth:`release` is called.
+        """
         self._jsq = jsq
         if not held:
             self._released.set()
@@ -93,15 +107,15 @@ class FirstBatch:
 
     @property
     def held(self) -> bool:
-        """Whether the query is being kept from its first batch."""
+        """True while the query is kept from its first batch."""
         return not self._released.is_set()
 
     def release(self) -> None:
-        """Let the query go on."""
+        """Let the query continue."""
         self._released.set()
 
     def give_up(self) -> None:
-        """End the watch, without a word on what the query does."""
+        """End the watch without a verdict on the plan."""
         self._given_up.set()
         self._released.set()
         self._started.set()
@@ -141,11 +155,11 @@ class FirstBatch:
             self._locked.set()
 
     def _current_jvm_thread(self) -> Any:
-        """Return the JVM's thread that serves this Python thread; made when there is none."""
+        """Return the JVM thread that serves this Python thread, creating it if there is none."""
         return self._session._jvm.java.lang.Thread.currentThread()
 
     def _second_look(self, lock: Any, first: _Look, expected: list[tuple[int, str]]) -> _Look:
-        """Start the second of two threads that take turns; called while the lock is held."""
+        """Start the second of the two threads that take turns; called while the lock is held."""
         made: queue.SimpleQueue[_Look] = queue.SimpleQueue()
 
         def run() -> None:
@@ -163,11 +177,11 @@ class FirstBatch:
         return made.get(timeout=10.0)
 
     def _verify(self, lock: Any, other: _Look, expected: list[tuple[int, str]]) -> None:
-        """Look at the plan of the first batch before it can commit.
+        """Compare the plan of the first batch with the expected one before the batch can commit.
 
-        Two threads do this in turns: one lets the lock go when the other one waits for it. The lock
-        is fair, so between the planning of a batch's offsets and its commit one of them has it,
-        however slow the driver is.
+        Two threads take turns: one releases the lock only when the other waits for it. The lock is
+        fair, so one of them holds it at some time between the planning of a batch's offsets and its
+        commit, however slow the driver is.
         """
         started = time.monotonic()
         while True:
@@ -200,8 +214,8 @@ class FirstBatch:
                 hint="report it with the query's explain(); the savepoint is untouched",
             )
         )
-        # Its thread waits for the lock that is held here: it sees the interrupt when it gets it,
-        # before it can commit.
+        # The query's thread waits for the lock that is held here. It sees the interrupt when it
+        # gets the lock, before it can commit.
         stop = threading.Thread(target=self._jsq.stop, name="flinkish-stop", daemon=True)
         stop.start()
         while not spark_jvm.is_told_to_end(self._jsq):

@@ -1,4 +1,4 @@
-"""``run -s`` inside the driver: gives each starting query its state back, as planned."""
+"""Restore (``run -s``) inside the driver: gives each starting query its state back, as planned."""
 
 from __future__ import annotations
 
@@ -40,9 +40,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Restored:
-    """What a query was given: the batch it stands at, None when it starts empty.
+    """The result of one query's restore.
 
-    ``notes`` is what is to be said of it, ``plan`` its part of the restore plan as plain data.
+    Attributes
+    ----------
+    batch_id
+        The batch that the query continues from; None when it starts empty.
+    notes
+        Messages for the user.
+    plan
+        The query's part of the restore plan as plain data.
     """
 
     batch_id: int | None
@@ -51,7 +58,7 @@ class Restored:
 
 
 class Restorer:
-    """Serves one job's restore; thread-safe, as queries may be started from several threads."""
+    """Serves the restore of one job; thread-safe, as several threads may start queries."""
 
     def __init__(
         self, registry: Registry, job_id: str, spec: RestoreSpec, hasher: HasherVersion
@@ -61,7 +68,7 @@ class Restorer:
         self._spec = spec
         self._lock = threading.Lock()
         self._starting: dict[str, NewQuery] = {}
-        #: By query, what it was given: the batch, and the location of its checkpoint.
+        #: The restored batch and the location of the checkpoint, by query.
         self._given: dict[str, tuple[int, str]] = {}
         self._claimed = False
         self._agreed = False
@@ -71,7 +78,7 @@ class Restorer:
         )
 
     def settings_for(self, name: str) -> Mapping[str, str]:
-        """Spark settings to plan the query ``name`` with: those its checkpoint will pin."""
+        """Return the Spark settings to plan query ``name`` with: those its checkpoint will pin."""
         return planning_settings(self._offers, name)
 
     def restore(
@@ -79,7 +86,8 @@ class Restorer:
     ) -> Restored:
         """Plan the restore of query ``name`` and materialise its checkpoint at ``target``.
 
-        Raises the plan's refusal, with the plan in its data, and what ``make_checkpoint`` raises.
+        Raises the plan's refusal, with the plan in its data, or an error of ``make_checkpoint`` or
+        ``make_rewritten``.
         """
         with self._lock:
             new, plan = plan_start(self._planner, name, planned, facts, session)
@@ -119,29 +127,41 @@ class Restorer:
         ]
 
     def non_restored(self) -> NonRestored:
-        """What of the savepoint no query has taken so far."""
+        """Return the state of the savepoint that no query has taken so far."""
         with self._lock:
             return self._planner.non_restored()
 
     def document(self) -> dict[str, Any]:
-        """The plan of the whole restore, now that the program has started all its queries."""
+        """Return the plan of the whole restore; the program has started all its queries by now."""
         with self._lock:
             return self._planner.document(complete=True)
 
     def is_waiting(self) -> bool:
-        """Whether state waits for a query that the program has not started yet."""
+        """Return whether state waits for a query that the program has not started yet."""
         return bool(self.non_restored()) and not self._agreed
 
     def check(self, *, more_to_come: bool) -> list[str]:
-        """Refuse to go on with state left behind, unless ``-n`` was given.
+        """Refuse to continue with non-restored state, unless ``-n`` was given.
 
         Parameters
         ----------
-        more_to_come: the program may start more queries after this one (it waits for a query that
-            ends by itself): saved queries that nothing was taken of may wait for them, unless a
-            query of this program has found nothing at all.
+        more_to_come
+            The program may start more queries after this one, as it waits for a query that ends by
+            itself. Saved queries without any restored state may then belong to later ones, unless a
+            query of this program has found no state at all.
 
-        Returns what is to be said of dropped state. Raises NonRestoredState.
+        Returns
+        -------
+        list of str
+            Notes on dropped state.
+
+        Raises
+        ------
+        NonRestoredState
+            State is left over and ``-n`` was not given.
+        UsageError
+            An option names an operator or source that the program does not have
+            (:func:`check_names`).
         """
         left = self.non_restored()
         if not more_to_come:
@@ -164,10 +184,11 @@ class Restorer:
         return notes
 
     def session_settings(self) -> Mapping[str, str]:
-        """Spark settings the restored checkpoints need that the offset log does not pin.
+        """Return Spark settings that restored checkpoints need and the offset log does not pin.
 
-        ``checkpointFormatVersion`` is not pinned: a checkpoint written with 2 fails on Spark
-        before 4.3 unless it is set again, and one rewritten to 1 fails on 4.0 where it is 2.
+        ``checkpointFormatVersion`` is not pinned. A checkpoint written with 2 fails on Spark before
+        4.3 unless the setting is given again, and one rewritten to 1 fails on 4.0 if the setting is
+        2.
         """
         keys = {plan.base.key for plan in self._planner.query_plans() if plan.base is not None}
         offers = [self._offers.by_key[key] for key in keys]
@@ -180,7 +201,8 @@ class Restorer:
 
         Parameters
         ----------
-        committed: newest committed batch by query name.
+        committed
+            Newest committed batch by query name.
         """
         if self._claimed or self._spec.claim_mode != "claim" or not self._offers.is_savepoint:
             return
@@ -194,7 +216,7 @@ class Restorer:
             if not all(_has_committed(*given) for given in self._given.values()):
                 return
             self._claimed = True
-        # Many files on remote storage take their time, and the heartbeat must go on meanwhile.
+        # Deleting many files on remote storage takes time, and the heartbeat must not wait for it.
         threading.Thread(target=self._give_up_claimed, name="flinkish-claim").start()
 
     def _give_up_claimed(self) -> None:
@@ -213,18 +235,23 @@ class Restorer:
 
 
 def _has_committed(restored_at: int, checkpoint: str) -> bool:
-    """Whether a checkpoint has a batch of its own in its commit log: of one on remote storage
-    Spark's progress alone has told so far, which may come before the commit."""
+    """Return whether a restored checkpoint's commit log has a batch newer than the restored one.
+
+    For a checkpoint on remote storage only Spark's progress has been read before, which can be
+    ahead of the commit.
+    """
     try:
         batch = newest_committed_batch(checkpoint)
     except FlinkishError:
-        return False  # asked again at the next heartbeat
+        return False  # the next heartbeat asks again
     return batch is not None and batch > restored_at
 
 
 def offers_here(path: str) -> RestoreSource:
-    """What is offered at a path, as the Spark of this process needs it; raises what
-    :func:`~flinkish.restore.source.restore_source.open_restore_source` raises."""
+    """Open the savepoint or checkpoint at a path, converted for the Spark of this process.
+
+    Raises what :func:`~flinkish.restore.source.restore_source.open_restore_source` raises.
+    """
     from pyspark import __version__ as spark
 
     return fit_offers(open_restore_source(path), spark)
@@ -237,18 +264,24 @@ def plan_start(
     facts: WriterFacts,
     session: Any,
 ) -> tuple[NewQuery, QueryRestore]:
-    """What the starting query asks for, and the plan of its restore: for a run and for a check.
+    """Plan the restore of a starting query, for a run or for a check.
 
     Parameters
     ----------
-    planned: the query planned with :func:`planning_settings`, None when it cannot be.
+    planned
+        The query as planned with :func:`planning_settings`; None when it cannot be planned.
+
+    Returns
+    -------
+    tuple
+        The starting query as the planner sees it, and its restore plan.
     """
     new = new_query(name, planned, facts, session, _asked_settings(planner.offers, session))
     return new, planner.plan(new, empty_states(planned) if planned is not None else {})
 
 
 def options_of(spec: RestoreSpec, hasher: HasherVersion) -> RestoreOptions:
-    """What the user has asked for, in the planner's words."""
+    """Convert the user's options of a restore to those of the planner."""
     return RestoreOptions(
         allow_non_restored=spec.allow_non_restored,
         fork=spec.fork,
@@ -262,11 +295,12 @@ def options_of(spec: RestoreSpec, hasher: HasherVersion) -> RestoreOptions:
 
 
 def check_names(spec: RestoreSpec, queries: Sequence[NewQuery]) -> None:
-    """Raise UsageError when ``--uid-map`` or ``--reset-source`` names what is not in the program.
+    """Raise UsageError if ``--uid-map`` or ``--reset-source`` names something the program lacks.
 
     Parameters
     ----------
-    queries: all that the program has started.
+    queries
+        All queries that the program has started.
     """
     check_reset(spec.reset_sources, queries)
     uids = {op.uid for query in queries for op in query.operators or ()}
@@ -280,7 +314,7 @@ def check_names(spec: RestoreSpec, queries: Sequence[NewQuery]) -> None:
 
 
 def planning_settings(offers: RestoreSource, name: str) -> Mapping[str, str]:
-    """Spark settings to plan the query ``name`` with: those its checkpoint will pin."""
+    """Return the Spark settings to plan query ``name`` with: those its checkpoint will pin."""
     by_key = offers.by_key
     offer = by_key.get(name) or by_key.get(None) or next(iter(by_key.values()))
     rewritten = offer.fit.checkpoint_format == 1
@@ -288,7 +322,7 @@ def planning_settings(offers: RestoreSource, name: str) -> Mapping[str, str]:
 
 
 def _asked_settings(offers: RestoreSource, session: Any) -> dict[str, str]:
-    """What the session sets of the settings that the savepoint pins or the checks look at."""
+    """Return the session's values of the settings that the savepoint pins or the checks use."""
     keys = {key for offer in offers.by_key.values() for key in offer.pins} | {SETTING_SCHEMA_CHECK}
     found = {key: session.conf.get(key, None) for key in sorted(keys)}
     return {key: str(value) for key, value in found.items() if value is not None}

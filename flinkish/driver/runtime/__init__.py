@@ -1,1 +1,1 @@
-"""The job inside its driver: its queries from their start to their end."""
+"""The job inside its driver: its queries from start to end."""

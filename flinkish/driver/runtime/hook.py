@@ -1,13 +1,13 @@
 """The wrappers around PySpark's classic streaming classes.
 
-They only record what the program says and hand the decisions to the :class:`Runtime`:
+They only record the program's calls and leave the decisions to the :class:`Runtime`:
 
 * ``DataStreamWriter``: the builder calls are recorded; ``start`` and ``toTable`` go through the
   runtime (name, checkpoint location, restore).
 * ``StreamingQuery.awaitTermination`` and ``isActive``, ``SparkSession.stop`` and
-  ``StreamingQueryManager.awaitAnyTermination``: they do not let the program go on while a
+  ``StreamingQueryManager.awaitAnyTermination``: they do not let the program continue while a
   request that has quiesced its queries still has no result.
-* ``SparkSession.Builder.getOrCreate`` and ``create``: refuse Spark Connect before it starts.
+* ``SparkSession.Builder.getOrCreate`` and ``create``: they refuse Spark Connect before it starts.
 
 Installed once per process and removable, so that tests can run many jobs in one Spark session.
 """
@@ -25,7 +25,7 @@ from flinkish.errors import UnsupportedSession
 
 
 class Hook:
-    """Installs the wrappers for one runtime; ``remove`` restores PySpark as it was."""
+    """Installs the wrappers for one runtime; :meth:`remove` restores the original PySpark."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -143,7 +143,10 @@ class Hook:
             return property(is_active, doc=original.__doc__)
 
         def make_settled(original: Any) -> Any:
-            """What a program may wait with instead: a query that is held makes no progress."""
+            """Wrap a method that a program may wait with: it settles the restore gate first.
+
+            A query that is held makes no progress.
+            """
             if isinstance(original, property):
 
                 def get(query: Any) -> Any:
@@ -228,10 +231,10 @@ class Hook:
 
 
 def refuse_connect(options: Any, environ: Any, runtime: Runtime) -> None:
-    """Fail the job when the session to be built is one of Spark Connect.
+    """Fail the job when the session to be built is a Spark Connect session.
 
-    A Connect client has no JVM beside it: neither the plan nor a batch boundary can be reached.
-    Conditions as in ``SparkSession.Builder.getOrCreate`` of PySpark 3.5 to 4.3.
+    A Connect client has no JVM beside it, so neither the plan nor a batch boundary can be accessed.
+    The conditions are those of ``SparkSession.Builder.getOrCreate`` in PySpark 3.5 to 4.3.
     """
     mode = str(options.get("spark.api.mode") or environ.get("SPARK_API_MODE") or "").lower()
     remote = options.get("spark.remote") or environ.get("SPARK_REMOTE")
@@ -255,7 +258,7 @@ def _apply(
     query_name: str | None,
     options: dict[str, Any],
 ) -> None:
-    """The keyword arguments of ``start`` through the (recorded) builder calls."""
+    """Apply the keyword arguments of ``start`` through the (recorded) builder calls."""
     writer.options(**options)
     if output_mode is not None:
         writer.outputMode(output_mode)

@@ -1,8 +1,8 @@
-"""The job inside its driver: its queries, its life, and the gate that holds the program back.
+"""The job inside its driver: its queries, its lifecycle, and the gate that holds the program back.
 
-Three kinds of threads meet here: the program's own (through the hook), the agent's (requests)
-and the heartbeat's. One condition guards what they share. The *gate* is the rule that lets a
-``stop`` be one action: from the moment a request quiesces the queries until it has its result,
+Three kinds of threads use it: the program's own (through the hook), the agent's (requests) and the
+heartbeat's. One condition guards their shared state. The *gate* is the rule that makes a ``stop``
+one action: from the moment a request quiesces the queries until it has its result,
 ``awaitTermination`` does not return, ``isActive`` stays true and ``SparkSession.stop`` waits.
 """
 
@@ -35,10 +35,11 @@ from flinkish.errors import FlinkishError, ProgramFailed, WaitTimeout
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, QueryStatus
 
-_AWAIT_SLICE = 3600.0  # seconds; any bound does, waits are renewed
-#: Seconds after which a stream thread that was told to end, and then not to, has surely left.
+_AWAIT_SLICE = 3600.0  # seconds; any value works, as waits are renewed
+#: Seconds after which a stream thread, whose end was requested and then taken back, has ended if it
+#: is going to.
 _LEAVING = 0.5
-_END_GRACE = 10.0  # seconds a batch gets when the program has ended without its query
+_END_GRACE = 10.0  # seconds that a batch gets when the program has ended before its query
 
 
 class Runtime:
@@ -46,9 +47,12 @@ class Runtime:
 
     Parameters
     ----------
-    registry: the control plane.
-    job: the job's record, state INITIALIZING or CREATED.
-    checkpoint_root: directory under which this job's queries get their checkpoints.
+    registry
+        The control plane.
+    job
+        The job's record, in state INITIALIZING or CREATED.
+    checkpoint_root
+        Directory under which the job's queries get their checkpoints.
     """
 
     def __init__(self, registry: Registry, job: JobRecord, checkpoint_root: str) -> None:
@@ -59,7 +63,7 @@ class Runtime:
         spec = job.launch.restore
         self.restorer = Restorer(registry, job.job_id, spec, planning.hasher) if spec else None
         self._preparer = Preparer(checkpoint_root, planning, self.restorer, self.queries)
-        #: The state the job ends in once its program lets go: set by stop and cancel.
+        #: The final state of the job once its program ends; set by stop and cancel.
         self.ending: JobState | None = None
         self.fatal: FlinkishError | None = None
         self._changed = threading.Condition(threading.RLock())
@@ -72,20 +76,20 @@ class Runtime:
         self.session_stopped = False
         self._failed_before_stop: tuple[str, str] | None = None
         self.restore_gate = RestoreGate(self.restorer, self.queries, self.fail, self._running)
-        #: Tells a program that waits for nothing that its job is over.
+        #: Interrupts a program that waits for nothing when its job is over.
         self.interrupt: Callable[[], None] = lambda: os.kill(os.getpid(), signal.SIGINT)
 
     # --- what the agent needs ---------------------------------------------------------------
 
     def queries(self) -> list[ManagedQuery]:
-        """The newest run of each query name, in the order they were first started."""
+        """Return the newest run of each query name, in the order of their first starts."""
         with self._changed:
             newest = {query.name: query for query in self._queries}
         return list(newest.values())
 
     @contextmanager
     def in_flight(self) -> Iterator[None]:
-        """While inside, the program does not get past an ended query."""
+        """Keep the program from continuing past an ended query inside the block."""
         with self._changed:
             self._in_flight += 1
         try:
@@ -96,10 +100,10 @@ class Runtime:
                 self._changed.notify_all()
 
     def resume(self, queries: list[ManagedQuery]) -> None:
-        """Let quiesced queries go on, as if nothing had happened to them.
+        """Let quiesced queries continue as if nothing had happened.
 
-        A query that cannot be started again fails the job; the others go on. Raises nothing:
-        the caller has the error to tell that led here.
+        A query that cannot be started again fails the job; the others continue. Raises nothing, as
+        the caller reports the error that led here.
         """
         for query in queries:
             try:
@@ -129,24 +133,25 @@ class Runtime:
             self._by_run[query.run_id] = query
 
     def end(self, state: JobState) -> None:
-        """Declare how the job ends; the program is let go when the request in flight settles."""
+        """Set how the job ends; the program continues once the request in flight has settled."""
         with self._changed:
             self.ending = state
             self._changed.notify_all()
 
     def fail(self, error: FlinkishError) -> None:
-        """Note an error that fails the job whatever the program does about it."""
+        """Record an error that fails the job, whatever the program does about it."""
         with self._changed:
             self.fatal = self.fatal or error
 
     def statuses(self) -> list[QueryStatus]:
-        """The present status of every query (asks the JVM)."""
+        """Return the present status of every query (asks the JVM)."""
         return [status_of(query) for query in self.queries()]
 
     def report(self) -> JobState:
-        """Write the heartbeat and, while Spark can be asked, every query's status.
+        """Write the heartbeat and, while Spark can be asked, the status of every query.
 
-        Returns the job's state in the registry: a reader may have declared it lost meanwhile.
+        Returns the job's state in the registry, as a reader may have declared the job lost
+        meanwhile.
         """
         self.restore_gate.settle_late(self.interrupt)
         statuses = [] if self.session_stopped else self.statuses()
@@ -155,8 +160,10 @@ class Runtime:
         return state
 
     def _beat(self, statuses: Sequence[QueryStatus]) -> JobState:
-        """The heartbeat, with the facts of queries that are new to the registry or tell more now:
-        Spark describes the sources of a query in its first progress report."""
+        """Write the heartbeat, and the facts of queries that are new or have changed.
+
+        Spark describes the sources of a query in its first progress report, so facts can change.
+        """
         state = self.registry.heartbeat(self.job_id, statuses)
         for query in self.queries() if statuses else ():
             facts = lasting_facts(query)
@@ -168,7 +175,7 @@ class Runtime:
     # --- what the hook needs ----------------------------------------------------------------
 
     def session_created(self, session: Any) -> None:
-        """Record which Spark this is, once."""
+        """Record the session, and once its Spark version and application id."""
         self._session, self.session_stopped = session, False
         if not self._announced:
             self._announced = True
@@ -178,15 +185,17 @@ class Runtime:
             )
 
     def start_query(self, writer: Any, facts: WriterFacts, begin: Callable[[], Any]) -> Any:
-        """Start one query of the program under flinkish's care.
+        """Start one query of the program under flinkish's control.
 
-        Names it, gives it a checkpoint (restored where the job is), starts it, and makes the
+        Names it, gives it a checkpoint (a restored one in a restored job), starts it, and makes the
         job RUNNING.
 
         Raises
         ------
-        SystemExit: the job has been stopped or cancelled; the program has nothing more to do.
-        FlinkishError: the restore is refused; the job will fail with it.
+        SystemExit
+            The job has been stopped or cancelled; the program has nothing more to do.
+        FlinkishError
+            The restore is refused; the job will fail with this error.
         """
         self._settle()
         if self.ending is not None:
@@ -244,7 +253,7 @@ class Runtime:
     def await_query(
         self, query: Any, wait: Callable[[float], Any], timeout: float | None
     ) -> bool | None:
-        """``StreamingQuery.awaitTermination`` behind the gate."""
+        """Run ``StreamingQuery.awaitTermination`` behind the gate."""
         self.restore_gate.settle()
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -264,7 +273,7 @@ class Runtime:
     def await_any(
         self, manager: Any, wait: Callable[[float], Any], timeout: float | None
     ) -> bool | None:
-        """``StreamingQueryManager.awaitAnyTermination`` behind the gate."""
+        """Run ``StreamingQueryManager.awaitAnyTermination`` behind the gate."""
         self.restore_gate.settle()
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -275,7 +284,7 @@ class Runtime:
             finally:
                 self._settle()
             if self._resumes != resumes:
-                # Spark keeps the ended run in its list; without this the next wait returns at once.
+                # Spark keeps the ended run in its list: without this the next wait returns at once.
                 manager.resetTerminated()
                 continue
             if ended:
@@ -284,7 +293,7 @@ class Runtime:
                 return False
 
     def appears_active(self, query: Any) -> bool:
-        """True while ``query`` is quiesced by a request that has no result yet."""
+        """Return whether ``query`` is quiesced by a request that has no result yet."""
         self.restore_gate.settle()
         with self._changed:
             self._rebind(query)
@@ -292,7 +301,7 @@ class Runtime:
             return managed is not None and managed.quiesced and self._in_flight > 0
 
     def before_session_stop(self) -> None:
-        """The program wants to stop Spark: let the request in flight finish first."""
+        """Let the request in flight finish before the program stops Spark."""
         self._settle()
         self.report()
         self._failed_before_stop = self.failed_query()
@@ -301,11 +310,11 @@ class Runtime:
     # --- the end of the program -------------------------------------------------------------
 
     def wait_for_requests(self) -> None:
-        """Return when no request is in flight."""
+        """Wait until no request is in flight."""
         self._settle()
 
     def jvm_is_gone(self) -> bool:
-        """True when the session's JVM does not answer any more."""
+        """Return whether the session's JVM no longer answers."""
         if self._session is None or self.session_stopped:
             return False
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j has no types
@@ -317,7 +326,7 @@ class Runtime:
         return False
 
     def failed_query(self) -> tuple[str, str] | None:
-        """Name and error of a query whose newest run failed, or None."""
+        """Return name and error of a query whose newest run failed, or None."""
         if self.session_stopped:
             return self._failed_before_stop
         for query in self.queries():
@@ -327,7 +336,7 @@ class Runtime:
         return None
 
     def end_queries(self) -> None:
-        """The program has ended: so do its queries, at a batch boundary where one comes soon."""
+        """End the queries of an ended program, at a batch boundary if one comes in time."""
         for query in self.queries():
             query.quiesced = False
         if self.session_stopped:
@@ -344,13 +353,13 @@ class Runtime:
             stop_hard([q.jsq for q in running])
 
     def stop_session(self) -> None:
-        """Stop Spark, so that nothing of the job runs any more when its end is recorded."""
+        """Stop Spark, so that nothing of the job still runs when its end is recorded."""
         if self._session is not None and not self.session_stopped:
             self.session_stopped = True
             self._session.stop()
 
     def settle_claim(self, committed: Mapping[str, int | None]) -> None:
-        """See :meth:`Restorer.settle_claim`."""
+        """Settle the claimed savepoint: see :meth:`Restorer.settle_claim`."""
         if self.restorer is not None:
             self.restorer.settle_claim(committed)
 
@@ -364,7 +373,7 @@ class Runtime:
         return self._by_run.get(str(query._jsq.runId().toString()))
 
     def _rebind(self, query: Any) -> bool:
-        """Point ``query`` at the current run of its query; True when it was an older one."""
+        """Point ``query`` at the current run of its query; return whether it was an older one."""
         with self._changed:
             managed = self._managed(query)
             if managed is None or managed.run_id == str(query._jsq.runId().toString()):

@@ -1,4 +1,4 @@
-"""Names and checkpoint directories for the queries of a job, also for those without a name."""
+"""Names and checkpoint directories for the queries of a job, including unnamed ones."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import threading
 
 
 class Names:
-    """Hands out query names and directories; thread-safe, as programs start queries in threads.
+    """Assigns query names and directories; thread-safe, as programs start queries in threads.
 
     Parameters
     ----------
-    root: directory under which the job's queries get their checkpoints.
+    root
+        Directory under which the job's queries get their checkpoints.
     """
 
     def __init__(self, root: str) -> None:
@@ -22,18 +23,20 @@ class Names:
         self._runs: dict[str, int] = {}
 
     def given(self, name: str) -> str:
-        """Note a name of the program's own; returns it."""
+        """Record a name that the program chose, and return it."""
         with self._lock:
             self._names.add(name)
         return name
 
     def generate(self, location: str | None, retried: str | None) -> str:
-        """A name for a query without one: ``query-1``, ``query-2`` ... in the order of starts.
+        """Return a name for an unnamed query: ``query-1``, ``query-2`` ... in the order of starts.
 
         Parameters
         ----------
-        location: the program's own checkpoint location; the same one again is the same query.
-        retried: name of an unnamed query that failed and has not been started again since.
+        location
+            The program's own checkpoint location; the same location again is the same query.
+        retried
+            Name of an unnamed query that failed and has not been started again since.
         """
         with self._lock:
             if location is not None and location in self._by_location:
@@ -50,13 +53,14 @@ class Names:
             return name
 
     def directory(self, name: str, *, fresh: bool) -> str:
-        """The checkpoint directory for a new run of ``name``.
+        """Return the checkpoint directory for a new run of ``name``.
 
         Parameters
         ----------
-        fresh: True for the first run, and when the run before ended well: started again under its
-            name, that is another query to Spark (it would have got a temporary checkpoint). A
-            query that failed and is started again goes on where it was.
+        fresh
+            True for the first run, and when the previous run ended well: a new start under the same
+            name is then another query to Spark (it would get a temporary checkpoint). A query that
+            failed and is started again continues from its checkpoint.
         """
         with self._lock:
             if fresh:

@@ -1,4 +1,4 @@
-"""What happens to a query before Spark starts it: named, planned, restored, given its place."""
+"""Preparation of a query before Spark starts it: name, plan, restore and checkpoint location."""
 
 from __future__ import annotations
 
@@ -24,9 +24,19 @@ from flinkish.driver.spark.settings import configured
 class Prepared:
     """A query that is ready to be started.
 
-    ``location`` is None for the program's own, handed to Spark as the program wrote it.
-    ``restored_batch`` is None unless it was restored just now; ``planned`` is None when its plan
-    could not be read. ``notes`` are for the user, ``plan`` is its part of the restore plan.
+    Attributes
+    ----------
+    location
+        Its checkpoint location; None for the program's own, which Spark gets as the program wrote
+        it.
+    restored_batch
+        The restored batch; None if the query was not restored just now.
+    planned
+        Its plan; None if it could not be read.
+    notes
+        Messages for the user.
+    plan
+        Its part of the restore plan.
     """
 
     name: str
@@ -43,7 +53,8 @@ class Preparer:
 
     Parameters
     ----------
-    queries: gives the newest run of each query started so far.
+    queries
+        Returns the newest run of each query started so far.
     """
 
     def __init__(
@@ -62,10 +73,14 @@ class Preparer:
         self._restored: dict[str, str] = {}
 
     def prepare(self, writer: Any, facts: WriterFacts) -> Prepared:
-        """Do all that can be refused before Spark is asked.
+        """Do everything that can be refused before Spark is asked.
 
-        Raises FlinkishError when uids break the rules or the restore is refused, and what Spark
-        raises for a query it does not support.
+        Raises
+        ------
+        FlinkishError
+            The uids break the rules, or the restore is refused.
+        AnalysisException
+            Spark does not support the query.
         """
         session = writer._spark
         own = _own_location(facts, session)
@@ -81,12 +96,17 @@ class Preparer:
         return self._placed(prepared, facts, session)
 
     def _placed(self, prepared: Prepared, facts: WriterFacts, session: Any) -> Prepared:
-        """The query with the place of its checkpoint, restored if it has to be; its ``location``
-        was the program's own."""
+        """Return the query with the location of its checkpoint, restored if necessary.
+
+        Parameters
+        ----------
+        prepared
+            The query; its ``location`` is the program's own.
+        """
         name, own = prepared.name, prepared.location
         with self._lock:
             if own is not None and name in self._restored:
-                # Started again by its program: its history is the restored one, not that of the
+                # The program starts it again: its history is the restored one, not that of the
                 # original job at the program's own location.
                 return replace(prepared, location=self._restored[name])
         directory = self._names.directory(name, fresh=self._is_fresh(name))
@@ -112,7 +132,7 @@ class Preparer:
         return replace(prepared, location=location if own is None else None)
 
     def _retried(self) -> str | None:
-        """Name of an unnamed query without a location of its own whose newest run failed."""
+        """Return the name of an unnamed query without own location whose newest run failed."""
         for query in self._queries():
             unnamed = query.generated_name and "checkpointlocation" not in query.facts.options
             if unnamed and spark_jvm.error_of(query.jsq) is not None:
@@ -120,18 +140,24 @@ class Preparer:
         return None
 
     def _is_fresh(self, name: str) -> bool:
-        """True unless the newest run of ``name`` failed: then it goes on where it was."""
+        """Return whether a new run of ``name`` starts with a new checkpoint.
+
+        It does unless the newest run failed; then it continues from that run's checkpoint.
+        """
         newest = next((q for q in self._queries() if q.name == name), None)
         return newest is None or spark_jvm.error_of(newest.jsq) is None
 
     def session_settings(self, session: Any) -> AbstractContextManager[None]:
-        """Settings a restored checkpoint needs and Spark does not pin (put back afterwards)."""
+        """Return a context manager that sets what a restored checkpoint needs.
+
+        These are settings that Spark does not pin; the previous values are restored afterwards.
+        """
         wanted = self._restorer.session_settings() if self._restorer is not None else {}
         return configured(session, wanted)
 
 
 def _own_location(facts: WriterFacts, session: Any) -> str | None:
-    """The checkpoint location the program names itself, as it wrote it, or None."""
+    """Return the program's own checkpoint location, as it wrote it, or None."""
     own = facts.options.get("checkpointlocation")
     if own is None and facts.query_name is not None:
         configured = session.conf.get("spark.sql.streaming.checkpointLocation", None)

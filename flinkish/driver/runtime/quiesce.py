@@ -1,17 +1,16 @@
 """Ending queries at a batch boundary, and by harder means when that takes too long.
 
-The stop methods, softest first (which one was needed is part of a request's result):
+The stop methods, softest first (the one that was used is part of a request's result):
 
-* ``quiesce``: the running batch commits, no other starts; whatever the sink.
-* ``stop``: ``StreamingQuery.stop()`` in the middle of a batch. The batch is replayed by a
-  restore; Spark may leave torn state of the *uncommitted* version behind, which a savepoint
-  never includes.
+* ``quiesce``: the running batch commits, and no other starts, whatever the sink.
+* ``stop``: ``StreamingQuery.stop()`` in the middle of a batch. A restore replays the batch. Spark
+  may leave incomplete state of the *uncommitted* version behind, which a savepoint never includes.
 
-Setting a query's state to TERMINATED lets its batch finish, but on Spark 4.x not at any moment:
-``MicroBatchExecution.runBatch`` looks at the state once more between planning and execution, and
-interrupts its own thread when it is not active (seen on 4.3.0: 6 of 25 queries that were ended at
-a random moment lost the batch they were planning; 3.5.9 has no such check: 0 of 20). So there the
-state is set only while Spark's progress lock is held, which stops a batch from being planned and
+Setting a query's state to TERMINATED lets its batch finish, but on Spark 4.x not at any moment.
+``MicroBatchExecution.runBatch`` checks the state once more between planning and execution, and
+interrupts its own thread when it is not active (seen on 4.3.0: 6 of 25 queries that were ended at a
+random moment lost the batch they were planning; 3.5.9 has no such check: 0 of 20). So on 4.x the
+state is set only while Spark's progress lock is held, which prevents a batch from being planned and
 from being committed, and only when the query sleeps or is past that check.
 """
 
@@ -26,12 +25,12 @@ from flinkish.driver.spark.jvm import Stage
 from flinkish.errors import FlinkishError, WaitTimeout
 
 _POLL = 0.05  # seconds
-_LOOK = 1.0  # seconds between questions whether to give up
-_STAGE_POLL = 0.003  # seconds; stages may be that short
-#: Seconds between the end of a batch's planning and Spark's look at the state, generously.
+_LOOK = 1.0  # seconds between calls of ``interrupted``
+_STAGE_POLL = 0.003  # seconds; a stage can be that short
+#: Seconds, with a margin, between the end of a batch's planning and Spark's check of the state.
 _PAST_CHECK = 0.05
-#: A trigger is taken to sleep when it was seen idle twice, this far apart: between Spark's check
-#: of the state and its "trigger active" flag lies a moment in which a batch has begun unseen.
+#: A trigger counts as asleep if it was idle twice, this many seconds apart: between Spark's check
+#: of the state and its "trigger active" flag there is a moment when a batch has begun unseen.
 _IDLE_CONFIRMATION = 0.1
 
 
@@ -45,13 +44,16 @@ def quiesce(
 
     Parameters
     ----------
-    timeout: seconds to wait for running batches.
-    interrupted: called about once a second; raises when the wait should be given up.
+    timeout
+        Seconds to wait for running batches.
+    interrupted
+        Called about once a second; raises when the wait should be given up.
 
     Raises
     ------
-    WaitTimeout: a batch was still running after ``timeout`` seconds; the queries that could be
-        set going again without a restart were (the caller sees to those that ended).
+    WaitTimeout
+        A batch still ran after ``timeout`` seconds. The end has been taken back for the queries
+        that still ran; the caller restarts those that ended.
     """
     deadline = time.monotonic() + timeout
     for query in queries:
@@ -66,7 +68,7 @@ def quiesce(
             if spark_jvm.in_trigger(query):
                 idle_since.pop(id(query), None)
             elif now - idle_since.setdefault(id(query), now) >= _IDLE_CONFIRMATION:
-                # Wakes a trigger that sleeps until its next interval; no batch can be hit.
+                # This wakes a trigger that sleeps until its next interval; it cannot hit a batch.
                 query.stop()
         try:
             if waiting and now > deadline:
@@ -99,19 +101,19 @@ def _declare_end(jvm: Any, query: Any, deadline: float) -> None:
             finally:
                 lock.unlock()
         if time.monotonic() > deadline:
-            return  # the caller's wait notices: nothing has ended
+            return  # the caller notices while it waits: nothing has ended
         time.sleep(_STAGE_POLL)
 
 
 def _declare_locked(jvm: Any, query: Any, deadline: float) -> bool:
-    """One try, with the progress lock held; False: not now."""
+    """Try once to set the state, with the progress lock held; return whether it was set."""
     stage = spark_jvm.stage_of(query)
     while stage is Stage.PLANNING and time.monotonic() < deadline:
         time.sleep(_STAGE_POLL)
         stage = spark_jvm.stage_of(query)
     if stage is Stage.EXECUTING:
-        # It cannot commit while the lock is held, so it is still there after this pause, in which
-        # it gets past the check that follows planning.
+        # It cannot commit while the lock is held, so it is still executing after this pause, during
+        # which it gets past the check that follows planning.
         time.sleep(_PAST_CHECK)
         spark_jvm.end_after_batch(jvm, query)
         return True
@@ -120,13 +122,13 @@ def _declare_locked(jvm: Any, query: Any, deadline: float) -> bool:
         time.sleep(_PAST_CHECK)
         if spark_jvm.stage_of(query) is Stage.ASLEEP:
             return True
-        # A trigger has begun meanwhile; it waits for the lock, so it has not seen the state yet.
+        # A trigger has begun meanwhile. It waits for the lock, so it has not seen the state yet.
         spark_jvm.take_back_end(jvm, query)
     return False
 
 
 def stop_hard(queries: Sequence[Any]) -> None:
-    """The hardest method inside the driver: interrupt whatever runs."""
+    """Interrupt whatever runs: the hardest stop method inside the driver."""
     for query in queries:
         if not spark_jvm.has_ended(query):
             query.stop()

@@ -1,8 +1,9 @@
-"""Keeps the queries of a restored job from their first batch until all state has an owner.
+"""Holds the queries of a restored job before their first batch until all state has an owner.
 
-A program starts its queries one after the other, so whether it takes all that is in the savepoint
-is known only when it has started the last: it waits for them, asks one how it is, or does neither
-for a while. Until then what has been started is held; so a refused restore has processed nothing.
+A program starts its queries one after the other. Whether it takes all state of the savepoint is
+known only when it has started the last one: it then waits for its queries, asks for the status of
+one, or does neither for a while. Until then the started queries are held, so a refused restore has
+processed nothing.
 """
 
 from __future__ import annotations
@@ -21,22 +22,25 @@ from flinkish.driver.runtime.start_listener import at_start
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import FlinkishError
 
-#: Seconds a query is held for a program that neither starts the rest nor waits for anything.
+#: Seconds that a query is held if the program neither starts the rest nor waits for anything.
 _HOLD_LIMIT = 30.0
 #: Seconds that another thread of the program gets to begin the start of its next query.
 _PATIENCE = 1.0
 _END_GRACE = 10.0
-_INTERRUPTED = 1.0  # seconds, generously, between Spark's TERMINATED and its interrupt
+_INTERRUPTED = 1.0  # seconds, with a margin, between Spark's TERMINATED and its interrupt
 
 
 class RestoreGate:
-    """One job's gate; without a ``restorer`` it is always open.
+    """The gate of one job; without a ``restorer`` it is always open.
 
     Parameters
     ----------
-    queries: gives the newest run of every query.
-    fail: notes the error that the job fails with.
-    let_go: called with the queries that may run, once they may.
+    queries
+        Returns the newest run of every query.
+    fail
+        Records the error that the job fails with.
+    let_go
+        Called with the queries that may run, once they may.
     """
 
     def __init__(
@@ -63,7 +67,7 @@ class RestoreGate:
 
     @contextmanager
     def starting(self) -> Iterator[None]:
-        """While a query is being started: it may be the one that takes what is left."""
+        """Mark a query as being started: it may be the one that takes the remaining state."""
         with self._lock:
             self._starting += 1
         try:
@@ -74,9 +78,11 @@ class RestoreGate:
 
     @contextmanager
     def watching(self, prepared: Prepared, session: Any) -> Iterator[Callable[[Any], None]]:
-        """Around the start of a query: yields what is to be called with the query (the JVM's) at
-        the moment it runs. From then on it is held where state waits for another query; its plan
-        is compared before its first commit where it was given state."""
+        """Watch the start of a query; yield a function to call with the JVM's query once it runs.
+
+        From its start the query is held if state waits for another query. If it was given state,
+        its plan is compared before its first commit.
+        """
         held = self._restorer is not None and self._restorer.is_waiting()
         expected = None
         if prepared.restored_batch is not None and prepared.planned is not None:
@@ -105,23 +111,26 @@ class RestoreGate:
             raise
 
     def open(self) -> None:
-        """Let all queries go on that are held."""
+        """Let all held queries continue."""
         for watch in self._watches:
             watch.release()
         self._held_since = None
 
     def settle(self) -> None:
-        """The program starts no other query for now: all of the savepoint must have an owner.
+        """Check that all state of the savepoint has an owner, and let held queries continue.
+
+        Called when the program starts no other query for now.
 
         Raises
         ------
-        NonRestoredState: it has not, and ``-n`` was not given.
+        NonRestoredState
+            State has no owner, and ``-n`` was not given.
         """
         if self._restorer is None or self._settled:
             return
         self._wait_for_starts(self._restorer)
         queries = self._queries()
-        # Behind a query that ends by itself the program may start others.
+        # After a query that ends by itself the program may start others.
         more = any(query.facts.bounded for query in queries)
         try:
             notes = self._restorer.check(more_to_come=more)
@@ -138,15 +147,25 @@ class RestoreGate:
             self._let_go(queries)
 
     def _wait_for_starts(self, restorer: Restorer) -> None:
-        """A program with threads may wait for one query while it starts the next."""
+        """Wait for queries that other threads of the program start.
+
+        A program with threads may wait for one query while it starts the next.
+        """
         while self._held_since is not None and restorer.is_waiting():
             if not self._starting and time.monotonic() - self._held_since > _PATIENCE:
                 return
             time.sleep(0.05)
 
     def settle_late(self, interrupt: Callable[[], None]) -> None:
-        """The same, after a while, for a program that does not wait for its queries; called now
-        and then. ``interrupt`` ends a program whose restore is refused."""
+        """Settle, after a while, for a program that does not wait for its queries.
+
+        Called regularly.
+
+        Parameters
+        ----------
+        interrupt
+            Ends a program whose restore is refused.
+        """
         if self._held_since is None or time.monotonic() - self._held_since < _HOLD_LIMIT:
             return
         try:
@@ -155,18 +174,18 @@ class RestoreGate:
             interrupt()
 
     def check_at_end(self) -> None:
-        """The program has ended well: raise NonRestoredState when it has left state behind."""
+        """Raise NonRestoredState when a program that ended well has left state behind."""
         if self._restorer is not None:
             self._restorer.check(more_to_come=False)
 
     def close(self) -> None:
-        """The job ends: whatever is held ends with it."""
+        """End the held queries and all watches when the job ends."""
         self._end_held()
         for watch in self._watches:
             watch.give_up()
 
     def _end_held(self) -> None:
-        """End queries that are held, so that they process nothing when they are let go."""
+        """End held queries, so that they process nothing when they are released."""
         if not self.closed:
             return
         queries = self._queries()

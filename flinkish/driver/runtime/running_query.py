@@ -19,13 +19,25 @@ from flinkish.storage import locate
 
 @dataclass
 class ManagedQuery:
-    """A started query: the user's handle, and all it takes to start it again.
+    """A started query: the program's handle, and everything needed to start it again.
 
-    ``begin`` calls PySpark's own ``start`` or ``toTable`` on the kept writer. ``handle`` is the
-    object the program holds; a restart rebinds its ``_jsq``. ``facts`` are those of this query,
-    ``root_uri`` is its checkpoint as Spark resolved it: the writer may have gone on to another.
-    ``planned`` is None where its plan could not be read; ``notes`` are for the user, ``plan``
-    is its part of a restore plan. ``recorded`` are the facts of it that the registry has.
+    Attributes
+    ----------
+    facts, root_uri
+        The writer's settings and the checkpoint, as Spark resolved it, of this query; the program
+        may use the writer for another query later.
+    begin
+        Calls PySpark's own ``start`` or ``toTable`` on the kept writer.
+    handle
+        The object that the program holds; a restart rebinds its ``_jsq``.
+    planned
+        Its plan; None if it could not be read.
+    notes
+        Messages for the user.
+    plan
+        Its part of the restore plan.
+    recorded
+        Its facts that the registry already has.
     """
 
     name: str
@@ -48,7 +60,7 @@ class ManagedQuery:
 
     @property
     def checkpoint(self) -> str:
-        """The checkpoint as a local path where it is local."""
+        """The checkpoint, as a local path if it is local."""
         return checkpoint_location(self.root_uri)
 
     @property
@@ -62,7 +74,7 @@ class ManagedQuery:
         return self.session._jvm
 
     def restart(self) -> None:
-        """Start again on the same checkpoint: same query id, next batch."""
+        """Start the query again on the same checkpoint: same query id, next batch."""
         set_identity(self.writer, self.name, self.root_uri)
         self.handle._jsq = self.begin()._jsq
         self.run_id = str(self.handle._jsq.runId().toString())
@@ -72,7 +84,7 @@ class ManagedQuery:
 def set_identity(writer: Any, name: str, location: str | None) -> None:
     """Give a writer a query name and, unless None, a checkpoint location.
 
-    What the program itself said stays recorded: the writer may be started again by it.
+    The program's own settings stay recorded, as the program may start the writer again.
     """
     facts = facts_of(writer)
     before = facts.copy()
@@ -83,7 +95,7 @@ def set_identity(writer: Any, name: str, location: str | None) -> None:
 
 
 def checkpoint_location(uri: str) -> str:
-    """Spark's checkpoint root as a local path, or as it is where it is not local."""
+    """Return Spark's checkpoint root as a local path, or unchanged if it is not local."""
     try:
         return locate(uri)
     except StorageError:
@@ -91,7 +103,7 @@ def checkpoint_location(uri: str) -> str:
 
 
 def _newest_batch(query: ManagedQuery, progress: Mapping[str, Any]) -> int | None:
-    """From the commit log where it can be read here, else from Spark's last progress."""
+    """Return the newest batch: of a local commit log, else of Spark's last progress."""
     if query.checkpoint.startswith("/"):
         return newest_committed_batch(query.checkpoint)
     batch = progress.get("batchId")
@@ -99,7 +111,7 @@ def _newest_batch(query: ManagedQuery, progress: Mapping[str, Any]) -> int | Non
 
 
 def operators_of(progress: Mapping[str, Any]) -> tuple[OperatorStatus, ...]:
-    """The stateful operators in a progress report.
+    """Return the stateful operators in a progress report.
 
     Spark reports them in pre-order of the physical plan, the order in which it numbers them
     (``ProgressContext.extractStateOperatorMetrics``).
@@ -136,13 +148,13 @@ def status_of(query: ManagedQuery) -> QueryStatus:
 
 
 def sources_of(query: ManagedQuery) -> list[dict[str, Any]]:
-    """The query's sources for a savepoint."""
+    """Return the query's sources for a savepoint."""
     described = [str(s.get("description", "")) for s in query.progress.get("sources", ())]
     return source_records(query.planned, described)
 
 
 def lasting_facts(query: ManagedQuery) -> QueryFacts:
-    """What a savepoint of the query needs when this driver is gone."""
+    """Return the facts that a savepoint of the query needs after this driver has ended."""
     problem = why_not_savepointable(query.facts)
     return QueryFacts(
         run_id=query.run_id,

@@ -1,7 +1,7 @@
 """The moment a query starts, before it plans a batch.
 
-Spark calls ``StreamingQueryListener.onQueryStarted`` on the query's own thread, and neither that
-thread nor ``start`` goes on before it returns (``StreamExecution.runStream``,
+Spark calls ``StreamingQueryListener.onQueryStarted`` on the query's own thread. Neither that thread
+nor ``start`` continues before the call returns (``StreamExecution.runStream``,
 ``StreamingQueryManager.startQuery``: no lock is held meanwhile; 3.5 to 4.3).
 """
 
@@ -15,8 +15,10 @@ from typing import Any
 
 @contextmanager
 def at_start(session: Any, name: str, call: Callable[[Any], None]) -> Iterator[None]:
-    """While inside, ``call`` gets the JVM's query ``name`` of ``session`` when it starts, and the
-    query waits for its return."""
+    """Call ``call`` with the JVM's query ``name`` when it starts inside the block.
+
+    The query of ``session`` waits until the call returns.
+    """
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
     class Starts(StreamingQueryListener):

@@ -1,1 +1,1 @@
-"""Spark's JVM objects and settings, for every supported version."""
+"""Access to Spark's JVM objects and session settings, for every supported version."""

@@ -1,8 +1,8 @@
-"""The few places where Spark's JVM objects are touched, for every supported Spark version.
+"""Access to the JVM objects of a running query, for every supported Spark version.
 
-Facts used (proven on 3.5.9 and 4.3.0): ``StreamExecution.state()`` is an ``AtomicReference``;
-the objects ``TERMINATED`` and ``ACTIVE`` live in ``org.apache.spark.sql.execution.streaming``
-(3.5) or in its sub-package ``runtime`` (4.x).
+Facts used (verified on 3.5.9 and 4.3.0): ``StreamExecution.state()`` is an ``AtomicReference``; the
+objects ``TERMINATED`` and ``ACTIVE`` live in ``org.apache.spark.sql.execution.streaming`` (3.5) or
+in its sub-package ``runtime`` (4.x).
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ _STREAMING = "org.apache.spark.sql.execution.streaming"
 
 
 def scala_object(jvm: Any, simple_name: str) -> Any:
-    """The Scala object ``simple_name`` of Spark's streaming package, wherever this Spark has it."""
+    """Return the Scala object ``simple_name`` of Spark's streaming packages.
+
+    Looks in the package of 4.x first, then in that of 3.5. Raises RuntimeError when neither has it.
+    """
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     tried = []
     for package in (f"{_STREAMING}.runtime", _STREAMING):
@@ -23,8 +26,8 @@ def scala_object(jvm: Any, simple_name: str) -> Any:
         try:
             return jvm.java.lang.Class.forName(name, True, loader).getField("MODULE$").get(None)
         except Exception as error:
-            # py4j cannot be imported at module level in tests of pure parts; its error type
-            # is checked by name so that nothing but "no such class" goes on to the next name.
+            # py4j cannot be imported at module level in tests of the pure parts. So the error is
+            # recognized by its text: only "no such class" continues with the next name.
             if "ClassNotFoundException" not in str(error):
                 raise
             tried.append(name)
@@ -32,47 +35,50 @@ def scala_object(jvm: Any, simple_name: str) -> Any:
 
 
 def stream_execution(jsq: Any) -> Any:
-    """The ``StreamExecution`` behind a ``StreamingQuery`` (unwraps ``StreamingQueryWrapper``)."""
+    """Return the ``StreamExecution`` of a query (unwraps ``StreamingQueryWrapper``)."""
     if jsq.getClass().getSimpleName() == "StreamingQueryWrapper":
         return jsq.streamingQuery()
     return jsq
 
 
 def end_after_batch(jvm: Any, jsq: Any) -> None:
-    """Let the running batch finish and commit, then start no other.
+    """Let the running batch finish and commit, and start no further batch.
 
-    On Spark 4.x only at the right moment: see :mod:`flinkish.driver.runtime.quiesce`.
+    On Spark 4.x this is safe only at certain moments: see :mod:`flinkish.driver.runtime.quiesce`.
     """
     stream_execution(jsq).state().set(scala_object(jvm, "TERMINATED"))
 
 
 def take_back_end(jvm: Any, jsq: Any) -> bool:
-    """Undo :func:`end_after_batch`; the caller must see afterwards whether it was in time."""
+    """Undo :func:`end_after_batch` and return whether the state was still TERMINATED.
+
+    The caller must check afterwards whether the query ended all the same.
+    """
     state = stream_execution(jsq).state()
     return bool(state.compareAndSet(scala_object(jvm, "TERMINATED"), scala_object(jvm, "ACTIVE")))
 
 
 def is_told_to_end(jsq: Any) -> bool:
-    """True once the query's state is TERMINATED; its thread may still be at work."""
+    """Return whether the query's state is TERMINATED; its thread may still be running."""
     return str(stream_execution(jsq).state().get().toString()).startswith("TERMINATED")
 
 
 def has_ended(jsq: Any) -> bool:
-    """True when the stream's thread is through.
+    """Return whether the query's thread has ended.
 
-    Neither ``isActive`` nor the result of ``awaitTermination(timeout)`` can tell: both compare
-    the state that the quiesce itself has set (``StreamExecution``, 3.5 to 4.3).
+    Neither ``isActive`` nor the result of ``awaitTermination(timeout)`` can tell: both look at the
+    state that the quiesce itself has set (``StreamExecution``, 3.5 to 4.3).
     """
     return not stream_execution(jsq).queryExecutionThread().isAlive()
 
 
 def in_trigger(jsq: Any) -> bool:
-    """True while a batch is being planned or run."""
+    """Return whether a batch is being planned or run."""
     return bool(jsq.status().isTriggerActive())
 
 
 class Stage(Enum):
-    """Where a query's stream thread is within its trigger."""
+    """The position of a query's stream thread within its trigger."""
 
     ASLEEP = "asleep"  # waits for the next trigger
     BEFORE = "before"  # looks for new data, writes the offsets
@@ -82,7 +88,7 @@ class Stage(Enum):
 
 
 def stage_of(jsq: Any) -> Stage:
-    """The query's stage, from the durations Spark records as a trigger goes on (4.x only)."""
+    """Return the query's stage, from the durations Spark records during a trigger (4.x only)."""
     context = stream_execution(jsq).getLatestExecutionContext()
     status = context.currentStatus()
     if not status.isTriggerActive():
@@ -96,34 +102,34 @@ def stage_of(jsq: Any) -> Stage:
 
 
 def has_stages(jsq: Any) -> bool:
-    """True where :func:`stage_of` works, and is needed: Spark 4.x."""
+    """Return whether :func:`stage_of` works, and is needed: on Spark 4.x."""
     try:
         stream_execution(jsq).getLatestExecutionContext()
     except Exception as error:
-        if "does not exist" in str(error):  # Py4J's words for an unknown method
+        if "does not exist" in str(error):  # Py4J's message for an unknown method
             return False
         raise
     return True
 
 
 def progress_lock(jsq: Any) -> Any:
-    """The lock Spark holds to plan a batch's offsets and to commit a batch."""
+    """Return the lock that Spark holds to plan a batch's offsets and to commit a batch."""
     return stream_execution(jsq).awaitProgressLock()
 
 
 def error_of(jsq: Any) -> str | None:
-    """The message of the exception that ended the query, or None."""
+    """Return the message of the exception that ended the query, or None."""
     exception = jsq.exception()
     return None if exception.isEmpty() else str(exception.get().getMessage())
 
 
 def checkpoint_root(jsq: Any) -> str:
-    """The query's checkpoint directory as Spark resolved it (a URI)."""
+    """Return the query's checkpoint directory as Spark resolved it (a URI)."""
     return str(stream_execution(jsq).resolvedCheckpointRoot())
 
 
 def last_progress(jsq: Any) -> dict[str, Any] | None:
-    """The newest progress report as plain data (same JSON on every version)."""
+    """Return the newest progress report as plain data (the same JSON on every version)."""
     progress = jsq.lastProgress()
     if progress is None:
         return None

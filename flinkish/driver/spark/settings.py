@@ -1,4 +1,4 @@
-"""Settings of a Spark session, for a while."""
+"""Temporary settings of a Spark session."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @contextmanager
 def configured(session: Any, settings: Mapping[str, str]) -> Iterator[None]:
-    """While inside, ``session`` has these settings; afterwards those it had before."""
+    """Set ``settings`` in ``session`` inside the block and restore the previous values after it."""
     before = {key: session.conf.get(key, None) for key in settings}
     try:
         for key, value in settings.items():

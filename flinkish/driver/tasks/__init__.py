@@ -1,1 +1,1 @@
-"""Drivers that are run for one answer instead of a job."""
+"""Drivers that carry out a single task instead of a job."""

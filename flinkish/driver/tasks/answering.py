@@ -1,4 +1,4 @@
-"""A driver that is run for one answer: a JSON file, which is the last thing it makes."""
+"""The answer of a driver that carries out a single task: a JSON file, written last."""
 
 from __future__ import annotations
 
@@ -18,14 +18,19 @@ _TRANSFERS = "execution.savepoint.transfers"
 
 
 def answer(variable: str, work: Callable[[str], object]) -> int:
-    """Do some work, and write what it returns (a dataclass), or why it was refused.
+    """Do some work, and write its result (a dataclass) or the error that refused it.
 
     Parameters
     ----------
-    variable: the environment variable with the path of the answer.
-    work: is given that path.
+    variable
+        The environment variable with the path of the answer.
+    work
+        Called with that path.
 
-    Returns the driver's exit status.
+    Returns
+    -------
+    int
+        The driver's exit status.
     """
     path = os.environ[variable]
     error: FlinkishError | None = None
@@ -42,7 +47,7 @@ def answer(variable: str, work: Callable[[str], object]) -> int:
 
 
 def write_answer(path: str, found: object, error: FlinkishError | None) -> None:
-    """Write what a driver has found, or its error: a document of ``flinkish.spec``, with ``error``.
+    """Write the result of a driver or its error: a document of ``flinkish.spec``, with ``error``.
 
     :func:`flinkish.launch.driver_call.call_driver` reads it.
     """
@@ -53,7 +58,7 @@ def write_answer(path: str, found: object, error: FlinkishError | None) -> None:
 
 
 def replace_file(path: str, content: Any) -> None:
-    """Write JSON to a file that whoever waits for it sees complete or not at all."""
+    """Write JSON to a file atomically, so that readers never see a part of it."""
     with open(path + ".tmp", "w", encoding="utf-8") as file:
         json.dump(content, file, default=str)
     os.replace(path + ".tmp", path)

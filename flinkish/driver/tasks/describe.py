@@ -1,8 +1,8 @@
-"""Describe mode: the user's program is run, its queries are planned, none is started.
+"""Describe mode: the user's program runs, its queries are planned, and none is started.
 
-``flinkish info`` starts the driver with ``FLINKISH_DESCRIBE`` naming the file that gets the
-result. ``DataStreamWriter.start`` and ``toTable`` plan the query and hand the program a query that
-has ended already; everything else of the program runs as it is, to its end.
+``flinkish info`` starts the driver with ``FLINKISH_DESCRIBE`` naming the file that gets the result.
+``DataStreamWriter.start`` and ``toTable`` plan the query and return a query that has already ended.
+The rest of the program runs unchanged, to its end.
 """
 
 from __future__ import annotations
@@ -43,18 +43,19 @@ from flinkish.spec.calls import Described, RestoreQuestion
 from flinkish.spec.codec import decode
 from flinkish.spec.launch import RestoreSpec
 
-#: The environment variable with the path of the result; its presence asks for this mode.
+#: The environment variable with the path of the result; its presence selects this mode.
 RESULT_VARIABLE = "FLINKISH_DESCRIBE"
 #: The environment variable with the configuration, a JSON object.
 OPTIONS_VARIABLE = "FLINKISH_DESCRIBE_OPTIONS"
-#: With the restore to plan, a :class:`~flinkish.spec.calls.RestoreQuestion` as JSON.
+#: The environment variable with the restore to plan, a
+#: :class:`~flinkish.spec.calls.RestoreQuestion` as JSON.
 RESTORE_VARIABLE = "FLINKISH_DESCRIBE_RESTORE"
 
 
 def main(argv: Sequence[str]) -> int:
-    """The driver's main function in this mode; ``argv`` as in :mod:`.bootstrap`.
+    """Run the driver in this mode; ``argv`` as in :mod:`.bootstrap`.
 
-    Writes a :class:`~flinkish.spec.calls.Described` and returns the program's exit status.
+    Writes a :class:`~flinkish.spec.calls.Described` and returns the driver's exit status.
     """
     error: FlinkishError | None
     status = 0
@@ -78,12 +79,19 @@ _STOPPED = {"message": "Stopped", "isDataAvailable": False, "isTriggerActive": F
 
 
 class Description:
-    """Takes the place of the runtime behind the hook; ``queries`` are the planned ones by name."""
+    """Replaces the runtime behind the hook.
+
+    Attributes
+    ----------
+    queries
+        The planned queries, as pairs of name and plan.
+    """
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._planning = Planning(options)
         self.queries: list[tuple[str, PlannedQuery]] = []
-        #: What the hook asks before a program looks at a query: nothing is restored here.
+        #: Asked by the hook before a program looks at a query; always open, as nothing is restored
+        #: here.
         self.restore_gate = RestoreGate(None, list, self.fail, lambda _: None)
         self._fatal: FlinkishError | None = None
         self._session: Any = None
@@ -94,7 +102,7 @@ class Description:
     def plan_restore(self, question: RestoreQuestion) -> None:
         """Plan the restore of a savepoint too, with the queries that the program starts.
 
-        Raises SavepointNotFound and what else opening it raises, UsageError.
+        Raises SavepointNotFound or another error of opening the savepoint, or UsageError.
         """
         runs = {
             query_id: [OtherRun(run.job_id, JobState(run.state), run.last_batch) for run in known]
@@ -108,14 +116,14 @@ class Description:
         )
 
     def found(self) -> Described:
-        """Describe the queries, and plan the restore when one was asked for."""
+        """Describe the queries, and plan the restore if one was requested."""
         queries = tuple(query_record(name, planned) for name, planned in self.queries)
         plan = None if self._planner is None else self._planner.document(complete=True)
         return Described(queries, plan)
 
     def run(self, program: Callable[[], ProgramOutcome]) -> ProgramOutcome:
         """Run ``program`` with PySpark's writers intercepted."""
-        hook = Hook(cast(Runtime, self))  # it has what the hook calls
+        hook = Hook(cast(Runtime, self))  # it has the members that the hook uses
         hook.install()
         try:
             return program()
@@ -123,7 +131,7 @@ class Description:
             hook.remove()
 
     def failure(self, outcome: ProgramOutcome) -> FlinkishError | None:
-        """The error that the program's submission would end with, if any."""
+        """Return the error that the program's submission would end with, or None."""
         if self._fatal is not None:
             return self._fatal
         if outcome.status != 0:
@@ -137,14 +145,14 @@ class Description:
                 return unused
         if self._planning.uids_required:
             try:
-                # Of all queries at once, so that the user hears of every operator.
+                # Of all queries at once, so that the error lists every operator.
                 require_uids(node for _, planned in self.queries for node in planned.graph)
             except FlinkishError as missing:
                 return missing
         return None
 
     def stop_session(self) -> None:
-        """Stop Spark when the program has not."""
+        """Stop Spark if the program has not."""
         if self._session is not None:
             self._session.stop()
 
@@ -155,18 +163,15 @@ class Description:
         self._session = session
 
     def before_session_stop(self) -> None:
-        """The program stops Spark itself."""
+        """Forget the session, as the program stops Spark itself."""
         self._session = None
 
     def fail(self, error: FlinkishError) -> None:
-        """Note an error that counts whatever the program does about it."""
+        """Record an error that counts whatever the program does about it."""
         self._fatal = self._fatal or error
 
     def start_query(self, writer: Any, facts: WriterFacts, begin: Callable[[], Any]) -> Any:
-        """Plan the query; ``begin`` is never called.
-
-        Returns a query that has ended.
-        """
+        """Plan the query, and return a query that has ended; ``begin`` is never called."""
         self.session_created(writer._spark)
         name = facts.query_name or self._next_name()
         try:
@@ -184,7 +189,7 @@ class Description:
     def _plan_restore(
         self, planner: RestorePlanner, name: str, writer: Any, facts: WriterFacts
     ) -> None:
-        """As ``flinkish.driver.restore.restorer`` does before it makes the checkpoint."""
+        """Plan the query and its restore, as a job does before it makes the checkpoint."""
         planned, _ = self._planning.plan_to_run(
             name, writer, facts, planning_settings(planner.offers, name)
         )
@@ -192,34 +197,34 @@ class Description:
         self._starting.append(new)
 
     def await_query(self, query: Any, wait: Callable[[float], Any], timeout: float | None) -> Any:
-        """No query runs, so there is nothing to wait for."""
+        """Return at once, as no query runs."""
         return None if timeout is None else True
 
     def await_any(self, manager: Any, wait: Callable[[float], Any], timeout: float | None) -> Any:
-        """As :meth:`await_query`."""
+        """Return at once, as :meth:`await_query` does."""
         return None if timeout is None else True
 
     def wait_for_requests(self) -> None:
-        """There are no requests."""
+        """Return at once, as there are no requests."""
 
     def appears_active(self, query: Any) -> bool:
-        """No query is active."""
+        """Return False, as no query is active."""
         return False
 
     # --- inside -----------------------------------------------------------------------------
 
     def _next_name(self) -> str:
-        """As a job's runtime names queries without a name: by the order of their start."""
+        """Return a name for an unnamed query, as a job's runtime does: by the order of starts."""
         taken = {name for name, _ in self.queries}
         return next(n for n in map("query-{}".format, itertools.count(1)) if n not in taken)
 
 
 def ended_query(name: str) -> Any:
-    """A ``StreamingQuery`` that has ended well without a single batch."""
+    """Return a ``StreamingQuery`` that has ended well without a single batch."""
     from pyspark.sql.streaming.query import StreamingQuery
 
     class EndedQuery(StreamingQuery):
-        """Answers at once, and with nothing. PySpark's own class reaches into the JVM."""
+        """Answers at once and without data; PySpark's own class calls the JVM."""
 
         id = property(lambda self: query_id)
         runId = property(lambda self: run_id)
@@ -252,7 +257,7 @@ def ended_query(name: str) -> Any:
 
 
 def query_record(name: str, planned: PlannedQuery) -> dict[str, Any]:
-    """A planned query as plain data: the fields of ``flinkish info --json``, and how it is shown.
+    """Return a planned query as plain data: the fields of ``flinkish info --json``, and renderings.
 
     ``tree``, ``dot``, ``coverage_message`` and ``missing`` are for the command's other outputs.
     """
@@ -295,7 +300,7 @@ def _operator_record(planned: PlannedQuery, node: OperatorNode) -> dict[str, Any
                 for s in operator.stores
             ]
             record.update(ordinal=operator.ordinal, partitions=operator.partitions, stores=stores)
-            if stores:  # of an operator with several stores: the first one's
+            if stores:  # of several stores: the schemas of the first
                 record["key_schema"] = stores[0]["key_schema"]
                 record["value_schema"] = stores[0]["value_schema"]
     return record

@@ -1,7 +1,7 @@
-"""Migration: a driver without a program that makes a new savepoint of an old one.
+"""Migration: a driver without a program that makes a new savepoint from an old one.
 
 ``flinkish migrate`` starts it with ``FLINKISH_MIGRATE`` naming the file that gets the result.
-The work is that of :func:`~flinkish.driver.migration.savepoint_migration.write_rewritten`.
+:func:`~flinkish.driver.migration.savepoint_migration.write_rewritten` does the work.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from flinkish.savepoint.state.scratch import scratch_directory
 from flinkish.spec.codec import decode
 from flinkish.spec.migration import Migration, MigrationResult
 
-#: The environment variable with the path of the result; its presence asks for this mode.
+#: The environment variable with the path of the result; its presence selects this mode.
 RESULT_VARIABLE = "FLINKISH_MIGRATE"
-#: With the :class:`~flinkish.spec.migration.Migration` as JSON.
+#: The environment variable with the :class:`~flinkish.spec.migration.Migration` as JSON.
 MIGRATION_VARIABLE = "FLINKISH_MIGRATION"
-#: In the new savepoint's metadata.
+#: The trigger in the new savepoint's metadata.
 TRIGGER = "migrate"
 
 
 def main() -> int:
-    """The driver's main function in this mode.
+    """Run the driver in this mode and return its exit status.
 
     Writes a :class:`~flinkish.spec.migration.MigrationResult`.
     """
@@ -41,13 +41,18 @@ def main() -> int:
 
 
 def migrate(migration: Migration, progress_path: str) -> MigrationResult:
-    """Write the new savepoint; what it is, and what each operator's rows came to.
+    """Write the new savepoint and return it with the new state of each operator.
 
     Raises
     ------
-    SavepointNotFound, Corrupt: the old savepoint.
-    Incompatible: its state cannot become what the migration says; Corrupt: a state file is damaged.
-    StorageError: of the target.
+    SavepointNotFound
+        There is no savepoint at the old path.
+    Corrupt
+        The old savepoint or one of its state files is damaged.
+    Incompatible
+        The state cannot become what the migration requests.
+    StorageError
+        The target cannot be written.
     """
     savepoint = open_savepoint(migration.path)
     check_files(savepoint)
@@ -74,7 +79,7 @@ def _session() -> Any:
 
 
 class _Progress:
-    """Rows and bytes, where the command that waits looks for them."""
+    """Writes rows and bytes to the file that the waiting command reads."""
 
     def __init__(self, path: str) -> None:
         self._path = path

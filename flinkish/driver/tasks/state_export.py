@@ -23,15 +23,15 @@ from flinkish.spec.codec import decode
 if TYPE_CHECKING:
     from flinkish.savepoint.state.state_rows import SavedState
 
-#: The environment variable with the path of the result; its presence asks for this mode.
+#: The environment variable with the path of the result; its presence selects this mode.
 RESULT_VARIABLE = "FLINKISH_STATE"
-#: With the :class:`~flinkish.spec.calls.StateTask` as JSON.
+#: The environment variable with the :class:`~flinkish.spec.calls.StateTask` as JSON.
 TASK_VARIABLE = "FLINKISH_STATE_TASK"
 _SUCCESS = "_SUCCESS"
 
 
 def main() -> int:
-    """The driver's main function in this mode.
+    """Run the driver in this mode and return its exit status.
 
     Writes a :class:`~flinkish.spec.calls.StateAnswer`.
     """
@@ -52,12 +52,18 @@ def _session() -> Any:
 
 
 def run(session: Any, task: StateTask) -> StateAnswer:
-    """Do what a task says; its result.
+    """Carry out a task and return its result.
 
     Raises
     ------
-    UsageError: no such state, a condition that Spark refuses, or a target that exists.
-    Corrupt, UnsupportedFormat: of the state. StorageError: of the target.
+    UsageError
+        There is no such state, Spark refuses the condition, or the target exists.
+    Corrupt, UnsupportedFormat
+        The state cannot be read.
+    StorageError
+        The target cannot be written.
+    LaunchFailed
+        This interpreter lacks packages that reading state needs.
     """
     from flinkish.savepoint.format.reader import open_savepoint
 
@@ -119,7 +125,7 @@ def _export(session: Any, state: SavedState, task: StateTask, target: str) -> in
     from flinkish.engine.tables.spark_frames import computed
 
     frame = _frame(session, state, task)
-    # Neither format has structs without fields: the key of an aggregate without keys is one.
+    # Neither format supports structs without fields, such as the key of an aggregate without keys.
     empty = [f.name for f in frame.schema if not getattr(f.dataType, "fields", True)]
     seen = Observation("exported")
     counted = frame.drop(*empty).observe(seen, functions.count(functions.lit(1)).alias("rows"))
@@ -133,7 +139,10 @@ def _export(session: Any, state: SavedState, task: StateTask, target: str) -> in
 
 
 def _export_avro(context: Any, state: SavedState, target: str) -> int:
-    """A file for each partition, put into its place when all of them are there."""
+    """Write one Avro file for each partition, and return the number of rows.
+
+    The files are moved to their final place when all of them exist.
+    """
     from flinkish.engine.errors import EngineError
     from flinkish.savepoint.state.state_directories import StorageDirectory
 
@@ -161,7 +170,7 @@ def _export_avro(context: Any, state: SavedState, target: str) -> int:
 
 @dataclass(frozen=True)
 class _WriteAvro:
-    """A task: partitions of a state as Avro files; a task tried again writes other files."""
+    """A task that writes partitions of a state as Avro files; each attempt writes other files."""
 
     source: Any
     table: Any

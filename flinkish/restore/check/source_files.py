@@ -1,9 +1,10 @@
-"""Whether the input files that a restored query reads again are still there.
+"""Check that the input files that a restored query will read again still exist.
 
-A file source's log names every file it has read. Those of committed batches are not read again, and
-may be gone. Those of a batch that is planned but not committed are: Spark replays it from that log,
-and passes over a file that is gone without an error (``InMemoryFileIndex`` takes a missing root
-path for one that was "deleted very recently"), so that its rows are in no output and in no state.
+A file source's log names every file that it has read. Files of committed batches are not read
+again, and may be gone. Files of a batch that is planned but not committed are read again: Spark
+replays it from that log, and skips a missing file without an error (``InMemoryFileIndex`` treats a
+missing root path as one that was "deleted very recently"). Its rows are then in no output and in no
+state.
 """
 
 from __future__ import annotations
@@ -31,11 +32,18 @@ from flinkish.restore.source.restore_inputs import SavedSource
 
 @dataclass(frozen=True)
 class SourceFileCheck:
-    """The input files of one file source.
+    """The result for one file source.
 
-    ``planned_gone`` are those of the planned batch that are gone (severe); of ``read`` files read
-    already ``read_gone`` are gone (a note); ``elsewhere`` are not on the local file system and were
-    not looked at. ``entry`` is the source's line in the offset log.
+    Attributes
+    ----------
+    entry
+        The source's line in the offset log.
+    planned_gone, planned
+        The missing files of the planned batch (severe), and the number of files of that batch.
+    read, read_gone
+        The number of files that were read before, and of the missing ones among them (a note).
+    elsewhere
+        The number of files that are not on the local file system and were not checked.
     """
 
     entry: int
@@ -47,7 +55,7 @@ class SourceFileCheck:
     elsewhere: int = 0
 
     def warnings(self) -> list[str]:
-        """What would be lost."""
+        """Return the warnings about rows that would be lost."""
         if not self.planned_gone:
             return []
         shown = ", ".join(self.planned_gone[:3])
@@ -58,7 +66,7 @@ class SourceFileCheck:
         ]
 
     def notes(self) -> list[str]:
-        """What is worth knowing."""
+        """Return the notes about files that are not needed or were not checked."""
         found = []
         if self.read_gone:
             found.append(
@@ -78,14 +86,19 @@ def missing_files(
 ) -> tuple[SourceFileCheck, ...]:
     """Look for the input files of every file source of a saved query.
 
-    Each directory of input is listed once, however many files are in the log.
+    Each input directory is listed once, however many files of it are in the log.
 
     Parameters
     ----------
-    origin: the saved query's files.
-    sources: its sources where they are known, for their directories.
+    origin
+        The saved query's files.
+    sources
+        Its sources, if they are known, for their directories.
 
-    Raises Corrupt when a log is missing or damaged.
+    Raises
+    ------
+    Corrupt
+        A log is missing or damaged.
     """
     logs = read_logs(origin)
     after = (
@@ -103,7 +116,7 @@ def missing_files(
         if sources is not None and logs.offsets.version == 1 and entry < len(sources):
             directory = sources[entry].directory
         position = committed if planned == NO_OFFSET else planned
-        # A DataFrame that is used twice has two lines, and one log.
+        # A DataFrame that is used twice has two lines but one log.
         if log_offset(position) is None or directory in found:
             continue
         limit = log_offset(committed)
@@ -148,7 +161,7 @@ def _check(
             path = storage.locate(unquote(file.path))
         except StorageError:
             path = ""
-        if not storage.is_local(path):  # one request for each directory of a lake is too much
+        if not storage.is_local(path):  # one request for each remote directory is too much
             elsewhere += 1
             continue
         parent, name = os.path.split(path)

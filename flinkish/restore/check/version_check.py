@@ -1,9 +1,9 @@
-"""The gate before a driver is started: may this Spark go on with that savepoint at all?
+"""The gate before a driver is started: whether this Spark can resume the savepoint.
 
-Looks the savepoint's Spark version and the state formats it really uses up in the version matrix
-(:mod:`flinkish.compat`). What the engine can rewrite is no reason to refuse: :func:`fit_offers`
-has the savepoint as it will be. The format and the required features of the savepoint itself are
-checked where it is opened (:mod:`flinkish.savepoint.format.metadata`).
+It looks up the savepoint's Spark version and the state formats that it really uses in the version
+matrix (:mod:`flinkish.compat`). State that the engine can rewrite is no reason to refuse:
+:func:`fit_offers` returns the savepoint as it will be. The format and the required features of the
+savepoint itself are checked when it is opened (:mod:`flinkish.savepoint.format.metadata`).
 """
 
 from __future__ import annotations
@@ -30,8 +30,15 @@ CHECK_ID = "spark-version"
 
 @dataclass(frozen=True)
 class Gate:
-    """What the matrix says of a restore. ``record`` is plain data: ``from``, ``to``, ``verdict``,
-    ``limitations``; ``error`` is the refusal, or None."""
+    """The version matrix's answer for a restore.
+
+    Attributes
+    ----------
+    record
+        Plain data: ``from``, ``to``, ``verdict``, ``limitations``.
+    error
+        The refusal, or None.
+    """
 
     record: dict[str, Any]
     check: Check
@@ -41,11 +48,12 @@ class Gate:
 def version_gate(offers: RestoreSource, spark: str | None) -> Gate:
     """Look up (the savepoint's Spark and formats) x (the Spark that will run).
 
+    A damaged log is not reported here: the restore reads the log too, and reports it.
+
     Parameters
     ----------
-    spark: the version of the Spark that will run; None when its installation does not say.
-
-    Raises Corrupt when the savepoint's logs are damaged.
+    spark
+        The version of the Spark that will run; None when its installation does not say.
     """
     created = offers.spark_version
     try:
@@ -57,7 +65,7 @@ def version_gate(offers: RestoreSource, spark: str | None) -> Gate:
             )
             return _unknown(created, spark, who)
         judgement = _judge(offers, created, spark)
-    except UsageError as error:  # a version nobody can read: a build of one's own
+    except UsageError as error:  # a version that cannot be parsed: a private build
         return _unknown(created, spark, error.message)
     found = check_versions(judgement)
     record = {
@@ -79,12 +87,14 @@ def version_gate(offers: RestoreSource, spark: str | None) -> Gate:
 
 
 def fit_offers(offers: RestoreSource, spark: str | None) -> RestoreSource:
-    """The queries of a savepoint as the Spark that will run needs them; the same ones where it
-    needs nothing, or where nobody knows.
+    """Return the queries of a savepoint as the Spark that will run needs them.
+
+    They are unchanged where no rewrite is needed, or where that is not known.
 
     Parameters
     ----------
-    spark: as in :func:`version_gate`, which has refused what cannot be.
+    spark
+        As in :func:`version_gate`, which has already refused what is impossible.
     """
     if spark is None:
         return offers
@@ -112,7 +122,7 @@ def fit_offers(offers: RestoreSource, spark: str | None) -> RestoreSource:
 
 
 def _judge(offers: RestoreSource, created: str, spark: str) -> Judgement:
-    """UsageError for a version that nobody can read."""
+    """Return the matrix's verdict; UsageError for a version that cannot be parsed."""
     saved, running = (parse_version(version, SPARK) for version in (created, spark))
     return judge(load(SPARK), saved, running, _uses(offers))
 
@@ -140,7 +150,7 @@ def _uses_of(offer: RestorableQuery) -> Sequence[Use]:
     try:
         log_version = read_logs(offer.origin).offsets.version
     except FlinkishError:
-        log_version = 1  # the restore reads the log too, and says what is wrong with it
+        log_version = 1  # the restore reads the log too, and reports what is wrong with it
     return uses_of(
         offer.pins,
         backend=backend_of(offer.pins),

@@ -1,1 +1,1 @@
-"""Making the new checkpoint that a restored query goes on from."""
+"""Making of the new checkpoint from which a restored query continues."""

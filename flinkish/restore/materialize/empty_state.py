@@ -1,14 +1,14 @@
-"""State stores without a row, as bytes that Spark loads. Pure.
+"""State stores without rows, as bytes that Spark loads. Pure.
 
-A new stateful operator of a query that goes on at batch B must find state of version B + 1, or
-Spark fails; an empty snapshot of that version is what it would have after emptying its state.
+A new stateful operator of a query that continues at batch B must find state of version B + 1, or
+Spark fails. An empty snapshot of that version is what Spark would have after emptying its state.
 
 - HDFS-backed (Spark's ``HDFSBackedStateStoreProvider``): a snapshot is a compressed list of
   records and an end mark, the number -1 as four bytes. Without records there is only one content
-  for each codec. They were produced by Spark itself, the same on 3.5.9 and 4.3.0:
+  for each codec. Spark itself produced the contents below, the same on 3.5.9 and 4.3.0:
   ``CompressionCodec.createCodec(conf, name).compressedOutputStream(out)`` and ``writeInt(-1)``.
-- RocksDB (``RocksDBFileManager``): an archive that holds only ``metadata``, without any file of
-  RocksDB: Spark then opens an empty directory, as it does for version 0.
+- RocksDB (``RocksDBFileManager``): an archive that holds only ``metadata`` and no file of
+  RocksDB. Spark then opens an empty directory, as it does for version 0.
 """
 
 from __future__ import annotations
@@ -37,21 +37,29 @@ _CLASSES = {
     "org.apache.spark.io.SnappyCompressionCodec": "snappy",
     "org.apache.spark.io.LZFCompressionCodec": "lzf",
 }
-#: What ``zipfile`` takes as the beginning of time: equal inputs give equal bytes.
+#: The earliest time that ``zipfile`` accepts; a fixed time makes equal inputs give equal bytes.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def short_codec(codec: str | None) -> str:
-    """``lz4`` for Spark's name of a codec in any form; what is unknown stays as it is."""
+    """Return the short form of Spark's name of a codec, such as ``lz4``; keep an unknown name."""
     if not codec:
         codec = pinned({}, PIN_CODEC)
     return _CLASSES.get(codec, codec.lower() if codec.lower() in _SNAPSHOTS else codec)
 
 
 def empty_snapshot(codec: str | None) -> bytes:
-    """A snapshot of a HDFS-backed store without rows, compressed by ``codec`` (None: Spark's).
+    """Return a snapshot of an HDFS-backed store without rows.
 
-    Raises Incompatible for a codec that is not one of Spark's own.
+    Parameters
+    ----------
+    codec
+        The compression codec; None for Spark's default.
+
+    Raises
+    ------
+    Incompatible
+        The codec is not one of Spark's own.
     """
     content = _SNAPSHOTS.get(short_codec(codec))
     if content is None:
@@ -64,7 +72,7 @@ def empty_snapshot(codec: str | None) -> bytes:
 
 
 def empty_archive() -> bytes:
-    """A snapshot archive of a RocksDB store without rows; also one with column families."""
+    """Return a snapshot archive of a RocksDB store without rows; it also fits column families."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         content = write_archive_metadata((), 0, with_families=False)
@@ -73,10 +81,18 @@ def empty_archive() -> bytes:
 
 
 def empty_store(pins: Mapping[str, str]) -> tuple[str, bytes]:
-    """The kind (``zip``, ``snapshot``) and the content of a state store without rows.
+    """Return the kind (``zip``, ``snapshot``) and the content of a state store without rows.
 
-    ``pins`` are the query's; without a pinned provider it is Spark's default, the HDFS-backed one.
-    Raises Incompatible for another provider or codec than Spark's own.
+    Parameters
+    ----------
+    pins
+        The query's pinned settings. Without a pinned provider it is Spark's default, the
+        HDFS-backed one.
+
+    Raises
+    ------
+    Incompatible
+        The provider or the codec is not one of Spark's own.
     """
     backend, provider = backend_of(pins), pins.get(PIN_PROVIDER)
     if backend is None and provider:
@@ -91,7 +107,7 @@ def empty_store(pins: Mapping[str, str]) -> tuple[str, bytes]:
 
 
 def store_directories(ordinal: int, partitions: int, stores: tuple[str, ...]) -> list[str]:
-    """The directories of all stores of an operator, relative to the checkpoint."""
+    """Return the directories of all stores of an operator, relative to the checkpoint."""
     return [
         f"{STATE}/{ordinal}/{partition}" + ("" if store == DEFAULT_STORE else f"/{store}")
         for partition in range(partitions)
@@ -100,8 +116,8 @@ def store_directories(ordinal: int, partitions: int, stores: tuple[str, ...]) ->
 
 
 def new_ids(partitions: int, stores: tuple[str, ...], new_id: Callable[[], str]) -> StateIds:
-    """Unique ids for an operator's empty stores, in the order in which commits list them.
+    """Return unique ids for an operator's empty stores, in the order in which commits list them.
 
-    That is the alphabetical one (a join's: left before right, ``keyToNumValues`` first).
+    That order is alphabetical (for a join: left before right, ``keyToNumValues`` first).
     """
     return tuple(tuple(new_id() for _ in stores) for _ in range(partitions))

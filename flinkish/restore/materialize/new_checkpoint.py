@@ -1,15 +1,15 @@
 """Making a new Spark checkpoint from a recipe.
 
 Files are hard-linked where possible (Spark never writes into a finished checkpoint file), or copied
-by the storage itself. Written are those that must differ: ``metadata`` with another query id;
-operator metadata with another ordinal, or with absolute locations (``stateSchemaFilePaths`` of
-Spark 4.x), which Spark would follow back to the old checkpoint; empty state; and, where the
-sources, the batch or the watermark are others, the logs. A local checkpoint is built beside its
-place and renamed, so it appears complete or not at all; elsewhere its logs come last. Hadoop's
-hidden ``.crc`` files stay behind: stale ones fail the read, none is fine.
+by the storage itself. Only the files that must differ are written: ``metadata`` with another query
+id; operator metadata with another ordinal, or with absolute locations (``stateSchemaFilePaths`` of
+Spark 4.x), which Spark would follow back to the old checkpoint; empty state; and the logs, if the
+sources, the batch or the watermark change. A local checkpoint is built beside its target and then
+renamed, so it appears completely or not at all; on other storage its logs are written last.
+Hadoop's hidden ``.crc`` files stay behind: a stale one fails the read, a missing one does not.
 
-What Spark asks of the logs at a restart (``MicroBatchExecution.populateStartOffsets``, 3.5 to
-4.3): ``offsets/<N - 1>`` beside the newest ``offsets/<N>``; as many lines as the query has sources
+Spark requires of the logs at a restart (``MicroBatchExecution.populateStartOffsets``, 3.5 to 4.3):
+``offsets/<N - 1>`` beside the newest ``offsets/<N>``; as many lines as the query has sources
 (version 1); of the commits only the newest.
 """
 
@@ -52,7 +52,7 @@ from flinkish.restore.recipe import EmptyState, Recipe, SourceCheckpoint, TakenS
 
 @dataclass(frozen=True)
 class _File:
-    """One file of the new checkpoint: new content, or the origin's file ``old`` as it is."""
+    """One file of the new checkpoint: new content, or the origin's file ``old`` unchanged."""
 
     path: str
     origin: SourceCheckpoint
@@ -61,16 +61,19 @@ class _File:
 
 
 def make_checkpoint(recipe: Recipe, target: str) -> None:
-    """Create the Spark checkpoint ``target`` as ``recipe`` has it.
+    """Create the Spark checkpoint ``target`` from ``recipe``.
 
-    ``target`` must not exist or be an empty directory; parents are created.
+    ``target`` must not exist or must be an empty directory; its parents are created.
 
     Raises
     ------
-    StorageError: the target is taken or refused.
-    Corrupt: a file of an origin is missing or damaged.
-    Incompatible: what the recipe brings together does not fit: different state settings, sources
-        of an offset log that cannot be renamed, state that cannot be raised to another version.
+    StorageError
+        The target exists or cannot be written.
+    Corrupt
+        A file of an origin is missing or damaged.
+    Incompatible
+        The parts of the recipe do not fit together: the state settings differ, sources of an offset
+        log cannot be renamed, or state cannot be raised to another version.
     """
     final = storage.locate(target)
     check_free(final)
@@ -86,7 +89,7 @@ def make_checkpoint(recipe: Recipe, target: str) -> None:
 
 
 def check_free(final: str) -> None:
-    """Raises StorageError where a checkpoint cannot be made: there is something already."""
+    """Refuse a target that exists and is not an empty directory (StorageError)."""
     if storage.is_local(final):
         taken = os.path.lexists(final) and not (os.path.isdir(final) and not os.listdir(final))
     else:
@@ -113,10 +116,10 @@ def _make_local(recipe: Recipe, final: str) -> None:
 
 
 def _put_all(recipe: Recipe, final: str, building: str) -> None:
-    """Bring all files below ``building``; to and from remote storage many at once.
+    """Write all files below ``building``, many at once to and from remote storage.
 
-    Without a directory to rename (S3) the logs that make Spark go on come last: a checkpoint that
-    was not finished is none.
+    Where no directory can be renamed (S3), the logs are written last: without them Spark does not
+    take an unfinished checkpoint for a checkpoint.
     """
     made: set[str] = set()
     snapshots: dict[bytes, str] = {}
@@ -133,8 +136,8 @@ def _put_all(recipe: Recipe, final: str, building: str) -> None:
                 made.add(storage.parent(path))
             state = file.path.startswith(f"{STATE}/")
             if file.content is not None and state and storage.is_local(path):
-                # Hundreds of empty snapshots are one: bringing each to the disk takes its time.
-                # The first is written here and now, for the others to be links to it.
+                # Hundreds of empty snapshots have the same content, and syncing each one is slow.
+                # The first is written at once, and the others are linked to it.
                 same = snapshots.setdefault(file.content, path)
                 if same == path:
                     storage.write_bytes(path, file.content)
@@ -160,7 +163,7 @@ def _put_all(recipe: Recipe, final: str, building: str) -> None:
 
 
 def _pinned(files: Iterable[_File], pins: Mapping[str, str]) -> Iterator[_File]:
-    """The files, with the settings ``pins`` in the offset log."""
+    """Yield the files, with the settings ``pins`` changed in the offset log."""
     change = partial(with_pins, pins=pins)
     for file in files:
         if pins and file.path.startswith(f"{OFFSETS}/"):
@@ -186,7 +189,7 @@ def _put(file: _File, path: str) -> None:
 
 
 def _files(recipe: Recipe, final: str) -> Iterator[_File]:
-    """All files of the new checkpoint."""
+    """Yield all files of the new checkpoint."""
     base = recipe.origins[recipe.base]
     if recipe.query_id is not None:
         change = partial(with_query_id, query_id=recipe.query_id)
@@ -205,7 +208,7 @@ def _files(recipe: Recipe, final: str) -> Iterator[_File]:
 
 
 def _for_spark(final: str) -> str:
-    """The root as Spark knows it; a local one stays a path."""
+    """Return the root as Spark names it; a local one stays a path."""
     return final if storage.is_local(final) else storage.for_spark(final)
 
 
@@ -221,7 +224,7 @@ def _moved_state(
     final: str,
     pins: Mapping[str, str] | None,
 ) -> Iterator[_File]:
-    """The state of one operator under its new ordinal; ``pins`` are needed for a shift only."""
+    """Yield the state files of one operator under its new ordinal; only a shift needs ``pins``."""
     moved = state_files.move_state(state_files.of_operator(origin.files, old), new, shift)
     if not moved.moves:
         raise missing_file(origin.at(f"{STATE}/{old}"))
@@ -235,7 +238,7 @@ def _moved_state(
     for path, target in moved.moves:
         if path in rewritten:
             yield _File(target, origin, content=rewritten[path])
-        elif path.removesuffix(".crc") not in rewritten:  # nor the checksums of those
+        elif path.removesuffix(".crc") not in rewritten:  # skip the checksums of rewritten files
             yield _linked(origin, path, target)
     for target in moved.bases:
         zipped = target.endswith(".zip")
@@ -250,7 +253,7 @@ def _is_operator_metadata(path: str) -> bool:
 
 
 class _Assembly:
-    """Puts together what is more than one origin's checkpoint as it is."""
+    """Combines the files of a checkpoint that is not one origin's checkpoint unchanged."""
 
     def __init__(self, recipe: Recipe, final: str) -> None:
         self._recipe = recipe
@@ -272,7 +275,7 @@ class _Assembly:
         check_states_agree(self._logs[recipe.base], others)
 
     def files(self) -> Iterator[_File]:
-        """Everything but ``metadata``."""
+        """Yield all files except ``metadata``."""
         state_ids: dict[int, StateIds] = {}
         for ordinal, state in sorted(self._states.items()):
             if isinstance(state, TakenState):
@@ -305,11 +308,11 @@ class _Assembly:
             if _is_operator_metadata(f"{STATE}/{ordinal}/{path}"):
                 change = partial(with_operator, root=_for_spark(self._final), ordinal=ordinal)
                 data = parsed(self._base, path, change, content) or content
-                # Spark knows best: a join's four stores may be column families of one.
+                # Spark's metadata wins: a join's four stores may be column families of one store.
                 stores = parse_operator_metadata(content, path).store_names
                 directory, _, name = path.rpartition("/")
                 number = parse_number(name)
-                if number is not None:  # v2: not of a later batch than the one that is gone on from
+                if number is not None:  # v2: no later batch than the checkpoint's
                     target = f"{directory}/{min(number, self._batch)}"
             yield _File(f"{STATE}/{ordinal}/{target}", self._base, content=data)
         ids: StateIds = ()
@@ -324,7 +327,7 @@ class _Assembly:
             yield _File(f"{directory}/{name}", self._base, content=snapshot)
 
     def _old_logs(self, state_ids: Mapping[int, StateIds]) -> Iterator[_File]:
-        """The base's logs as they are, but for the ids of state files."""
+        """Yield the base's logs unchanged, except for the ids of state files."""
         base = self._logs[self._recipe.base]
         plain = base.commit.version == 1
         for path in self._base.files:
@@ -345,7 +348,7 @@ class _Assembly:
         yield self._commit(fresh.watermark_ms, state_ids)
 
     def _commit(self, watermark_ms: int, state_ids: Mapping[int, StateIds]) -> _File:
-        """The newest commit; older ones would name ids under the old ordinals."""
+        """Return the newest commit; older ones would name ids under the old ordinals."""
         data = self._logs[self._recipe.base].commit_bytes
         path = f"{COMMITS}/{self._batch}"
         content = with_commit(data, path, watermark_ms=watermark_ms, state_ids=state_ids)
@@ -374,7 +377,7 @@ class _Assembly:
 
 
 def _source(origin: SourceCheckpoint, source: TakenSource, position: str) -> Iterator[_File]:
-    """The files of one source up to its position."""
+    """Yield the files of one source up to its position."""
     old, new = f"{SOURCES}/{source.directory}/", f"{SOURCES}/{source.target}/"
     names = [path.removeprefix(old) for path in origin.files if path.startswith(old)]
 

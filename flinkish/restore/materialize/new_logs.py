@@ -1,13 +1,13 @@
-"""The offset and commit log of a checkpoint that is made of several, or has other sources. Pure.
+"""The offset and commit logs of a checkpoint that combines queries or changes sources. Pure.
 
-A planned batch (in the offset log, not committed) of the query that goes on is kept where that
-query gives any source: Spark replays exactly its range, so that idempotent sinks stay exactly-once.
-Sources of other queries, and new ones, have nothing to read in it. Planned batches of other queries
-are dropped: their sources go on from their committed batch.
+The base is the query whose logs continue. Its planned batch (in the offset log, not committed) is
+kept if the base gives any source: Spark replays exactly its range, so that idempotent sinks stay
+exactly-once. Sources of other queries, and new ones, have nothing to read in that batch. Planned
+batches of other queries are dropped: their sources continue from their committed batch.
 
-A source of the query that goes on that starts afresh (``--reset-source``) is treated as a new one:
-it has no part in the planned batch, which the other sources replay as it was. Where every source
-starts afresh nothing of the planned batch is left, and it is dropped.
+A source of the base that ``--reset-source`` names is treated as a new one: it has no part in the
+planned batch, which the other sources replay unchanged. If every source is reset, nothing of the
+planned batch is left, and it is dropped.
 """
 
 from __future__ import annotations
@@ -26,11 +26,19 @@ from flinkish.restore.recipe import Recipe, TakenSource, TakenState
 
 @dataclass(frozen=True)
 class NewLogs:
-    """The offset log of the new checkpoint, and what else follows from it.
+    """The contents of the new logs, and the positions that follow from them.
 
-    ``offsets`` is the content for the batch and the one before it (as after a batch without data);
-    ``planned`` that of the batch after it. ``positions`` is, for every directory of ``sources``,
-    the position up to which its files are taken. ``watermark_ms`` is the next batch's.
+    Attributes
+    ----------
+    offsets
+        The offset log's entry for the batch and for the one before it (as after a batch without
+        data).
+    planned
+        The entry for the batch after it, if one is planned.
+    positions
+        The position up to which the files of each directory of ``sources`` are taken.
+    watermark_ms
+        The watermark of the next batch, in milliseconds.
     """
 
     offsets: bytes
@@ -40,7 +48,7 @@ class NewLogs:
 
 
 def givers(recipe: Recipe) -> list[int]:
-    """The origins that give state or positions (the base, if none does)."""
+    """Return the origins that give state or positions (the base, if none does)."""
     found: set[int] = set()
     if recipe.states is None or recipe.sources is None:
         found.add(recipe.base)
@@ -50,28 +58,28 @@ def givers(recipe: Recipe) -> list[int]:
 
 
 def replays_planned(recipe: Recipe) -> bool:
-    """Whether the new checkpoint has a planned batch, for Spark to replay as the next one.
+    """Return whether the new checkpoint has a planned batch, which Spark replays as the next one.
 
-    It holds the same range of input as the base's planned batch, so a sink that has that batch
-    already has all of it (:func:`~flinkish.restore.plan.sinks.judge_sink`).
+    It holds the same range of input as the base's planned batch, so a sink that already has that
+    batch has all of it (:func:`~flinkish.restore.plan.sinks.judge_sink`).
     """
     base = recipe.origins[recipe.base]
     return f"{OFFSETS}/{base.batch_id + 1}" in base.files and _keeps_planned(recipe)
 
 
 def _keeps_planned(recipe: Recipe) -> bool:
-    """Whether the base gives any source."""
+    """Return whether the base gives any source."""
     return recipe.sources is None or any(
         isinstance(s, TakenSource) and s.origin == recipe.base for s in recipe.sources
     )
 
 
 def watermarks(recipe: Recipe, logs: Mapping[int, SourceCheckpointLogs]) -> tuple[int, int]:
-    """The watermark of the batch and of the next one, in milliseconds; 0: none yet.
+    """Return the watermarks of the batch and of the next one, in milliseconds; 0 means none yet.
 
-    The policy pinned in the base decides between those of all givers. One without watermark (its
-    next is 0) has no say. With the policy ``min`` the watermark of the other queries goes back:
-    they take rows that they would have dropped as late, and lose none.
+    The policy pinned in the base combines the watermarks of all givers. A giver without a watermark
+    (its next one is 0) does not count. With the policy ``min`` the watermark of the other queries
+    goes back: they accept rows that they would have dropped as late, and lose none.
     """
     policy = logs[recipe.base].offsets.pins.get(PIN_WATERMARK_POLICY)
     known = [logs[i] for i in givers(recipe) if logs[i].commit.next_watermark_ms > 0]
@@ -82,7 +90,7 @@ def watermarks(recipe: Recipe, logs: Mapping[int, SourceCheckpointLogs]) -> tupl
 
 
 def needs_new_logs(recipe: Recipe, logs: Mapping[int, SourceCheckpointLogs]) -> bool:
-    """Whether anything but ids of state files differs from the logs of the base."""
+    """Return whether anything but ids of state files differs from the logs of the base."""
     base = logs[recipe.base]
     old = base.offsets.watermark_ms, base.commit.next_watermark_ms
     return (
@@ -93,10 +101,19 @@ def needs_new_logs(recipe: Recipe, logs: Mapping[int, SourceCheckpointLogs]) -> 
 
 
 def new_logs(recipe: Recipe, logs: Mapping[int, SourceCheckpointLogs]) -> NewLogs:
-    """The logs of the new checkpoint; ``logs`` are those of all givers and of the base.
+    """Return the logs of the new checkpoint.
 
-    Raises Incompatible when sources cannot be taken over into the base's version of the log,
-    Corrupt when a log lacks a source's line.
+    Parameters
+    ----------
+    logs
+        The logs of all givers and of the base, by the index of the origin.
+
+    Raises
+    ------
+    Incompatible
+        Sources cannot be taken over into the base's version of the log.
+    Corrupt
+        A log lacks a source's line.
     """
     base = logs[recipe.base]
     watermark, following = watermarks(recipe, logs)
@@ -110,7 +127,7 @@ def new_logs(recipe: Recipe, logs: Mapping[int, SourceCheckpointLogs]) -> NewLog
         if _keeps_planned(recipe) and base.planned is not None:
             planned = _lines(recipe, recipe.sources, logs, planned=True)
         positions = _positions(recipe.sources, planned or committed)
-        # A source that had nothing new when the batch was planned may have no position there.
+        # A source without new data when the batch was planned may have no position there.
         for directory, offset in _positions(recipe.sources, committed).items():
             if positions[directory] == NO_OFFSET:
                 positions[directory] = offset
@@ -145,7 +162,7 @@ def _lines(
     *,
     planned: bool,
 ) -> list[LogLine]:
-    """One line a source; those of the base from its planned batch, if asked for."""
+    """Return one line for each source; those of the base from its planned batch if ``planned``."""
     base = logs[recipe.base]
     lines: list[LogLine] = []
     for place, source in enumerate(sources):
@@ -154,7 +171,7 @@ def _lines(
             continue
         origin = logs[source.origin]
         entry = base.planned if planned and source.origin == recipe.base else origin.offsets
-        assert entry is not None  # planned lines are asked for only when there are some
+        assert entry is not None  # the caller requests planned lines only when there are some
         if entry.version != base.offsets.version:
             raise _refusal(
                 f"{origin.describe()} has an offset log of version {entry.version}, "
@@ -178,9 +195,10 @@ def _offset_at(entry: OffsetEntry, source: TakenSource, origin: SourceCheckpoint
 
 
 def _named_line(entry: OffsetEntry, source: TakenSource, place: int) -> LogLine:
-    """Version 2 (Spark 4.2 on): sources have names, else their number among the sources.
+    """Return a line of version 2 (Spark 4.2 on).
 
-    A DataFrame used twice has several numbers, of which Spark writes only the last.
+    There a source has a name, or else its number among the sources. A DataFrame used twice has
+    several numbers, of which Spark writes only the last.
     """
     named = source.directory in entry.sources and not source.directory.isdigit()
     name = source.directory if named else str(source.entry)
@@ -201,7 +219,10 @@ def _refusal(why: str) -> Incompatible:
 
 
 def _positions(sources: Sequence[object], lines: Sequence[LogLine]) -> dict[str, str]:
-    """By new directory; of several entries of one source, that which has a position."""
+    """Return the positions by new directory.
+
+    Of several entries of one source, the one with a position counts.
+    """
     found: dict[str, str] = {}
     for source, line in zip(sources, lines, strict=True):
         if isinstance(source, TakenSource):

@@ -1,6 +1,6 @@
-"""The logs of the queries that a new checkpoint takes its parts from, and whether they agree.
+"""The logs of the origins of a new checkpoint, and the check that their state settings agree.
 
-Reading is a thin shell around :mod:`flinkish.checkpoint.format`; the checks are pure.
+Reading is a thin layer on :mod:`flinkish.checkpoint.format`; the checks are pure.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from flinkish.restore.recipe import SourceCheckpoint
 
 _T = TypeVar("_T")
 
-#: Pins that say how state is laid out and found.
+#: Pins that determine the layout of state and how it is found.
 _STATE_PINS = (
     PIN_PROVIDER,
     PIN_SHUFFLE_PARTITIONS,
@@ -53,9 +53,14 @@ _STATE_PINS = (
 
 @dataclass(frozen=True)
 class SourceCheckpointLogs:
-    """What an origin's logs say at its batch; ``planned`` is the batch after it, if it was planned.
+    """The entries of an origin's logs at its batch, parsed and as bytes.
 
-    The bytes are those of the files, for what is to stay as Spark wrote it.
+    The bytes are those of the files, for what must stay as Spark wrote it.
+
+    Attributes
+    ----------
+    planned
+        The entry of the next batch, None if it was not planned.
     """
 
     origin: SourceCheckpoint
@@ -67,12 +72,12 @@ class SourceCheckpointLogs:
     planned_bytes: bytes = b""
 
     def describe(self) -> str:
-        """The origin in messages."""
+        """Return a text for messages."""
         return f"the state of batch {self.origin.batch_id} in {self.origin.root}"
 
 
 def read_file(origin: SourceCheckpoint, path: str) -> bytes:
-    """A file of the origin; Corrupt when it is missing."""
+    """Return the content of a file of the origin; Corrupt when it is missing."""
     location = origin.at(path)
     try:
         return storage.read_bytes(location)
@@ -81,7 +86,7 @@ def read_file(origin: SourceCheckpoint, path: str) -> bytes:
 
 
 def missing_file(location: str) -> Corrupt:
-    """The error for a file that is not there."""
+    """Return the error for a missing file."""
     return Corrupt(
         f"{location} is missing",
         hint="use another savepoint, or copy the file back",
@@ -95,9 +100,19 @@ def parsed(
     parser: Callable[[bytes, str], _T],
     data: bytes | None = None,
 ) -> _T:
-    """What ``parser`` makes of a file of the origin (of ``data``, if given).
+    """Parse a file of the origin with ``parser``.
 
-    Raises Corrupt when the file is missing, or the parser finds fault with it (ValueError).
+    Parameters
+    ----------
+    parser
+        Takes the content and the path; raises ValueError for bad content.
+    data
+        The content, if it has been read already.
+
+    Raises
+    ------
+    Corrupt
+        The file is missing, or the parser rejects it.
     """
     content = read_file(origin, path) if data is None else data
     try:
@@ -107,7 +122,7 @@ def parsed(
 
 
 def damaged(origin: SourceCheckpoint, path: str, error: ValueError) -> Corrupt:
-    """The error for a file of the origin whose content is wrong."""
+    """Return the error for a file of the origin with wrong content."""
     location = origin.at(path)
     reason = error.detail if isinstance(error, CheckpointFormatError) else error
     return Corrupt(f"{location} is damaged: {reason}", path=location)
@@ -135,7 +150,7 @@ def read_logs(origin: SourceCheckpoint) -> SourceCheckpointLogs:
 def check_states_agree(base: SourceCheckpointLogs, others: Sequence[SourceCheckpointLogs]) -> None:
     """Raise Incompatible when state of ``others`` cannot be read with the settings of ``base``.
 
-    Its pins are those of the new query, and say for all of its state where and how it is kept.
+    The pins of ``base`` become those of the new query, and hold for all of its state.
     """
     for other in others:
         for setting in _STATE_PINS:

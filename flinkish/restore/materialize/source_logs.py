@@ -1,8 +1,8 @@
-"""Which files of ``sources/<i>`` belong to a position that a query goes on from. Pure.
+"""The files of ``sources/<i>`` that belong to a position from which a query continues. Pure.
 
 A file source's log names every file it has read. An entry later than the position makes Spark skip
-those files: data would be lost without a word. A cut holds the entries of a planned batch too, so
-whoever takes the position of the committed batch must leave them out.
+those files, which silently loses data. A cut also holds the entries of a planned batch, so they
+must be left out for the position of the committed batch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from flinkish.checkpoint.format.source_logs import (
 
 @dataclass(frozen=True)
 class SourceFiles:
-    """Files of one source at a position: those taken as they are, and new ones by name."""
+    """Files of one source at a position: names of those that are kept, and new contents by name."""
 
     kept: tuple[str, ...] = ()
     written: dict[str, bytes] = field(default_factory=dict)
@@ -34,8 +34,12 @@ class SourceFiles:
 class ReadFile:
     """One input file in a file source's log: Spark's ``FileStreamSource.FileEntry``.
 
-    ``path`` is a URL with percent escapes, ``batch`` the number of the *log's* batch, which counts
-    apart from the query's.
+    Attributes
+    ----------
+    path
+        A URL with percent escapes.
+    batch
+        The number of the *log's* batch, which is independent of the query's.
     """
 
     path: str
@@ -43,12 +47,12 @@ class ReadFile:
 
 
 def read_files(data: bytes, name: str) -> list[ReadFile]:
-    """The files of one log entry, compacted or not; CheckpointFormatError if it is none."""
+    """Return the files of a log entry, compacted or not; CheckpointFormatError if it is damaged."""
     return [ReadFile(path, batch) for path, batch, _ in _parsed(data, name)[1]]
 
 
 def _parsed(data: bytes, name: str) -> tuple[bytes, list[tuple[str, int, bytes]]]:
-    """The first line, and of every other one its path, batch and the line itself."""
+    """Return the first line, and the path, the batch and the text of every other line."""
     head, _, body = data.partition(b"\n")
     try:
         if not head.startswith(b"v"):
@@ -64,24 +68,29 @@ def _parsed(data: bytes, name: str) -> tuple[bytes, list[tuple[str, int, bytes]]
 
 
 def files_at(names: Sequence[str], offset: str, read: Callable[[str], bytes]) -> SourceFiles:
-    """The files among ``names`` that make up the position ``offset``.
+    """Return the files among ``names`` that make up the position ``offset``.
 
     Parameters
     ----------
-    names: the files of the source, relative to its directory.
-    offset: its line in the offset log, ``-`` when it had no position.
-    read: gives a file's content.
+    names
+        The files of the source, relative to its directory.
+    offset
+        Its line in the offset log, ``-`` when it had no position.
+    read
+        Returns the content of a file.
 
     Raises
     ------
-    FileNotFoundError: an entry of a file source's log that the position needs is not there.
-    CheckpointFormatError: a compacted log is none.
+    FileNotFoundError
+        An entry of a file source's log that the position needs is missing.
+    CheckpointFormatError
+        A compacted log is damaged.
     """
     limit = log_offset(offset)
     if limit is None and offset == NO_OFFSET and names:
         limit = -1 if is_file_source_log(read(min(names))) else None
     if limit is None:
-        return SourceFiles(tuple(names))  # another source's own notes: all or nothing
+        return SourceFiles(tuple(names))  # another kind of source: its files are taken all or none
     present, absent = source_log_entries(names, limit)
     if not absent:
         return SourceFiles(tuple(present))
@@ -89,14 +98,14 @@ def files_at(names: Sequence[str], offset: str, read: Callable[[str], bytes]) ->
     after = min((number for number in later if number > limit), default=None)
     if after is None:
         raise FileNotFoundError(2, "not listed", absent[0])
-    # The planned batch's entry was a compaction, and the cut holds nothing older.
+    # The planned batch's entry is a compaction, and the cut holds nothing older.
     name = f"{after}{COMPACT_SUFFIX}"
     shortened = compacted_until(read(name), name, limit)
     return SourceFiles((), {f"{limit}{COMPACT_SUFFIX}": shortened})
 
 
 def compacted_until(data: bytes, name: str, limit: int) -> bytes:
-    """A compacted file source log without the entries of log batches after ``limit``.
+    """Return a compacted file source log without the entries of log batches after ``limit``.
 
     It can stand as ``<limit>.compact`` alone: Spark's ``CompactibleFileStreamLog`` derives its
     interval from the only compacted file (some divisor of ``limit`` + 1), whatever the setting.

@@ -1,8 +1,8 @@
 """The files of one operator's state, under another ordinal and at another version. Pure.
 
-State of version V becomes version V + shift by its files' names alone: neither a delta, nor a
-snapshot, nor a RocksDB archive says which version it is. Only the changelogs of checkpoint format
-2 (Spark 4.x) do, in the lineage at their beginning.
+Renaming the files turns state of version V into version V + shift: no delta, snapshot or RocksDB
+archive contains its version. Only the changelogs of checkpoint format 2 (Spark 4.x) do, in the
+lineage at their beginning.
 """
 
 from __future__ import annotations
@@ -27,10 +27,15 @@ _BASES = frozenset({"snapshot", "zip"})
 
 @dataclass(frozen=True)
 class StateFiles:
-    """Where an operator's files go: (old, new) paths, both relative to their checkpoint.
+    """The new places of an operator's files.
 
-    ``bases`` are the new paths of empty snapshots that must be put below the first delta or
-    changelog: Spark takes version 0 for granted, but not the version it is raised to.
+    Attributes
+    ----------
+    moves
+        Pairs (old, new) of paths, both relative to their checkpoint.
+    bases
+        The new paths of empty snapshots that must be put before the first delta or changelog: Spark
+        takes only version 0 for granted, not the version that it is raised to.
     """
 
     moves: tuple[tuple[str, str], ...]
@@ -38,30 +43,38 @@ class StateFiles:
 
 
 def of_operator(files: Iterable[str], ordinal: int) -> tuple[str, ...]:
-    """Those of a checkpoint's files that are the operator's."""
+    """Return the files of a checkpoint that belong to the operator."""
     prefix = f"{STATE}/{ordinal}/"
     return tuple(path for path in files if path.startswith(prefix))
 
 
 def ordinals(files: Iterable[str]) -> tuple[int, ...]:
-    """The ordinals of all operators that have files, ascending."""
+    """Return the ordinals of all operators that have files, ascending."""
     parts = (path.split("/", 2) for path in files)
     found = {part[1] for part in parts if part[0] == STATE and len(part) == 3}
     return tuple(numbers_among(found))
 
 
 def is_schema(path: str) -> bool:
-    """Whether it is the schema file of a store: ``state/<ordinal>/0/[<store>/]_metadata/schema``.
+    """Return whether it is a store's schema file: ``state/<ordinal>/0/[<store>/]_metadata/schema``.
 
-    Spark writes it where there is none (``StateSchemaCompatibilityChecker``).
+    Spark writes the file where it is missing (``StateSchemaCompatibilityChecker``).
     """
     return path.startswith(f"{STATE}/") and path.endswith("/_metadata/schema")
 
 
 def move_state(files: Iterable[str], ordinal: int, shift: int) -> StateFiles:
-    """Where the files of one operator go as ``state/<ordinal>``, ``shift`` versions later.
+    """Return the new places of one operator's files below ``state/<ordinal>``.
 
-    Raises Incompatible when a file says itself which version it is.
+    Parameters
+    ----------
+    shift
+        The number of versions by which the state is raised.
+
+    Raises
+    ------
+    Incompatible
+        A file contains its version.
     """
     moves: list[tuple[str, str]] = []
     chains: dict[str, list[VersionedFile]] = {}
@@ -86,7 +99,10 @@ def move_state(files: Iterable[str], ordinal: int, shift: int) -> StateFiles:
 
 
 def _main(name: str) -> str:
-    """The file that a checksum of Spark's belongs to (it holds no name, and moves along)."""
+    """Return the name of the file to which a checksum file of Spark belongs.
+
+    The checksum file contains no name, so it moves along unchanged.
+    """
     return name.removesuffix(_SIDECAR)
 
 

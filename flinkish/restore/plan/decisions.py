@@ -1,8 +1,9 @@
-"""Restore decisions, pure: (what the savepoint offers, what the program starts) -> what happens.
+"""Restore decisions: what each starting query takes from the savepoint. Pure.
 
-Queries are planned one after the other, as the program starts them. Operators are matched by their
-ids, sources by what they are (:mod:`.matching`, :mod:`.positions`); a query goes on with the logs
-of the saved query of its name or, where it has none, of the one that most of its state comes from.
+Queries are planned one after the other, in the order in which the program starts them. Operators
+are matched by their ids (:mod:`.matching`), sources by what they read (:mod:`.positions`). A query
+continues with the logs of the saved query of its name; if there is none, with the logs of the one
+that gives most of its state.
 """
 
 from __future__ import annotations
@@ -28,13 +29,25 @@ from flinkish.restore.source.restore_inputs import (
 
 @dataclass(frozen=True)
 class QueryPlan:
-    """How one starting query gets its state.
+    """The plan for the state and the positions of one starting query.
 
-    ``base`` is the saved query whose logs it goes on with (None: it starts empty), ``own`` is True
-    where that is the one of its name. ``operators`` is None where they could not be read: all of
-    the base's state is taken as it is. ``positions``: see
-    :class:`~flinkish.restore.plan.positions.SourceMatches`; ``directories`` are the sources' in the
-    new checkpoint, ``sources`` is how they were found. ``notes`` are sentences for the user.
+    Attributes
+    ----------
+    base
+        The saved query whose logs continue; None: the query starts empty.
+    own
+        Whether the base is the saved query that continues as this one: of the same name, or that
+        of a plain checkpoint.
+    operators
+        None if they could not be read: all of the base's state is then taken unchanged.
+    positions
+        See :class:`~flinkish.restore.plan.positions.SourceMatches`.
+    directories
+        The directories of the sources in the new checkpoint.
+    notes
+        Sentences for the user.
+    sources
+        The matches of the sources.
     """
 
     name: str
@@ -48,7 +61,7 @@ class QueryPlan:
 
     @property
     def unchanged(self) -> bool:
-        """True when the base's state is taken as it is, all of it and nothing else."""
+        """Whether exactly the base's state is taken, all of it unchanged."""
         if self.operators is None or self.base is None:
             return True
         saved = {op.ordinal for op in self.base.operators}
@@ -71,17 +84,24 @@ def plan_query(
 
     Parameters
     ----------
-    saved: all queries of the savepoint, or the one (key None) of a plain Spark checkpoint.
-    started: keys of those that a query of this job goes on as already.
-    uid_map: new uid -> old uid or operator id (``--uid-map``).
-    reset: names of sources that start afresh (``--reset-source``).
-    partitions: the number of state partitions that was asked for, None for the savepoint's.
+    saved
+        All queries of the savepoint, or the one (key None) of a plain Spark checkpoint.
+    started
+        The keys of the saved queries that an earlier query of this job already continues.
+    uid_map
+        New uid -> old uid or operator id (``--uid-map``).
+    reset
+        Names of sources that start without their saved position (``--reset-source``).
+    partitions
+        The requested number of state partitions; None for the savepoint's.
 
     Raises
     ------
-    Incompatible: see :func:`~flinkish.restore.plan.matching.match_operators`,
-        :func:`~flinkish.restore.plan.positions.match_sources` and ``check_inputs``; or the
-        program's operators cannot be read while the savepoint's have ids.
+    Incompatible
+        The program's operators cannot be read although the savepoint's have ids.
+    Incompatible, UsageError
+        As :func:`~flinkish.restore.plan.matching.match_operators`,
+        :func:`~flinkish.restore.plan.positions.match_sources` and ``check_inputs``.
     """
     own = next((q for q in saved if q.key in (new.name, None) and q.key not in started), None)
     if new.operators is None:
@@ -117,7 +137,7 @@ def plan_query(
 
 
 def _unread(new: NewQuery, own: SavedQueryFacts | None, reset: Collection[str]) -> QueryPlan:
-    """The plan of a query whose operators cannot be read."""
+    """Return the plan of a query whose operators cannot be read."""
     if own is None:
         note = f"query '{new.name}' is not in the savepoint: starts empty"
         return QueryPlan(new.name, None, operators=None, notes=(note,))
@@ -141,10 +161,10 @@ def _main_donor(
     taken: Mapping[int, SavedOperator | None],
     positions: Sequence[SavedSource | None],
 ) -> SavedQueryFacts | None:
-    """The saved query that gives most: state first, then positions."""
+    """Return the saved query that gives most: operators count first, then positions."""
     counts = Counter(op.query for op in taken.values() if op is not None)
     if not counts:
         counts = Counter(source.query for source in positions if source is not None)
     if not counts:
         return None
-    return max(saved, key=lambda query: counts[query.key])  # of equals the first
+    return max(saved, key=lambda query: counts[query.key])  # the first of equals

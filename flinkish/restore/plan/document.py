@@ -1,4 +1,4 @@
-"""A restore plan as plain data: what ``check --json`` prints and ``plan.json`` holds. Pure."""
+"""A restore plan as plain data, for ``check --json`` and ``plan.json``. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flinkish.restore.plan.verdicts import Check, RestoreOutcome, Verdict
 from flinkish.restore.source.restore_inputs import SavedOperator
 
 OK, CONSENT, INCOMPATIBLE = "ok", "consent-needed", "incompatible"
-#: Exit code of each verdict on a whole restore.
+#: The exit code for each verdict on a whole restore.
 EXIT_CODES = {OK: 0, CONSENT: 5, INCOMPATIBLE: 4}
 _ORDER = (OK, CONSENT, INCOMPATIBLE)
 
@@ -22,11 +22,12 @@ _ORDER = (OK, CONSENT, INCOMPATIBLE)
 def document(
     queries: Sequence[QueryRestore], left: NonRestored, options: RestoreOptions
 ) -> dict[str, Any]:
-    """The plan of a whole restore.
+    """Return the plan of a whole restore.
 
     Parameters
     ----------
-    left: what no query has taken.
+    left
+        The parts of the savepoint that no query takes.
     """
     operators = [row for query in queries for row in _operators(query, options)]
     operators += [_dropped(op, options) for op in _left_operators(left)]
@@ -61,13 +62,13 @@ def document(
 
 
 def conclude(found: Mapping[str, Any], verdicts: Iterable[str]) -> dict[str, Any]:
-    """The document with its verdict, the gravest of ``verdicts``, first."""
+    """Return the document with the most severe of ``verdicts`` put first."""
     verdict = max(verdicts, key=_ORDER.index, default=OK)
     return {"verdict": verdict, "exit_code": EXIT_CODES[verdict], **found}
 
 
 def with_checks(plan: Mapping[str, Any], checks: Sequence[Check]) -> dict[str, Any]:
-    """The document with checks of the whole restore (versions, formats) before the others."""
+    """Return the document with checks of the whole restore (versions, formats) put first."""
     words = {RestoreOutcome.REFUSED: INCOMPATIBLE, RestoreOutcome.CONSENT: CONSENT}
     verdicts = [str(plan["verdict"]), *(words.get(check.outcome, OK) for check in checks)]
     rest = {key: value for key, value in plan.items() if key not in ("verdict", "exit_code")}
@@ -76,7 +77,10 @@ def with_checks(plan: Mapping[str, Any], checks: Sequence[Check]) -> dict[str, A
 
 
 def merged(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """One document of those of several queries, None of none; one of them may be of them all."""
+    """Merge the documents of several queries; return None if there are none.
+
+    A document of all queries (``complete``) is returned as it is.
+    """
     whole = next((each for each in documents if each.get("complete")), None)
     if whole is not None or not documents:
         return dict(whole) if whole is not None else None
@@ -88,12 +92,14 @@ def merged(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 def compare_with_expected(
     found: Mapping[str, Any], expected: Mapping[str, Any] | None, name: str
 ) -> Incompatible | None:
-    """The refusal when a query's plan is not the one that the user has seen, or None.
+    """Return the refusal when a query's plan differs from the plan the user has seen, or None.
 
     Parameters
     ----------
-    found: the plan of the query ``name``, as now.
-    expected: the document that was saved (``check -o``), of all queries; None: anything goes.
+    found
+        The current plan of the query ``name``.
+    expected
+        The saved document (``check -o``) of all queries; None allows any plan.
     """
     if expected is None:
         return None
@@ -113,7 +119,7 @@ def compare_with_expected(
     return None
 
 
-#: What a plan decides; the rest of it are words.
+#: The parts of a plan that hold decisions; the rest is text.
 _DECISIONS = ("queries", "operators", "sources", "sinks", "pins")
 _DECIDING = ("name", "uid", "operator_id", "kind", "ordinal", "verdict", "reason", "from")
 _DECIDING_MORE = ("signature", "entry", "newest_batch", "pinned", "asked", "batch_id")
@@ -240,7 +246,7 @@ def _source(query: str, row: SourcePlan) -> dict[str, Any]:
 
 
 def _left_sources(queries: Sequence[QueryRestore], left: NonRestored) -> Iterator[dict[str, Any]]:
-    """Positions nobody takes, unless the row of a query has them already."""
+    """Yield the positions that no query takes, unless the rows of a query show them already."""
     shown = {
         (row.saved.query, row.saved.entry)
         for query in queries

@@ -16,12 +16,12 @@ from flinkish.restore.plan.verdicts import FOR_THE_ENGINE, StateChange, Verdict
 from flinkish.restore.source.restore_inputs import NewOperator, SavedOperator, SavedQueryFacts
 
 _ALWAYS_NULLABLE = "spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled"
-#: The reason of a rewrite for the Spark that will run: the program's state is the same.
+#: The reason of a rewrite for the Spark that will run; the program's own state is the same.
 FOR_ANOTHER_SPARK = "spark-version"
-#: Why a state cannot be rewritten, where it could be.
+#: The reason why state that could be rewritten is not.
 WITHOUT_ENGINE = "the driver's Python lacks what that needs (pip install 'flinkish[engine]')"
-#: Kinds whose values have the fields that the user has named, so that a name says what is in it.
-#: What others keep (buffers of aggregates) has Spark's names: two sums are both ``sum``.
+#: Kinds whose values have fields named by the user, so that the name identifies the content.
+#: The values of other kinds (buffers of aggregates) have Spark's names: two sums are both ``sum``.
 _NAMED_BY_USER = ("applyInPandasWithState", "flatMapGroupsWithState", "transformWithState")
 
 
@@ -29,8 +29,16 @@ _NAMED_BY_USER = ("applyInPandasWithState", "flatMapGroupsWithState", "transform
 class OperatorJudgement:
     """The verdict for one operator of a starting query.
 
-    ``taken`` is the saved operator whose state it gets. ``reason`` is a stable id, ``text`` a
-    sentence, ``advice`` what to do; ``changes`` are the differences between the two states.
+    Attributes
+    ----------
+    taken
+        The saved operator whose state it gets.
+    reason
+        A stable id.
+    text, advice
+        A sentence, and what the user can do.
+    changes
+        The differences between the two states.
     """
 
     operator: NewOperator
@@ -42,7 +50,7 @@ class OperatorJudgement:
     changes: tuple[StateChange, ...] = ()
 
     def executable(self, executors: Collection[Verdict]) -> bool:
-        """Whether it can be carried out, by an engine that can do ``executors``."""
+        """Return whether an engine that carries out ``executors`` can execute the verdict."""
         if self.verdict is Verdict.INCOMPATIBLE:
             return False
         if self.verdict is Verdict.MIGRATE:
@@ -51,7 +59,7 @@ class OperatorJudgement:
         return self.verdict not in FOR_THE_ENGINE or self.verdict in executors
 
     def _values_evolve(self) -> bool:
-        """Whether only values change, and by names that are the user's."""
+        """Return whether only values change, and their fields are named by the user."""
         if not self.operator.kind.startswith(_NAMED_BY_USER):
             return False
         saved = {store.name: store for store in self.taken.stores} if self.taken else {}
@@ -63,7 +71,7 @@ class OperatorJudgement:
 
     @property
     def new_schema(self) -> bool:
-        """Whether Spark has to write the schema of the state anew, though not the state."""
+        """Whether Spark must write the state's schema anew, but not the state itself."""
         return any(change.reason == NULLABILITY_WIDENED for change in self.changes)
 
 
@@ -73,13 +81,16 @@ def judge_operator(
     base: SavedQueryFacts | None,
     partitions: int | None = None,
 ) -> OperatorJudgement:
-    """What happens to the state of ``operator``.
+    """Return the verdict for the state of ``operator``.
 
     Parameters
     ----------
-    taken: the saved operator it is matched with, None when there is none.
-    base: the saved query that is gone on with.
-    partitions: the number of state partitions asked for; None: as many as there are.
+    taken
+        The saved operator it is matched with, None when there is none.
+    base
+        The saved query whose logs continue.
+    partitions
+        The requested number of state partitions; None for the present number.
     """
     if taken is None:
         return OperatorJudgement(
@@ -116,7 +127,7 @@ def judge_operator(
             advice="install flinkish[engine] for the driver's Python, or stay on the Spark before",
             changes=changes,
         )
-    # One partition is not a number that anybody chose: global limits, aggregations without key.
+    # One partition is never the user's choice: global limits and aggregations without key have it.
     if partitions is not None and taken.partitions not in (1, partitions):
         return OperatorJudgement(
             operator,
@@ -139,11 +150,11 @@ def judge_operator(
 
 
 def _nulls_known(kind: str, saved: Sequence[StoreInfo], base: SavedQueryFacts | None) -> bool:
-    """Whether the saved schemas say what may be null.
+    """Return whether the saved schemas say what may be null.
 
-    From 4.3 on Spark writes of all columns that they may be, and keeps the file when the query goes
-    on with an older Spark, whose log does not have the setting: so a schema that says it of all
-    counts for nothing, but where the user has written it.
+    From 4.3 on Spark marks all columns as nullable, and keeps the file when the query continues
+    with an older Spark, whose log lacks the setting. So a schema in which everything is nullable
+    says nothing, unless the user has written the schema.
     """
     if base is not None and base.pins.get(_ALWAYS_NULLABLE) == "true":
         return False
@@ -152,7 +163,7 @@ def _nulls_known(kind: str, saved: Sequence[StoreInfo], base: SavedQueryFacts | 
 
 
 def _forbids_nulls(schema: Any) -> bool:
-    """Whether a schema (Spark's JSON) has something that is never null."""
+    """Return whether a part of a schema (Spark's JSON) is not nullable."""
     if isinstance(schema, Mapping):
         flags = ("nullable", "containsNull", "valueContainsNull")
         return any(schema.get(flag) is False for flag in flags) or any(
@@ -162,7 +173,7 @@ def _forbids_nulls(schema: Any) -> bool:
 
 
 def _schema_by_version(kind: str, base: SavedQueryFacts | None) -> bool:
-    """Whether Spark keeps the schemas of such a state by version (``StateSchemaV3File``)."""
+    """Return whether Spark keeps the schemas of such state by version (``StateSchemaV3File``)."""
     join = pinned(base.pins if base is not None else {}, PIN_JOIN_FORMAT)
     return kind.startswith("transformWithState") or (
         kind == "symmetricHashJoin" and join not in ("1", "2")
@@ -172,12 +183,12 @@ def _schema_by_version(kind: str, base: SavedQueryFacts | None) -> bool:
 def refuse(
     plans: Sequence[OperatorJudgement], executors: Collection[Verdict] = ()
 ) -> Incompatible | None:
-    """The refusal to carry the plans out, or None.
+    """Return the refusal of plans that cannot be executed, or None.
 
     Parameters
     ----------
-    executors: those verdicts of :data:`~flinkish.restore.plan.verdicts.FOR_THE_ENGINE` that can be
-        carried out.
+    executors
+        The verdicts of :data:`~flinkish.restore.plan.verdicts.FOR_THE_ENGINE` that can be executed.
     """
     stuck = [plan for plan in plans if not plan.executable(executors)]
     if not stuck:
@@ -198,7 +209,10 @@ def refuse(
 
 
 def advice_for(plan: OperatorJudgement, executors: Collection[Verdict] = ()) -> str:
-    """What to do about a verdict; to have the state rewritten is for those who can."""
+    """Return the advice for a verdict.
+
+    Rewriting is advised only where an engine can do it.
+    """
     if plan.reason == FOR_ANOTHER_SPARK:
         return "" if plan.executable(executors) else plan.advice
     if plan.verdict is Verdict.MIGRATE and not plan.executable(executors):

@@ -1,17 +1,18 @@
-"""Which saved state each stateful operator of a starting query takes. Pure.
+"""Matching of the stateful operators of a starting query with saved state. Pure.
 
-The rules, first match wins; ids are compared like with like, see
+The rules, first match wins; only ids of the same hasher are compared, see
 :mod:`flinkish.operators.identity`:
 
 1. ``--uid-map OLD=NEW``: the operator with uid NEW takes the state of OLD (a uid, an operator id).
-2. The operator's uid hash, then its own id, as Flink does (``StateAssignmentOperation``).
-3. In a query that had no uids and now has: the id it had, if all operators of the query are found
-   so. Flink has no such rule; there the user must look up every id.
+2. The operator's uid hash, then its own id, as in Flink (``StateAssignmentOperation``).
+3. In a query that was saved without uids and now has some: the id that the operator would have
+   without its uid, if that finds all operators of the query. Flink has no such rule; its users
+   must look up every id.
 
-An id given by a uid is looked for in the query of the same name, then in the job's others: state
-follows its uid. Generated ids say where an operator stands in its own query, so they are looked
-for there only, and what is found must be of the same kind. A saved query without ids (a plain
-Spark checkpoint) is taken by position if its operators are the program's, as Spark does.
+An id that comes from a uid is looked for in the query of the same name, then in the job's others:
+state follows its uid. A generated id is the place of an operator in its own query, so it is looked
+for only there, and the saved operator must be of the same kind. A saved query without ids (a plain
+Spark checkpoint) is matched by position, as in Spark, if its operators are those of the program.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from flinkish.restore.source.restore_inputs import (
 
 @dataclass(frozen=True)
 class OperatorMatches:
-    """The saved operator that each new one takes, by the new ordinal; None starts empty."""
+    """The saved operator that each new one takes, by the new ordinal; None: it starts empty."""
 
     taken: Mapping[int, SavedOperator | None] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -49,14 +50,21 @@ def match_operators(
 
     Parameters
     ----------
-    saved: all queries of the savepoint.
-    own: the one that goes on as ``new``: of the same name, or a plain checkpoint's; None without.
-    uid_map: new uid -> old uid or operator id.
+    saved
+        All queries of the savepoint.
+    own
+        The saved query that continues as ``new``: of the same name, or that of a plain checkpoint.
+        None if there is none.
+    uid_map
+        New uid -> old uid or operator id.
 
     Raises
     ------
-    Incompatible: two operators want one state; a checkpoint without ids does not have the
-        program's operators.
+    Incompatible
+        Two operators take the same state, or a checkpoint without ids does not have the program's
+        operators.
+    UsageError
+        ``uid_map`` is ambiguous, or given for a checkpoint without ids.
     """
     operators = new.operators or ()
     if own is not None and own.operators and not _has_ids(own):
@@ -67,7 +75,7 @@ def match_operators(
     for operator in operators:
         found = _find(operator, index, uid_map)
         if found is not None and operator.uid is None and not same_kind(operator, found):
-            found = None  # a generated id is only a place
+            found = None  # a generated id is only a place in the plan
         taken[operator.ordinal] = found
     if own is not None and _gained_uids(operators, taken, own):
         by_id = {op.operator_id_v3: op for op in own.operators}
@@ -81,7 +89,7 @@ def match_operators(
 
 
 class _Index:
-    """Saved operators by id, in the order in which they are to be looked at."""
+    """Saved operators by id, those of the own query first."""
 
     def __init__(
         self, saved: Sequence[SavedQueryFacts], own: SavedQueryFacts | None, hasher: HasherVersion
@@ -91,15 +99,19 @@ class _Index:
         self._others = [op for query in saved if query is not own for op in query.operators]
 
     def by_id(self, operator_id: str, *, anywhere: bool) -> SavedOperator | None:
-        """By operator id; in other queries only operators that have a uid."""
+        """Return the operator with an id; in other queries only one that has a uid."""
         movable = [op for op in self._others if op.movable] if anywhere else []
         return next((op for op in (*self._own, *movable) if self._id(op) == operator_id), None)
 
     def by_old_name(self, old: str) -> SavedOperator | None:
-        """By uid, else by any operator id, else by either behind ``QUERY/``, or an ordinal there:
-        what ``--uid-map`` names.
+        """Return the operator that ``--uid-map`` names.
 
-        Raises UsageError for several operators of other queries: nothing says which is meant.
+        The name is a uid, else any operator id, else ``QUERY/`` and one of these or an ordinal.
+
+        Raises
+        ------
+        UsageError
+            Several operators have the name, and nothing says which one is meant.
         """
         found = _named(self._own, old) or _named(self._others, old)
         if len(found) > 1:
@@ -133,7 +145,7 @@ def _is_at(operator: SavedOperator, address: str) -> bool:
 
 
 def check_uid_map(uid_map: Mapping[str, str], saved: Sequence[SavedQueryFacts]) -> None:
-    """Raise UsageError when ``--uid-map`` names something the savepoint does not have."""
+    """Raise UsageError when ``--uid-map`` names an operator or source that the savepoint lacks."""
     every = [op for query in saved for op in query.operators]
     for new, old in uid_map.items():
         if not _named(every, old) and not any(
@@ -151,7 +163,7 @@ def _find(operator: NewOperator, index: _Index, uid_map: Mapping[str, str]) -> S
         return index.by_old_name(uid_map[operator.uid])
     own_id = operator.lookup_ids[-1]
     for wanted in operator.lookup_ids:
-        # A uid hash is the user's word as much as a uid; it may be any operator's id.
+        # The user sets a uid hash like a uid, so it may be the id of an operator in any query.
         found = index.by_id(wanted, anywhere=operator.uid is not None or wanted != own_id)
         if found is not None:
             return found
@@ -163,7 +175,7 @@ def _has_ids(query: SavedQueryFacts) -> bool:
 
 
 def same_kind(new: NewOperator, saved: SavedOperator) -> bool:
-    """Whether they are operators of one kind, as far as that is known."""
+    """Return whether both operators are of one kind, as far as the saved kind is known."""
     return saved.kind is None or new.kind == saved.kind
 
 
@@ -172,9 +184,10 @@ def _gained_uids(
     taken: Mapping[int, SavedOperator | None],
     own: SavedQueryFacts,
 ) -> bool:
-    """Whether the program is the one that was saved, with uids added (to some of its operators).
+    """Return whether the program is the saved one with uids added to some of its operators.
 
-    All or none: an operator put before others would have the id of the one that stood there.
+    All operators must match: an operator that was inserted would have the id of the one that stood
+    at its place.
     """
     by_id = {op.operator_id_v3: op for op in own.operators if op.uid is None}
     if any(op.uid is not None for op in own.operators) or None in by_id:
@@ -206,7 +219,7 @@ def _refuse_shared(
 def _by_position(
     operators: Sequence[NewOperator], own: SavedQueryFacts, uid_map: Mapping[str, str]
 ) -> OperatorMatches:
-    """A checkpoint that flinkish did not write has kinds (Spark 4.x) and positions only."""
+    """Match a checkpoint of plain Spark, which has only kinds (Spark 4.x) and positions."""
     saved = sorted(own.operators, key=lambda op: op.ordinal)
     wanted = sorted(operators, key=lambda op: op.ordinal)
     fits = [op.ordinal for op in saved] == [op.ordinal for op in wanted] and all(

@@ -1,4 +1,4 @@
-"""What of a savepoint is left when the queries of a program have taken theirs. Pure."""
+"""Non-restored state: the parts of a savepoint that no query of the program takes. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,15 @@ from flinkish.restore.source.restore_inputs import (
 
 @dataclass(frozen=True)
 class NonRestored:
-    """What of a savepoint no query has taken: whole queries, operators and sources of others."""
+    """The parts of a savepoint that no query takes.
+
+    Attributes
+    ----------
+    queries
+        Queries of which nothing is taken.
+    operators, sources
+        The operators and sources not taken from the other queries.
+    """
 
     queries: tuple[SavedQueryFacts, ...] = ()
     operators: tuple[SavedOperator, ...] = ()
@@ -27,7 +35,7 @@ class NonRestored:
         return bool(self.queries or self.operators or self.sources)
 
     def lines(self) -> list[str]:
-        """A description of each."""
+        """Return a description of each part."""
         found = []
         for query in self.queries:
             found += [op.describe() for op in query.operators] or [
@@ -37,7 +45,7 @@ class NonRestored:
         return found + [source.describe() for source in self.sources]
 
     def error(self) -> NonRestoredState:
-        """The refusal to go on without it."""
+        """Return the refusal to continue without this state."""
         names = ", ".join(f"'{q.key}'" for q in self.queries)
         hint = (
             f"start a query named {names} (.queryName), as in the savepoint; or " if names else ""
@@ -66,10 +74,10 @@ def _facts(operator: SavedOperator) -> dict[str, object]:
 
 
 def find_non_restored(saved: Sequence[SavedQueryFacts], plans: Sequence[QueryPlan]) -> NonRestored:
-    """What is left after ``plans``, those of the queries started so far.
+    """Return what ``plans``, those of the queries started so far, do not take.
 
-    A query that nothing was taken from is left as a whole; of another one its operators and, where
-    it says what they are, its sources.
+    A query from which nothing is taken counts as a whole. Of another query its operators count and,
+    if the savepoint describes them, its sources.
     """
     operators: set[tuple[QueryKey, int]] = set()
     sources: set[tuple[QueryKey, int]] = set()

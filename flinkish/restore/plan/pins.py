@@ -1,7 +1,7 @@
-"""Settings that a savepoint pins, where the new program's session asks for others. Pure.
+"""Settings for which the savepoint pins another value than the new session requests. Pure.
 
-Spark keeps them in the offset log at a query's first start, and they win over the session's at
-every restart (``OffsetSeqMetadata.setSessionConf``), without a word to the user.
+Spark writes them into the offset log at a query's first start. At every restart they silently
+override the session's values (``OffsetSeqMetadata.setSessionConf``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from flinkish.checkpoint.format.pins import (
 )
 
 _STREAMING: Final = "spark.sql.streaming."
-#: Names for people of those settings that they set.
+#: Readable names of the settings that users set.
 _NAMES = {
     PIN_SHUFFLE_PARTITIONS: "shuffle partitions",
     PIN_PROVIDER: "state backend",
@@ -41,11 +41,14 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class PinPlan:
-    """One pinned setting that differs from what was asked for.
+    """One pinned setting that differs from the requested value.
 
-    ``verdict`` is ``rescale`` where the state would have to be rewritten for what was asked,
-    ``migrate`` where it is written for what was asked in any case (the backend of canonical state),
-    and ``pinned`` where the savepoint's value goes on to hold.
+    Attributes
+    ----------
+    verdict
+        ``rescale`` where the state would have to be rewritten for the requested value, ``migrate``
+        where it is written for the requested value anyway (the backend of canonical state), and
+        ``pinned`` where the savepoint's value stays in force.
     """
 
     key: str
@@ -57,15 +60,16 @@ class PinPlan:
 
     @property
     def text(self) -> str:
-        """As in ``shuffle partitions: pinned 200, asked 64: rescale``."""
+        """A description such as ``shuffle partitions: pinned 200, asked 64: rescale``."""
         outcome = "stays as pinned" if self.verdict == "pinned" else self.verdict
         return f"{self.name}: pinned {_short(self.pinned)}, asked {_short(self.asked)}: {outcome}"
 
 
 def asked_provider(pins: Mapping[str, str], settings: Mapping[str, str]) -> str | None:
-    """The state store provider that canonical state is written for, where it is another one than
-    the savepoint pins: the session's, as for a query that starts anew. One that is not Spark's own
-    is passed over.
+    """Return the provider to write canonical state for, if the savepoint pins another one.
+
+    It is the session's state store provider, as for a new query. A provider that is not Spark's own
+    is ignored.
     """
     asked = settings.get(PIN_PROVIDER)
     if asked is None or _short(asked) == _short(pins.get(PIN_PROVIDER, "")):
@@ -74,8 +78,10 @@ def asked_provider(pins: Mapping[str, str], settings: Mapping[str, str]) -> str 
 
 
 def formats_for(provider: str | None, pins: Mapping[str, str]) -> dict[str, str]:
-    """State formats that have to change, by the settings that pin them, where canonical state is
-    written for ``provider``: joins of format 3 and 4 need RocksDB."""
+    """Return the state formats to change, by setting, to write canonical state for ``provider``.
+
+    Joins of formats 3 and 4 need RocksDB.
+    """
     hdfs = backend_of({PIN_PROVIDER: provider or ""}) == "hdfs"
     return {PIN_JOIN_FORMAT: "2"} if hdfs and pins.get(PIN_JOIN_FORMAT) in ("3", "4") else {}
 
@@ -87,21 +93,24 @@ def pin_plans(
     *,
     canonical: bool = False,
 ) -> tuple[PinPlan, ...]:
-    """The pinned settings that the session or the user wants otherwise.
+    """Return the pinned settings for which the session or the user requests another value.
 
     Parameters
     ----------
-    settings: the session's values of the pinned settings; one that is not there is not compared.
-    partitions: the number of state partitions the user has asked for (``-p``), if any: other than
-        the session's, which may be Spark's default, it is not passed over.
-    canonical: the savepoint's state is canonical: it has no backend yet.
+    settings
+        The session's values of the pinned settings; a missing setting is not compared.
+    partitions
+        The number of state partitions that the user requests (``-p``), if any. Unlike the session's
+        number, which may be Spark's default, it is never ignored.
+    canonical
+        Whether the savepoint's state is canonical: it has no backend yet.
     """
     found = []
     provider = asked_provider(pins, settings) if canonical else None
     formats = formats_for(provider, pins)
     for key, pinned in pins.items():
         if key == PIN_STATE_PARTITIONS:
-            continue  # Spark writes it to the log as that of the shuffle partitions
+            continue  # Spark writes the number of shuffle partitions to it
         asked = settings.get(key)
         if key == PIN_SHUFFLE_PARTITIONS and partitions is not None:
             asked = str(partitions)
@@ -121,5 +130,5 @@ def pin_plans(
 
 
 def _short(value: str) -> str:
-    """A class by its simple name."""
+    """Return the simple name of a class of Spark; other values stay as they are."""
     return value.rpartition(".")[2] if value.startswith("org.apache.") else value

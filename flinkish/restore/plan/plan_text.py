@@ -1,4 +1,4 @@
-"""A restore plan for people: one table, then what deserves a sentence. Pure."""
+"""A restore plan as text: one table, then the sentences that need attention. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from flinkish.units import size_text
 from flinkish.units import table as aligned
 
-#: Head of the table of a plan.
+#: The titles of the columns of a plan's table.
 HEAD = ("QUERY", "WHAT", "KIND", "VERDICT", "STATE", "WHY")
 
 
 def plan_rows(plan: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """The rows of the table: operators, then sources, then sinks."""
+    """Return the rows of the table: operators, then sources, then sinks."""
     rows: list[tuple[str, ...]] = []
     for op in plan["operators"]:
         name = op["uid"] or f'"{op["name"]}"'
@@ -43,11 +43,17 @@ def _why(op: Mapping[str, Any]) -> str:
 
 
 def plan_lines(plan: Mapping[str, Any], *, table: bool = True) -> list[str]:
-    """The plan as text; ``table``: with its table, else only what follows it."""
+    """Return the plan as lines of text.
+
+    Parameters
+    ----------
+    table
+        Whether to include the table, before the other lines.
+    """
     rows = plan_rows(plan)
     lines = aligned(HEAD, rows) if table and rows else []
     shown = {row[0] for row in rows}
-    for query in plan["queries"]:  # one without operators, sources and sinks of note has no row
+    for query in plan["queries"]:  # a query without operators, sources and sinks has no row
         lines += [] if query["name"] in shown else query["notes"]
     lines += [f"setting: {pin['text']}" for pin in plan["pins"]]
     for check in plan["checks"]:
@@ -66,14 +72,14 @@ def plan_lines(plan: Mapping[str, Any], *, table: bool = True) -> list[str]:
     return lines
 
 
-#: Verdicts after which one has to do something.
+#: Verdicts that require the user to act.
 _STOPS = frozenset(
     {"migrate", "rescale", "incompatible", "dropped", "consent-needed", "ahead", "unreadable"}
 )
 
 
 def _told(plan: Mapping[str, Any], query: str) -> bool:
-    """Whether a row of the query says why it is refused."""
+    """Return whether a row of the query explains why it is refused."""
     rows = (*plan["operators"], *plan["sources"], *plan["sinks"])
     return any(
         row["query"] == query and row["verdict"] in _STOPS and row["verdict"] != "dropped"
@@ -82,7 +88,7 @@ def _told(plan: Mapping[str, Any], query: str) -> bool:
 
 
 def verdict_line(plan: Mapping[str, Any]) -> str:
-    """The plan's verdict in a sentence."""
+    """Return the plan's verdict as a sentence."""
     words = {
         "ok": "the savepoint can be restored",
         "consent-needed": "the savepoint can be restored with your consent",

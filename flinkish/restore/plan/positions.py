@@ -1,9 +1,10 @@
-"""From where each source of a restored query goes on. Pure.
+"""The position from which each source of a restored query continues. Pure.
 
-A source is found again by its uid (in any query of the job), else by what it reads, in the query
-that goes on or in those that gave the state behind it. What is left over in the query that goes on
-is paired in order, as Spark does, so that a path may change. A source that is new starts afresh,
-and so does one that is named by ``--reset-source``, whatever it was paired with.
+A source is matched by its uid (in any query of the job), else by what it reads, in the saved query
+that continues or in those that gave the state behind the source. The remaining sources of the query
+that continues are paired in order, as in Spark, so that a path may change. A new source starts
+without a saved position. So does a source that ``--reset-source`` names, whatever it was paired
+with.
 """
 
 from __future__ import annotations
@@ -24,12 +25,20 @@ from flinkish.restore.source.restore_inputs import (
 
 @dataclass(frozen=True)
 class SourceMatches:
-    """The saved position each source takes, in the new order; None for one that starts afresh.
+    """The saved position that each source takes.
 
-    ``positions`` is None where sources stay what they are (or cannot be told apart): the query
-    goes on with its own offset log. ``matched`` is what each source was paired with, those that
-    start afresh on purpose too; None where sources cannot be told apart. ``reset`` are the entries
-    of those: what they were paired with is left behind with the user's consent.
+    Attributes
+    ----------
+    positions
+        The positions in the order of the new sources, None for a source that starts without one.
+        None as a whole where the sources are unchanged (or cannot be told apart): the query
+        continues with its own offset log.
+    matched
+        The position that each source was paired with, including the sources that are reset. None
+        where the sources cannot be told apart.
+    reset
+        The entries of the sources that ``--reset-source`` names: the user has agreed to leave
+        behind what they were paired with.
     """
 
     positions: tuple[SavedSource | None, ...] | None = None
@@ -39,8 +48,10 @@ class SourceMatches:
 
     @property
     def given_up(self) -> tuple[SavedSource, ...]:
-        """The saved positions that ``--reset-source`` leaves behind, unless another source of
-        the query takes them: not to be refused as state that nothing takes."""
+        """The saved positions that ``--reset-source`` leaves behind and no other source takes.
+
+        They are not refused as non-restored state.
+        """
         taken = {(s.query, s.entry) for s in self.positions or () if s is not None}
         paired = [s for entry, s in enumerate(self.matched or ()) if entry in self.reset]
         return tuple(s for s in paired if s is not None and (s.query, s.entry) not in taken)
@@ -60,17 +71,22 @@ def match_sources(
 
     Parameters
     ----------
-    own: the saved query that goes on as ``new``, or None.
-    taken: the saved operator by new ordinal
-    (:class:`~flinkish.restore.plan.matching.OperatorMatches`). reset: names of sources that start
-    afresh (:func:`reset_entries`).
+    own
+        The saved query that continues as ``new``, or None.
+    taken
+        The saved operator by new ordinal
+        (:class:`~flinkish.restore.plan.matching.OperatorMatches`).
+    reset
+        Names of sources that start without their saved position (:func:`reset_entries`).
 
     Raises
     ------
-    Incompatible: state comes from another query or a source is to start afresh, and the savepoint
-        does not say what its sources were; or one source stands before states that were taken at
-        different positions of it.
-    UsageError: a name in ``reset`` fits more than one source.
+    Incompatible
+        State comes from another query or a source is to be reset, and the savepoint does not
+        describe its sources; or one source feeds states that were taken at different positions of
+        it.
+    UsageError
+        A name in ``reset`` fits more than one source.
     """
     afresh = reset_entries(reset, new, several_queries=len(saved) > 1)
     origins = _origins(own, saved, taken)
@@ -111,19 +127,22 @@ def match_sources(
 def reset_entries(
     names: Collection[str], new: NewQuery, *, several_queries: bool = False
 ) -> frozenset[int]:
-    """The entries of those sources of ``new`` that ``--reset-source`` names.
+    """Return the entries of the sources of ``new`` that ``--reset-source`` names.
 
     A name is a uid, or what the source reads (``kafka[subscribe=a]``), or a part of that, or the
     number of its line in the offset log. A DataFrame that is used twice is one source with two
-    lines, and both are meant. Names of other queries' sources are left to :func:`check_reset`.
+    lines, and the name stands for both. Names of other queries' sources are left to
+    :func:`check_reset`.
 
     Parameters
     ----------
-    several_queries: the savepoint has more than one query: a number does not say whose.
+    several_queries
+        Whether the savepoint has more than one query, so that a number does not identify a source.
 
     Raises
     ------
-    UsageError: a name fits more than one source, or is a number where it says too little.
+    UsageError
+        A name fits more than one source, or a number is ambiguous.
     """
     found: set[int] = set()
     for name in names:
@@ -140,11 +159,12 @@ def reset_entries(
 
 
 def check_reset(names: Collection[str], queries: Sequence[NewQuery]) -> None:
-    """Raise UsageError when ``--reset-source`` names what no query of the program reads.
+    """Raise UsageError when ``--reset-source`` names a source that no query of the program reads.
 
     Parameters
     ----------
-    queries: all that the program starts.
+    queries
+        All queries that the program starts.
     """
     for name in names:
         if not any(_named(name, query.sources or ()) for query in queries):
@@ -155,7 +175,7 @@ def check_reset(names: Collection[str], queries: Sequence[NewQuery]) -> None:
 
 
 def _named(name: str, sources: Sequence[NewSource]) -> list[NewSource]:
-    """The sources a name fits: by uid, else by all that they read, by number, by a part of it."""
+    """Return the sources that a name fits: by uid, else by signature, number, or part of it."""
     number = [s for s in sources if name == str(s.entry)] if name.isdigit() else []
     part = [s for s in sources if name in s.signature] if name and not name.isdigit() else []
     return (
@@ -180,12 +200,11 @@ def check_inputs(
     taken: Mapping[int, SavedOperator | None],
     matches: SourceMatches,
 ) -> None:
-    """Refuse a join whose inputs have changed places: its state holds the rows of each side, and
-    where their columns are alike Spark does not notice.
+    """Refuse a join whose inputs are exchanged (Incompatible).
 
-    Raises Incompatible.
+    Its state holds the rows of each side, and Spark does not notice if their columns are alike.
     """
-    # Also of a source that starts afresh: the state still holds the rows of its input.
+    # Reset sources count too: the state still holds the rows of their input.
     paired = matches.matched
     if paired is None:
         paired = (own.sources if own is not None else None) or ()
@@ -238,7 +257,7 @@ def _unchanged(
 
 
 class _Finder:
-    """Finds positions in three rounds: by uid, by what is read, by order."""
+    """Finds positions in three rounds: by uid, by what the source reads, by order."""
 
     def __init__(
         self,
@@ -305,7 +324,7 @@ class _Finder:
         unused = [s for s in same if (s.query, s.entry) not in self._used]
         if unused:
             return unused[0]
-        # Read once before and twice now: both places go on from there, if state goes on behind.
+        # Read once before and twice now: both continue from there, if they feed restored state.
         return same[0] if same and source.feeds and self._feeds_taken(source) else None
 
     def _feeds_taken(self, source: NewSource) -> bool:
@@ -323,7 +342,7 @@ class _Finder:
         return same[0] if same else None
 
     def _by_order(self) -> None:
-        """What is left on both sides of the query that goes on, if it is equally many."""
+        """Pair the remaining sources of the query that continues, if both sides have as many."""
         if self._own is None:
             return
         left = [s for s in self._sources if s.entry not in self._found and s.uid is None]

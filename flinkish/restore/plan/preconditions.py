@@ -1,7 +1,7 @@
-"""What has to hold for a restore besides operators, sources and sinks. Pure.
+"""The preconditions of a restore besides operators, sources and sinks. Pure.
 
-After the preconditions for a migration in Flink's "Upgrading Applications and Flink Versions"
-(state in a mode that cannot be migrated; savepoint data in reach), and Spark's own.
+They follow the preconditions for a migration in Flink's "Upgrading Applications and Flink Versions"
+(state in a mode that cannot be migrated; access to the savepoint data), and Spark's own.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ _AGGREGATIONS = frozenset({"stateStoreSave", "sessionWindowStateStoreSaveExec"})
 
 
 def preconditions(new: NewQuery, saved: SavedQueryFacts | None) -> Iterator[Check]:
-    """The checks that found something, for one query.
+    """Yield the checks that found something for one query.
 
     Parameters
     ----------
-    saved: the saved query it goes on with, None when it starts empty.
+    saved
+        The saved query that it continues, None when it starts empty.
     """
     if saved is not None:
         mode = _saved_mode(saved.sink)
@@ -66,7 +67,7 @@ def preconditions(new: NewQuery, saved: SavedQueryFacts | None) -> Iterator[Chec
 
 
 def _saved_mode(sink: Mapping[str, Any]) -> str | None:
-    """The mode a query was saved in, if its state cannot be gone on with."""
+    """Return the mode in which a query was saved, if a query cannot continue from its state."""
     trigger = sink.get("trigger") or {}
     if "continuous" in trigger:
         return "it ran with a continuous trigger"

@@ -1,4 +1,4 @@
-"""Whether a restored query goes on under the query id of the savepoint."""
+"""The decision whether a restored query keeps the query id of the savepoint."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ class RunState(Protocol):
 
     @property
     def is_final(self) -> bool:
-        """True when the job can never run again."""
+        """Whether the job can never run again."""
 
 
 class CommittingQuery(Protocol):
-    """What the registry knows of a job's query (``flinkish.registry.jobs.QueryStatus``)."""
+    """A job's query as the registry knows it (``flinkish.spec.queries.QueryStatus``)."""
 
     @property
     def checkpoint_dir(self) -> str:
-        """Where its Spark checkpoint is."""
+        """The location of its Spark checkpoint."""
 
     @property
     def batch_id(self) -> int | None:
-        """The newest batch it has told of."""
+        """The newest batch that it has reported."""
 
 
 @dataclass(frozen=True)
@@ -45,25 +45,28 @@ class OtherRun:
 
 @dataclass(frozen=True)
 class QueryIdentity:
-    """Whether the restored query keeps the savepoint's query id, and why."""
+    """The decision whether the restored query keeps the savepoint's query id, and its reason."""
 
     keep: bool
     reason: str
 
 
 def decide_query_id(batch_id: int, runs: Sequence[OtherRun], *, fork: bool) -> QueryIdentity:
-    """Same query id or a new one.
+    """Decide between the savepoint's query id and a new one.
 
-    Sinks remember (query id, batch id): Delta's transaction ids, user code in ``foreachBatch``.
-    A job that simply goes on keeps the id and goes on counting. When the original goes on too,
-    or has gone past this savepoint, the same pair would stand for other data, and such a sink
-    would take the new job's batches for repetitions: it must get a new id.
+    Sinks remember (query id, batch id): Delta's transaction ids, user code in ``foreachBatch``. A
+    job that simply continues keeps the id and the batch numbers. If the original also continues, or
+    has continued beyond this savepoint, the same pair would stand for other data, and such a sink
+    would take the new job's batches for repetitions. The query then needs a new id.
 
     Parameters
     ----------
-    batch_id: the savepoint's committed batch of this query.
-    runs: all other jobs that ever ran this query id.
-    fork: ``--fork``.
+    batch_id
+        The savepoint's committed batch of this query.
+    runs
+        All other jobs that ever ran this query id.
+    fork
+        ``--fork``.
     """
     if fork:
         return QueryIdentity(False, "asked for by --fork")
@@ -80,8 +83,11 @@ def decide_query_id(batch_id: int, runs: Sequence[OtherRun], *, fork: bool) -> Q
 
 
 def newest_batch(query: CommittingQuery) -> int | None:
-    """The newest batch another job committed: from its commit log where that is still there, as
-    the registry's number is as old as the last heartbeat."""
+    """Return the newest batch that another job committed.
+
+    It comes from the job's commit log if that still exists: the registry's number is only as recent
+    as the last heartbeat.
+    """
     try:
         batch = newest_committed_batch(query.checkpoint_dir)
     except StorageError:

@@ -1,4 +1,4 @@
-"""What a restore is asked for, and what is planned for one query."""
+"""The options of a restore, and the plan for one query."""
 
 from __future__ import annotations
 
@@ -19,10 +19,16 @@ from flinkish.restore.recipe import Recipe
 
 @dataclass(frozen=True)
 class RestoreOptions:
-    """What the user has asked for.
+    """The user's options for a restore.
 
-    ``uid_map`` is new uid -> old; ``parallelism`` the number of state partitions, None for the
-    savepoint's; ``executors`` are the verdicts that the state-migration engine can carry out.
+    Attributes
+    ----------
+    uid_map
+        New uid -> old uid or operator id.
+    parallelism
+        The number of state partitions, None for the savepoint's.
+    executors
+        The verdicts that the state-migration engine can carry out.
     """
 
     allow_non_restored: bool = False
@@ -37,9 +43,16 @@ class RestoreOptions:
 
 @dataclass(frozen=True)
 class QueryRestore:
-    """The plan for one starting query; ``recipe`` is None where nothing is to be made of it: it
-    starts empty, or ``refusal`` says why it is not restored. ``rewrite`` is what the engine does
-    with the checkpoint that the recipe makes."""
+    """The plan for one starting query.
+
+    Attributes
+    ----------
+    recipe
+        The recipe of its checkpoint. None if none is made: the query starts empty, or
+        ``refusal`` says why it is not restored.
+    rewrite
+        The engine's work on the checkpoint that the recipe makes.
+    """
 
     name: str
     plan: QueryPlan | None = None
@@ -54,7 +67,7 @@ class QueryRestore:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences for the user: what happens, and what deserves a look."""
+        """Sentences for the user: what happens, and what needs attention."""
         found = list(self.plan.notes) if self.plan is not None else []
         for row in self.sources:
             if row.verdict == "changed":

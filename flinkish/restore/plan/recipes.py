@@ -23,13 +23,16 @@ def recipe_for(
     *,
     rebase_to: int | None = None,
 ) -> Recipe:
-    """The recipe that carries out ``plan``, which must have a base.
+    """Return the recipe that carries out ``plan``, which must have a base.
 
     Parameters
     ----------
-    origins: the files of every saved query.
-    empty: by ordinal, how an operator starts without state.
-    rebase_to: the batch to stand at, as :class:`~flinkish.restore.plan.sinks.SinkPlan` has it.
+    origins
+        The files of every saved query.
+    empty
+        The empty state of each operator, by ordinal, for operators without saved state.
+    rebase_to
+        The committed batch of the checkpoint, see :class:`~flinkish.restore.plan.sinks.SinkPlan`.
     """
     assert plan.base is not None
     keys: list[QueryKey] = [plan.base.key]

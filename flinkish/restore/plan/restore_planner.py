@@ -1,9 +1,8 @@
-"""The plan of a whole restore, query by query as the program starts them.
+"""The plan of a whole restore, query by query in the order in which the program starts them.
 
-One planner for ``flinkish check``, which shows what it says, and for ``run -s``, which shows it and
-then does exactly that. Decisions are pure; what has to be looked up (the newest batch of a sink,
-input files that are gone, other runs of a query) is asked of the :class:`RestoreEnvironment` given
-to it.
+One planner serves ``flinkish check``, which shows the plan, and ``run -s``, which shows it and then
+carries it out exactly. Decisions are pure. The given :class:`RestoreEnvironment` looks up the rest:
+the newest batch of a sink, missing input files, other runs of a query.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ from flinkish.restore.source.restore_source import RestorableQuery, RestoreSourc
 
 
 class RestoreEnvironment(Protocol):
-    """What a planner has to look up."""
+    """Look-ups that a planner needs."""
 
     def other_runs(self, query_id: str) -> Sequence[OtherRun]:
-        """All other jobs that ever ran this Spark query id."""
+        """Return all other jobs that ever ran this Spark query id."""
 
     def sink(
         self,
@@ -46,18 +45,18 @@ class RestoreEnvironment(Protocol):
         keep_id: bool,
         mode: SinkMode | None,
     ) -> SinkPlan | None:
-        """Whether the sink has batches already that the query would write; None: it keeps none."""
+        """Return the plan for the sink, which may already have batches; None if it records none."""
 
     def input_files(
         self, new: NewQuery, offer: RestorableQuery, plan: QueryPlan
     ) -> Sequence[Check]:
-        """Input files of the restored batch that are gone."""
+        """Return the checks for missing input files of the restored batch."""
 
 
 class RestorePlanner:
-    """Plans the restore of one job; the queries come one after the other.
+    """Plans the restore of one job, one query after the other.
 
-    Raises UsageError when ``--uid-map`` names what the savepoint does not have.
+    Raises UsageError when ``--uid-map`` names something that the savepoint lacks.
     """
 
     def __init__(
@@ -75,11 +74,12 @@ class RestorePlanner:
         return list(self._done.values())
 
     def plan(self, new: NewQuery, empty: Mapping[int, EmptyState]) -> QueryRestore:
-        """Plan one starting query; what stands in the way is in its ``refusal``.
+        """Plan one starting query; an obstacle becomes the plan's ``refusal``.
 
         Parameters
         ----------
-        empty: by ordinal, how an operator starts without state.
+        empty
+            The empty state of each operator, by ordinal, for operators without saved state.
         """
         restore = self._plan(new, empty)
         self._done[new.name] = restore
@@ -131,7 +131,7 @@ class RestorePlanner:
             canonical=offer.canonical,
             settings=new.settings,
         )
-        if rewrite is None:  # with state that is rewritten the engine sees to it
+        if rewrite is None:  # if state is rewritten, the engine changes the pins
             recipe = replace(recipe, pins=offer.fit.formats)
         elif refusal is None:
             refusal = _cannot_rewrite(rewrite, recipe, options)
@@ -150,15 +150,15 @@ class RestorePlanner:
         return decide_query_id(offer.query.batch_id, runs, fork=self.options.fork)
 
     def query_plans(self) -> list[QueryPlan]:
-        """Those of the queries that could be planned."""
+        """Return the plans of the queries that could be planned."""
         return [each.plan for each in self._done.values() if each.plan is not None]
 
     def non_restored(self) -> NonRestored:
-        """What of the savepoint no query has taken so far."""
+        """Return the parts of the savepoint that no query has taken so far."""
         return find_non_restored(self.offers.queries, self.query_plans())
 
     def _left_behind(self) -> NonRestored:
-        """What is not restored, but for queries refused before their operators are matched."""
+        """Return the non-restored state, without queries refused before operators were matched."""
         refused = {name for name, each in self._done.items() if each.plan is None}
         left = self.non_restored()
         return NonRestored(
@@ -168,15 +168,16 @@ class RestorePlanner:
         )
 
     def document_of(self, restore: QueryRestore) -> dict[str, Any]:
-        """The plan of one query as plain data."""
+        """Return the plan of one query as plain data."""
         return document.document([restore], NonRestored(), self.options)
 
     def document(self, *, complete: bool) -> dict[str, Any]:
-        """The plan so far as plain data (:mod:`flinkish.restore.plan.document`).
+        """Return the plan so far as plain data (:mod:`flinkish.restore.plan.document`).
 
         Parameters
         ----------
-        complete: the program has started all its queries: what is left over counts.
+        complete
+            Whether the program has started all its queries, so that non-restored state counts.
         """
         left = self._left_behind() if complete else NonRestored()
         found = document.document(self.queries, left, self.options)
@@ -186,7 +187,7 @@ class RestorePlanner:
 def _cannot_rewrite(
     rewrite: StateRewrite, recipe: Recipe, options: RestoreOptions
 ) -> Incompatible | None:
-    """Why state cannot be rewritten on the way, whatever its operators are, or None."""
+    """Return why state cannot be rewritten during the restore, whatever its operators, or None."""
     if not rewrite.canonical:
         text = f"the state has to be rewritten for this Spark, and {WITHOUT_ENGINE}"
         return None if options.executors else Incompatible(text, reasons=["no-engine"])
@@ -209,7 +210,7 @@ def _cannot_rewrite(
 
 
 def _blocked(rows: Sequence[SourcePlan], checks: Sequence[Check]) -> FlinkishError | None:
-    """The refusal for sources and preconditions, or None."""
+    """Return the refusal for sources and preconditions, or None."""
     refused = [check for check in checks if check.outcome is RestoreOutcome.REFUSED]
     if refused:
         texts = "; ".join(check.text for check in refused)

@@ -1,22 +1,23 @@
-"""Whether the state of one operator still means the same in a new program. Pure.
+"""Compatibility of one operator's state with a new program. Pure.
 
-Spark compares the types of a state's columns only (``StateSchemaCompatibilityChecker``:
-``equalsIgnoreNameAndCompatibleNullability``, of the new schema and the stored one), so that two
-columns of one type which have changed places go on as each other. Here columns are compared by
-name: that of the column, or of the aggregate whose buffer it is. What the names are of is told by
-:class:`~flinkish.operators.meaning.StateSemantics`. Without it (checkpoints that flinkish did not
-write) they are the names of the state schema, which has a sum as ``sum`` and a join's key as
-``field0``: two sums that have changed places there, or the sum of another column, cannot be seen.
-Then the verdict says yes, and a change ``meaning-unknown`` says what was not compared.
+Spark compares only the types of a state's columns (``StateSchemaCompatibilityChecker``:
+``equalsIgnoreNameAndCompatibleNullability``, of the new schema and the stored one), so two columns
+of one type that are exchanged silently take each other's values. Here columns are compared by name:
+that of the column, or of the aggregate whose buffer it is.
+:class:`~flinkish.operators.state_semantics.StateSemantics` has these names. Without it (checkpoints
+that flinkish did not write) only the names of the state schema are known, which has a sum as
+``sum`` and a join's key as ``field0``. An exchange of two sums, or the sum of another column,
+cannot be seen there: the verdict is then positive, and a change ``meaning-unknown`` says what was
+not compared.
 
-Rules, by the model of Flink's serializer snapshots:
+The rules follow Flink's serializer snapshots:
 
-* a column under its name and place, of the same type: as is; where it could not be null and now
-  can, as Flink has it, too: Spark refuses that, but nothing in the rows has to change, so that the
-  restore leaves Spark to write the schema anew (but for formats that keep schemas by version);
+* a column with the same name, place and type: as is. Also where it could not be null and now can,
+  as in Flink: Spark refuses that, but no row has to change, so the restore lets Spark write the
+  schema anew (except for formats that keep schemas by version);
 * a column whose name has changed, but not what it is computed from: as is;
-* in the value: other columns that may be null, fewer columns, another order, a type that Avro
-  promotes: the rows can be rewritten (``migrate``); in the key: another order can;
+* in the value: additional nullable columns, fewer columns, another order, a type that Avro
+  promotes: the rows can be rewritten (``migrate``); in the key: only another order can;
 * everything else is incompatible.
 """
 
@@ -27,7 +28,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from flinkish.checkpoint.operators import StoreInfo
-from flinkish.operators.meaning import ONLY, Column, StateSemantics
+from flinkish.operators.state_semantics import ONLY, Column, StateSemantics
 from flinkish.restore.plan import schema_messages
 from flinkish.restore.plan.schema_messages import KEEP_OR_DROP, StatePart
 from flinkish.restore.plan.verdicts import StateChange, Verdict
@@ -43,15 +44,28 @@ _PROMOTIONS: Mapping[str, frozenset[str]] = {
     "binary": frozenset({"string"}),
 }
 _TRANSFORM = "transformWithState"
-#: Reason of a change that needs no more than another schema.
+#: The reason of a change that needs only another schema.
 NULLABILITY_WIDENED = "nullability-widened"
 _COLLATIONS = "__COLLATIONS"
 
 
 @dataclass(frozen=True)
 class _Field:
-    """A column of a key or value: ``name`` identifies it; ``shown`` is for people. ``nullable`` is
-    the schema's word, ``has_nulls`` also the program's, ``told`` where that has one."""
+    """A column of a key or value.
+
+    Attributes
+    ----------
+    name
+        Identifies the column.
+    shown
+        The name for messages.
+    nullable
+        Whether the schema allows nulls.
+    has_nulls
+        Whether the schema and the program allow nulls.
+    told
+        Whether the program says whether the column may be null.
+    """
 
     name: str
     shown: str
@@ -74,17 +88,23 @@ def compare_states(
     schema_by_version: bool = False,
     nulls_known: bool = True,
 ) -> tuple[StateChange, ...]:
-    """All differences that count, none when the state can be taken as it is.
+    """Return all relevant differences; none when the state can be taken unchanged.
 
     Parameters
     ----------
-    kind: Spark's name of the operator, the same on both sides.
-    saved, new: the stores (or column families) with their schemas; one without is not compared.
-    saved_meaning: None where the savepoint does not have it.
-    schema_by_version: the state's format keeps its schemas by version, so that Spark cannot be left
-        to write it anew.
-    nulls_known: the saved schemas say which columns may be null. From 4.3 on Spark says it of all
-        (``spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled``), but for older ones.
+    kind
+        Spark's name of the operator, the same on both sides.
+    saved, new
+        The stores (or column families) with their schemas; one without a schema is not compared.
+    saved_meaning
+        None if the savepoint does not have it.
+    schema_by_version
+        Whether the state's format keeps its schemas by version, so that Spark cannot write the
+        schema anew.
+    nulls_known
+        Whether the saved schemas say which columns may be null. From 4.3 on Spark marks all columns
+        as nullable (``spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled``), except
+        for queries that an older Spark started.
     """
     changes = list(_traits(kind, saved_meaning, new_meaning))
     before, after = {s.name: s for s in saved}, {s.name: s for s in new}
@@ -102,7 +122,7 @@ def compare_states(
     order = list(Verdict)
 
     def rank(change: StateChange) -> tuple[Any, ...]:
-        other = change.reason != "key-changed"  # what else differs often comes of it
+        other = change.reason != "key-changed"  # other differences often follow from it
         return -order.index(change.verdict), other, change.store, change.text
 
     return tuple(sorted(distinct.values(), key=rank))
@@ -132,7 +152,7 @@ def _variables(
     kind: str, before: Mapping[str, StoreInfo], after: Mapping[str, StoreInfo]
 ) -> Iterator[StateChange]:
     if kind.startswith(_TRANSFORM):
-        # Spark adds and drops variables itself; those with a $ are its own.
+        # Spark adds and drops variables itself; names with a $ are Spark's own.
         for name in sorted(after.keys() - before.keys()):
             if not name.startswith("$"):
                 yield StateChange(
@@ -187,17 +207,22 @@ def _store(
 def _fields(
     schema: Mapping[str, Any], columns: Sequence[Column] = (), *, from_the_end: bool = False
 ) -> list[_Field]:
-    """The fields of a struct, with what the program calls them.
+    """Return the fields of a struct, with the program's names for them.
 
-    ``columns`` are those of its first fields (the rows of a join's input, before Spark's own
-    columns) or of its last ones (the buffers of an aggregation, after the keys).
+    Parameters
+    ----------
+    columns
+        The program's columns for the first fields (the rows of a join's input, before Spark's own
+        columns) or for the last ones (the buffers of an aggregation, after the keys).
+    from_the_end
+        Whether ``columns`` are those of the last fields.
     """
     listed = list(schema.get("fields", ()))
     if from_the_end and 0 < len(columns) <= len(listed):
-        # What comes before the buffers is the key once more, or the session.
+        # The fields before the buffers repeat the key, or are the session.
         listed = listed[len(listed) - len(columns) :]
     known = dict(enumerate(columns)) if len(columns) <= len(listed) else {}
-    # An aggregate with several buffers has its name for each of them.
+    # An aggregate with several buffers has the same name for each of them.
     several = {c.name for i, c in known.items() if from_the_end and known.get(i + 1) == c}
     found: list[_Field] = []
     seen: dict[str, int] = {}
@@ -207,7 +232,7 @@ def _fields(
         if column is not None and shown in several:
             shown = f"{shown}: {entry['name']}"
         nullable = bool(entry.get("nullable", True))
-        # Case does not tell columns apart, but it does tell texts in an aggregate's filter.
+        # Case does not distinguish columns, but it does distinguish texts in an aggregate's filter.
         name = shown if "'" in shown else shown.casefold()
         # State formats may hold a column twice (the keys of a session in its value).
         number = seen[name] = seen.get(name, 0) + 1
@@ -230,7 +255,7 @@ def _fields(
 def _compare(
     store: str, part: StatePart, saved: Sequence[_Field], new: Sequence[_Field], *, is_key: bool
 ) -> Iterator[StateChange]:
-    """The differences of two lists of columns, nested ones included."""
+    """Yield the differences of two lists of columns, including nested ones."""
     before, after = {f.name: f for f in saved}, {f.name: f for f in new}
     renamed = _renamed(saved, new, before, after)
     lost = [f for f in saved if f.name not in after and f.name not in renamed]
@@ -260,7 +285,7 @@ def _renamed(
     before: Mapping[str, _Field],
     after: Mapping[str, _Field],
 ) -> dict[str, str]:
-    """Columns that have another name at their old place and are computed from the same."""
+    """Return the columns, old name -> new, that are renamed in place and computed from the same."""
     return {
         old.name: now.name
         for old, now in zip(saved, new, strict=False)
@@ -346,7 +371,7 @@ def _same_column(
 def _types(
     store: str, part: StatePart, name: str, saved: Any, new: Any, *, is_key: bool
 ) -> Iterator[StateChange]:
-    """The differences of two Spark types (as their JSON), nested fields by name."""
+    """Yield the differences of two Spark types (as JSON), nested fields by name."""
     if saved == new:
         return
     kinds = tuple(t.get("type") if isinstance(t, Mapping) else None for t in (saved, new))
@@ -382,8 +407,11 @@ def _types(
 def _nullability(
     store: str, part: StatePart, name: str, *, narrowed: bool, widened: bool
 ) -> Iterator[StateChange]:
-    """Spark refuses nulls where there were none, though only the schema would have to change. It
-    takes nulls that there may have been for values where there shall be none."""
+    """Yield the change of a column that gains or loses nulls.
+
+    Spark refuses nulls in a column without nulls, though only the schema would have to change. It
+    accepts a column that had nulls as one without, and reads its nulls as values.
+    """
     if narrowed:
         yield StateChange(
             store,

@@ -1,4 +1,4 @@
-"""Which types of a program are part of the state of each kind of operator: Spark's table.
+"""The types of a program that are part of an operator's state, as words for messages, by kind.
 
 After the table of operators with internal state in Flink's "Upgrading Applications and Flink
 Versions": there the state of a window holds its input type and key, that of a join both inputs and
@@ -7,9 +7,9 @@ the key. Here, by Spark's operator:
 ==========================  =======================================================================
 aggregation, window         the grouping key (windows included), one buffer for each aggregate
 session window              the key without the session; the session, the key and the buffers
-dropDuplicates              the key: the columns it looks at; nothing of the other columns
+dropDuplicates              the key: the columns it compares; nothing of the other columns
 dropDuplicatesWithin...     the same, and when the key expires
-join                        both inputs' keys, and all columns of both that are read behind it
+join                        both inputs' keys, and all columns of both that later operators read
 limit                       a count
 applyInPandasWithState      the grouping key, the state type, and the time-out if there is one
 transformWithState          the grouping key, every state variable, timers
@@ -28,11 +28,22 @@ KEEP_OR_DROP = (
 
 @dataclass(frozen=True)
 class StatePart:
-    """One part of an operator's state in words.
+    """The words for one part of an operator's state.
 
-    ``subject`` is what it comes from, ``because`` what the state has to do with it, ``column`` and
-    ``columns`` what its fields are called. ``keep`` advises what to do when one was removed.
-    ``buffers``: the fields are aggregates. ``nulls_known``: the schema says what may be null.
+    Attributes
+    ----------
+    subject
+        What the part comes from.
+    because
+        How the state depends on it.
+    column, columns
+        What its fields are called.
+    keep
+        The advice when a field was removed.
+    buffers
+        Whether the fields are aggregates.
+    nulls_known
+        Whether the schema says what may be null.
     """
 
     subject: str
@@ -85,12 +96,14 @@ _UNSEEN = {
 
 
 def part_of(kind: str, role: str, *, is_key: bool, store: str) -> StatePart:
-    """The words for the key or value of one store.
+    """Return the words for the key or the value of one store.
 
     Parameters
     ----------
-    role: ``left`` or ``right`` of a join, else empty.
-    store: its name, which is that of the variable for ``transformWithState``.
+    role
+        ``left`` or ``right`` of a join, else empty.
+    store
+        Its name; for ``transformWithState`` that of the state variable.
     """
     if is_key:
         subject, because = _KEYS.get(kind, ("the grouping key", "the state is found by it"))
@@ -106,12 +119,12 @@ def part_of(kind: str, role: str, *, is_key: bool, store: str) -> StatePart:
 
 
 def unseen(kind: str) -> str:
-    """What a state schema alone does not tell of an operator; empty where it tells all."""
+    """Return what the state schema of an operator does not show; empty if it shows all."""
     return _UNSEEN.get(kind, "")
 
 
 def why_trait(kind: str, trait: str) -> str:
-    """Why a trait of an operator may not change."""
+    """Return the reason why a trait of an operator must not change."""
     if kind == "symmetricHashJoin":
         return "the state has kept and dropped rows as the old type needs it"
     return "Spark refuses to go on with state that was written under the other"

@@ -1,24 +1,24 @@
-"""Whether a sink already has batches that a restored query would write: before anything is lost.
+"""Detection of sinks that already have batches that a restored query would write.
 
-Some sinks remember the batches they have, and skip those silently:
+Some sinks remember their batches, and silently skip a batch that they have:
 
 * the file sink (parquet, orc, json, csv, text ...): ``_spark_metadata/<batch>`` below its path.
   ``FileStreamSink.addBatch`` skips a batch that is not above the newest entry, whatever the query
   id ("Skipping already committed batch");
 * Delta: ``txn`` actions (``appId`` is the query id, ``version`` the batch) in ``_delta_log``, by
-  which ``DeltaSink.addBatch`` skips in the same way, for its own query id only.
+  which ``DeltaSink.addBatch`` skips in the same way, but only for its own query id.
 
-A query restored at an older batch counts up through numbers that the sink has. A skipped batch is
-committed, but it is never *computed*: its output is dropped, and where the query has state, no
-state of that batch is written. The next batch that is not skipped then fails, for good, as the
-state it goes on from does not exist (proven in ``tests/driver/test_sinks.py``).
+A query restored at an older batch uses batch numbers again that the sink has. A skipped batch is
+committed, but never *computed*: its output is dropped and, if the query has state, no state of that
+batch is written. The next batch that is not skipped then fails permanently, because the state that
+it continues from does not exist (proven in ``tests/driver/test_sinks.py``).
 
-:func:`judge_sink` sees that, and to which batch the query must be raised instead (*rebase*). What
-rebase and accept mean:
+:func:`judge_sink` detects that, and finds the batch to which the query must be raised instead
+(*rebase*). Rebase and accept mean:
 
-* ``rebase``: everything after the savepoint is written as new batches. Nothing is missing; what the
-  sink got from the batches after the savepoint stays in it, so those rows are there twice (the old
-  ones and the new ones).
+* ``rebase``: everything after the savepoint is written as new batches. Nothing is missing. The rows
+  that the sink got from the batches after the savepoint stay in it, so those rows are there twice
+  (the old ones and the new ones).
 * ``accept``: the sink skips as many batches as it is ahead. Nothing is there twice where the
   batches hold the same input as before, and rows are missing where they do not. Only without state.
 
@@ -27,10 +27,10 @@ sink that is ahead has it already, as the batch after the savepoint's.
 
 * Without state, skipping it is right: a sink that has this batch and no later one is not ahead, and
   a rebase gives the planned batch the number of the sink's newest one: it is not written twice.
-* With state it must be computed, so it cannot be skipped: a rebase gives it the number after the
+* With state it must be computed, so it must not be skipped: a rebase gives it the number after the
   sink's newest, and its rows are written twice like those of the other batches. (A crashed query
-  that Spark restarts itself still has the state of that batch on its disk. A savepoint has not: it
-  holds the state of the committed batch, and no other.)
+  that Spark restarts itself still has the state of that batch on disk. A savepoint has not: it
+  holds only the state of the committed batch.)
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ SinkVerdict = Literal["as-is", "ahead", "rebase", "accept", "unreadable"]
 
 FILE_LOG = "_spark_metadata"
 DELTA_LOG = "_delta_log"
-#: Sinks of Spark and others that keep no batch numbers, or none that can be read from here.
+#: Sinks of Spark and others that keep no batch numbers, or none that flinkish can read.
 _NO_LOG = frozenset(
     {"console", "foreach", "foreachbatch", "hudi", "iceberg", "kafka", "memory", "noop"}
 )
@@ -62,20 +62,27 @@ _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10})|\.[\w-]+)
 
 
 class Storage(Protocol):
-    """Reading access to a file system, as :mod:`flinkish.savepoint.storage` has it."""
+    """Read access to a file system, as :mod:`flinkish.storage` has it."""
 
     def list_names(self, path: str) -> list[str]:
-        """Names in a directory, hidden ones left out; none when it is not there."""
+        """Return the names in a directory without hidden ones; none when it does not exist."""
 
     def read_bytes(self, path: str) -> bytes:
-        """The whole of a file; FileNotFoundError when it is not there."""
+        """Return the content of a file; FileNotFoundError when it does not exist."""
 
 
 @dataclass(frozen=True)
 class SinkPosition:
-    """The newest batch a sink has, None for none yet; ``unreadable`` says why it is not known.
+    """The newest batch of a sink.
 
-    ``by_query_id``: it counts for the query id it was written with only (Delta).
+    Attributes
+    ----------
+    newest_batch
+        None if there is none yet.
+    by_query_id
+        Whether it counts only for the query id it was written with (Delta).
+    unreadable
+        Why the newest batch is not known; None if it is.
     """
 
     format: str
@@ -87,10 +94,18 @@ class SinkPosition:
 
 @dataclass(frozen=True)
 class SinkPlan:
-    """What a restore means for a sink. ``reason`` is an id for programs, ``text`` a sentence.
+    """The consequence of a restore for a sink.
 
-    ``rebase_to`` is for :attr:`~flinkish.restore.recipe.Recipe.rebase_to`, and set with the verdict
-    ``rebase`` only. ``ahead`` is not to be executed; ``unreadable`` is worth a warning.
+    Attributes
+    ----------
+    verdict
+        ``ahead`` must not be executed; ``unreadable`` needs a warning.
+    reason
+        An id for programs.
+    text
+        A sentence.
+    rebase_to
+        For :attr:`~flinkish.restore.recipe.Recipe.rebase_to`; set only with the verdict ``rebase``.
     """
 
     format: str
@@ -104,21 +119,25 @@ class SinkPlan:
 
     @property
     def blocks(self) -> bool:
-        """Whether the restore must not go on like this."""
+        """Whether the restore must not continue like this."""
         return self.verdict == "ahead"
 
 
 def sink_position(
     format: str | None, path: str | None, query_id: str, storage: Storage
 ) -> SinkPosition | None:
-    """The newest batch that a sink has; None for a sink that does not say.
+    """Return the newest batch of a sink; None for a sink that does not record it.
 
     Parameters
     ----------
-    format: as the program gave it to ``DataStreamWriter.format``; None is a file format
+    format
+        The format that the program passed to ``DataStreamWriter.format``; None is a file format
         (``spark.sql.sources.default``).
-    path: where it writes: a plain path or a ``file:`` URL; None for a sink without one.
-    query_id: Spark's id of the saved query.
+    path
+        The location that it writes to: a plain path or a ``file:`` URL; None for a sink without
+        one.
+    query_id
+        Spark's id of the saved query.
     """
     kind = (format or "parquet").lower()
     if path is None or kind in _NO_LOG:
@@ -141,26 +160,29 @@ def sink_position(
 
 
 def _newest_batch(names: Iterable[str]) -> int | None:
-    """Of the entries of a file sink's log: ``<batch>`` and ``<batch>.compact``."""
+    """Return the newest entry of a file sink's log: ``<batch>`` or ``<batch>.compact``."""
     batches = [name.removesuffix(COMPACT_SUFFIX) for name in names]
     return max((int(b) for b in batches if b.isascii() and b.isdigit()), default=None)
 
 
 class _Unknown(Exception):
-    """Why a log does not say which batch is the newest."""
+    """A log does not show its newest batch; the message says why."""
 
 
 class _DeltaLog:
-    """Delta's log, read for the newest ``txn`` of one query: the commits from the newest back to
-    the last checkpoint, then the checkpoint (Delta's protocol: "Transaction Identifiers",
-    "Checkpoints"; a later ``txn`` of an ``appId`` replaces the earlier)."""
+    """Delta's log, read for the newest ``txn`` of one query.
+
+    It reads the commits from the newest back to the last checkpoint, then the checkpoint (Delta's
+    protocol: "Transaction Identifiers", "Checkpoints"; a later ``txn`` of an ``appId`` replaces the
+    earlier one).
+    """
 
     def __init__(self, path: str, storage: Storage) -> None:
         self._path = path
         self._storage = storage
 
     def newest_batch(self, query_id: str) -> int | None:
-        """The newest version of the query's transactions; _Unknown where the log does not say."""
+        """Return the newest version of the query's transactions; _Unknown if the log lacks it."""
         names = self._storage.list_names(self._path)
         commits = {int(m[1]): name for name in names if (m := _COMMIT.fullmatch(name))}
         checkpoint, parts = _last_checkpoint(names)
@@ -196,13 +218,13 @@ class _DeltaLog:
                 if "txn" not in file.schema_arrow.names:
                     return []
                 rows = file.read(columns=["txn"]).to_pylist()
-        except (OSError, ValueError) as error:  # pyarrow's errors are of these
+        except (OSError, ValueError) as error:  # pyarrow's errors are subclasses of these
             raise _Unknown(f"{path} cannot be read: {error}") from error
         return list(rows)
 
 
 def _last_checkpoint(names: Iterable[str]) -> tuple[int, list[str]]:
-    """The version of the newest complete checkpoint and its files; -1 when there is none."""
+    """Return the version of the newest complete checkpoint and its files; -1 if there is none."""
     whole: dict[int, str] = {}
     split: dict[tuple[int, int], list[str]] = {}
     for name in names:
@@ -237,16 +259,21 @@ def judge_sink(
     stateful: bool,
     replays_planned: bool = False,
 ) -> SinkPlan:
-    """Compare what a sink has with the batch that a query goes on from. Pure.
+    """Compare the batches of a sink with the batch that a query continues from. Pure.
 
     Parameters
     ----------
-    saved_batch: the committed batch of the new checkpoint, before any rebase.
-    keep_query_id: whether the query keeps its id: with another one, Delta's transactions of the old
-        id do not count. A file sink's batches do.
-    mode: ``--sink-ahead``, what to do with a sink that is ahead.
-    stateful: whether the query has state.
-    replays_planned: the new checkpoint has a planned batch
+    saved_batch
+        The committed batch of the new checkpoint, before any rebase.
+    keep_query_id
+        Whether the query keeps its id. With another id, Delta's transactions of the old id do not
+        count; a file sink's batches do.
+    mode
+        ``--sink-ahead``: what to do with a sink that is ahead.
+    stateful
+        Whether the query has state.
+    replays_planned
+        Whether the new checkpoint has a planned batch
         (:func:`~flinkish.restore.materialize.new_logs.replays_planned`).
     """
     newest = position.newest_batch
@@ -287,8 +314,8 @@ def judge_sink(
         )
     skipped = f"{where} has batch {newest}, and the query goes on after batch {saved_batch}"
     if mode == "rebase":
-        # The sink has the planned batch. As its newest one it would be skipped, not written twice:
-        # but what is skipped is not computed, and state needs it.
+        # The sink has the planned batch. With the number of the sink's newest batch it is skipped,
+        # not written twice. But a skipped batch is not computed, and state needs it computed.
         planned_skipped = replays_planned and not stateful
         return plan(
             "rebase",

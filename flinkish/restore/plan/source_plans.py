@@ -1,7 +1,7 @@
-"""What becomes of each source in a restore, a row a source, for people and for decisions. Pure.
+"""The verdict for each source of a restore, one row for each, for people and for decisions. Pure.
 
-Which saved position a source takes is decided in :mod:`.positions`. Here it is judged: whether what
-is read now is what the position was taken in, and whether Spark can go on from it at all.
+:mod:`.positions` decides which saved position a source takes. This module judges the match: whether
+the source still reads what the position was taken in, and whether Spark can continue from it.
 """
 
 from __future__ import annotations
@@ -32,21 +32,29 @@ SourceVerdict = Literal[
     "incompatible",
 ]
 
-#: Sources whose data is in the memory of the driver that read it, and nowhere else. Spark's
-#: ``TextSocketMicroBatchStream`` and ``MemoryStream`` slice a buffer that a new driver starts
-#: empty, and counts from 0: input up to the saved offset is skipped without a word. The others that
-#: Spark brings replay: files and Kafka are still there, ``rate`` and ``rate-micro-batch`` compute
-#: their rows from the offsets.
+#: Sources whose data is only in the memory of the driver that read it. Spark's
+#: ``TextSocketMicroBatchStream`` and ``MemoryStream`` slice a buffer that is empty in a new driver
+#: and counted from 0: input up to the saved offset is silently skipped. Spark's other sources can
+#: replay: files and Kafka are still there, ``rate`` and ``rate-micro-batch`` compute their rows
+#: from the offsets.
 NOT_REPLAYABLE = frozenset({"socket", "memory"})
 
 
 @dataclass(frozen=True)
 class SourcePlan:
-    """One source of the program, or one of the savepoint that the program does not read (``new`` is
-    None). ``reason`` is an id for programs, ``text`` a sentence, ``advice`` what to do, if any.
+    """The verdict for one source of the program, or for a saved one that the program does not read.
 
-    ``consent-needed`` and ``incompatible`` are not to be executed; of the others ``changed`` is
-    worth a warning, and ``dropped`` is counted by ``non_restored_state``.
+    Attributes
+    ----------
+    new
+        None for a saved source that the program does not read.
+    verdict
+        ``consent-needed`` and ``incompatible`` must not be executed; ``changed`` needs a warning;
+        ``dropped`` is counted by ``non_restored_state``.
+    reason
+        An id for programs.
+    text, advice
+        A sentence, and what the user can do, if anything.
     """
 
     new: NewSource | None
@@ -58,19 +66,21 @@ class SourcePlan:
 
     @property
     def blocks(self) -> bool:
-        """Whether the restore must not go on like this."""
+        """Whether the restore must not continue like this."""
         return self.verdict in {"consent-needed", "incompatible"}
 
 
 def source_plans(
     new: NewQuery, own: SavedQueryFacts | None, matches: SourceMatches
 ) -> tuple[SourcePlan, ...]:
-    """A row for each source of ``new``, in its order, then those of ``own`` that it left behind.
+    """Return a row for each source of ``new``, in its order, then for those of ``own`` left behind.
 
     Parameters
     ----------
-    own: the saved query that goes on as ``new``, or None.
-    matches: what :func:`~flinkish.restore.plan.positions.match_sources` has decided.
+    own
+        The saved query that continues as ``new``, or None.
+    matches
+        The decisions of :func:`~flinkish.restore.plan.positions.match_sources`.
     """
     sources = new.sources or ()
     paired = matches.matched
@@ -89,7 +99,7 @@ def source_plans(
 
 
 def _unpaired(source: NewSource, own: SavedQueryFacts | None, known: bool) -> SourcePlan:
-    """A source that nothing was looked for: a query that starts empty, or an unknown one."""
+    """Return the row of an unmatched source: its query starts empty, or its sources are unknown."""
     if own is None or known:
         return _fresh(source)
     if kind_of(source.signature) in NOT_REPLAYABLE:
@@ -155,7 +165,7 @@ def _row(source: NewSource, saved: SavedSource | None, key: QueryKey, *, reset: 
 
 
 def _other_input(source: NewSource, saved: SavedSource, kind: str) -> SourcePlan:
-    """The same kind of source, which reads something else now."""
+    """Return the row of a source of the same kind that reads something else now."""
     change = f"{source.describe()} reads {source.signature}, and read {saved.signature}"
     advice = f"or start it afresh and keep the state: --reset-source {name_of(source)}"
     if kind == "file":
@@ -198,22 +208,23 @@ def _other_input(source: NewSource, saved: SavedSource, kind: str) -> SourcePlan
 
 
 def kind_of(signature: str | None) -> str:
-    """``kafka`` of ``kafka[subscribe=a]``; empty when not known."""
+    """Return ``kafka`` of ``kafka[subscribe=a]``; empty when not known."""
     return (signature or "").partition("[")[0].removesuffix("Source").lower()
 
 
 def name_of(source: NewSource) -> str:
-    """What to call it in ``--reset-source``, quoted for a shell where it must be."""
+    """Return the source's name for ``--reset-source``, quoted for a shell where necessary."""
     name = source.uid or source.signature
     return name if re.fullmatch(r"[\w.=,:/@%+-]+", name) else "'" + name.replace("'", "'\\''") + "'"
 
 
 def _topics_gone(signature: str, offset: str) -> list[str]:
-    """Topics of a Kafka position (``{"topic": {"partition": offset}}``) that are not read now.
+    """Return the topics of a Kafka position that are not read now.
 
-    Empty where that cannot be told: a pattern is Java's, and Python may not understand it.
-    Knowledge of Spark's ``KafkaSourceOffset`` and ``ConsumerStrategy``; ``KafkaMicroBatchStream``
-    reports partitions of the start that are not in the end as lost data.
+    A position is ``{"topic": {"partition": offset}}``. The result is empty if the topics cannot
+    be compared: a pattern is Java's, and Python may not understand it. The forms are those of
+    Spark's ``KafkaSourceOffset`` and ``ConsumerStrategy``; ``KafkaMicroBatchStream`` reports
+    partitions of the start that are not in the end as lost data.
     """
     try:
         position = json.loads(offset)

@@ -1,7 +1,7 @@
-"""What the state-migration engine has to do for a restored query. Pure.
+"""The work of the state-migration engine for a restored query. Pure.
 
 The engine works on a whole checkpoint: the one that ``make_checkpoint`` makes of the recipe, with
-its operators under their new ordinals and empty ones for those that are new.
+its operators under their new ordinals, and with empty state for new operators.
 """
 
 from __future__ import annotations
@@ -21,22 +21,24 @@ from flinkish.restore.source.spark_compat import SparkFit
 
 @dataclass(frozen=True)
 class StateRewrite:
-    """What is to be rewritten.
+    """The rewrite of a restored query's state.
 
     Attributes
     ----------
-    partitions: the number of state partitions; None: as many as there are.
-    values: by the new ordinal, and the name of the store or the column family, the new value
-        schemas (JSON of Spark's ``StructType``).
+    partitions
+        The new number of state partitions; None for the present number.
+    values
+        The new value schemas (JSON of Spark's ``StructType``), by the new ordinal and by the name
+        of the store or the column family.
     """
 
     partitions: int | None = None
     values: Mapping[int, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
-    #: What the Spark that will run needs otherwise.
+    #: The rewrite that the Spark that will run needs.
     fit: SparkFit = field(default_factory=SparkFit)
-    #: The state is canonical, and is written for a backend.
+    #: Whether the state is canonical, and is written for a backend.
     canonical: bool = False
-    #: The class of that backend's provider; None is the one that the offset log pins.
+    #: The class of that backend's provider; None for the one that the offset log pins.
     provider: str | None = None
 
 
@@ -48,14 +50,18 @@ def rewrite_of(
     canonical: bool = False,
     settings: Mapping[str, str] | None = None,
 ) -> StateRewrite | None:
-    """What has to be rewritten for a plan; None when nothing has to be.
+    """Return the rewrite that a plan needs; None when it needs none.
 
     Parameters
     ----------
-    partitions: the number of state partitions asked for, None for the savepoint's.
-    fit: how it is rewritten for the Spark that will run.
-    canonical: the savepoint's state is canonical.
-    settings: the session's values of the pinned settings; canonical state gets its backend of them.
+    partitions
+        The requested number of state partitions, None for the savepoint's.
+    fit
+        The rewrite for the Spark that will run.
+    canonical
+        Whether the savepoint's state is canonical.
+    settings
+        The session's values of the pinned settings; they determine the backend of canonical state.
     """
     plans = plan.operators or ()
     values = {
@@ -77,13 +83,13 @@ def rewrite_of(
 
 
 def _rescales(plan: OperatorJudgement, partitions: int | None) -> bool:
-    # One partition is not a number that anybody chose: see judge_operator.
+    # One partition is never the user's choice: see judge_operator.
     saved = plan.taken.partitions if plan.taken is not None else 1
     return partitions is not None and saved not in (1, partitions)
 
 
 def _new_values(plan: OperatorJudgement) -> dict[str, Mapping[str, Any]]:
-    if plan.taken is None or plan.reason == FOR_ANOTHER_SPARK:  # the program has the same state
+    if plan.taken is None or plan.reason == FOR_ANOTHER_SPARK:  # the program's state is unchanged
         return {}
     before = {store.name: store for store in plan.taken.stores}
     return {

@@ -1,4 +1,4 @@
-"""The words of a restore plan: what happens to each state, and why. Plain data."""
+"""The verdicts of a restore plan: what happens to each state, and why. Plain data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Verdict(str, Enum):
-    """What happens to an operator's state, in the order of how much stands in the way."""
+    """What happens to an operator's state, from the least to the most severe."""
 
     AS_IS = "as-is"
     RENUMBERED = "renumbered"  # the same state under another ordinal, or in another query
@@ -26,8 +26,16 @@ FOR_THE_ENGINE = frozenset({Verdict.MIGRATE, Verdict.RESCALE})
 class StateChange:
     """One difference between a saved state and that of the new program.
 
-    ``store`` is the state store (or the variable) it was found in, ``reason`` a stable id, ``text``
-    says which input or output made the difference, ``advice`` what to do.
+    Attributes
+    ----------
+    store
+        The state store (or the variable) with the difference.
+    reason
+        A stable id.
+    text
+        A sentence that names the input or output that makes the difference.
+    advice
+        What the user can do.
     """
 
     store: str
@@ -38,7 +46,7 @@ class StateChange:
 
 
 class RestoreOutcome(str, Enum):
-    """What a check of a restore has come to, the least grave first."""
+    """The outcome of a check of a restore, the least severe first."""
 
     OK = "ok"
     NOTE = "note"
@@ -49,7 +57,7 @@ class RestoreOutcome(str, Enum):
 
 @dataclass(frozen=True)
 class Check:
-    """One precondition: a stable ``id``, what it came to, and what to do about it."""
+    """One precondition: a stable ``id``, its outcome, and what the user can do."""
 
     id: str
     outcome: RestoreOutcome
@@ -57,7 +65,7 @@ class Check:
     advice: str = ""
 
     def to_json(self) -> dict[str, str]:
-        """Plain data, for ``flinkish check --json``."""
+        """Return plain data, for ``flinkish check --json``."""
         return {
             "id": self.id,
             "outcome": self.outcome.value,

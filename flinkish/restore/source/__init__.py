@@ -1,1 +1,1 @@
-"""What a restore starts from: a savepoint, or a plain Spark checkpoint."""
+"""The source of a restore: a savepoint, or a plain Spark checkpoint."""

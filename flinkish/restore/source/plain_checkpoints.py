@@ -7,9 +7,13 @@ from flinkish.checkpoint.discovery import find_checkpoints
 
 
 def adopt_cuts(path: str) -> dict[str | None, Cut]:
-    """The cuts of plain Spark checkpoints, to restore queries flinkish never managed.
+    """Return the cuts of the plain Spark checkpoints at ``path``, by query name.
 
-    ``path`` is one checkpoint (the key is None) or a directory of several, one for each query
-    name (the keys). Raises SavepointNotFound when it is neither, and what ``read_cut`` raises.
+    ``path`` is one checkpoint (the key is None) or a directory of several, one for each query name.
+
+    Raises
+    ------
+    SavepointNotFound
+        ``path`` is neither. Errors of ``read_cut`` are passed on.
     """
     return {name: read_cut(location) for name, location in find_checkpoints(path).items()}

@@ -1,7 +1,8 @@
-"""Both sides of a restore as plain data: what a savepoint offers, what a starting query asks for.
+"""Both sides of a restore as plain data: the contents of a savepoint, and the starting queries.
 
-A saved query is known by its name; None is the one query of a plain Spark checkpoint, which has
-none. Operator ids are 32 hex digits, and None in checkpoints that flinkish never managed.
+The key of a saved query is its name; None is the key of the one query of a plain Spark checkpoint,
+which has no name. Operator ids are 32 hex digits, and None in checkpoints that flinkish never
+managed.
 """
 
 from __future__ import annotations
@@ -12,19 +13,28 @@ from typing import Any
 
 from flinkish.checkpoint.operators import StoreInfo
 from flinkish.operators.identity import UNKNOWN, Identified, OperatorIdentity
-from flinkish.operators.meaning import StateSemantics
+from flinkish.operators.state_semantics import StateSemantics
 from flinkish.units import size_text
 
-#: Key of a saved query.
+#: The key of a saved query.
 QueryKey = str | None
 
 
 @dataclass(frozen=True)
 class SavedOperator(Identified):
-    """One stateful operator of a saved query; ``rows`` and ``kind`` are None where not known.
+    """One stateful operator of a saved query.
 
-    ``stores`` are its state stores with their schemas, ``meaning`` what their columns are.
-    ``rewritten`` says why they are not the savepoint's, but what the engine will have made of them.
+    Attributes
+    ----------
+    kind, rows
+        None if they are not known.
+    stores
+        Its state stores with their schemas.
+    meaning
+        The meaning of the stores' columns.
+    rewritten
+        The reason why ``stores`` are not the savepoint's, but those after the engine's rewrite;
+        empty without a rewrite.
     """
 
     query: QueryKey
@@ -40,12 +50,14 @@ class SavedOperator(Identified):
 
     @property
     def movable(self) -> bool:
-        """Whether another query of the job may take it: generated ids mean something in their own
-        query only."""
+        """Whether another query of the job may take its state.
+
+        That requires a uid: generated ids are meaningful only in their own query.
+        """
         return self.uid is not None
 
     def describe(self) -> str:
-        """For messages: ``uid 'dedup' (dedupe, 120 rows, 4.5 KiB, query 'q')``."""
+        """Return a text for messages: ``uid 'dedup' (dedupe, 120 rows, 4.5 KiB, query 'q')``."""
         if self.uid is not None:
             name = f"uid '{self.uid}'"
         elif self.operator_id_v3 is not None:
@@ -59,10 +71,21 @@ class SavedOperator(Identified):
 
 @dataclass(frozen=True)
 class SavedSource(Identified):
-    """The position of one source: line ``entry`` of the offset log, directory below ``sources/``.
+    """The saved position of one source.
 
-    ``offset`` is the line itself, ``signature`` says what it reads, ``inputs`` through which input
-    it reaches operators that have several: pairs of ordinal and input (a join's left is 0).
+    Attributes
+    ----------
+    entry
+        The line of the offset log, from 0.
+    directory
+        Its directory below ``sources/``.
+    offset
+        The text of that line.
+    signature
+        A description of what the source reads.
+    inputs
+        Pairs of ordinal and input, for operators with several inputs: the input through which the
+        source reaches them (a join's left is 0).
     """
 
     query: QueryKey
@@ -74,7 +97,7 @@ class SavedSource(Identified):
     inputs: tuple[tuple[int, int], ...] = ()
 
     def describe(self) -> str:
-        """For messages: ``the position of source 'flights' (query 'q')``."""
+        """Return a text for messages: ``the position of source 'flights' (query 'q')``."""
         name = repr(self.uid) if self.uid is not None else (self.signature or f"{self.entry}")
         return f"the position of source {name}" + (
             "" if self.query is None else f" (query '{self.query}')"
@@ -83,10 +106,18 @@ class SavedSource(Identified):
 
 @dataclass(frozen=True)
 class SavedQueryFacts:
-    """One query of a savepoint; ``sources`` is None where it does not say what they are.
+    """One query of a savepoint.
 
-    ``sink`` is what the savepoint says of the sink (``format``, ``path``, ``output_mode`` ...),
-    ``pins`` are the settings of its offset log, ``watermark_ms`` is 0 or None without one.
+    Attributes
+    ----------
+    sources
+        None if the savepoint does not describe them.
+    sink
+        The savepoint's description of the sink (``format``, ``path``, ``output_mode`` ...).
+    pins
+        The settings in its offset log.
+    watermark_ms
+        The watermark in milliseconds; 0 or None without one.
     """
 
     key: QueryKey
@@ -98,7 +129,7 @@ class SavedQueryFacts:
     watermark_ms: int | None = None
 
     def describe(self) -> str:
-        """For messages."""
+        """Return a text for messages."""
         return "the checkpoint's query" if self.key is None else f"query '{self.key}'"
 
 
@@ -106,9 +137,17 @@ class SavedQueryFacts:
 class NewOperator:
     """One stateful operator of a starting query.
 
-    ``lookup_ids`` are the ids to look for under the hasher asked for, first match wins: a uid hash,
-    then its own id. ``generated_id`` is the id it would have without its uid (v3). ``name`` is for
-    people. ``partitions``, ``stores`` and ``meaning``: the state that it will keep.
+    Attributes
+    ----------
+    name
+        A name for messages.
+    lookup_ids
+        The ids to look for under the selected hasher, first match wins: a uid hash, then the
+        operator's own id.
+    generated_id
+        The id that it would have without its uid (v3).
+    partitions, stores, meaning
+        The state that it will keep.
     """
 
     ordinal: int
@@ -122,15 +161,22 @@ class NewOperator:
     meaning: StateSemantics = field(default_factory=StateSemantics)
 
     def describe(self) -> str:
-        """For messages: ``uid 'dedup' (dedupe)``."""
+        """Return a text for messages: ``uid 'dedup' (dedupe)``."""
         name = f"uid '{self.uid}'" if self.uid is not None else f'"{self.name}" without uid'
         return f"{name} ({self.kind})"
 
 
 @dataclass(frozen=True)
 class NewSource:
-    """One source of a starting query; ``feeds`` are the ordinals of the operators behind it,
-    ``inputs`` as in :class:`SavedSource`."""
+    """One source of a starting query.
+
+    Attributes
+    ----------
+    feeds
+        The ordinals of the operators that it feeds.
+    inputs
+        As in :class:`SavedSource`.
+    """
 
     entry: int
     directory: str
@@ -141,16 +187,22 @@ class NewSource:
     inputs: tuple[tuple[int, int], ...] = ()
 
     def describe(self) -> str:
-        """For messages."""
+        """Return a text for messages."""
         return f"source '{self.uid}'" if self.uid is not None else f"source {self.signature}"
 
 
 @dataclass(frozen=True)
 class NewSink:
-    """Where a starting query writes.
+    """The sink of a starting query.
 
-    ``path`` as the program gives it; ``output_mode`` is None where it does not. ``problem`` says
-    why what it does cannot be savepointed, with what to do, or is None.
+    Attributes
+    ----------
+    path
+        As the program gives it.
+    output_mode
+        None if the program does not set it.
+    problem
+        Why the query cannot be savepointed with this sink, and the advice; None if it can.
     """
 
     format: str | None = None
@@ -162,9 +214,14 @@ class NewSink:
 
 @dataclass(frozen=True)
 class NewQuery:
-    """A starting query; None for ``operators`` and ``sources``: its plan could not be read.
+    """A starting query.
 
-    ``settings`` are the session's values of the settings that the savepoint pins.
+    Attributes
+    ----------
+    operators, sources
+        None if the query's plan could not be read.
+    settings
+        The session's values of the settings that the savepoint pins.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What a path offers to a restore: the queries of a savepoint, or plain Spark checkpoints."""
+"""The restorable contents of a path: the queries of a savepoint, or plain Spark checkpoints."""
 
 from __future__ import annotations
 
@@ -23,22 +23,30 @@ from flinkish.savepoint.format.reader import check_files, open_savepoint
 
 @dataclass(frozen=True)
 class RestorableQuery:
-    """One query that waits to be gone on with; ``origin`` are its files."""
+    """One query that can be restored; ``origin`` has its files."""
 
     query: SavedQueryFacts
     origin: SourceCheckpoint
     query_id: str
     checkpoint_format: int = 1
     pins: Mapping[str, str] = field(default_factory=dict)
-    #: Its state is canonical: it has to be written for a backend before Spark can load it.
+    #: Whether its state is canonical: it must be written for a backend before Spark can load it.
     canonical: bool = False
-    #: How it is rewritten for the Spark that will run; all else here is as it will be then.
+    #: The rewrite for the Spark that will run; the other attributes are those after the rewrite.
     fit: SparkFit = field(default_factory=SparkFit)
 
 
 @dataclass(frozen=True)
 class RestoreSource:
-    """All of them, whether they are a savepoint's, and the Spark that wrote it, if it is known."""
+    """All restorable queries of a path.
+
+    Attributes
+    ----------
+    is_savepoint
+        Whether they come from a savepoint.
+    spark_version
+        The Spark that wrote the savepoint, None if it is not known.
+    """
 
     by_key: Mapping[QueryKey, RestorableQuery]
     is_savepoint: bool
@@ -46,16 +54,24 @@ class RestoreSource:
 
     @property
     def queries(self) -> tuple[SavedQueryFacts, ...]:
-        """What the planner looks at."""
+        """The facts that the planner needs."""
         return tuple(offer.query for offer in self.by_key.values())
 
 
 def open_restore_source(path: str, *, complete: bool = False) -> RestoreSource:
     """Open the savepoint, the checkpoint or the directory of checkpoints at ``path``.
 
-    ``complete``: see too that all files of a savepoint are there, at their sizes.
+    Parameters
+    ----------
+    complete
+        Whether to check also that all files of a savepoint exist and have their sizes.
 
-    Raises SavepointNotFound when it is none of them, Corrupt, UnsupportedFormat, StorageError.
+    Raises
+    ------
+    SavepointNotFound
+        The path is none of them.
+    Corrupt, UnsupportedFormat, StorageError
+        It cannot be read.
     """
     try:
         savepoint = open_savepoint(path)
@@ -144,7 +160,7 @@ def _of_record(
 
 
 def saved_sources(record: QueryRecord) -> tuple[SavedSource, ...] | None:
-    """The sources of a saved query; None where the savepoint does not tell them apart.
+    """Return the sources of a saved query; None if the savepoint does not tell them apart.
 
     They are the entries of ``record.source`` that the driver writes from the query's plan, one for
     each line of the offset log.

@@ -1,9 +1,9 @@
-"""What a savepoint's state has to become for the Spark that will run. Pure.
+"""The rewrites that a savepoint's state needs for the Spark that will run. Pure.
 
-Where the version matrix says that a Spark needs state rewritten, and the engine can do that, the
-savepoint is offered to the planner as it will be then: with the pins, the stores and the checkpoint
-format that the Spark will find. So the program is planned as it will run, and its state is compared
-with what it will be given.
+Where the version matrix says that a Spark needs rewritten state, and the engine can rewrite it,
+the planner gets the savepoint as it will be after the rewrite: with the pins, the stores and the
+checkpoint format that the Spark will find. The planner therefore compares the program with the
+state that it will really get.
 """
 
 from __future__ import annotations
@@ -18,19 +18,21 @@ from flinkish.compat.model import Rewrite
 from flinkish.restore.source.restore_inputs import SavedOperator, SavedQueryFacts
 
 _JOIN = "symmetricHashJoin"
-_TRANSFORM = "transformWithState"  # what their names begin with
+_TRANSFORM = "transformWithState"  # the common prefix of their names
 _NEW_JOIN_FORMAT = "2"
 _SIDES = ("left", "right")
 
 
 @dataclass(frozen=True)
 class SparkFit:
-    """How the state of a saved query is rewritten for a Spark.
+    """The rewrite of a saved query's state for a Spark.
 
     Attributes
     ----------
-    formats: state formats by the settings that pin them.
-    checkpoint_format: the new one; None where it stays.
+    formats
+        The new state formats, by the settings that pin them.
+    checkpoint_format
+        The new checkpoint format; None if it stays.
     """
 
     formats: Mapping[str, str] = field(default_factory=dict)
@@ -44,16 +46,20 @@ def fit_query(
     spark: tuple[int, int],
     named: str,
 ) -> tuple[SavedQueryFacts, SparkFit]:
-    """A saved query as it will be, and how it becomes that.
+    """Return a saved query as it will be after the rewrite, and the rewrite.
+
+    Spark rejects an offset log that pins a value that it does not know, even if the query has no
+    operator that uses the setting. So the format of joins is taken from the log.
 
     Parameters
     ----------
-    needed: what the version matrix asks for, of any query of the savepoint: their operators may
-        come together in one query, whose state has one format.
-    spark: (major, minor) of the one that will run; ``named`` is its version for people.
-
-    Spark takes no setting from an offset log whose value it does not know, whether or not the query
-    has an operator that it is for: so the format of joins is looked at in the log.
+    needed
+        The rewrites that the version matrix requires for any query of the savepoint: operators of
+        several queries may come together in one query, whose state has one format.
+    spark
+        (major, minor) of the Spark that will run.
+    named
+        Its version, for messages.
     """
     formats = {}
     old_join = pinned(query.pins, PIN_JOIN_FORMAT)
@@ -77,7 +83,7 @@ def fit_query(
 
 
 def knows_join_format(spark: tuple[int, int], version: str) -> bool:
-    """Whether a Spark (major, minor) takes this value of the setting; measured on five lines."""
+    """Return whether a Spark (major, minor) accepts this join format; measured on five lines."""
     newest = "2" if spark < (4, 1) else "3" if spark < (4, 2) else "4"
     return version <= newest
 
@@ -88,10 +94,11 @@ def _rewritten(operator: SavedOperator, why: Iterable[str], spark: str) -> Saved
 
 
 def _stores_of_format_2(stores: tuple[StoreInfo, ...]) -> tuple[StoreInfo, ...]:
-    """The stores of a join of format 3, or the column families of one of format 4, as format 2 has
-    them; others as they are. The formats are described in ``engine/migration/join_formats``, which
-    needs more
-    than a driver's Python has to have."""
+    """Return a join's stores in format 2, from the stores of format 3 or the families of format 4.
+
+    Other stores stay as they are. ``engine/migration/join_formats`` describes the formats, but a
+    driver's Python may lack the libraries that it needs.
+    """
     by_name = {store.name: store for store in stores}
     if not {f"{side}-keyWithTsToValues" for side in _SIDES} <= by_name.keys():
         return stores
@@ -99,7 +106,7 @@ def _stores_of_format_2(stores: tuple[StoreInfo, ...]) -> tuple[StoreInfo, ...]:
     for side in _SIDES:
         rows = by_name[f"{side}-keyWithTsToValues"]
         if rows.key_schema is None:
-            return ()  # where a schema is not known, nothing is compared
+            return ()  # without a known schema nothing is compared
         keys = rows.key_schema["fields"][:-1]
         index, count = _long("index"), _long("value")
         counts = {**rows.key_schema, "fields": keys}
