@@ -1,1 +1,1 @@
-"""flinkish's savepoint format: metadata, writer, reader, disposal (DESIGN section 5)."""
+"""flinkish's savepoint format: metadata, writer, reader and disposal."""

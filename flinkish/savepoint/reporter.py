@@ -1,4 +1,4 @@
-"""How long-running work speaks to whoever waits for it."""
+"""Progress reports of long-running work."""
 
 from __future__ import annotations
 
@@ -8,32 +8,34 @@ from typing import Protocol
 
 
 class SavepointReporter(Protocol):
-    """Told of progress; called from the working thread, must not raise or block."""
+    """Receives progress; called from the working thread, must not raise or block."""
 
     def phase(self, name: str) -> None:
-        """A new phase begins: ``waiting``, ``reading``, ``rewriting``, ``files``,
-        ``metadata``."""
+        """Report a phase: ``waiting``, ``reading``, ``rewriting``, ``files`` or ``metadata``."""
 
     def files(self, done: int, total: int) -> None:
-        """``done`` of ``total`` files are in place."""
+        """Report that ``done`` of ``total`` files are in place."""
 
     def bytes(self, done: int, total: int) -> None:
-        """``done`` of ``total`` bytes are in place (state sizes; logs are not counted ahead)."""
+        """Report that ``done`` of ``total`` bytes are in place.
+
+        State files are counted in advance, log files are not.
+        """
 
 
 class Pace:
-    """How fast bytes come into place, and how long the rest will take."""
+    """The transfer rate, and an estimate of the remaining time."""
 
-    #: Seconds over which the rate is taken, so that a stall is seen and a burst is not the rate.
+    #: Seconds over which the rate is averaged, so that a stall shows and a burst does not dominate.
     WINDOW = 10.0
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
 
     def measure(self, done: int, total: int, now: float | None = None) -> dict[str, float]:
-        """``{"rate": bytes/s, "remaining": s}`` after ``done`` bytes; empty until it can be said.
+        """Return ``{"rate": bytes/s, "remaining": s}`` after ``done`` bytes; empty until known.
 
-        ``now`` is ``time.monotonic()`` if not given.
+        ``now`` defaults to ``time.monotonic()``.
         """
         now = time.monotonic() if now is None else now
         self._seen.append((now, done))
@@ -47,13 +49,13 @@ class Pace:
 
 
 class SilentSavepointReporter:
-    """A reporter for those who do not wait."""
+    """A reporter that discards all reports."""
 
     def phase(self, name: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def files(self, done: int, total: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def bytes(self, done: int, total: int) -> None:
-        """Nothing."""
+        """Do nothing."""

@@ -1,9 +1,9 @@
-"""Storage: reading and writing files wherever they are. The only room that touches a disk or a net.
+"""Storage: read and write files on any storage. Other packages access storage through this one.
 
-Everything takes *locations* (see :mod:`flinkish.storage.locations`): absolute local paths or URLs.
-A file that is not there raises ``FileNotFoundError`` (the callers know what that means); every
-other trouble is a :class:`~flinkish.errors.StorageError`. Remote libraries are imported when the
-first remote location is met.
+All functions take *locations* (see :mod:`flinkish.storage.locations`): absolute local paths or
+URLs. A missing file raises ``FileNotFoundError``, which callers interpret; every other failure
+raises :class:`~flinkish.errors.StorageError`. Libraries for remote storage are imported when the
+first remote location is used.
 """
 
 from __future__ import annotations
@@ -96,8 +96,6 @@ __all__ = [
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
-#: Files the local disk is given at a time by :func:`in_flight`.
-_LOCAL_WORKERS = 4
 
 
 def _store(location: str) -> RemoteStore:
@@ -107,19 +105,19 @@ def _store(location: str) -> RemoteStore:
 
 
 def is_flat(location: str) -> bool:
-    """Whether the storage has no directories and no renaming, as S3."""
+    """Return whether the storage has neither directories nor renames, like S3."""
     return not is_local(location) and _store(location).flat
 
 
 def list_directory(location: str) -> Listing:
-    """One directory, hidden names left out, by one request; an absent one is an empty listing."""
+    """List the visible entries of a directory by one request; an absent directory is empty."""
     if is_local(location):
         return local.list_directory(location)
     return _store(location).list_directory(location)
 
 
 def list_names(location: str) -> list[str]:
-    """Names in one directory, hidden ones left out; empty when there is no such directory."""
+    """Return the visible names in a directory; an empty list if there is no such directory."""
     if is_local(location):
         return local.list_names(location)
     listing = _store(location).list_directory(location)
@@ -127,9 +125,9 @@ def list_names(location: str) -> list[str]:
 
 
 def walk_files(location: str, prefix: str = "") -> Iterator[tuple[str, FileEntry]]:
-    """Every visible file below a directory with its path relative to it, posix style.
+    """Yield every visible file below a directory, with its relative path (separated by slashes).
 
-    A link is one of them, with its own size and age; it is not gone into.
+    A symbolic link is yielded as a file with its own size and age, and is not followed.
     """
     if is_local(location):
         yield from local.walk_files(location, prefix)
@@ -142,42 +140,42 @@ def walk_files(location: str, prefix: str = "") -> Iterator[tuple[str, FileEntry
 
 
 def exists(location: str) -> bool:
-    """Whether a file or directory is there."""
+    """Return whether a file or directory exists at ``location``."""
     if is_local(location):
         return os.path.lexists(location)
     return _store(location).exists(location)
 
 
 def is_directory(location: str) -> bool:
-    """Whether a directory is there; on stores without directories: anything below it."""
+    """Return whether a directory exists; on flat stores: whether any object lies below it."""
     if is_local(location):
         return os.path.isdir(location)
     return _store(location).is_directory(location)
 
 
 def size_of(location: str) -> int:
-    """A file's size in bytes; FileNotFoundError when it is not there."""
+    """Return the size of a file in bytes; raise FileNotFoundError if it does not exist."""
     if is_local(location):
         return os.stat(location).st_size
     return _store(location).entry(location).size()
 
 
 def open_file(location: str) -> BinaryIO:
-    """Open a file for reading; FileNotFoundError when it is not there."""
+    """Open a file for reading; raise FileNotFoundError if it does not exist."""
     if is_local(location):
         return local.open_file(location)
     return _store(location).open_file(location)
 
 
 def read_bytes(location: str) -> bytes:
-    """The whole of a (small) file; FileNotFoundError when it is not there."""
+    """Read a whole (small) file; raise FileNotFoundError if it does not exist."""
     if is_local(location):
         return local.read_bytes(location)
     return _store(location).read_bytes(location)
 
 
 def read_head(location: str, count: int) -> bytes:
-    """The first ``count`` bytes of a file, or all of them; FileNotFoundError without the file."""
+    """Read at most ``count`` bytes from the start of a file; raise FileNotFoundError if missing."""
     if is_local(location):
         with local.open_file(location) as file:
             return file.read(count)
@@ -185,7 +183,7 @@ def read_head(location: str, count: int) -> bytes:
 
 
 def make_directory(location: str) -> None:
-    """Create a directory and its parents; StorageError naming the path that was refused."""
+    """Create a directory and its parents; raise StorageError, which names the refused path."""
     if is_local(location):
         local.make_directory(location)
     else:
@@ -193,7 +191,10 @@ def make_directory(location: str) -> None:
 
 
 def make_new_directory(location: str) -> None:
-    """Create a directory that must not exist yet (remote names are random enough to be new)."""
+    """Create a directory that must not exist yet.
+
+    On remote storage this is not checked: the random part of the name makes it new.
+    """
     if is_local(location):
         local.make_new_directory(location)
     else:
@@ -201,7 +202,7 @@ def make_new_directory(location: str) -> None:
 
 
 def write_bytes(location: str, data: bytes) -> None:
-    """Write a whole new file and bring it to the disk."""
+    """Write a whole new file and flush it to the disk."""
     if is_local(location):
         local.write_bytes(location, data)
     else:
@@ -209,7 +210,7 @@ def write_bytes(location: str, data: bytes) -> None:
 
 
 def write_atomically(location: str, data: bytes) -> None:
-    """Write a file so that it appears complete or not at all; what stands there is replaced."""
+    """Write a file so that it appears complete or not at all; replace an existing file."""
     if not is_local(location):
         _store(location).write_atomically(location, data)
         return
@@ -223,9 +224,10 @@ def write_atomically(location: str, data: bytes) -> None:
 
 
 def publish_file(temporary: str, location: str) -> None:
-    """Bring a finished local file into place, complete or not at all; the file may stay or go.
+    """Put a finished local file in place, complete or not at all.
 
-    To a local place it is renamed: ``temporary`` must be on the same file system.
+    A local target is reached by a rename, so ``temporary`` must be on the same file system. For a
+    remote target the file is uploaded, and ``temporary`` remains.
     """
     if is_local(location):
         local.publish(temporary, location)
@@ -234,7 +236,7 @@ def publish_file(temporary: str, location: str) -> None:
 
 
 def temporary_name(path: str) -> str:
-    """A hidden sibling of ``path`` to build it under."""
+    """Return the name of a hidden sibling of ``path``, under which the file is built."""
     head, tail = os.path.split(path)
     return os.path.join(head, f".{tail}.{secrets.token_hex(6)}.tmp")
 
@@ -246,11 +248,16 @@ def in_flight(
     *,
     batch: int = 1,
 ) -> Iterator[_Result]:
-    """``map(function, items)`` in order, with many calls at once where ``location`` is remote.
+    """Yield ``map(function, items)`` in order; run calls concurrently if ``location`` is remote.
 
-    The number is bounded (``execution.savepoint.transfers``), and so is the memory. When a call
-    fails no further one is begun, those that run are waited for, and its error is raised.
-    ``batch`` is how many requests each call has in flight by itself.
+    Both the number of concurrent calls (``execution.savepoint.transfers``) and the memory are
+    bounded. When a call fails, no further call starts, the running ones are waited for, and the
+    error is raised.
+
+    Parameters
+    ----------
+    batch
+        Number of requests that each call has in flight by itself.
     """
     if is_local(location):
         yield from map(function, items)

@@ -1,9 +1,10 @@
-"""Names below a root: which are refused, and how a place is reached without following a link.
+"""Names below a root: which names are refused, and how to reach them without following links.
 
-Whoever can write one file into a shared directory chooses names: in lists, in leases, of links. A
-root is what the user or Spark named, and is trusted; nothing below it is. Locally every step from
-the root down is a directory descriptor opened with ``O_NOFOLLOW``, so that a directory that is
-exchanged for a link in between leads nowhere. Remotely a name is part of a key below the root's.
+Anyone who can write a file into a shared directory chooses names: in reference lists, in leases, of
+links. A root is named by the user or by Spark, and is trusted. Nothing below it is trusted. On
+local storage every step down from the root opens a directory descriptor with ``O_NOFOLLOW``, so a
+directory that is replaced by a link in the meantime is not followed. On remote storage a name is a
+part of a key below the root's key.
 """
 
 from __future__ import annotations
@@ -17,26 +18,29 @@ from flinkish.errors import Corrupt, UnsafePath
 from flinkish.storage.errors import storage_error
 from flinkish.storage.locations import has_queries, is_local, join, scheme_of
 
-#: Opened for going through only, where the system can: that needs no permission to list.
+#: Flags to traverse a directory. Where the system has ``O_PATH``, no permission to list is needed.
 _THROUGH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _LISTED = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-#: What opening something that is no directory, or a link, gives.
+#: Errors of opening a link, or something that is not a directory.
 _NO_DIRECTORY = frozenset({errno.ENOTDIR, errno.ELOOP, errno.EMLINK})
 _SHOWN = 200
 
 
 def unsafe(root: str, name: str, reason: str) -> UnsafePath:
-    """The error for a name that is not to be touched."""
+    """Return the error for a name that must not be used."""
     shown = name if len(name) <= _SHOWN else f"{name[:_SHOWN]}..."
     return UnsafePath(f"{shown!r} below {root} is refused: {reason}", root=root, name=shown)
 
 
 def parts_of(root: str, name: str) -> tuple[str, ...]:
-    """The parts of a name below ``root``. Pure.
+    """Split a name below ``root`` into its parts. Pure.
 
-    Raises UnsafePath for what is absolute, empty or has NUL, for parts that are empty or dots (with
-    backslashes as slashes too: some stores take them so), and for what the library of the root's
-    scheme would read as something else than a name.
+    Raises
+    ------
+    UnsafePath
+        The name is absolute, is empty or contains NUL; a part of it is empty, ``.`` or ``..`` (also
+        with backslashes read as slashes, as some stores do); or the library for the root's scheme
+        gives one of its characters another meaning.
     """
     if "\0" in name:
         raise unsafe(root, name, "it has a NUL in it")
@@ -54,10 +58,10 @@ def parts_of(root: str, name: str) -> tuple[str, ...]:
 
 
 class LocalRoot:
-    """A local directory, below which places are reached without following a link.
+    """A local directory, below which files are reached without following links.
 
-    Descriptors of the directories last gone through stay open: names come directory by directory.
-    A context manager.
+    The descriptors of the directories traversed last stay open, because names arrive grouped by
+    directory. A context manager.
     """
 
     def __init__(self, root: str) -> None:
@@ -88,9 +92,14 @@ class LocalRoot:
             os.close(self._open.pop()[1])
 
     def directory(self, parts: Sequence[str]) -> int | None:
-        """The descriptor of a directory, valid until the next call; None when it is not there.
+        """Return the descriptor of a directory, valid until the next call; None if it is absent.
 
-        Raises UnsafePath where a link leads there, StorageError.
+        Raises
+        ------
+        UnsafePath
+            A symbolic link is on the way.
+        StorageError
+            The system refuses to open a directory.
         """
         same = 0
         while same < min(len(parts), len(self._open)) and self._open[same][0] == parts[same]:
@@ -123,9 +132,9 @@ class LocalRoot:
 
 
 def enter(directory: int, name: str, *, listed: bool) -> int | None:
-    """A descriptor of a directory in ``directory``; None where it is not there, or no directory.
+    """Open the directory ``name`` in ``directory``; None if it is absent or not a directory.
 
-    ``listed``: it is to be listed, not only gone through. A link is never followed.
+    ``listed`` requests a descriptor that can be listed, not only traversed. Links are not followed.
     """
     try:
         flags = (_LISTED if listed else _THROUGH) | os.O_NOFOLLOW
@@ -139,10 +148,18 @@ def enter(directory: int, name: str, *, listed: bool) -> int | None:
 
 
 def read_below(root: str, name: str, limit: int) -> bytes:
-    """The whole of a small regular file below ``root``; FileNotFoundError when it is not there.
+    """Read a whole small regular file below ``root``.
 
-    Raises UnsafePath for a name that is refused, a link, a pipe or a device (which is not even
-    opened), Corrupt for more than ``limit`` bytes, StorageError.
+    Raises
+    ------
+    FileNotFoundError
+        There is no such file.
+    UnsafePath
+        The name is refused, or names a link, a pipe or a device (which is not even opened).
+    Corrupt
+        The file has more than ``limit`` bytes.
+    StorageError
+        The storage refuses to read the file.
     """
     parts = parts_of(root, name)
     if is_local(root):
@@ -171,7 +188,7 @@ def _read_local(root: str, parts: tuple[str, ...], limit: int) -> bytes:
                 found = os.fstat(file.fileno())
                 if not stat.S_ISREG(found.st_mode):
                     raise unsafe(root, name, "it is no regular file")
-                # Python allocates what is asked for before it reads.
+                # Python allocates the requested size before it reads.
                 return file.read(min(limit, found.st_size) + 1)
         except FileNotFoundError:
             raise

@@ -1,4 +1,4 @@
-"""What is under way at once is bounded: in calls, and in bytes of memory."""
+"""Bounded concurrency: limits on the number of concurrent calls and on the bytes held in memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class Room:
-    """A number of bytes that may be in memory at once; whoever needs more waits."""
+    """A budget of bytes that may be in memory at once; a thread that needs more waits."""
 
     def __init__(self, size: int) -> None:
         self._size = self._free = size
@@ -19,9 +19,9 @@ class Room:
 
     @contextmanager
     def taken(self, count: int) -> Iterator[None]:
-        """Have ``count`` bytes for the time of the context, or all there are when it is more.
+        """Reserve ``count`` bytes for the duration of the context, at most the whole budget.
 
-        Not to be nested: two that each hold a part and wait for more would wait for ever.
+        Must not be nested: two threads that each hold a share and wait for more would deadlock.
         """
         count = min(count, self._size)
         with self._changed:
@@ -36,9 +36,9 @@ class Room:
 
 
 def in_flight(function: Callable[[Any], Any], items: Iterable[Any], workers: int) -> Iterator[Any]:
-    """``map`` with a bounded number of calls at once; results in order, memory bounded.
+    """Yield the results of ``map`` in order, with a bounded number of concurrent calls.
 
-    When a call fails the others that run are waited for, and its error is raised.
+    Memory is bounded. When a call fails, the running calls are waited for, and the error is raised.
     """
     waiting: deque[Future[Any]] = deque()
     with ThreadPoolExecutor(workers, thread_name_prefix="flinkish-transfer") as pool:

@@ -1,11 +1,11 @@
-"""Deleting: the one module of flinkish that removes files and directories.
+"""Deletion: the only module of flinkish that removes files and directories.
 
-Everything here takes (root, name below it); names that leave the root are refused before anything
+All functions take a root and a name below it. Names that leave the root are refused before anything
 is touched, see :mod:`flinkish.storage.below`. No link is followed: neither on the way to a name nor
-in a tree, where the link itself goes as one of its entries. ``tell`` is called with the name, below
-the root, of each thing that is gone now; :func:`plan_tree` gives the same names beforehand.
+inside a tree, where the link itself is removed as an entry. ``tell`` is called with the name,
+relative to the root, of each removed entry; :func:`plan_tree` yields the same names in advance.
 
-Names of directories end with a slash in plans and for ``tell``.
+Names of directories end with a slash in plans and in calls of ``tell``.
 """
 
 from __future__ import annotations
@@ -24,15 +24,20 @@ if TYPE_CHECKING:
     from flinkish.storage.remote import RemoteStore
 
 Tell = Callable[[str], object]
-#: How deep a tree may be; what is deeper stays, and :func:`remove_tree` says that not all is gone.
+#: Maximum depth of a tree. Deeper entries stay, and :func:`remove_tree` then returns False.
 MAX_DEPTH = 200
 _STAYS = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR})
 
 
 def remove_file(root: str, name: str, tell: Tell | None = None) -> bool:
-    """Remove one file, or a link; False when it was not there (S3 does not say).
+    """Remove one file or link; return False if it did not exist (S3 does not report this).
 
-    Raises UnsafePath, StorageError.
+    Raises
+    ------
+    UnsafePath
+        The name is refused.
+    StorageError
+        The storage refuses the removal.
     """
     parts = parts_of(root, name)
     if is_local(root):
@@ -46,9 +51,14 @@ def remove_file(root: str, name: str, tell: Tell | None = None) -> bool:
 
 
 def remove_files(root: str, names: Iterable[str], tell: Tell | None = None) -> None:
-    """Remove many files; those that are not there do not matter (S3 does not say which).
+    """Remove many files and ignore those that do not exist (S3 does not report which).
 
-    Raises UnsafePath at the first name that is refused, StorageError.
+    Raises
+    ------
+    UnsafePath
+        A name is refused. Raised at the first such name: earlier files may be removed already.
+    StorageError
+        The storage refuses the removal.
     """
     if is_local(root):
         with LocalRoot(root) as place:
@@ -68,9 +78,19 @@ def remove_files(root: str, names: Iterable[str], tell: Tell | None = None) -> N
 
 
 def remove_tree(root: str, name: str, tell: Tell | None = None) -> bool:
-    """Remove a directory and all below it, or what else has that name; True when nothing is left.
+    """Remove a directory with its content, or any other entry of that name.
 
-    What the local file system refuses to remove stays. Raises UnsafePath, StorageError.
+    Returns
+    -------
+    bool
+        True when nothing is left. Entries that the local file system refuses to remove stay.
+
+    Raises
+    ------
+    UnsafePath
+        The name is refused.
+    StorageError
+        The storage refuses the operation.
     """
     parts = parts_of(root, name)
     if not is_local(root):
@@ -86,9 +106,9 @@ def remove_tree(root: str, name: str, tell: Tell | None = None) -> bool:
 
 
 def plan_tree(root: str, name: str) -> Iterator[str]:
-    """What :func:`remove_tree` is going to remove, in its order.
+    """Yield the names that :func:`remove_tree` would remove, in its order.
 
-    Raises UnsafePath, StorageError.
+    Raises the same errors.
     """
     parts = parts_of(root, name)
     if not is_local(root):
@@ -101,9 +121,14 @@ def plan_tree(root: str, name: str) -> Iterator[str]:
 
 
 def remove_empty_directories(root: str, names: Iterable[str], tell: Tell | None = None) -> None:
-    """Remove those directories that are empty, deepest first; the others stay.
+    """Remove those of the directories that are empty, deepest first; the others stay.
 
-    Raises UnsafePath, StorageError.
+    Raises
+    ------
+    UnsafePath
+        A name is refused; then nothing is removed.
+    StorageError
+        The storage refuses the operation.
     """
     found = sorted({parts_of(root, name) for name in names}, key=lambda parts: (-len(parts), parts))
     if not found:
@@ -122,9 +147,14 @@ def remove_empty_directories(root: str, names: Iterable[str], tell: Tell | None 
 def plan_empty_directories(
     root: str, names: Iterable[str], goes: Callable[[str], bool]
 ) -> Iterator[str]:
-    """What :func:`remove_empty_directories` is going to remove once all that ``goes`` is gone.
+    """Yield the directories that :func:`remove_empty_directories` would remove later.
 
-    ``goes`` is asked for names of files below the root. Raises UnsafePath, StorageError.
+    Assumes that all files for which ``goes`` is true are removed first. Raises the same errors.
+
+    Parameters
+    ----------
+    goes
+        Called with the name of a file, relative to the root; returns whether it is removed.
     """
     found = sorted({parts_of(root, name) for name in names}, key=lambda parts: (-len(parts), parts))
     going: set[str] = set()
@@ -145,7 +175,7 @@ def plan_empty_directories(
 
 
 def _names(place: LocalRoot, parts: tuple[str, ...]) -> list[str] | None:
-    """All names in a directory; None when it is not there or cannot be listed."""
+    """Return all names in a directory; None if it is absent or cannot be listed."""
     directory = place.directory(parts[:-1])
     try:
         inside = None if directory is None else enter(directory, parts[-1], listed=True)
@@ -192,13 +222,13 @@ def _rmdir(place: LocalRoot, parts: tuple[str, ...]) -> bool:
 
 
 def _visit(directory: int, entry: str, name: str, *, remove: bool, depth: int = 0) -> Iterator[str]:
-    """Names of an entry of a directory and of all below it, removed or to be removed."""
+    """Yield the names of an entry and of everything below it; remove them if ``remove`` is set."""
     try:
         inside = enter(directory, entry, listed=True)
     except OSError:
-        return  # it cannot be looked into, so it stays
+        return  # it cannot be opened, so it stays
     if inside is None:
-        # A file, a link (also one that has taken a directory's place just now), or nothing.
+        # A file, a link (possibly one that has just replaced a directory), or nothing.
         with suppress(OSError):
             if remove:
                 os.unlink(entry, dir_fd=directory)

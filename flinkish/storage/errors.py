@@ -1,4 +1,4 @@
-"""Errors of storage, in words: what was tried, where, and why it was refused."""
+"""Errors of storage: which operation failed, on which path, and why."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import re
 
 from flinkish.errors import StorageError
 
-#: What a NameNode refused, as hdfs-native tells it: the class, and the message with a stack trace
-#: behind an escaped end of line.
+#: A NameNode's refusal as hdfs-native reports it: the class, then the message, and a stack trace
+#: after an escaped newline.
 _REFUSAL = re.compile(r'\w+\("[\w.$]+", "((?:[^"\\]|\\[^n])+)')
 
 
 class Replaced(OSError):
-    """A file is no longer the one that was listed: another has been put in its place."""
+    """A file is no longer the one that was listed: another file has replaced it."""
 
 
 def storage_error(verb: str, path: str, error: BaseException) -> StorageError:
-    """The error for a refused operation on ``path``: disk full is named as such."""
+    """Return the error for a refused operation on ``path``; report a full disk as such."""
     number = error.errno if isinstance(error, OSError) else None
     reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
     if refusal := _REFUSAL.search(reason):

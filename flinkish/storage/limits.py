@@ -1,4 +1,4 @@
-"""How much is asked of remote stores at once; apart, so that setting it imports no library."""
+"""Limit on concurrent remote requests; a separate module, so that setting it imports no library."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ _connections = _DEFAULT
 
 
 def set_connections(number: int) -> None:
-    """How many requests to remote stores may be in flight at once in this process.
+    """Set how many requests to remote stores may be in flight at once in this process.
 
-    For stores that are opened from now on (``execution.savepoint.transfers``).
+    Applies to stores opened after the call (``execution.savepoint.transfers``).
     """
     global _connections
     _connections = max(1, number)
 
 
 def connections() -> int:
-    """How many requests may be in flight at once."""
+    """Return how many requests to remote stores may be in flight at once."""
     return _connections

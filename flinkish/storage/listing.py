@@ -1,4 +1,4 @@
-"""One directory's entries, the same for every kind of storage."""
+"""The entries of one directory, in the same form for every kind of storage."""
 
 from __future__ import annotations
 
@@ -11,24 +11,27 @@ from typing import Any, Protocol
 
 
 class FileEntry(Protocol):
-    """A listed file. What needs a further look (a local ``stat``) is asked for only when used.
+    """A listed file. Facts that need another request (a local ``stat``) are fetched only on use.
 
-    All raise FileNotFoundError when the file is gone by now.
+    All methods raise FileNotFoundError if the file no longer exists.
     """
 
     def size(self) -> int:
-        """Its size in bytes."""
+        """Return the size in bytes."""
 
     def modified(self) -> float:
-        """When it was written, seconds since the epoch by the storage's clock; 0.0: unknown."""
+        """Return when it was written, in seconds since the epoch; 0.0 if unknown.
+
+        The time is that of the storage's clock.
+        """
 
     def stamp(self) -> str:
-        """Changes when the file is replaced: an ETag, or inode and time."""
+        """Return a string that changes when the file is replaced: an ETag, or inode and time."""
 
 
 @dataclass(frozen=True)
 class LocalEntry:
-    """A file of the local file system; ``follow``: where it is a link, what that leads to."""
+    """A file of the local file system; with ``follow``, a link stands for its target."""
 
     entry: os.DirEntry[str]
     follow: bool = True
@@ -37,7 +40,7 @@ class LocalEntry:
         try:
             return self.entry.stat(follow_symlinks=self.follow)
         except OSError as error:
-            if error.errno == errno.ELOOP:  # a link in a circle leads nowhere
+            if error.errno == errno.ELOOP:  # a circular link has no target
                 raise FileNotFoundError(errno.ENOENT, "No such file", self.entry.path) from error
             raise
 
@@ -55,13 +58,13 @@ class LocalEntry:
 
 
 def local_stamp(stat: os.stat_result) -> str:
-    """The stamp of a local file. A hard link has that of its original."""
+    """Return the stamp of a local file. A hard link has the stamp of its original."""
     return f"{stat.st_ino}-{stat.st_mtime_ns}"
 
 
 @dataclass(frozen=True)
 class RemoteEntry:
-    """A file of a remote store, as its listing told it."""
+    """A file of a remote store, as the store listed it."""
 
     bytes: int
     time: float
@@ -82,34 +85,34 @@ class RemoteEntry:
 
 @dataclass(frozen=True)
 class Listing:
-    """One directory's entries, hidden ones left out (Hadoop's ``.x.crc``, ``.x.<uuid>.tmp``)."""
+    """The visible entries of one directory (hidden are Hadoop's ``.x.crc``, ``.x.<uuid>.tmp``)."""
 
     path: str
     files: Mapping[str, FileEntry] = field(default_factory=dict)
     directories: tuple[str, ...] = ()
 
     def size(self, name: str) -> int:
-        """Size of a listed file in bytes; FileNotFoundError when it is gone by now."""
+        """Return the size of a listed file in bytes; raise FileNotFoundError if it is gone."""
         return self.files[name].size()
 
     def modified(self, name: str) -> float:
-        """When a listed file was written, seconds since the epoch."""
+        """Return when a listed file was written, in seconds since the epoch (0.0 if unknown)."""
         return self.files[name].modified()
 
     def stamp(self, name: str) -> str:
-        """What changes when a listed file is replaced."""
+        """Return a string that changes when the listed file is replaced."""
         return self.files[name].stamp()
 
 
 def remote_entry(info: Mapping[str, Any]) -> RemoteEntry:
-    """The entry that an answer of fsspec describes, whichever of its file systems gave it. Pure."""
+    """Convert an info record of any fsspec file system into an entry. Pure."""
     size = int(info.get("size") or info.get("length") or 0)
     time = _modified(info)
     tag = str(info.get("ETag") or info.get("etag") or f"{time:.3f}-{size}").strip('"')
     return RemoteEntry(size, time, tag)
 
 
-#: Under which names fsspec's file systems tell when a file was written.
+#: Keys under which fsspec's file systems report the modification time.
 _TIMES = ("LastModified", "modification_time", "modificationTime", "mtime", "modified", "created")
 
 

@@ -1,8 +1,8 @@
 """The local file system.
 
-A hard link costs no data and is safe, because Spark never writes into a finished checkpoint file
-(it writes a temporary one and renames); where a link is refused (another file system, too many
-links, a protected file) the file is copied.
+A hard link costs no data. It is safe because Spark never writes into a finished checkpoint file: it
+writes a temporary file and renames it. Where a link is refused (another file system, too many
+links, a protected file), the file is copied.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from flinkish.storage.listing import FileEntry, Listing, LocalEntry, local_stamp
 from flinkish.storage.locations import split
 
 _COPY_BLOCK = 1 << 20
-#: What :func:`read_bytes` reads, at most: logs, schemas, metadata.
+#: Maximum size in bytes of a file for :func:`read_bytes`: logs, schemas, metadata.
 MAX_SMALL = 1 << 30
-#: Refusals of os.link after which a copy still works.
+#: Errors of os.link after which a copy is still possible.
 _LINK_REFUSED = frozenset(
     {
         errno.EXDEV,
@@ -38,7 +38,7 @@ _LINK_REFUSED = frozenset(
 
 
 def list_directory(path: str) -> Listing:
-    """One directory without a stat per file; an absent directory is an empty listing."""
+    """List a directory without a stat per file; an absent directory lists as empty."""
     files: dict[str, FileEntry] = {}
     directories: list[str] = []
     try:
@@ -58,7 +58,7 @@ def list_directory(path: str) -> Listing:
 
 
 def _is_directory(entry: os.DirEntry[str]) -> bool:
-    """Whether an entry is a directory, or a link to one; a link in a circle is none."""
+    """Return whether an entry is a directory or a link to one; a circular link is not."""
     try:
         return entry.is_dir()
     except OSError:
@@ -66,9 +66,9 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
 
 
 def walk_files(path: str, prefix: str = "") -> Iterator[tuple[str, FileEntry]]:
-    """Every visible file below a directory with its path relative to it.
+    """Yield every visible file below a directory, with its relative path.
 
-    A link is one of them, with its own size and age; it is not gone into.
+    A symbolic link is yielded as a file with its own size and age, and is not followed.
     """
     files: list[os.DirEntry[str]] = []
     directories: list[str] = []
@@ -92,7 +92,7 @@ def walk_files(path: str, prefix: str = "") -> Iterator[tuple[str, FileEntry]]:
 
 
 def list_names(path: str) -> list[str]:
-    """Names in one directory, hidden ones left out; empty when there is no such directory."""
+    """Return the visible names in a directory; an empty list if there is no such directory."""
     try:
         return [name for name in os.listdir(path) if not name.startswith(".")]
     except (FileNotFoundError, NotADirectoryError):
@@ -102,12 +102,19 @@ def list_names(path: str) -> list[str]:
 
 
 def open_file(path: str) -> BinaryIO:
-    """Open a regular file for reading; FileNotFoundError when it is not there.
+    """Open a regular file for reading.
 
-    Raises Corrupt for a device, a pipe or a link to one, which might never end, or never begin.
+    Raises
+    ------
+    FileNotFoundError
+        There is no such file.
+    Corrupt
+        It is a device, a pipe or a link to one: reading it might block or never end.
+    StorageError
+        The system refuses to open it.
     """
     try:
-        _check_regular(path, os.stat(path))  # opening a device may already do something
+        _check_regular(path, os.stat(path))  # opening a device may have side effects
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             _check_regular(path, os.fstat(descriptor))
@@ -129,9 +136,16 @@ def _check_regular(path: str, status: os.stat_result) -> None:
 
 
 def read_bytes(path: str) -> bytes:
-    """The whole of a (small) file; FileNotFoundError when it is not there.
+    """Read a whole (small) file.
 
-    Raises Corrupt for one that is no regular file, or of more than :data:`MAX_SMALL` bytes.
+    Raises
+    ------
+    FileNotFoundError
+        There is no such file.
+    Corrupt
+        It is not a regular file, or has more than :data:`MAX_SMALL` bytes.
+    StorageError
+        The system refuses to read it.
     """
     with open_file(path) as file:
         try:
@@ -160,10 +174,21 @@ def make_new_directory(path: str) -> None:
 
 
 def place(source: str, target: str, stamp: str | None) -> tuple[int, bool]:
-    """Link ``source`` to ``target``, or copy it: its size, and whether it is a link.
+    """Link ``source`` to ``target``, or copy it; replace an existing ``target``.
 
-    An existing ``target`` is replaced. Raises FileNotFoundError when the source is gone, Replaced
-    when it does not have ``stamp`` any more, StorageError when the target is refused.
+    Returns
+    -------
+    tuple
+        The size in bytes, and whether the target is a link.
+
+    Raises
+    ------
+    FileNotFoundError
+        The source no longer exists.
+    Replaced
+        The source no longer has ``stamp``.
+    StorageError
+        The system refuses to write the target.
     """
     try:
         try:
@@ -183,7 +208,10 @@ def place(source: str, target: str, stamp: str | None) -> tuple[int, bool]:
 
 
 def copy(source: str, target: str, stamp: str | None = None) -> int:
-    """Copy the bytes of a file and bring them to the disk; returns their number."""
+    """Copy a file, flush it to the disk, and return its number of bytes.
+
+    Raises FileNotFoundError, Replaced and StorageError as :func:`place` does.
+    """
     with open_file(source) as reader:
         _check_stamp(source, os.fstat(reader.fileno()), stamp)
         try:
@@ -197,7 +225,7 @@ def copy(source: str, target: str, stamp: str | None = None) -> int:
 
 
 def read_stamped(path: str, stamp: str | None) -> bytes:
-    """The whole of a small file that has ``stamp``; raises as :func:`copy` does."""
+    """Read a whole small file that must have ``stamp``; raise the errors of :func:`copy`."""
     with open_file(path) as file:
         try:
             data = file.read()
@@ -208,7 +236,7 @@ def read_stamped(path: str, stamp: str | None) -> bytes:
 
 
 def check_stamp(path: str, stamp: str | None) -> None:
-    """Raise Replaced when a file does not have ``stamp`` (None: anything goes)."""
+    """Raise Replaced if the file does not have ``stamp`` (None: any file is accepted)."""
     if stamp is not None:
         _check_stamp(path, os.stat(path), stamp)
 
@@ -219,7 +247,7 @@ def _check_stamp(path: str, status: os.stat_result, stamp: str | None) -> None:
 
 
 def write_bytes(path: str, data: bytes) -> None:
-    """Write a new file and bring it to the disk."""
+    """Write a new file and flush it to the disk."""
     try:
         with open(path, "wb") as file:
             file.write(data)
@@ -230,7 +258,7 @@ def write_bytes(path: str, data: bytes) -> None:
 
 
 def publish(temporary: str, final: str) -> None:
-    """Rename a finished file or directory into place and bring the directory to the disk."""
+    """Rename a finished file or directory into place, and sync the directory that contains it."""
     try:
         os.rename(temporary, final)
     except OSError as error:
@@ -239,7 +267,7 @@ def publish(temporary: str, final: str) -> None:
 
 
 def sync_directory(path: str) -> None:
-    """Bring a directory's entries to the disk, where the file system can."""
+    """Flush the entries of a directory to the disk, if the file system supports it."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError as error:
@@ -247,7 +275,7 @@ def sync_directory(path: str) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        # EINVAL, ENOTSUP: directories cannot be synced here, renames are durable or they are not.
+        # EINVAL, ENOTSUP: this file system cannot sync directories; nothing more can be done.
         if error.errno not in {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}:
             raise storage_error("sync", path, error) from error
     finally:

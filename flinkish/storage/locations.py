@@ -1,8 +1,8 @@
-"""Locations: how places in storage are written, and the one form flinkish keeps them in.
+"""Locations: how files and directories are addressed, and the normal form that flinkish keeps.
 
 A *location* is a string: an absolute local path (``/a/b``), or ``scheme://authority/path`` without
-a slash at its end. ``s3a://`` and ``s3n://`` (Hadoop's names) are ``s3://`` here, so one place has
-one name in the registry and in messages; :func:`for_spark` gives Hadoop its own name back.
+a trailing slash. Hadoop's schemes ``s3a://`` and ``s3n://`` are converted to ``s3://``, so each
+location has one name in the registry and in messages; :func:`for_spark` converts it back.
 """
 
 from __future__ import annotations
@@ -11,24 +11,28 @@ import os
 
 from flinkish.errors import StorageError
 
-#: Schemes that mean the local file system.
+#: Schemes of the local file system.
 _LOCAL = frozenset({"file", "local"})
 _SAME = {"s3a": "s3", "s3n": "s3", "gs": "gs", "gcs": "gs"}
-#: Schemes whose libraries read a URL as a browser does.
+#: Schemes whose libraries parse ``?`` and ``#`` as a browser does.
 _NO_QUERY = frozenset({"hdfs", "webhdfs", "viewfs"})
-#: Schemes whose authority may be ``user@host``; elsewhere what is before ``@`` would be a key.
+#: Schemes whose authority may be ``user@host``; in others the text before ``@`` would be a key.
 _WITH_USER = frozenset({"hdfs", "webhdfs", "viewfs", "sftp", "ssh", "abfs", "abfss"})
 
 
 def locate(text: str) -> str:
-    """The location that a user, Spark or a URL means by ``text``.
+    """Convert a path or URL, as a user or Spark writes it, into a location.
 
-    Accepts a plain path (relative ones are taken from the working directory), ``file:/path``,
-    ``file:///path`` and ``scheme://authority/path``. Nothing is percent-decoded: Hadoop's and
-    Flink's path strings carry no escapes.
+    Accepts a plain path (relative to the working directory), ``file:/path``, ``file:///path`` and
+    ``scheme://authority/path``. Nothing is percent-decoded: path strings of Hadoop and Flink have
+    no escapes.
 
-    Raises StorageError for a host in a ``file:`` URL, a URL without an authority, and for
-    credentials in a URL (they would end up in logs and in the registry).
+    Raises
+    ------
+    StorageError
+        A ``file:`` URL names a host; a URL has no authority, or ``..`` in its path; the scheme
+        gives ``?`` or ``#`` another meaning; or the URL contains credentials, which would appear in
+        logs and in the registry.
     """
     scheme, rest = _split(text)
     if not scheme:
@@ -62,7 +66,7 @@ def locate(text: str) -> str:
 
 
 def _split(text: str) -> tuple[str, str]:
-    """The scheme of a URL in lower case and what follows the colon; no scheme for a path.
+    """Split a URL into its scheme in lower case and the text after the colon; a path has no scheme.
 
     A scheme starts with a letter, and a slash follows its colon: ``10:30`` and ``./a:b`` are paths.
     """
@@ -86,22 +90,22 @@ def _local(text: str, rest: str) -> str:
 
 
 def is_local(location: str) -> bool:
-    """Whether a location is a path of this host."""
+    """Return whether a location is a path of this host."""
     return location.startswith("/")
 
 
 def scheme_of(location: str) -> str:
-    """``file``, ``s3``, ``hdfs`` ..."""
+    """Return the scheme: ``file``, ``s3``, ``hdfs`` ..."""
     return "file" if is_local(location) else location.partition(":")[0]
 
 
 def join(location: str, *parts: str) -> str:
-    """``location`` with relative parts behind it."""
+    """Append relative parts to ``location``."""
     return os.path.join(location, *parts)
 
 
 def parent(location: str) -> str:
-    """The location above; that of a bucket or a root is itself."""
+    """Return the parent location; a bucket or a root is its own parent."""
     if is_local(location):
         return os.path.dirname(location)
     head, _, _ = location.rpartition("/")
@@ -109,39 +113,39 @@ def parent(location: str) -> str:
 
 
 def base_name(location: str) -> str:
-    """The last part; empty for a bucket or a root."""
+    """Return the last part of the path; empty for a bucket or a root."""
     if is_local(location) or parent(location) != location:
         return location.rpartition("/")[2]
     return ""
 
 
 def split(location: str) -> tuple[str, str]:
-    """The location above and the last part: what functions take that want (root, name)."""
+    """Split a location into its parent and its last part, for functions that take (root, name)."""
     return parent(location), base_name(location)
 
 
 def prefixed(location: str) -> tuple[str, str]:
-    """The location above, and what the names of things in ``location`` begin with below that.
+    """Return the parent of ``location``, and the prefix of the names that lie inside ``location``.
 
-    What is given to functions that take (root, name) so follows no link in the place of
-    ``location`` itself. Of a bucket or a root: itself, and nothing.
+    Functions that take (root, name) then do not follow a link in the place of ``location`` itself.
+    For a bucket or a root: the location itself and an empty prefix.
     """
     above, name = split(location)
     return (above, f"{name}/") if name else (location, "")
 
 
 def has_queries(scheme: str) -> bool:
-    """Whether the libraries of a scheme read ``?`` and ``#`` in names as a browser does."""
+    """Return whether the libraries for a scheme parse ``?`` and ``#`` in names, as in a URL."""
     return scheme in _NO_QUERY
 
 
 def to_uri(location: str) -> str:
-    """``file:/abs/path``, the form in which Flink and Hadoop print a local path; URLs as is."""
+    """Return ``file:/abs/path`` for a local path, as Flink and Hadoop print it; URLs unchanged."""
     return "file:" + os.path.abspath(location) if is_local(location) else location
 
 
 def for_spark(location: str) -> str:
-    """The location as Hadoop's file systems know it: ``s3://`` is ``s3a://`` there."""
+    """Return the location in the form of Hadoop's file systems: ``s3://`` becomes ``s3a://``."""
     if location.startswith("s3://"):
         return "s3a://" + location.removeprefix("s3://")
     return to_uri(location)

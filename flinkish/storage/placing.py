@@ -1,4 +1,4 @@
-"""Bringing files from one place to another, in the cheapest way there is."""
+"""Transfers of files between locations, by the cheapest available method."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from flinkish.storage.locations import is_local, scheme_of, split
 if TYPE_CHECKING:
     from flinkish.storage.remote import RemoteStore
 
-#: Bytes up to which a file from one store to another is kept in memory on its way.
+#: Maximum bytes of a file that is buffered in memory between two stores; larger ones go to disk.
 _SPOOLED = 16 << 20
 
 
 @dataclass(frozen=True)
 class PlacedFile:
-    """A file put into place: its size in bytes, whether it is a link, its digest where known.
+    """A file that has been placed: its size in bytes, whether it is a link, its digest if known.
 
-    ``digest`` has one of the forms of :mod:`flinkish.savepoint.format.digests`; it is known when
-    the bytes passed through here, or when the store tells it.
+    ``digest`` has one of the forms of :mod:`flinkish.savepoint.format.digests`. It is known when
+    the bytes passed through this process, or when the store reports it.
     """
 
     size: int
@@ -47,19 +47,28 @@ def place(
     size: int | None = None,
     link: bool = True,
 ) -> PlacedFile:
-    """Bring a file to ``target``, in the cheapest way there is; what stands there is replaced.
+    """Place a file at ``target`` by the cheapest available method; replace an existing target.
 
-    Local files are linked where possible, copied otherwise; within one remote store the store
-    copies; else the bytes go through this process.
+    Local files are linked if possible, otherwise copied. Within one remote store the store copies.
+    In all other cases the bytes pass through this process.
 
     Parameters
     ----------
-    stamp: that of the source's listing; None where any content will do.
-    size: the source's size in bytes where it was listed too (it saves a request).
-    link: False: a copy, never a hard link.
+    stamp
+        Stamp from the source's listing; None accepts any content.
+    size
+        Size of the source in bytes, if it was listed too (saves a request).
+    link
+        False: copy, never create a hard link.
 
-    Raises FileNotFoundError when the source is gone, Replaced when it does not have ``stamp`` any
-    more, StorageError when the target is refused.
+    Raises
+    ------
+    FileNotFoundError
+        The source no longer exists.
+    Replaced
+        The source no longer has ``stamp``.
+    StorageError
+        The storage refuses to write the target.
     """
     if is_local(source) and is_local(target):
         if link:
@@ -80,7 +89,7 @@ def place(
 
 @dataclass(frozen=True, slots=True)
 class Placing:
-    """A file to be placed: see :func:`place`."""
+    """A file to place: the arguments of :func:`place`."""
 
     source: str
     target: str
@@ -89,7 +98,7 @@ class Placing:
 
 
 def batch_size(source: str, target: str) -> int:
-    """How many files to give to :func:`place_all` at once; 1 where it would not help."""
+    """Return how many files to pass to :func:`place_all` at once; 1 if batching does not help."""
     if is_local(target):
         return 1
     from flinkish.storage import remote
@@ -98,13 +107,20 @@ def batch_size(source: str, target: str) -> int:
 
 
 def place_all(files: Sequence[Placing]) -> list[PlacedFile | FileNotFoundError | Replaced]:
-    """Place several files of one storage on one other, with their requests to S3 in flight at once.
+    """Place several files from one storage on another, with concurrent requests to S3.
 
-    A thread for each request costs more than the request. Files that go through this process are
-    in memory together: give small ones.
+    One thread per request would cost more than the request. Files that pass through this process
+    are in memory at the same time, so pass small ones.
 
-    Returns what became of each; a source that is gone or replaced is told in its place. Raises
-    StorageError for any other trouble.
+    Returns
+    -------
+    list
+        The result for each file; for a source that is gone or replaced, the exception.
+
+    Raises
+    ------
+    StorageError
+        Any other failure.
     """
     if len(files) > 1 and batch_size(files[0].source, files[0].target) > 1:
         store = _store(files[0].target)

@@ -1,8 +1,9 @@
-"""Remote storage through fsspec: S3 (s3fs), HDFS (hdfs-native), WebHDFS, memory and all others.
+"""Remote storage through fsspec: S3 (s3fs), HDFS (hdfs-native), WebHDFS, memory and others.
 
 Credentials, endpoints and other options come from fsspec's own configuration and environment
-(``FSSPEC_S3_ENDPOINT_URL``, ``~/.config/fsspec/*.json``, ``AWS_*`` ...) and stay there: nothing of
-them is part of a location. Listings are never cached: another process writes what is listed here.
+(``FSSPEC_S3_ENDPOINT_URL``, ``~/.config/fsspec/*.json``, ``AWS_*`` ...). They stay there: none of
+them is part of a location. Listings are never cached, because other processes write the listed
+directories.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from flinkish.storage.limits import connections
 from flinkish.storage.listing import FileEntry, Listing, remote_entry
 from flinkish.storage.locations import base_name, is_local, parent, scheme_of
 
-#: Files up to this size pass through memory in one piece, so that their digest costs no reading.
+#: Files up to this size in bytes pass through memory whole, so their digest needs no extra read.
 SMALL = 16 << 20
 _BLOCK = 4 << 20
-#: What larger files are sent and read in; the libraries' own blocks are of 50 MB.
+#: Bytes per part when larger files are sent and read; the libraries' own blocks have 50 MB.
 _PART = 5 << 20
-#: S3 takes 10,000 parts of a file.
+#: Maximum number of parts of a file; S3 accepts 10,000.
 _PARTS = 9000
-#: Bytes of files that are in memory at once, however many requests are in flight.
+#: Bytes of files in memory at once, independent of the number of requests in flight.
 _ROOM = 150 << 20
-#: Requests that one thread has in flight at most, where the client can do that.
+#: Maximum number of requests that one thread has in flight, if the client supports it.
 _BATCH = 16
-#: Stores without directories: a name with slashes is all there is.
+#: Stores without directories: slashes are only characters of a name.
 _FLAT = frozenset({"s3", "gs", "abfs", "abfss", "az", "oss", "oci"})
 _EXTRAS = {"s3": "s3", "hdfs": "hdfs"}
 
@@ -44,9 +45,12 @@ _lock = threading.Lock()
 
 
 def store_of(location: str) -> RemoteStore:
-    """The store that a remote location is on, opened once for each scheme and authority.
+    """Return the store of a remote location, opened once for each scheme and authority.
 
-    Raises StorageError for an unknown scheme and where the library for it is not installed.
+    Raises
+    ------
+    StorageError
+        The scheme is unknown, its library is not installed, or the store cannot be opened.
     """
     scheme, _, rest = location.partition("://")
     key = scheme, rest.partition("/")[0]
@@ -57,7 +61,7 @@ def store_of(location: str) -> RemoteStore:
 
 
 def forget_stores() -> None:
-    """Open stores anew from now on (the environment has changed, or the process was forked)."""
+    """Reopen stores on their next use (the environment has changed, or the process was forked)."""
     with _lock:
         _stores.clear()
 
@@ -90,10 +94,10 @@ def _open(location: str, scheme: str) -> Any:
 
 
 def _hadoop_options() -> dict[str, Any]:
-    """Options for hdfs-native, which takes all it is given for Hadoop's.
+    """Return options for hdfs-native, which treats every option as Hadoop configuration.
 
-    By Hadoop's default a NameNode that is not there is tried 15 times, for three minutes. Where no
-    configuration of Hadoop's may say otherwise, 4 times (some 15 seconds) are enough.
+    By Hadoop's default an absent NameNode is tried 15 times, which takes three minutes. Unless a
+    Hadoop configuration may set another value, 4 attempts (about 15 seconds) are enough.
     """
     if any(os.environ.get(name) for name in ("HADOOP_CONF_DIR", "HADOOP_HOME")):
         return {}
@@ -108,10 +112,10 @@ def _failure(verb: str, location: str, error: BaseException) -> StorageError:
 
 @contextmanager
 def refused(verb: str, location: str) -> Iterator[None]:
-    """Turn whatever a store's library raises into StorageError; a file to read may be absent.
+    """Convert errors of a store's library into StorageError, except for a missing source file.
 
-    Each library has errors of its own (botocore's, hdfs-native's, those of requests ...) that share
-    no base class: this is the border where they become ours.
+    Each library has its own errors (botocore, hdfs-native, requests ...), which share no base
+    class. This context manager is the only place where they are converted.
     """
     try:
         yield
@@ -120,7 +124,7 @@ def refused(verb: str, location: str) -> Iterator[None]:
     except FileNotFoundError as error:
         if verb != "write":
             raise
-        # Not what is read is gone, but the bucket that is written to.
+        # The missing item is not a source file, but the bucket that is written to.
         raise _failure(verb, location, error) from error
     except Exception as error:
         raise _failure(verb, location, error) from error
@@ -130,20 +134,20 @@ _room = bounded.Room(_ROOM)
 
 
 class RemoteStore:
-    """One remote file system; all of its methods take locations and are safe in any thread."""
+    """One remote file system. All methods take locations and are thread-safe."""
 
     def __init__(self, fs: Any, scheme: str) -> None:
         self._fs = fs
         self._s3 = s3.S3Calls(fs) if scheme == "s3" else None
         self.flat = scheme in _FLAT
         self._overwrites = scheme in {"hdfs", "viewfs"}
-        #: hdfs-native streams by itself; others read ahead by blocks.
+        #: hdfs-native streams by itself; other libraries read ahead in blocks.
         self._streams = scheme in {"hdfs", "memory"}
-        #: Their own request removes a tree; elsewhere fsspec would look for patterns in the name.
+        #: These remove a tree by one request; for others fsspec would expand patterns in the name.
         self._recursive = scheme in {"hdfs", "viewfs", "webhdfs"}
 
     def _open(self, location: str, mode: str, size: int) -> Any:
-        """Open a file that is read or written in blocks of ``size`` bytes, where there are any."""
+        """Open a file in blocks of ``size`` bytes, if the library uses blocks."""
         blocks = {} if self._streams else {"block_size": size}
         return self._fs.open(self._path(location), mode, **blocks)
 
@@ -151,7 +155,7 @@ class RemoteStore:
         return str(self._fs._strip_protocol(location))
 
     def list_directory(self, location: str) -> Listing:
-        """One request (one a thousand names on S3); an absent directory is an empty listing."""
+        """List a directory by one request (S3: one per 1000 names); an absent one is empty."""
         path = self._path(location)
         files: dict[str, FileEntry] = {}
         directories: list[str] = []
@@ -176,32 +180,32 @@ class RemoteStore:
         return Listing(location, files, tuple(directories))
 
     def exists(self, location: str) -> bool:
-        """Whether a file or a directory is there."""
+        """Return whether a file or a directory exists."""
         with refused("read", location):
             return bool(self._fs.exists(self._path(location)))
 
     def is_directory(self, location: str) -> bool:
-        """Whether a directory is there (on S3: anything below it)."""
+        """Return whether a directory exists (on S3: whether any object lies below it)."""
         with refused("read", location):
             return bool(self._fs.isdir(self._path(location)))
 
     def entry(self, location: str) -> FileEntry:
-        """What a listing would say of a file; FileNotFoundError when it is not there."""
+        """Return the listing entry of a file; raise FileNotFoundError if it does not exist."""
         with refused("read", location):
             return remote_entry(self._fs.info(self._path(location)))
 
     def read_bytes(self, location: str) -> bytes:
-        """The whole of a file; FileNotFoundError when it is not there."""
+        """Read a whole file; raise FileNotFoundError if it does not exist."""
         with refused("read", location):
             return bytes(self._fs.cat_file(self._path(location)))
 
     def read_head(self, location: str, count: int) -> bytes:
-        """The first ``count`` bytes of a file, or all of them."""
+        """Read at most the first ``count`` bytes of a file."""
         with refused("read", location), self._open(location, "rb", 1 << 18) as file:
             return bytes(file.read(count))
 
     def open_file(self, location: str) -> BinaryIO:
-        """Open for reading; FileNotFoundError when it is not there. Small files are read whole."""
+        """Open a file for reading, small ones from memory; raise FileNotFoundError if missing."""
         with refused("read", location):
             info = self._fs.info(self._path(location))
             if info.get("type") == "directory":
@@ -226,7 +230,7 @@ class RemoteStore:
             self._rename(temporary, location)
 
     def upload(self, source: str, location: str) -> None:
-        """Bring a local file there so that it appears complete or not at all."""
+        """Upload a local file so that it appears complete or not at all."""
         with refused("write", location):
             if self.flat:
                 with open(source, "rb") as reader:
@@ -237,7 +241,7 @@ class RemoteStore:
             self._rename(temporary, location)
 
     def _rename(self, old: str, new: str) -> None:
-        """Rename a file over whatever stands there (WebHDFS leaves it, without a word)."""
+        """Rename a file and replace an existing one (WebHDFS silently keeps the existing one)."""
         if self._overwrites:
             self._fs.mv(self._path(old), self._path(new), overwrite=True)
             return
@@ -246,7 +250,7 @@ class RemoteStore:
         self._fs.mv(self._path(old), self._path(new))
 
     def make_directory(self, location: str) -> None:
-        """Create a directory and its parents, where there is such a thing."""
+        """Create a directory and its parents, if the store has directories."""
         if not self.flat:
             with refused("create directory", location):
                 self._fs.makedirs(self._path(location), exist_ok=True)
@@ -254,10 +258,19 @@ class RemoteStore:
     def copy_within(
         self, source: str, target: str, stamp: str | None, size: int | None
     ) -> tuple[int, str | None]:
-        """Copy by the store itself, or its client: the size, and the digest if it is known.
+        """Copy a file inside the store and return its size, and its digest if known.
 
-        ``size`` is the source's as listed with ``stamp``: it saves asking for both.
-        Raises FileNotFoundError when the source is gone, Replaced when it lacks ``stamp``.
+        S3 copies by itself; for other stores the bytes pass through this process. ``size`` is the
+        listed size that belongs to ``stamp``; with both, no request for them is needed.
+
+        Raises
+        ------
+        FileNotFoundError
+            The source no longer exists.
+        Replaced
+            The source does not have ``stamp``.
+        StorageError
+            Any other failure.
         """
         with refused("copy to", target):
             if self._s3 is not None:
@@ -271,9 +284,10 @@ class RemoteStore:
     def copy_all(
         self, copies: Sequence[tuple[str, str, str | None, int | None]]
     ) -> list[tuple[int, str | None] | FileNotFoundError | Replaced]:
-        """Several of :meth:`copy_within`, given as (source, target, stamp, size), at once; on S3.
+        """Copy several files, given as (source, target, stamp, size), concurrently. Only on S3.
 
-        A source that is gone or replaced is told in its place.
+        Returns the result of :meth:`copy_within` for each; for a source that is gone or replaced,
+        the exception.
         """
         assert self._s3 is not None, "only S3 copies"
         results: list[tuple[int, str | None] | FileNotFoundError | Replaced] = []
@@ -286,7 +300,7 @@ class RemoteStore:
         return results
 
     def receive_all(self, files: Sequence[tuple[str, bytes]]) -> None:
-        """Write several small files, given as (location, content), at once; on S3."""
+        """Write several small files, given as (location, content), concurrently. Only on S3."""
         assert self._s3 is not None, "only S3 has such files"
         with _room.taken(2 * sum(len(data) for _, data in files)):
             errors = self._s3.put_all([(self._path(target), data) for target, data in files])
@@ -295,7 +309,7 @@ class RemoteStore:
                 raise _failure("write", target, error) from error
 
     def _stream(self, source: str, target: str, stamp: str | None) -> tuple[int, str]:
-        """Through this process: for stores whose own copying is no better, and gives no digest."""
+        """Copy through this process: the store's own copy is no better and returns no digest."""
         self.check_stamp(source, stamp)
         digest, size = hashlib.sha256(), 0
         with (
@@ -311,12 +325,12 @@ class RemoteStore:
         return size, f"sha256:{digest.hexdigest()}"
 
     def check_stamp(self, location: str, stamp: str | None) -> None:
-        """Raise Replaced when a file does not have ``stamp`` (None: anything goes)."""
+        """Raise Replaced if the file does not have ``stamp`` (None: any file is accepted)."""
         if stamp is not None and self.entry(location).stamp() != stamp:
             raise Replaced(f"{location} was replaced")
 
     def receive(self, target: str, reader: IO[bytes], size: int) -> tuple[int, str]:
-        """Write what ``reader`` gives, ``size`` bytes as far as known: size and digest."""
+        """Write the content of ``reader``, about ``size`` bytes; return its size and digest."""
         digest, written = hashlib.sha256(), 0
         with refused("write", target):
             if size <= SMALL:
@@ -326,7 +340,7 @@ class RemoteStore:
                     self._fs.pipe_file(self._path(target), data)
                 return len(data), f"sha256:{digest.hexdigest()}"
             part = max(_PART, size // _PARTS)
-            # Gathered, cut off, signed and sent: a part was measured to take many times its size.
+            # A part is buffered, split off, signed and sent: measured at many times its size.
             with _room.taken(10 * part), self._open(target, "wb", part) as writer:
                 while block := reader.read(_BLOCK):
                     digest.update(block)
@@ -335,7 +349,7 @@ class RemoteStore:
         return written, f"sha256:{digest.hexdigest()}"
 
     def send(self, source: str, writer: IO[bytes], stamp: str | None) -> tuple[int, str]:
-        """Write a file's bytes to ``writer``: size and digest."""
+        """Write the bytes of a file to ``writer``; return its size and digest."""
         digest, size = hashlib.sha256(), 0
         with refused("read", source):
             with _room.taken(3 * _PART), self._open(source, "rb", _PART) as reader:
@@ -347,7 +361,7 @@ class RemoteStore:
         return size, f"sha256:{digest.hexdigest()}"
 
     def delete_file(self, location: str) -> bool:
-        """Delete one file; False when it was not there (S3 does not say: True)."""
+        """Delete one file; return False if it did not exist (S3 does not report this: True)."""
         with refused("remove", location):
             try:
                 if not self.flat and not self._fs.exists(self._path(location)):
@@ -358,14 +372,14 @@ class RemoteStore:
         return True
 
     def delete_files(self, locations: Iterable[str]) -> None:
-        """Delete many files, a thousand a request on S3; those that are not there do not matter."""
+        """Delete many files, a thousand per request on S3; ignore those that do not exist."""
         if self._s3 is None:
             for _ in in_flight(self.delete_file, locations):
                 pass
             return
         batch: list[str] = []
         for location in locations:
-            # By the letter: an object whose name ends with a slash is another one.
+            # Keep a trailing slash: an object with it is a different object.
             batch.append(self._path(location) + ("/" if location.endswith("/") else ""))
             if len(batch) == s3.DELETE_BATCH:
                 with refused("remove", location):
@@ -376,14 +390,14 @@ class RemoteStore:
                 self._s3.delete(batch)
 
     def delete_directory(self, location: str) -> bool:
-        """Delete a directory that is empty, where there is such a thing; True when it is gone now.
+        """Delete a directory if it is empty; return whether this call deleted it.
 
-        Others stay.
+        Flat stores return False: there only the object that marks the directory is deleted.
         """
         path = self._path(location)
         with refused("remove", location), suppress(FileNotFoundError):
             if self.flat:
-                # Hadoop leaves empty objects in the place of directories.
+                # Hadoop creates empty objects as markers of directories.
                 self._fs.rm_file(path + "/")
             elif self._fs.isdir(path) and not self._fs.ls(path, detail=False):
                 self._remove_directory(path)
@@ -391,17 +405,17 @@ class RemoteStore:
         return False
 
     def _remove_directory(self, path: str) -> None:
-        """Remove one directory that is empty; WebHDFS's own call for that is none."""
+        """Remove one empty directory; WebHDFS has no separate call for this."""
         if self._recursive:
             self._fs.rm(path, recursive=False)
         else:
             self._fs.rmdir(path)
 
     def delete_tree(self, root: str, name: str, tell: Callable[[str], object] | None) -> bool:
-        """Delete a directory ``name`` below ``root`` and all below it; True when nothing is left.
+        """Delete the directory ``name`` below ``root`` with its content; True when nothing is left.
 
-        Only what lies below it by its name: a library that would take ``*`` or ``[`` in names for
-        patterns is given one name after the other.
+        Names are taken literally. Libraries that would expand ``*`` or ``[`` in names as patterns
+        get one name at a time.
         """
         location = f"{root}/{name}"
         path = self._path(location)
@@ -428,9 +442,9 @@ class RemoteStore:
         return gone
 
     def find_all(self, root: str, name: str) -> Iterator[str]:
-        """Whatever lies at or below ``name``, hidden things too, as names below ``root``.
+        """Yield all entries at or below ``name``, also hidden ones, as names relative to ``root``.
 
-        Directories come after what is in them, with a slash at their end; flat stores have none.
+        A directory follows its content and ends with a slash. Flat stores have no directories.
         """
         location = f"{root}/{name}"
         path = self._path(location)
@@ -449,7 +463,7 @@ class RemoteStore:
         yield from self._walk(path, name, info["type"] == "directory")
 
     def all_names(self, location: str) -> list[str] | None:
-        """All names in a directory, hidden ones too; None where there is no such thing."""
+        """Return all names in a directory, also hidden ones; None if there is no such directory."""
         if self.flat:
             return None
         with refused("list", location):
@@ -470,13 +484,13 @@ class RemoteStore:
                 return
         for info in infos:
             below = str(info["name"]).rstrip("/").rpartition("/")[2]
-            # A link (sftp) is neither a file nor a directory: it is not gone into.
+            # A link (sftp) is neither a file nor a directory: it is not followed.
             yield from self._walk(f"{path}/{below}", f"{name}/{below}", info["type"] == "directory")
         yield f"{name}/"
 
 
 def batch_size(source: str, target: str) -> int:
-    """How many small files one call of :meth:`RemoteStore.receive_all` or ``copy_all`` is for."""
+    """Return how many small files to copy or receive by one call; 1 unless the target is on S3."""
     if scheme_of(target) != "s3" or not (is_local(source) or scheme_of(source) == "s3"):
         return 1
     return max(1, min(_BATCH, connections() // 4))
@@ -485,10 +499,11 @@ def batch_size(source: str, target: str) -> int:
 def in_flight(
     function: Callable[[Any], Any], items: Iterable[Any], batch: int = 1
 ) -> Iterator[Any]:
-    """``map`` with a bounded number of calls at once; results in order, memory bounded.
+    """Yield the results of ``map`` in order, with bounded concurrency and memory.
 
-    ``batch`` is how many requests a call has in flight: there are fewer calls then, though enough
-    that the connections are used while some batches wait for their last.
+    ``batch`` is the number of requests that one call has in flight. With batches there are fewer
+    concurrent calls, but enough to use the connections while some batches wait for their last
+    request.
     """
     workers = connections() if batch == 1 else max(2, 2 * connections() // batch)
     yield from bounded.in_flight(function, items, workers)

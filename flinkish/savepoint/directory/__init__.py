@@ -1,1 +1,1 @@
-"""Directories of savepoints: listing, leases, sharing, disposal."""
+"""Directories of savepoints: listing, leases, shared files, disposal."""

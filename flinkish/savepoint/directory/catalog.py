@@ -1,8 +1,8 @@
-"""Which savepoints there are: those directly below a directory, or at given paths.
+"""Catalog of savepoints: those directly below a directory, or at given paths.
 
-A savepoint's directory is the truth about it: its time, job and queries are read from its
-``_metadata``, never from the directory's name or the files' times. What cannot be read is reported
-beside what can, so one damaged savepoint does not hide the others.
+The content of a savepoint's directory is authoritative: time, job and queries are read from its
+``_metadata``, never from the directory's name or the files' times. Unreadable savepoints are
+reported beside the others, so one damaged savepoint does not hide the rest.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from flinkish.savepoint.format.metadata import FILE_NAME, Metadata
 from flinkish.savepoint.format.reader import OpenSavepoint, open_savepoint
 
 _Found = TypeVar("_Found")
-#: What :func:`new_name` makes: ``savepoint-<6 hex of the job id>-<12 hex>``.
+#: Form of :func:`new_name`: ``savepoint-<6 hex of the job id>-<12 hex>``.
 _NAME = re.compile(r"savepoint-([0-9a-f]{6})-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True)
 class CatalogEntry:
-    """One complete savepoint; ``opened`` where its whole ``_metadata`` was asked for."""
+    """One complete savepoint; ``opened`` is set if its whole ``_metadata`` was requested."""
 
     path: str
     header: Header
@@ -42,13 +42,13 @@ class CatalogEntry:
 
     @property
     def bytes(self) -> int:
-        """Bytes of its data files, those that others hold as well."""
+        """Bytes of its data files, including those held by other savepoints."""
         return sum(query.bytes for query in self.queries)
 
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A directory with a ``_metadata`` that cannot be read, and why."""
+    """A directory with an unreadable ``_metadata``, and the error."""
 
     path: str
     error: FlinkishError
@@ -56,11 +56,15 @@ class Unreadable:
 
 @dataclass(frozen=True)
 class Catalog:
-    """What was found: ``savepoints`` newest first, the others by path.
+    """The savepoints found: ``savepoints`` newest first, the others by path.
 
-    ``unfinished`` are directories named like a savepoint without ``_metadata``: being written,
-    left by a writer or a rewrite that died, or disposed while others use their files. ``missing``
-    are paths asked for by name at which there is no savepoint.
+    Attributes
+    ----------
+    unfinished
+        Directories named like a savepoint without ``_metadata``: being written, left by a writer or
+        a rewrite that was killed, or disposed of while others use their files.
+    missing
+        Requested paths at which there is no savepoint.
     """
 
     savepoints: tuple[CatalogEntry, ...] = ()
@@ -70,17 +74,22 @@ class Catalog:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was found at all."""
+        """Whether nothing was found."""
         return not (self.savepoints or self.unreadable or self.unfinished or self.missing)
 
 
 @dataclass(frozen=True)
 class Unfinished:
-    """A directory without ``_metadata``, looked at.
+    """A directory without ``_metadata``, and its content.
 
-    ``modified`` is when the newest file of its own was written, in seconds since the epoch (None:
-    the storage does not tell), ``users`` the savepoints that use its files according to it,
-    ``bytes`` what lies there.
+    Attributes
+    ----------
+    modified
+        When its newest own file was written, in seconds since the epoch; None if unknown.
+    users
+        Names of the savepoints that use its files, from its reference lists.
+    files, bytes
+        Number of its files and their bytes.
     """
 
     path: str
@@ -91,26 +100,33 @@ class Unfinished:
 
 
 def new_name(job_id: str) -> str:
-    """A name for a new savepoint's directory."""
+    """Return a name for the directory of a new savepoint."""
     return f"savepoint-{job_id[:6]}-{secrets.token_hex(6)}"
 
 
 def job_prefix(path: str) -> str | None:
-    """The first six digits of the job id in a savepoint directory's name; None for other names."""
+    """Return the first six digits of the job id in a directory's name; None for other names."""
     match = _NAME.fullmatch(storage.base_name(path))
     return match.group(1) if match else None
 
 
 def read_catalog(directory: str, *, whole: bool = False) -> Catalog:
-    """Every savepoint directly below ``directory``, by one listing and their ``_metadata`` files.
+    """Read every savepoint directly below ``directory``: one listing and their ``_metadata`` files.
+
+    A directory that does not exist gives an empty catalog.
 
     Parameters
     ----------
-    whole: check all of each ``_metadata``, and open the savepoint; otherwise only its beginning is
-        read (header and queries), which is cheap however many files it has.
+    whole
+        Check all of each ``_metadata`` and open the savepoint. Otherwise only its start is read
+        (header and queries), which is cheap for any number of files.
 
-    A directory that is not there has none. Raises UsageError when ``directory`` is itself a
-    savepoint, StorageError when it cannot be listed.
+    Raises
+    ------
+    UsageError
+        ``directory`` is itself a savepoint.
+    StorageError
+        It cannot be listed.
     """
     location = storage.locate(directory)
     listing = storage.list_directory(location)
@@ -129,7 +145,7 @@ def read_catalog(directory: str, *, whole: bool = False) -> Catalog:
 
 
 def read_paths(paths: Sequence[str], *, whole: bool = False) -> Catalog:
-    """The savepoints at ``paths`` (locations), on one storage or on several."""
+    """Read the savepoints at ``paths`` (locations), on one storage or several."""
     entries: list[CatalogEntry] = []
     unreadable: list[Unreadable] = []
     missing: list[str] = []
@@ -149,14 +165,14 @@ def read_paths(paths: Sequence[str], *, whole: bool = False) -> Catalog:
 
 
 def look_at(paths: Sequence[str]) -> tuple[Unfinished, ...]:
-    """What lies in directories without ``_metadata``; every file of them is listed."""
+    """Examine directories without ``_metadata``; every file of them is listed."""
     return tuple(found for _, found in _by_storage(_look, paths))
 
 
 def _by_storage(
     function: Callable[[str], _Found], paths: Sequence[str]
 ) -> Iterator[tuple[str, _Found]]:
-    """``function`` of each path, many at once on remote storage; one storage after the other."""
+    """Yield each path and its result, one storage after the other; concurrently if remote."""
     groups: dict[str, list[str]] = {}
     for path in paths:
         groups.setdefault(storage.scheme_of(path), []).append(path)
@@ -179,7 +195,7 @@ def _peek(path: str) -> CatalogEntry | FlinkishError:
 
 
 def _or_error(path: str, read: Callable[[], CatalogEntry]) -> CatalogEntry | FlinkishError:
-    """What reading one savepoint comes to: no single one may hide the others."""
+    """Return the savepoint or the error of reading it: one failure must not hide the others."""
     try:
         return read()
     except FlinkishError as error:
@@ -190,7 +206,7 @@ def _or_error(path: str, read: Callable[[], CatalogEntry]) -> CatalogEntry | Fli
 
 def _look(path: str) -> Unfinished:
     if storage.is_local(path) and os.path.islink(path):
-        # The link is all there is here; where it leads is another place.
+        # Only the link itself is here; its target is outside this directory.
         return Unfinished(path, os.lstat(path).st_mtime, (), 1, 0)
     newest = _directory_time(path)
     newest_list = 0.0
@@ -200,12 +216,12 @@ def _look(path: str) -> Unfinished:
         try:
             written, size = entry.modified(), entry.size()
         except FileNotFoundError:
-            continue  # its writer is at work
+            continue  # removed since it was listed: its writer is active
         files += 1
         total += size
         head, _, name = relative.rpartition("/")
         if head == sharing.DIRECTORY:
-            # Others write these, also long after the directory's own savepoint is gone.
+            # Other savepoints write these, even long after this one has been disposed of.
             users.append(name)
             newest_list = max(newest_list, written)
         else:
@@ -214,7 +230,7 @@ def _look(path: str) -> Unfinished:
 
 
 def _directory_time(path: str) -> float | None:
-    """When a directory was changed (it may be empty); None where there is none, as on S3."""
+    """Return when a directory was changed (it may be empty); None if unknown, as on S3."""
     try:
         if storage.is_local(path):
             return os.stat(path).st_mtime

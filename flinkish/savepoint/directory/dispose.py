@@ -1,4 +1,4 @@
-"""Disposing of a savepoint: its own files go, anything else in the directory stays."""
+"""Disposal of a savepoint: its own files are removed, all other files in the directory stay."""
 
 from __future__ import annotations
 
@@ -16,16 +16,25 @@ from flinkish.savepoint.format.metadata import FILE_NAME
 from flinkish.savepoint.format.reader import OpenSavepoint, open_savepoint
 
 Tell = Callable[[str], object]
-#: Rows a statement is given, or gives, at a time.
+#: Number of rows per statement or fetch.
 _ROWS = 2000
 
 
 @dataclass(frozen=True)
 class Disposed:
-    """What :func:`dispose` did; ``foreign`` are relative paths that were left where they are.
+    """The result of :func:`dispose`.
 
-    ``bytes`` were freed (hard links elsewhere not counted). ``kept`` files of ``kept_bytes`` stay
-    because the savepoints ``users`` use them; they go with the last of these.
+    Attributes
+    ----------
+    removed, missing
+        Numbers of its files that were removed, and that did not exist.
+    bytes
+        Bytes freed (not counting hard links elsewhere).
+    foreign
+        Relative paths of files that are not the savepoint's own and stay.
+    kept, kept_bytes
+        Files that stay because the savepoints ``users`` use them; disposing of the last of these
+        removes them.
     """
 
     path: str
@@ -33,7 +42,7 @@ class Disposed:
     missing: int
     bytes: int
     foreign: tuple[str, ...]
-    #: True when the savepoint's directory itself is gone.
+    #: True if the savepoint's directory itself is gone.
     gone: bool
     kept: int = 0
     kept_bytes: int = 0
@@ -50,21 +59,31 @@ def dispose(
 ) -> Disposed:
     """Delete the savepoint at ``path`` (its directory or ``_metadata`` file).
 
-    ``_metadata`` goes first, so that an interrupted disposal leaves no half savepoint that opens.
-    Then the files it lists and no other savepoint uses, and the directories left empty. Files of
-    other savepoints that it used are given back to them: the last one who used a file of a
-    savepoint that is gone removes it. Files that nobody lists stay, and are returned.
+    ``_metadata`` is removed first, so that an interrupted disposal leaves no incomplete savepoint
+    that opens. Then follow the files that it lists and no other savepoint uses, and the directories
+    left empty. Files of other savepoints that it used are released: the last user of a file of a
+    disposed savepoint removes it. Files that no metadata lists stay, and are returned.
 
     Parameters
     ----------
-    dry_run: touch nothing; what is returned and told is what would be.
-    follow: ``path`` itself may be a link; below it none is followed, ever.
-    tell: called with the location of each thing that goes, directories with a slash at their end.
-    gone: for a dry run: locations that are gone by then, as other dry runs have told.
+    dry_run
+        Change nothing; the result and the calls of ``tell`` say what would happen.
+    follow
+        ``path`` itself may be a link; below it links are never followed.
+    tell
+        Called with the location of each removed entry; directories end with a slash.
+    gone
+        For a dry run: locations that are already removed by then, as other dry runs have reported.
 
-    Raises SavepointNotFound for anything that is no savepoint, Corrupt or UnsupportedFormat when
-    its ``_metadata``, or a list of who uses what, cannot be read (then nobody knows which files are
-    its own, and nothing is touched), StorageError.
+    Raises
+    ------
+    SavepointNotFound
+        There is no savepoint at ``path``.
+    Corrupt, UnsupportedFormat
+        Its ``_metadata`` or a reference list cannot be read. It is then unknown which files are its
+        own, and nothing is removed.
+    StorageError
+        The storage refuses an operation.
     """
     savepoint = open_savepoint(path)
     place = _Place.of(savepoint.path, follow, dry_run, tell, gone)
@@ -112,9 +131,9 @@ def dispose(
 
 @dataclass(frozen=True)
 class _Place:
-    """A savepoint's directory, to remove from: names are relative to it.
+    """A savepoint's directory to remove from; names are relative to it.
 
-    Nothing is reached through a link, not even in the place of the directory itself.
+    No link is followed, not even one in the place of the directory itself.
     """
 
     root: str
@@ -127,13 +146,13 @@ class _Place:
     def of(
         location: str, follow: bool, dry_run: bool, tell: Tell | None, gone: Collection[str]
     ) -> _Place:
-        """The place at a location, which may itself be a link where ``follow`` says so."""
+        """Return the place at ``location``, which may itself be a link if ``follow`` is set."""
         if follow and storage.is_local(location) and os.path.islink(location):
             location = os.path.realpath(location)
         return _Place(*storage.prefixed(location), dry_run, tell, gone)
 
     def remove(self, names: Iterable[str]) -> None:
-        """Remove files."""
+        """Remove files, or report them in a dry run."""
         below = (f"{self.prefix}{name}" for name in names)
         if not self.dry_run:
             storage.remove_files(self.root, below, self._tell)
@@ -146,9 +165,9 @@ class _Place:
     def remove_directories(
         self, files: Iterable[str], goes: Callable[[str], bool], *, top: bool = True
     ) -> None:
-        """Remove the directories of these files that are empty, the ``top`` one too.
+        """Remove the empty ones of the directories of these files, with ``top`` also the topmost.
 
-        ``goes`` says for a dry run which files are not there then.
+        For a dry run, ``goes`` returns whether a file is removed by then.
         """
         inside = directories_of(files) if top else directories_of(files) - {""}
         own = {f"{self.prefix}{each}".rstrip("/") for each in inside} - {""}
@@ -170,7 +189,7 @@ class _Place:
 
 
 def _check_lists(savepoint: OpenSavepoint) -> None:
-    """Raise Corrupt where a list that a disposal goes by is damaged, before anything is removed."""
+    """Raise Corrupt if a list that the disposal needs is damaged, before anything is removed."""
     now = time.time()
     for user in sharing.live_users(savepoint.path, now):
         sharing.read_references(savepoint.path, user)
@@ -185,7 +204,7 @@ def _check_lists(savepoint: OpenSavepoint) -> None:
 
 @dataclass(frozen=True)
 class _Counts:
-    """The savepoint's own files: those that go, those that were gone before, those that stay."""
+    """Numbers of the savepoint's own files: to be removed, missing, and kept."""
 
     present: int
     present_bytes: int
@@ -195,8 +214,10 @@ class _Counts:
 
 
 class _Files:
-    """The savepoint's own files in a table on disk: there may be a million, and when ``_metadata``
-    is gone nothing else names them."""
+    """The savepoint's own files, in a table on disk.
+
+    There may be a million, and after the removal of ``_metadata`` nothing else lists them.
+    """
 
     def __init__(self, savepoint: OpenSavepoint) -> None:
         self._db = sqlite3.connect("", isolation_level=None)
@@ -215,18 +236,18 @@ class _Files:
             self._db.executemany("INSERT OR REPLACE INTO own VALUES (?, ?, 0, 0)", some)
 
     def close(self) -> None:
-        """Give up the table."""
+        """Close the database, which removes the table."""
         self._db.close()
 
     def mark_used(self, paths: Iterable[str]) -> None:
-        """Another savepoint uses these."""
+        """Mark files that another savepoint uses."""
         self._db.executemany("UPDATE own SET used = 1 WHERE path = ?", ((p,) for p in paths))
 
     def mark_listed(self, paths: Iterable[str]) -> tuple[str, ...]:
-        """These are in the directory; returns those that are not the savepoint's own."""
+        """Mark files that are in the directory; return those that are not the savepoint's own."""
         foreign = []
         for path in paths:
-            if not _is_text(path):  # no name that flinkish, or Spark, gives
+            if not _is_text(path):  # neither flinkish nor Spark creates such names
                 foreign.append(path)
                 continue
             cursor = self._db.execute("UPDATE own SET listed = 1 WHERE path = ?", (path,))
@@ -235,7 +256,7 @@ class _Files:
         return tuple(sorted(foreign))
 
     def counts(self) -> _Counts:
-        """How many there are of each kind."""
+        """Count the files of each kind."""
         goes = "listed AND NOT used"
         row = self._db.execute(
             f"SELECT total({goes}), total(CASE WHEN {goes} THEN size ELSE 0 END),"
@@ -244,16 +265,16 @@ class _Files:
         return _Counts(*(int(value) for value in row))
 
     def present(self) -> Iterator[str]:
-        """Paths of the files that go."""
+        """Return the paths of the files to remove."""
         return self._paths("WHERE listed AND NOT used")
 
     def goes(self, path: str) -> bool:
-        """Whether a file is one of those."""
+        """Return whether a file is to be removed."""
         query = "SELECT 1 FROM own WHERE path = ? AND listed AND NOT used"
         return self._db.execute(query, (path,)).fetchone() is not None
 
     def paths(self) -> Iterator[str]:
-        """Paths of all."""
+        """Return the paths of all own files."""
         return self._paths("")
 
     def _paths(self, where: str) -> Iterator[str]:
@@ -263,10 +284,21 @@ class _Files:
 
 
 def release_holder(holder: str, user: str) -> bool:
-    """``user`` is gone: remove its list, and what is left of a disposed ``holder`` that it used.
+    """Remove the list of a ``user`` that is gone, and the files that only it used in ``holder``.
 
-    Returns whether the holder's directory is gone. A holder that is whole loses nothing. Raises
-    Corrupt for a damaged list, before anything is removed; StorageError.
+    A complete holder loses no files.
+
+    Returns
+    -------
+    bool
+        Whether the holder's directory is gone.
+
+    Raises
+    ------
+    Corrupt
+        A list is damaged; nothing is removed then.
+    StorageError
+        The storage refuses an operation.
     """
     return _release(holder, user, dry_run=False, tell=None, gone=())
 
@@ -280,13 +312,13 @@ def _release(
     gone = {*gone, sharing.list_of(holder, user)}
     whole = sharing.is_whole(holder, gone)
     others = sharing.live_users(holder, time.time(), gone)
-    if not whole:  # damaged lists are told before anything goes
+    if not whole:  # report damaged lists before anything is removed
         for other in others:
             sharing.read_references(holder, other)
     if not dry_run or own_list in _list_names(holder):
         place.remove([own_list])
     if not dry_run:
-        # Looked at again: who comes now sees that the holder is not whole.
+        # Check again: a user that arrives from now on sees that the holder is not whole.
         whole = sharing.is_whole(holder)
         others = sharing.live_users(holder, time.time(), gone)
     going = {own_list}
@@ -304,7 +336,7 @@ def _release(
 
 
 def _list_names(holder: str) -> tuple[str, ...]:
-    """The lists in a directory, relative to it."""
+    """Return the names of the reference lists in a directory, relative to it."""
     return tuple(f"{sharing.DIRECTORY}/{user}" for user in sharing.users_of(holder))
 
 
@@ -321,7 +353,7 @@ def _is_reference(path: str) -> bool:
 
 
 def _listed(savepoint: OpenSavepoint) -> Iterator[str]:
-    """Every file in the savepoint's directory, hidden ones too where it is local."""
+    """Return every file in the savepoint's directory; on local storage also hidden ones."""
     if storage.is_local(savepoint.path):
         return _walk_all(savepoint.path)
     return (path for path, _ in storage.walk_files(savepoint.path))
@@ -336,7 +368,7 @@ def _walk_all(root: str) -> Iterator[str]:
 
 
 def directories_of(files: Iterable[str]) -> set[str]:
-    """Every directory that files lie in, however deep, relative as they are; "" is the topmost."""
+    """Return all directories above files, relative like the files; "" is the topmost."""
     found = {""}
     for name in files:
         parent = name.rpartition("/")[0]

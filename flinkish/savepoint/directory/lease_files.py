@@ -1,8 +1,8 @@
-"""The file of a lease: what stands in it, and what of that is believed.
+"""The file of a lease: its content, and which parts of it are trusted.
 
-Anybody who can write into a directory of savepoints can write such a file. So its name alone says
-which file it is, it is read within bounds and only where it is a regular file, every field has its
-type and range, and a time that lies in the future gives way to that of the file.
+Anyone who can write into a directory of savepoints can write such a file. Therefore only the file's
+name identifies it. It is read with a size limit, and only if it is a regular file. Every field must
+have its type and range, and a time in the future is replaced by the file's time.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Any
 from flinkish import storage
 from flinkish.errors import Corrupt, StorageError
 
-#: Seconds without a refresh until a lease counts for nothing.
+#: Seconds without a refresh after which a lease is ignored.
 STALE = 300.0
-#: Bytes of a lease; flinkish writes some 300.
+#: Maximum bytes of a lease; flinkish writes about 300.
 MAX_BYTES = 64 << 10
-#: What :meth:`Lease.take` names them: what for, and 12 random digits.
+#: Names given by ``Lease.take``: the kind and 12 random hex digits.
 _NAME = re.compile(r"([a-z]{1,20})-[0-9a-f]{12}")
 _LATEST = 1e11
 _LENGTHS = {"lease_id": 100, "owner": 1000, "host": 1000, "job_id": 1000, "path": 10_000}
@@ -31,11 +31,11 @@ _OPTIONAL = ("job_id", "path")
 
 
 class Kind(str, Enum):
-    """What a lease is for."""
+    """The purpose of a lease."""
 
     WRITE = "write"
     PRUNE = "prune"
-    #: State is rewritten in a directory of its own, of which a savepoint will be made.
+    #: State is rewritten in a separate directory, from which a savepoint is then made.
     REWRITE = "rewrite"
 
 
@@ -48,7 +48,7 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class LeaseRecord:
-    """A lease as it stands in storage; times are seconds since the epoch.
+    """A lease as stored; times are in seconds since the epoch.
 
     ``lease_id`` is the name of its file. ``path`` is the savepoint that is being written under it,
     or the directory of a rewrite.
@@ -65,28 +65,28 @@ class LeaseRecord:
     path: str | None = None
 
     def is_stale(self, now: float) -> bool:
-        """Whether its owner has surely gone."""
+        """Return whether its owner is certainly gone; ``now`` is in seconds since the epoch."""
         if now - self.refreshed > STALE:
             return True
         return self.host == os.uname().nodename and not _runs(self.pid)
 
     def describe(self) -> str:
-        """The lease in messages."""
+        """Describe the lease for messages."""
         seconds = max(0, round(time.time() - self.created))
         return (
             f"{_WORDS[self.kind]} by {self.owner} on {self.host} (pid {self.pid}) since {seconds} s"
         )
 
     def to_bytes(self) -> bytes:
-        """The content of its file."""
+        """Return the content of its file."""
         return json.dumps({**asdict(self), "kind": self.kind.value}).encode()
 
 
 @dataclass(frozen=True)
 class FoundLease:
-    """A file among the leases; ``modified`` in seconds since the epoch, 0.0: unknown.
+    """A file among the leases; ``modified`` is in seconds since the epoch, 0.0 if unknown.
 
-    ``record`` is None where what it says cannot be believed: ``damage`` says why.
+    ``record`` is None if the content cannot be trusted; ``damage`` is the reason.
     """
 
     name: str
@@ -96,22 +96,22 @@ class FoundLease:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether it has not the name of a lease: it locks nothing."""
+        """Whether its name is not that of a lease, so that it locks nothing."""
         return _NAME.fullmatch(self.name) is None
 
     @property
     def kind(self) -> Kind | None:
-        """What it is for, by its name."""
+        """The lease's kind, from its name."""
         match = _NAME.fullmatch(self.name)
         return next((kind for kind in Kind if match and kind.value == match.group(1)), None)
 
     @property
     def since(self) -> float:
-        """When it was taken, as far as that is known."""
+        """When it was taken, as far as known, in seconds since the epoch."""
         return self.modified if self.record is None else self.record.created
 
     def is_stale(self, now: float) -> bool:
-        """Whether it counts for nothing; a damaged one by the age of its file."""
+        """Return whether it can be ignored; for a damaged one, by the age of its file."""
         if self.record is not None:
             return self.record.is_stale(now)
         return not -STALE <= now - self.modified <= STALE
@@ -120,9 +120,9 @@ class FoundLease:
 def look_at_lease(
     target: str, directory: str, name: str, listing: storage.Listing
 ) -> FoundLease | None:
-    """A listed file of the ``directory`` of leases below ``target``; None when it is gone by now.
+    """Examine a listed file in the ``directory`` of leases below ``target``; None if it is gone.
 
-    It is opened only where it has a lease's name and is a regular file.
+    It is opened only if it has a lease's name and is a regular file.
     """
     try:
         if storage.is_local(target):
@@ -146,13 +146,13 @@ def look_at_lease(
     except StorageError as error:
         if not storage.is_local(target):
             raise
-        return FoundLease(name, modified, None, error.message)  # not for us to read
+        return FoundLease(name, modified, None, error.message)  # this user may not read it
     except ValueError as error:
         return FoundLease(name, modified, None, str(error))
 
 
 def parse_lease(data: bytes, name: str) -> LeaseRecord:
-    """The lease in a file's bytes. Pure. Raises ValueError saying why it is none."""
+    """Parse the bytes of a lease's file; raise ValueError with the reason if invalid. Pure."""
     try:
         record = json.loads(data)
     except RecursionError:
@@ -168,7 +168,7 @@ def parse_lease(data: bytes, name: str) -> LeaseRecord:
 
 
 def _field(record: Mapping[str, Any], name: str) -> Any:
-    """A field's value, of the type and in the range that it must have."""
+    """Return a field's value; raise ValueError unless it has the required type and range."""
     value: Any = record.get(name)
     if name == "kind":
         if value not in [kind.value for kind in Kind]:
@@ -196,9 +196,9 @@ def _is_text(value: str) -> bool:
 
 
 def _believed(record: LeaseRecord, modified: float, now: float) -> LeaseRecord:
-    """The lease with times that can be: what lies in the future is as old as its file. Pure.
+    """Replace times in the future by the time of the lease's file. Pure.
 
-    Clocks of hosts differ, though not by more than the time after which a lease is stale.
+    Clocks of hosts may differ, but not by more than :data:`STALE` seconds.
     """
     latest = now + STALE
     written = modified if modified <= latest else 0.0
@@ -210,13 +210,13 @@ def _believed(record: LeaseRecord, modified: float, now: float) -> LeaseRecord:
 
 
 def _runs(pid: int) -> bool:
-    """Whether a process of this host runs; one that ended and nobody has waited for does not."""
+    """Return whether a process of this host runs; a zombie does not count as running."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stream:
-            # The state stands behind the command in parentheses, which may hold some itself.
+            # The state follows the command in parentheses, which may itself contain some.
             return stream.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
     except (OSError, IndexError):
-        pass  # there is no /proc, or it hides the processes of other users, or it is gone
+        pass  # no /proc, or it hides the processes of other users, or the process is gone
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,18 +1,16 @@
-"""Leases: who is at work in a directory of savepoints, so that two hosts do not get in each
-other's way.
+"""Leases: locks in a directory of savepoints, so that two hosts do not conflict.
 
-A lease is a small file in ``<directory>/_locks/``, refreshed while its owner lives (as restic's
-locks). Whoever wants one writes it, then looks at the others: of two that conflict at least one
-sees the other, and steps back. Two savepoints of one job conflict, and whoever removes files
-(prune, dispose) with everybody who writes; savepoints of different jobs do not. Whoever rewrites
-state beside them conflicts with nobody: his lease only says that he lives. Storage with
-read-after-write consistency is assumed, which local disks, HDFS and S3 have.
+A lease is a small file in ``<directory>/_locks/``, refreshed while its owner lives (like restic's
+locks). To take one, a process writes its lease and then reads the others: of two that conflict, at
+least one sees the other and withdraws. Two savepoints of one job conflict, and an operation that
+removes files (prune, dispose) conflicts with every writer; savepoints of different jobs do not. A
+rewrite of state conflicts with nothing: its lease only shows that it is alive. The protocol assumes
+storage with read-after-write consistency, which local disks, HDFS and S3 have.
 
-A lease is stale when it has not been refreshed for :data:`STALE` seconds, or when it is of this
-host and its process is gone; the next one who meets it removes it, by the name of its file. What a
-lease says is checked, see :mod:`flinkish.savepoint.directory.lease_files`: one that cannot be
-believed locks until its file has not been written for that long, and one without a lease's name
-never.
+A lease is stale if it has not been refreshed for :data:`STALE` seconds, or if it is of this host
+and its process is gone. The next process that finds it removes it by its file name. The content of
+a lease is checked, see :mod:`flinkish.savepoint.directory.lease_files`. An unreadable lease locks
+until its file has not been written for that long; a file without a lease's name never locks.
 """
 
 from __future__ import annotations
@@ -53,13 +51,13 @@ __all__ = [
 DIRECTORY = "_locks"
 #: Seconds between two refreshes.
 REFRESH = 30.0
-#: How often a lease is tried for when another is met in the very act, and the pause, seconds.
+#: Attempts to take a lease when another process takes one at the same time; pause in seconds.
 _TRIES = 4
 _PAUSE = 0.3
 
 
 def conflicts(mine: LeaseRecord, other: LeaseRecord) -> bool:
-    """Whether two leases of one directory exclude each other. Pure."""
+    """Return whether two leases of one directory exclude each other. Pure."""
     if mine.lease_id == other.lease_id or Kind.REWRITE in (mine.kind, other.kind):
         return False
     if Kind.PRUNE in (mine.kind, other.kind):
@@ -68,9 +66,14 @@ def conflicts(mine: LeaseRecord, other: LeaseRecord) -> bool:
 
 
 def find_leases(target: str) -> tuple[FoundLease, ...]:
-    """Whatever lies among the leases of a directory, oldest first: damaged and foreign files too.
+    """Return all files among the leases of a directory, oldest first, damaged and foreign ones too.
 
-    Raises UnsafePath when the directory of leases is a link, StorageError.
+    Raises
+    ------
+    UnsafePath
+        The directory of leases is a link.
+    StorageError
+        The storage refuses to read.
     """
     target = storage.locate(target)
     _refuse_link(target)
@@ -81,17 +84,17 @@ def find_leases(target: str) -> tuple[FoundLease, ...]:
 
 
 def read_leases(target: str) -> tuple[LeaseRecord, ...]:
-    """All leases of a directory that can be read, stale ones too, oldest first."""
+    """Return all readable leases of a directory, oldest first, including stale ones."""
     return tuple(found.record for found in find_leases(target) if found.record is not None)
 
 
 def remove(target: str, name: str) -> bool:
-    """Remove a lease by the name of its file; False when it was not there."""
+    """Remove a lease by its file name; return False if it did not exist."""
     return storage.remove_file(storage.locate(target), f"{DIRECTORY}/{name}")
 
 
 class Lease:
-    """A lease that is held, and refreshed by a thread until it is released; a context manager."""
+    """A held lease, refreshed by a thread until it is released; a context manager."""
 
     def __init__(self, target: str, record: LeaseRecord) -> None:
         self._target = target
@@ -103,9 +106,23 @@ class Lease:
     def take(
         target: str, kind: Kind, *, owner: str, job_id: str | None = None, path: str | None = None
     ) -> Lease:
-        """Take a lease of the directory ``target``, which must be there.
+        """Take a lease of the directory ``target``, which must exist.
 
-        Raises Locked when another holds one that excludes it, StorageError.
+        Parameters
+        ----------
+        owner
+            User who takes it (``user@host``).
+        job_id
+            Job whose savepoint is written or whose state is rewritten.
+        path
+            Savepoint that is written, or directory of a rewrite.
+
+        Raises
+        ------
+        Locked
+            Another process holds a lease that excludes it.
+        StorageError
+            The storage refuses an operation.
         """
         target = storage.locate(target)
         now = time.time()
@@ -137,12 +154,12 @@ class Lease:
             try:
                 _write(self._target, self.record)
             except (StorageError, UnsafePath):
-                continue  # tried again soon; the work itself meets the same trouble and tells it
+                continue  # the next refresh retries; the work itself reports the same failure
             if self._released.is_set():
                 remove(self._target, self.record.lease_id)
 
     def release(self) -> None:
-        """Give it back."""
+        """Stop refreshing and remove the lease."""
         self._released.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -159,19 +176,19 @@ class Lease:
             self.release()
         except (StorageError, UnsafePath):
             if error is None:
-                raise  # else what went wrong first is what is to be told
+                raise  # otherwise the first error is the one to report
 
 
 def _first_conflict(target: str, mine: LeaseRecord) -> FoundLease | None:
-    """The oldest lease that excludes ``mine``; stale ones met on the way are removed."""
+    """Return the oldest lease that excludes ``mine``; remove stale ones found before it."""
     for other in find_leases(target):
         if other.is_foreign or other.name == mine.lease_id:
             continue
         if other.is_stale(time.time()):
-            with suppress(StorageError):  # another user's, it may be: it counts for nothing
+            with suppress(StorageError):  # it may belong to another user: ignored in any case
                 remove(target, other.name)
         elif other.record is None:
-            # Nobody knows whose it is, only by its name what for.
+            # Its owner is unknown; only its kind is known, from its name.
             if Kind.REWRITE not in (mine.kind, other.kind):
                 return other
         elif conflicts(mine, other.record):
@@ -204,7 +221,7 @@ def _locked(target: str, other: FoundLease) -> Locked:
 
 
 def _refuse_link(target: str) -> None:
-    """Leases behind a link are not in this directory: none is written, read or removed there."""
+    """Refuse a directory of leases that is a link: its files are not in this directory."""
     directory = storage.join(target, DIRECTORY)
     if storage.is_local(target) and os.path.islink(directory):
         raise UnsafePath(
@@ -223,6 +240,6 @@ def _write(target: str, record: LeaseRecord) -> None:
             storage.write_atomically(storage.join(target, DIRECTORY, record.lease_id), data)
             return
         except StorageError as error:
-            # Another has removed the directory, which was empty, just now.
+            # Another process has just removed the directory, which was empty.
             if not left or error.data.get("errno") != errno.ENOENT:
                 raise

@@ -1,9 +1,9 @@
-"""What a killed process leaves in directories other than the one it was writing.
+"""Remains of killed processes in directories other than the one they were writing.
 
-A savepoint that shares files says so in the directories that hold them (``_refs/<its name>``)
-before it is complete; killed there, its lists stay in savepoints that are whole. A disposal that is
-killed leaves files that nobody uses beside those that others do. Both would stay as long as the
-savepoints around them, which may be for ever.
+A savepoint that shares files writes lists into the directories that hold them (``_refs/<its
+name>``) before it is complete. If it is killed then, its lists stay in complete savepoints. A
+disposal that is killed leaves unused files beside files that others use. Both would stay as long as
+the savepoints around them, possibly for ever.
 """
 
 from __future__ import annotations
@@ -19,21 +19,30 @@ from flinkish.savepoint.directory.catalog import Catalog, CatalogEntry, Unfinish
 
 @dataclass(frozen=True)
 class Lists:
-    """Who says to use whose files: user's name -> holder's location -> seconds since the epoch."""
+    """Reference lists by user: user's name -> holder's location -> seconds since the epoch."""
 
     by_user: Mapping[str, Mapping[str, float]]
 
     def holders(self, user: str) -> tuple[str, ...]:
-        """Locations of the directories in which ``user`` has a list."""
+        """Return the locations of the directories in which ``user`` has a list."""
         return tuple(self.by_user.get(user, {}))
 
 
 def read_lists(directory: str, catalog: Catalog) -> Lists:
-    """The lists of savepoints that are not complete, by one listing for each directory.
+    """Read the lists of incomplete savepoints, by one listing per directory.
 
-    ``catalog`` is that of ``directory``, its savepoints opened. A directory of which a savepoint
-    uses files without having a list there is left out: the savepoint has been renamed, and a list
-    with its old name is what keeps its files. Raises StorageError.
+    A directory is skipped if a savepoint uses its files without a list there: that savepoint has
+    been renamed, and the list with its old name keeps its files.
+
+    Parameters
+    ----------
+    catalog
+        Catalog of ``directory`` with its savepoints opened.
+
+    Raises
+    ------
+    StorageError
+        The storage refuses to list.
     """
     complete = complete_names(catalog)
     places = [
@@ -53,18 +62,18 @@ def read_lists(directory: str, catalog: Catalog) -> Lists:
 
 
 def is_link(path: str) -> bool:
-    """Whether a directory is but a link: what it leads to is not in the directory of savepoints."""
+    """Return whether a directory is a link, whose target is not in the directory of savepoints."""
     return storage.is_local(path) and os.path.islink(path)
 
 
 def complete_names(catalog: Catalog) -> set[str]:
-    """Names of the directories that have a ``_metadata``, readable or not. Pure."""
+    """Return the names of the directories that have a ``_metadata``, readable or not. Pure."""
     found = {storage.base_name(entry.path) for entry in catalog.savepoints}
     return found | {storage.base_name(each.path) for each in catalog.unreadable}
 
 
 def users_by_metadata(savepoints: Sequence[CatalogEntry], holder: str) -> set[str]:
-    """Names of the savepoints that have files in ``holder``, as their own metadata says. Pure."""
+    """Return the names of savepoints whose own metadata lists files in ``holder``. Pure."""
     return {
         storage.base_name(entry.path)
         for entry in savepoints
@@ -73,9 +82,9 @@ def users_by_metadata(savepoints: Sequence[CatalogEntry], holder: str) -> set[st
 
 
 def with_lists(directory: str, found: Sequence[Unfinished], lists: Lists) -> list[Unfinished]:
-    """The unfinished ones with what their lists tell; those that have left nothing but lists, too.
+    """Add the reference lists to the unfinished savepoints, and those that left only lists. Pure.
 
-    Pure. A list is younger than the files of its user: the age is that of the younger.
+    A list is newer than the files of its user, so the later time is used.
     """
     known = {storage.base_name(each.path): each for each in found}
     for user, written in lists.by_user.items():
@@ -89,17 +98,29 @@ def with_lists(directory: str, found: Sequence[Unfinished], lists: Lists) -> lis
 
 
 def unused_files(holder: Unfinished, catalog: Catalog, dead: Collection[str]) -> Mapping[str, int]:
-    """What lies in a disposed savepoint's directory although nobody uses it.
+    """Find the files in the directory of a disposed savepoint that no savepoint uses.
 
     Parameters
     ----------
-    holder: the directory, without ``_metadata``, of which complete savepoints use files.
-    catalog: of the directory that it is in, its savepoints opened.
-    dead: names of unfinished savepoints that nobody writes any more.
+    holder
+        The directory, without ``_metadata``, with files that complete savepoints use.
+    catalog
+        Catalog of the directory that contains it, with its savepoints opened.
+    dead
+        Names of unfinished savepoints that no process writes any more.
 
-    Returns the paths inside the holder with their sizes in bytes; none where somebody has a list of
-    whom it is not known what he uses. Raises Corrupt for a ``_metadata`` that has changed since,
-    StorageError.
+    Returns
+    -------
+    Mapping
+        Paths inside the holder and their sizes in bytes; empty if the files of some user are
+        unknown.
+
+    Raises
+    ------
+    Corrupt
+        A ``_metadata`` has changed since it was opened.
+    StorageError
+        The storage refuses to read.
     """
     if is_link(holder.path):
         return {}
@@ -119,5 +140,5 @@ def unused_files(holder: Unfinished, catalog: Catalog, dead: Collection[str]) ->
             try:
                 unused[path] = file.size()
             except FileNotFoundError:
-                continue  # gone meanwhile
+                continue  # removed in the meantime
     return unused

@@ -1,14 +1,14 @@
 """Files that one savepoint holds for others.
 
-Where files can be linked (a local disk) every savepoint has its own names for them, and nothing is
-to be kept account of. Elsewhere a savepoint may leave a file where an earlier one in the same
-directory has it. Whoever uses a file says so in the holder's directory, in ``_refs/<user>``: the
-list of what it uses, written before the user is complete. So disposing of the holder knows what to
-leave, and disposing of the last user removes the rest.
+If files can be linked (on a local disk), every savepoint has its own links, and no accounting is
+needed. On other storage a savepoint may use a file in an earlier savepoint of the same directory.
+The user of a file records this in the holder's directory, in the reference list ``_refs/<user>``,
+which is written before the user is complete. Disposing of the holder then knows which files to
+keep, and disposing of the last user removes the rest.
 
-The order matters, as two hosts may be at it: a user writes its list, then looks whether the holder
-is still whole; the holder's ``_metadata`` is removed first, then the lists are read. One of the two
-sees the other.
+The order matters, because two hosts may run this at once. A user writes its list, then checks that
+the holder is still whole. A disposal removes the holder's ``_metadata`` first, then reads the
+lists. At least one of the two sees the other.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from flinkish.savepoint.format.limits import MAX_REFERENCES
 from flinkish.savepoint.format.metadata import FILE_NAME
 
 DIRECTORY = "_refs"
-#: Bytes of a list, compressed: a million files of long names take a tenth of it.
+#: Maximum bytes of a compressed list: a million files with long names take a tenth of it.
 LIST_BYTES = 256 << 20
-#: A query's directory in a savepoint: its number, and its name made safe.
+#: Directory of a query in a savepoint: its number and its sanitized name.
 _QUERY = re.compile(r"[0-9]+-.+", re.DOTALL)
 _HINT = "nothing was removed; if the savepoint of that name is gone, remove the file by hand"
-#: Seconds after which a list counts whose user never became complete.
+#: Seconds for which a list counts although its user is not complete.
 UNFINISHED = 3600.0
 
 
 def holder_of(held: str) -> str:
-    """The name of the savepoint that holds a file, from where it lies. Pure."""
+    """Return the name of the savepoint that holds a file, from the file's path. Pure."""
     return held.partition("/")[0]
 
 
 def write_references(holder: str, user: str, paths: Iterable[str]) -> None:
-    """Say that the savepoint named ``user`` uses files of ``holder``, given relative to it."""
+    """Write the list of files of ``holder``, relative to it, that the savepoint ``user`` uses."""
     directory = storage.join(holder, DIRECTORY)
     storage.make_directory(directory)
     packer = zlib.compressobj()
@@ -52,10 +52,13 @@ def write_references(holder: str, user: str, paths: Iterable[str]) -> None:
 
 
 def read_references(holder: str, user: str) -> tuple[str, ...]:
-    """The files of ``holder`` that ``user`` uses; none when it says nothing (any more).
+    """Return the files of ``holder`` that ``user`` uses; none if it has no list (any more).
 
-    Raises Corrupt for a list that is damaged, or names anything but a query's file in the holder:
-    who uses what is not known then, so nothing may be removed.
+    Raises
+    ------
+    Corrupt
+        The list is damaged, or names anything but a query's file in the holder. It is then unknown
+        which files are used, so nothing may be removed.
     """
     root, prefix = storage.prefixed(holder)
     try:
@@ -71,8 +74,15 @@ def read_references(holder: str, user: str) -> tuple[str, ...]:
 
 
 def check_reference(holder: str, user: str, path: str) -> None:
-    """Raise UnsafePath or Corrupt unless ``path`` may stand in the list of ``user`` in ``holder``:
-    it is a file of a query, relative to the holder."""
+    """Check that ``path`` may be in the list of ``user``: a query's file, relative to ``holder``.
+
+    Raises
+    ------
+    UnsafePath
+        The path leads out of the holder.
+    Corrupt
+        It is not a file of a query.
+    """
     try:
         parts = storage.parts_of(holder, path)
     except UnsafePath as error:
@@ -88,7 +98,7 @@ def _damaged(holder: str, user: str, reason: str) -> Corrupt:
 
 
 def _unpacked(data: bytes) -> bytes:
-    """A list's bytes; ValueError where it is damaged, or has more than ``MAX_REFERENCES``."""
+    """Decompress a list; raise ValueError if it is damaged or exceeds ``MAX_REFERENCES`` bytes."""
     unpacker = zlib.decompressobj()
     try:
         found = unpacker.decompress(data, MAX_REFERENCES)
@@ -100,10 +110,11 @@ def _unpacked(data: bytes) -> bytes:
 
 
 def users_of(holder: str) -> dict[str, float]:
-    """Names of all savepoints that say they use files of ``holder``, and when they said so.
+    """Return the names of all savepoints with a list in ``holder``, and when each list was written.
 
-    0.0 for a list that is gone since it was listed (another removes it), or leads nowhere: it is
-    its savepoint then that tells whether it is still used.
+    Times are in seconds since the epoch. The time is 0.0 for a list that has been removed since the
+    listing, or is a dangling link; then the user's own ``_metadata`` decides whether it still
+    counts.
     """
     listing = storage.list_directory(storage.join(holder, DIRECTORY))
     return {name: _written(listing, name) for name in listing.files}
@@ -117,9 +128,10 @@ def _written(listing: storage.Listing, name: str) -> float:
 
 
 def live_users(holder: str, now: float, gone: Collection[str] = ()) -> tuple[str, ...]:
-    """Those that are there, or may still be being written.
+    """Return the sorted names of users that exist or may still be under way.
 
-    Lists at the locations ``gone`` do not count (a dry run has not removed them).
+    Lists at the locations ``gone`` are ignored (a dry run has not removed them). ``now`` is in
+    seconds since the epoch.
     """
     parent = storage.parent(holder)
     return tuple(
@@ -131,7 +143,7 @@ def live_users(holder: str, now: float, gone: Collection[str] = ()) -> tuple[str
 
 
 def forget_references(holder: str, user: str, tell: Callable[[str], object] | None = None) -> None:
-    """``user`` no longer uses anything of ``holder``; ``tell`` gets the locations that go."""
+    """Remove the list of ``user`` from ``holder``; call ``tell`` with each removed location."""
     root, prefix = storage.prefixed(holder)
 
     def told(name: str) -> None:
@@ -145,7 +157,10 @@ def forget_references(holder: str, user: str, tell: Callable[[str], object] | No
 def plan_forgetting(
     holder: str, user: str, tell: Callable[[str], object], gone: Collection[str] = ()
 ) -> None:
-    """Tell what :func:`forget_references` is going to remove; ``gone``: see :func:`live_users`."""
+    """Call ``tell`` with each location that :func:`forget_references` would remove.
+
+    ``gone``: see :func:`live_users`.
+    """
     root, prefix = storage.prefixed(holder)
     own = f"{prefix}{DIRECTORY}/{user}"
     storage.parts_of(root, own)
@@ -159,12 +174,12 @@ def plan_forgetting(
 
 
 def list_of(holder: str, user: str) -> str:
-    """The location of a user's list."""
+    """Return the location of a user's list."""
     return storage.join(holder, DIRECTORY, user)
 
 
 def is_whole(holder: str, gone: Collection[str] = ()) -> bool:
-    """Whether a holder is still a savepoint, which nobody has begun to dispose of.
+    """Return whether a holder is still a savepoint, that is, has its ``_metadata``.
 
     ``gone``: see :func:`live_users`.
     """
@@ -173,9 +188,9 @@ def is_whole(holder: str, gone: Collection[str] = ()) -> bool:
 
 
 def by_holder(held: Iterable[str]) -> Iterator[tuple[str, Iterator[str]]]:
-    """The holders' names of held files that come sorted, each with the paths inside it. Pure.
+    """Group sorted held files by holder; yield the holder's name and the paths inside it. Pure.
 
-    The paths of one are to be used before the next is asked for: there may be a million.
+    Use the paths of one holder before requesting the next: there may be a million.
     """
     for holder, paths in groupby(held, key=holder_of):
         yield holder, (path.partition("/")[2] for path in paths)

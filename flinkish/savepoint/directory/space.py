@@ -1,4 +1,4 @@
-"""What a savepoint takes up: its own bytes, which disposing of it frees, and those it shares."""
+"""Space of a savepoint: its own bytes, which disposing of it frees, and the bytes it shares."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from flinkish.savepoint.format.reader import OpenSavepoint
 
 @dataclass(frozen=True)
 class Space:
-    """Bytes of a savepoint's data files, and the names of the savepoints it has to do with.
+    """Bytes of a savepoint's data files, and the names of the savepoints it shares files with.
 
-    Shared are files that an earlier savepoint holds for this one (those of ``holders``), that later
-    ones use (``users``), and local ones of which other hard links exist (a checkpoint, or a
-    savepoint of the same files): disposing of this one alone does not free them.
+    Shared are files that an earlier savepoint holds for this one (``holders``), files that later
+    ones use (``users``), and local files with other hard links (a checkpoint, or a savepoint of the
+    same files): disposing of this savepoint alone does not free them.
     """
 
     own_bytes: int
@@ -28,9 +28,16 @@ class Space:
 
 
 def measure(savepoint: OpenSavepoint) -> Space:
-    """Go through all files of ``savepoint``; local ones are looked at one by one.
+    """Measure all files of ``savepoint``; missing files count as own.
 
-    Raises Corrupt where the metadata is damaged, StorageError. Missing files count as own.
+    Local files take one ``stat`` each.
+
+    Raises
+    ------
+    Corrupt
+        The metadata or a reference list is damaged.
+    StorageError
+        The storage refuses to read.
     """
     users = sharing.live_users(savepoint.path, time.time())
     used = {p for user in users for p in sharing.read_references(savepoint.path, user)}

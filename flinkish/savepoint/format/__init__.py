@@ -1,1 +1,1 @@
-"""``_metadata``: its schema, what it says, reading it."""
+"""``_metadata``: its schema, its content as plain data, and its reader and writer."""

@@ -1,9 +1,9 @@
-"""A bounded reader of Avro object container files whose schema is known beforehand.
+"""A bounded reader of Avro object container files whose schema is known in advance.
 
-Avro specification 1.11, "Object Container Files". Nothing in a file is believed before it is
-checked: every length is compared with the bytes that are left before memory is taken for it,
-decompression stops at a limit, and the schema in the header is only ever compared, not used.
-Bounds are in :mod:`flinkish.savepoint.format.limits`.
+Avro specification 1.11, "Object Container Files". Everything in a file is checked before it is
+used: every length is compared with the remaining bytes before memory is allocated, decompression
+stops at a limit, and the schema in the header is only compared, never used. Limits are in
+:mod:`flinkish.savepoint.format.limits`.
 """
 
 from __future__ import annotations
@@ -21,30 +21,35 @@ _MAGIC = b"Obj\x01"
 _SYNC = 16
 _DOUBLE = struct.Struct("<d")
 
-#: Decodes a value at a place: the value, and the place behind it.
+#: Decodes the value at an offset; returns the value and the offset after it.
 Decoder = Callable[[bytes, int], tuple[Any, int]]
 
 
 class Damaged(ValueError):
-    """The bytes are no such file; the message says what is wrong."""
+    """The bytes are not such a file; the message says why."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """One block: how many records, and their bytes, decompressed."""
+    """One block: its number of records, and their decompressed bytes."""
 
     count: int
     data: bytes
 
 
 class Container:
-    """A container file, read from its start to its end.
+    """A container file that is read from start to end.
 
-    ``hash`` is the SHA-256 of what has been read so far, ``position`` how much that is.
+    Attributes
+    ----------
+    hash
+        SHA-256 of the bytes read so far.
+    position
+        Number of bytes read so far.
     """
 
     def __init__(self, file: IO[bytes], size: int) -> None:
-        """``size`` is how long the file is."""
+        """Prepare to read ``file``, which has ``size`` bytes."""
         if size > limits.MAX_FILE:
             raise Damaged(f"it has {size} bytes, more than any savepoint's ({limits.MAX_FILE})")
         self._file = file
@@ -54,12 +59,12 @@ class Container:
         self.hash = hashlib.sha256()
 
     def header(self) -> tuple[dict[str, bytes], bytes]:
-        """The entries of the header, and the marker between blocks."""
+        """Read the header; return its entries and the sync marker between blocks."""
         if self._read(len(_MAGIC)) != _MAGIC:
             raise Damaged("it is no Avro object container file")
         found: dict[str, bytes] = {}
         while count := self._number():
-            if count < 0:  # then the size of this part of the map follows
+            if count < 0:  # then the size in bytes of this block of the map follows
                 count = -count
                 self._number()
             for _ in range(count):
@@ -70,14 +75,14 @@ class Container:
         return found, self._read(_SYNC)
 
     def blocks(self, codec: str, sync: bytes) -> Iterator[Block]:
-        """All blocks; ``codec`` is ``null`` or ``deflate``."""
+        """Yield all blocks; ``codec`` is ``null`` or ``deflate``."""
         while self.position < self._size:
             count = self._number()
             packed = self._part(limits.MAX_BLOCK)
             if self._read(_SYNC) != sync:
                 raise Damaged("the marker behind a block is another one")
             data = _inflate(packed) if codec == "deflate" else packed
-            if not 0 < count <= len(data):  # a record has a byte at least
+            if not 0 < count <= len(data):  # a record has at least one byte
                 raise Damaged(f"a block of {count} records in {len(data)} bytes")
             self._unpacked += len(data)
             if self._unpacked > limits.SPARE + limits.MAX_RATIO * self.position:
@@ -119,23 +124,23 @@ def _inflate(packed: bytes) -> bytes:
     except zlib.error as error:
         raise Damaged(str(error)) from error
     if not unpacker.eof:
-        # The end mark may be all that is left, of a block that fills the limit.
+        # For a block that fills the limit exactly, only the end mark may be left unread.
         reason = "a block is too large" if unpacker.unconsumed_tail else "a block ends too early"
         raise Damaged(reason)
-    # fastavro leaves most of zlib's own checksum behind the data; nobody reads it.
+    # fastavro leaves most of zlib's own checksum after the data; no reader uses it.
     if len(unpacker.unused_data) > 4:
         raise Damaged("something follows the data of a block")
     return data
 
 
 class Decoders:
-    """Decoders of the records of one file, which share a bound on the elements they make."""
+    """Decoders of the records of one file, with a common limit on the elements they decode."""
 
     def __init__(self) -> None:
         self._items = 0
 
     def of(self, schema: Any) -> Decoder:
-        """The decoder of a schema, which is ours and not recursive."""
+        """Return the decoder of a schema, which must be a known one and not recursive."""
         if isinstance(schema, list):
             return _union([self.of(branch) for branch in schema])
         if isinstance(schema, str):
@@ -148,13 +153,13 @@ class Decoders:
         return self._map(self.of(schema["values"]))
 
     def named(self, schema: Sequence[Mapping[str, Any]]) -> Decoder:
-        """The decoder of a union of records: pairs of a record's name and its fields."""
+        """Return the decoder of a union of records; it returns pairs of record name and fields."""
         return _union([_named(record["name"], self.of(record)) for record in schema])
 
     def _count(self, data: bytes, at: int) -> tuple[int, int]:
-        """How many elements the next part of an array has; 0 is its end."""
+        """Decode the number of elements in the next block of an array; 0 is the array's end."""
         count, at = _long(data, at)
-        if count < 0:  # then the size of this part follows
+        if count < 0:  # then the size in bytes of this block follows
             count = -count
             _, at = _long(data, at)
         self._items += count
@@ -186,7 +191,7 @@ class Decoders:
 
 
 def decode_all(block: Block, decoder: Decoder) -> Iterator[Any]:
-    """The records of a block, which must be all that is in it."""
+    """Yield the records of a block; raise Damaged if anything follows them."""
     at = 0
     for _ in range(block.count):
         try:

@@ -1,4 +1,4 @@
-"""What a savepoint holds, as plain data; times are seconds since the epoch, sizes bytes."""
+"""The content of a savepoint as plain data; times in seconds since the epoch, sizes in bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from flinkish.checkpoint.operators import StoreInfo
 from flinkish.operators.identity import UNKNOWN, Identified, OperatorIdentity
-from flinkish.operators.meaning import StateSemantics
+from flinkish.operators.state_semantics import StateSemantics
 from flinkish.spec.savepoints import SavedQuery, SavepointRecord, SavepointResult
 
 FORMAT_NATIVE = "native"
@@ -18,12 +18,12 @@ FORMAT_CANONICAL = "canonical"
 
 @dataclass(frozen=True)
 class Header:
-    """The savepoint as a whole: which job, when, why, written by what."""
+    """The savepoint as a whole: job, time, trigger, and the versions that wrote it."""
 
     job_id: str
     job_name: str
     created: float
-    trigger: str  # savepoint | stop | cancel
+    trigger: str  # savepoint | stop | cancel | offline | migrate
     format: str = FORMAT_NATIVE
     spark_version: str | None = None
     python_version: str | None = None
@@ -37,7 +37,7 @@ class Header:
 
 @dataclass(frozen=True)
 class OperatorRecord(Identified):
-    """One stateful operator: its identity (as far as it has one) and its state's shape."""
+    """One stateful operator: its identity, as far as known, and the structure of its state."""
 
     ordinal: int
     kind: str | None
@@ -48,7 +48,7 @@ class OperatorRecord(Identified):
     identity: OperatorIdentity = UNKNOWN
     rows: int | None = None
     meaning: StateSemantics | None = None
-    #: Digest of all rows as the engine last wrote them, whatever their partitions.
+    #: Digest of all rows as the engine last wrote them, independent of their partitions.
     state_digest: str | None = None
 
 
@@ -69,7 +69,7 @@ class QueryRecord:
     sink: Any = None
     backend: str | None = None
     checkpoint_format: int = 1
-    #: The checkpoint it was taken from (information only; nothing reads it back).
+    #: The checkpoint it was taken from (for information only; never read back).
     checkpoint: str | None = None
     operators: tuple[OperatorRecord, ...] = ()
     files: int = 0
@@ -78,11 +78,20 @@ class QueryRecord:
 
 @dataclass(frozen=True)
 class FileRecord:
-    """One file: ``path`` is relative to the directory of query number ``query``.
+    """One file of a savepoint.
 
-    ``held`` is None for a file of the savepoint's own; else where an earlier savepoint holds it,
-    relative to the directory that both are in. ``stamp`` is what the file it was taken from had
-    (:meth:`flinkish.storage.FileEntry.stamp`): a later savepoint knows by it that it is unchanged.
+    Attributes
+    ----------
+    query
+        Index of its query in the savepoint.
+    path
+        Path relative to the directory of the query.
+    held
+        None for a file that is in this savepoint; otherwise its path in the earlier savepoint that
+        holds it, relative to the directory that contains both savepoints.
+    stamp
+        Stamp of the file it was taken from (:meth:`flinkish.storage.FileEntry.stamp`), by which a
+        later savepoint recognises that it is unchanged.
     """
 
     query: int
@@ -95,7 +104,7 @@ class FileRecord:
 
 @dataclass(frozen=True)
 class SavepointJob:
-    """The job a savepoint is taken of."""
+    """The job that a savepoint is taken of."""
 
     job_id: str
     name: str
@@ -105,13 +114,13 @@ class SavepointJob:
     host: str | None = None
     program: str | None = None
     restored_from: str | None = None
-    #: Who takes it: ``user@host``.
+    #: The user who takes it: ``user@host``.
     owner: str | None = None
 
 
 @dataclass(frozen=True)
 class OperatorFacts(Identified):
-    """What the driver knows of an operator and its checkpoint does not tell."""
+    """Facts about an operator that the driver knows and the checkpoint does not contain."""
 
     ordinal: int
     kind: str | None = None
@@ -121,7 +130,7 @@ class OperatorFacts(Identified):
     state_digest: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return what does not change while the query runs (all but the rows), as plain data."""
+        """Return as plain data what does not change while the query runs: all but the rows."""
         meaning = None if self.meaning is None else self.meaning.to_json()
         return {
             "ordinal": self.ordinal,
@@ -133,7 +142,7 @@ class OperatorFacts(Identified):
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> OperatorFacts:
-        """Return the inverse of :meth:`to_json`; keys of a newer flinkish are ignored."""
+        """Convert the result of :meth:`to_json` back; ignore keys of a newer flinkish."""
         known = {k: v for k, v in data.items() if k in OperatorFacts.__dataclass_fields__}
         if known.get("meaning") is not None:
             known["meaning"] = StateSemantics.from_json(known["meaning"])
@@ -141,15 +150,22 @@ class OperatorFacts(Identified):
 
 
 def identity_of(data: Mapping[str, Any]) -> OperatorIdentity:
-    """Return the identity of an operator or a source that is written down with it."""
+    """Return the identity that is stored in the fields of an operator or a source."""
     return OperatorIdentity(**{each.name: data.get(each.name) for each in fields(OperatorIdentity)})
 
 
 @dataclass(frozen=True)
 class QuerySource:
-    """A query to save: ``checkpoint`` is its root, ``batch_id`` a fixed batch or None (newest).
+    """A query to save.
 
-    ``source`` and ``sink`` are descriptions as JSON data.
+    Attributes
+    ----------
+    checkpoint
+        Root of its checkpoint.
+    source, sink
+        Descriptions as JSON data.
+    batch_id
+        The batch to save; None for the newest committed one.
     """
 
     name: str
@@ -159,18 +175,26 @@ class QuerySource:
     sink: Any = None
     operators: tuple[OperatorFacts, ...] = ()
     batch_id: int | None = None
-    #: The batch whose progress report the operators' row counts come from (None: that of the cut).
+    #: Batch whose progress report has the operators' row counts (None: the batch of the cut).
     rows_batch: int | None = None
-    #: The checkpoint that ``checkpoint`` was made of, where it is only on the way.
+    #: The checkpoint that ``checkpoint`` was made from, if that is only an intermediate copy.
     origin: str | None = None
 
 
 @dataclass(frozen=True)
 class SavepointInfo:
-    """A finished savepoint; ``path`` is absolute, ``duration`` in seconds.
+    """A finished savepoint.
 
-    Its data files are ``linked`` (hard links), ``shared`` (held by an earlier savepoint) or
-    ``copied``; ``moved_bytes`` is what was copied.
+    Attributes
+    ----------
+    path
+        Absolute location.
+    duration
+        Time it took, in seconds.
+    linked, shared, copied
+        Numbers of data files that are hard links, are held by an earlier savepoint, or were copied.
+    moved_bytes
+        Bytes that were copied.
     """
 
     path: str
@@ -188,7 +212,7 @@ class SavepointInfo:
     moved_bytes: int = 0
 
     def to_record(self, request_id: str | None = None) -> SavepointRecord:
-        """Return what a registry keeps; ``request_id`` of the request that asked for it."""
+        """Return the record for the registry; ``request_id`` names the request that caused it."""
         return SavepointRecord(
             path=self.path,
             job_id=self.job_id,
@@ -203,7 +227,7 @@ class SavepointInfo:
         )
 
     def to_result(self) -> SavepointResult:
-        """Return what is shown of it."""
+        """Return the result that the command line shows."""
         return SavepointResult(
             path=self.path,
             format=self.format,

@@ -1,14 +1,14 @@
-"""Digests of a savepoint's files, and how to have one without reading the file.
+"""Digests of a savepoint's files, and ways to get one without reading the file.
 
-Forms, told apart by their prefix:
+The prefix names the form:
 
-- ``sha256:<hex>``: of the file's bytes;
+- ``sha256:<hex>``: SHA-256 of the file's bytes;
 - ``crc32-512:<hex>``: SHA-256 over the CRC-32 of every 512 bytes, each as big-endian int32.
-  Hadoop's local file system leaves just these numbers in ``.<name>.crc`` beside every checkpoint
-  file (``ChecksumFileSystem``: ``b"crc\\0"``, int32 bytes per checksum, then the checksums), so a
-  linked file of any size gets its digest from a small sidecar;
-- ``md5:<hex>``: of the file's bytes, where S3 has told it of an object that it copied itself and
-  gave no better one.
+  Hadoop's local file system writes exactly these numbers to ``.<name>.crc`` beside every checkpoint
+  file (``ChecksumFileSystem``: ``b"crc\\0"``, int32 bytes per checksum, then the checksums), so the
+  digest of a linked file of any size is read from a small sidecar;
+- ``md5:<hex>``: MD5 of the file's bytes, if S3 reported it for an object that it copied itself and
+  reported no better digest.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SHA256 = "sha256"
 CRC32_512 = "crc32-512"
 MD5 = "md5"
 
-#: Digits of the digests of each form.
+#: Number of hex digits of each form.
 _DIGITS = {SHA256: 64, CRC32_512: 64, MD5: 32}
 
 _SIDECAR_MAGIC = b"crc\x00"
@@ -34,24 +34,35 @@ _BLOCK = 1 << 20
 
 
 class UnknownDigest(ValueError):
-    """A digest of a form this version does not know."""
+    """A digest of a form that this version does not know."""
 
 
 def of_checkpoint_file(path: str, size: int, *, data_path: str | None = None) -> str:
-    """The digest of a checkpoint file: from its sidecar when that fits ``size``, else by reading.
+    """Return the digest of a checkpoint file: from a sidecar that fits ``size``, else by reading.
 
-    ``path`` is where Spark wrote it (the sidecar lies there); ``data_path`` where to read the
-    bytes instead, when the original may be gone. FileNotFoundError when neither is there.
+    Parameters
+    ----------
+    path
+        Where Spark wrote the file; the sidecar is beside it.
+    size
+        Size of the file in bytes.
+    data_path
+        Where to read the bytes instead, if the original may be gone.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is neither a sidecar nor a file to read.
     """
     from_sidecar = sidecar_digest(path, size) if is_local(path) else None
     return from_sidecar or compute(data_path or path, SHA256)
 
 
 def sidecar_digest(path: str, size: int) -> str | None:
-    """The ``crc32-512`` digest from Hadoop's sidecar of ``path``; None when there is none.
+    """Return the ``crc32-512`` digest from Hadoop's sidecar of ``path``; None if there is none.
 
-    A sidecar of another chunk size, or one that does not fit ``size``, counts as none (it would
-    be a left-over of a file since replaced).
+    A sidecar with another chunk size is ignored, and so is one that does not fit ``size`` (a
+    remnant of a file that has been replaced).
     """
     head, name = os.path.split(path)
     try:
@@ -66,10 +77,10 @@ def sidecar_digest(path: str, size: int) -> str | None:
 
 
 def compute(path: str, algorithm: str) -> str:
-    """The digest of a file's bytes; UnknownDigest for an unknown algorithm."""
+    """Compute the digest of a file's bytes; raise UnknownDigest for an unknown algorithm."""
     if algorithm not in _DIGITS:
         raise UnknownDigest(algorithm)
-    # MD5 finds damage, nobody relies on it against malice.
+    # MD5 detects damage; it is not relied on against manipulation.
     digest = hashlib.md5(usedforsecurity=False) if algorithm == MD5 else hashlib.sha256()
     with open_file(path) as file:
         while block := _block(file):  # a multiple of the chunk, except the last
@@ -78,7 +89,7 @@ def compute(path: str, algorithm: str) -> str:
 
 
 def _block(file: IO[bytes]) -> bytes:
-    """The next block, full unless it is the last (a remote file may give less than asked for)."""
+    """Read the next full block; only the last is shorter (one remote read may return less)."""
     block = file.read(_BLOCK)
     while block and len(block) < _BLOCK and (more := file.read(_BLOCK - len(block))):
         block += more
@@ -92,7 +103,7 @@ def _chunk_checksums(block: bytes) -> bytes:
 
 
 def algorithm_of(digest: str) -> str:
-    """The algorithm a recorded digest names; UnknownDigest when this version has none such."""
+    """Return the algorithm of a recorded digest; raise UnknownDigest if this version lacks it."""
     algorithm, colon, value = digest.partition(":")
     if not colon or len(value) != _DIGITS.get(algorithm, -1):
         raise UnknownDigest(digest)
@@ -100,5 +111,5 @@ def algorithm_of(digest: str) -> str:
 
 
 def matches(path: str, digest: str) -> bool:
-    """True when the file's bytes have the recorded digest; UnknownDigest for an unknown form."""
+    """Return whether a file has the recorded digest; raise UnknownDigest for an unknown form."""
     return compute(path, algorithm_of(digest)) == digest

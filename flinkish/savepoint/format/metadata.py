@@ -1,20 +1,21 @@
-"""``_metadata``: an Avro object container that says what a savepoint consists of.
+"""``_metadata``: an Avro object container file that lists the content of a savepoint.
 
-Blocks in this order: header and queries, then files (any number of blocks, so that a million
+Blocks are in this order: header and queries, then files (any number of blocks, so that a million
 files stream with bounded memory), then one footer alone in the last block. The container's own
-header carries ``flinkish.format-version`` and ``flinkish.required-features``, so that an older
-flinkish can refuse a newer savepoint before it decodes a record.
+header has ``flinkish.format-version`` and ``flinkish.required-features``, so an older flinkish can
+refuse a newer savepoint before it decodes a record.
 
-The footer seals the file: counts, and the SHA-256 of every byte before the footer's block. A file
-cut at any length, or changed in any way that means something, does not open.
+The footer seals the file: it has counts, and the SHA-256 of every byte before the footer's block. A
+file that is truncated at any length, or changed in any significant way, is refused.
 
-Whoever can write into the directory can write such a file, so nothing in it is believed: its schema
-must be one that flinkish has written (:mod:`~flinkish.savepoint.format.schemas`), its codec null or
-deflate, and it must be a regular file. Bounds (:mod:`~flinkish.savepoint.format.limits`): 4 GiB in
-all, 64 KiB of header, 32 MiB for a block and 128 MiB for all blocks with the header and queries
-(after decompression), 16 MiB for a text, 500,000 operators, stores, offsets and settings together,
-100,000 queries; all blocks together at most 256 MiB and 100 times the file. Values are checked when
-the model is made of them (:mod:`~flinkish.savepoint.format.records`).
+Anyone who can write into the directory can write such a file, so nothing in it is trusted. Its
+schema must be one that flinkish has written (:mod:`~flinkish.savepoint.format.schemas`), its codec
+null or deflate, and it must be a regular file. Limits (:mod:`~flinkish.savepoint.format.limits`): 4
+GiB in total, 64 KiB for the container's header, 32 MiB for a block and 128 MiB for all blocks with
+the header and queries (after decompression), 16 MiB for a string, 500,000 operators, stores,
+offsets and settings together, 100,000 queries; all blocks together at most 256 MiB plus 100 times
+the file. Values are checked when they are converted into the model
+(:mod:`~flinkish.savepoint.format.records`).
 """
 
 from __future__ import annotations
@@ -58,22 +59,22 @@ from flinkish.savepoint.format.schemas import (
 
 FILE_NAME = "_metadata"
 FORMAT_VERSION = 1
-#: Features a savepoint may require and this version has.
+#: Features that a savepoint may require and this version supports.
 FEATURES: frozenset[str] = frozenset({"shared-files", "canonical-state"})
-#: Required by a savepoint of which earlier ones hold files.
+#: Required by a savepoint with files that are held by earlier savepoints.
 SHARED_FILES = "shared-files"
-#: Required by a savepoint whose state no Spark can load as it is.
+#: Required by a savepoint whose state Spark cannot load without conversion.
 CANONICAL_STATE = "canonical-state"
 
 KEY_VERSION = "flinkish.format-version"
 KEY_FEATURES = "flinkish.required-features"
 
-#: What :meth:`Metadata.peek` reads at first, bytes.
+#: Bytes that :meth:`Metadata.peek` reads first.
 _PEEK = 256 << 10
 
 
 class _HashingFile:
-    """A file that hashes what is written to it."""
+    """A file that hashes all bytes written to it."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -92,14 +93,14 @@ class _HashingFile:
         self._file.flush()
 
     def seekable(self) -> bool:
-        return False  # fastavro would seek to see whether it appends
+        return False  # otherwise fastavro seeks to find out whether it appends
 
 
 class MetadataWriter:
-    """Writes ``_metadata`` of a savepoint under a temporary name; :meth:`commit` makes it appear.
+    """Writes ``_metadata`` of a savepoint under a temporary name; :meth:`commit` puts it in place.
 
-    Header and queries first, then files in any number, then commit. A context manager: left
-    without a commit it removes the temporary file.
+    Write header and queries first, then any number of files, then commit. A context manager:
+    without a commit, leaving it removes the temporary file.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class MetadataWriter:
         *,
         features: Sequence[str] = (),
     ) -> None:
-        from fastavro.write import Writer  # costs 50 ms: only those who write pay
+        from fastavro.write import Writer  # the import takes 50 ms: only writers need it
 
         self._final = storage.join(directory, FILE_NAME)
         self._temporary = _temporary_name(self._final)
@@ -139,10 +140,10 @@ class MetadataWriter:
             raise storage.storage_error("write", self._final, error) from error
 
     def _discard(self) -> None:
-        """Remove the temporary file, where it still is one."""
+        """Close and remove the temporary file, if it still exists."""
         raw: BinaryIO | None = getattr(self, "_raw", None)
         if raw is not None and not raw.closed:
-            with suppress(OSError):  # a full disk may refuse the last flush; it goes anyway
+            with suppress(OSError):  # a full disk may refuse the last flush; remove it anyway
                 raw.close()
         storage.remove_file(*storage.split(self._temporary))
 
@@ -164,11 +165,11 @@ class MetadataWriter:
             raise storage.storage_error("write", self._final, error) from error
 
     def _write(self, kind: str, record: dict[str, Any]) -> None:
-        # The pair names the union's branch; fastavro's annotation of write knows no such pairs.
+        # The pair selects the union's branch; fastavro's annotation of write lacks such pairs.
         self._writer.write((f"{NAMESPACE}.{kind}", record))  # type: ignore[arg-type]
 
     def commit(self) -> int:
-        """Seal the file and bring it into place, complete or not at all; returns its size."""
+        """Seal the file and put it in place, complete or not at all; return its size in bytes."""
         try:
             self._writer.flush()
             footer = {
@@ -195,7 +196,7 @@ class MetadataWriter:
 
 
 def _temporary_name(final: str) -> str:
-    """Where to write the file first: beside its place, or on this host before it is sent there."""
+    """Return where to write the file first: beside a local target, or else on this host."""
     if storage.is_local(final):
         return storage.temporary_name(final)
     descriptor, path = tempfile.mkstemp(prefix="flinkish-metadata-")
@@ -207,9 +208,16 @@ class Metadata:
     """An opened and checked ``_metadata``: header, queries and totals; files on demand."""
 
     def __init__(self, path: str) -> None:
-        """Read and check the whole file (files records are hashed, not decoded).
+        """Read and check the whole file (file records are hashed, not decoded).
 
-        Raises SavepointNotFound, Corrupt, or UnsupportedFormat (newer version or feature).
+        Raises
+        ------
+        SavepointNotFound
+            There is no such file.
+        Corrupt
+            The file is damaged.
+        UnsupportedFormat
+            A newer version of flinkish wrote it, or it requires an unknown feature.
         """
         self.path = path
         self.header: Header
@@ -251,10 +259,10 @@ class Metadata:
 
     @staticmethod
     def peek(path: str) -> tuple[Header, tuple[QueryRecord, ...]]:
-        """Header and queries of the ``_metadata`` at ``path``, from its beginning alone.
+        """Read header and queries of the ``_metadata`` at ``path`` from the start of the file.
 
-        Cheap for a savepoint of many files, whose records are neither read nor checked: for lists,
-        not for restores. Raises what opening it does.
+        Cheap for a savepoint with many files, whose records are neither read nor checked: use it
+        for lists, not for restores. Raises the same errors as opening the file.
         """
         metadata = Metadata.__new__(Metadata)
         metadata.path = path
@@ -270,12 +278,12 @@ class Metadata:
             except Damaged:
                 if blocks.whole:
                     raise
-        # A beginning longer than usual (or damage, which this will name).
+        # The beginning is longer than usual, or the file is damaged: then this raises.
         whole = Metadata(path)
         return whole.header, whole.queries
 
     def iter_files(self) -> Iterator[FileRecord]:
-        """Every file record, in the order written; Corrupt for a path that escapes."""
+        """Yield file records in the order written; raise Corrupt for a path outside the query."""
         with _Blocks(self) as blocks:
             for block in blocks:
                 if blocks.kind_of(block) != "File":
@@ -290,7 +298,10 @@ class Metadata:
                     yield file
 
     def holders(self) -> tuple[str, ...]:
-        """Names of the savepoints that hold files of this one; records are read only if some do."""
+        """Return the sorted names of the savepoints that hold files of this one.
+
+        File records are read only if the file requires :data:`SHARED_FILES`.
+        """
         if SHARED_FILES not in self.features:
             return ()
         held = (record.held for record in self.iter_files() if record.held is not None)
@@ -302,7 +313,7 @@ class Metadata:
             raise self.corrupt(f"it names a path outside the savepoint: {path!r}")
 
     def corrupt(self, reason: str) -> Corrupt:
-        """The error for a damaged file, in this file's name."""
+        """Return the error for damage of this file."""
         return Corrupt(
             f"{self.path} is damaged: {reason}",
             hint="use another savepoint",
@@ -333,9 +344,9 @@ def _collect(
 
 
 class _Blocks:
-    """The container's blocks, with every decoding trouble turned into Corrupt.
+    """The blocks of the container; every decoding error becomes Corrupt.
 
-    ``limit``: read so many bytes only; ``whole`` tells whether these were all.
+    With ``limit`` only so many bytes are read; ``whole`` says whether these are the whole file.
     """
 
     def __init__(self, owner: Metadata, limit: int | None = None) -> None:
@@ -387,18 +398,21 @@ class _Blocks:
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of all that was read so far."""
+        """SHA-256 (hex) of all bytes read so far."""
         return self._file.hash.hexdigest()
 
     def kind_of(self, block: Block) -> str:
-        """What the first record of a block is."""
+        """Return the kind of a block's first record."""
         branch = block.data[0] >> 1
         if block.data[0] & 1 or branch >= len(KINDS):
             raise Damaged("a record of an unknown kind")
         return str(KINDS[branch])
 
     def decode(self, block: Block) -> Iterator[tuple[str, Any]]:
-        """A block's records: kind, and fields. Files and the footer have blocks of their own."""
+        """Yield kind and fields of each record of a block.
+
+        File records and the footer must be in blocks of their own.
+        """
         of_one = self.kind_of(block)
         for kind, record in decode_all(block, self._decoder):
             if of_one in {"File", "Footer"} and kind != of_one:
@@ -407,7 +421,7 @@ class _Blocks:
 
 
 def _known_schema(path: str, text: bytes) -> list[dict[str, Any]]:
-    """The writer's schema; Damaged, or UnsupportedFormat where it is none of those we know."""
+    """Return the writer's schema if it is known; otherwise raise Damaged or UnsupportedFormat."""
     try:
         schema = json.loads(text)
         found = known_schemas().get(fingerprint(schema))
@@ -425,7 +439,7 @@ def _known_schema(path: str, text: bytes) -> list[dict[str, Any]]:
 
 
 def _check_version(path: str, header: Mapping[str, bytes]) -> frozenset[str]:
-    """The features the file requires; UnsupportedFormat where they or its version are unknown."""
+    """Return the required features; raise UnsupportedFormat if they or the version are unknown."""
     text = header.get(KEY_VERSION, b"").decode("utf-8", "replace")
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise Damaged("it is no savepoint metadata (no format version)")

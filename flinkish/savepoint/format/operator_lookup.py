@@ -1,8 +1,8 @@
-"""Which operator of a savepoint is meant by a word on the command line. Pure.
+"""Lookup of the operator of a savepoint that a command-line argument names. Pure.
 
-Operator ids are unique within one query: two queries of a job each have a first aggregation, with
-the same generated id and the same ordinal. ``QUERY/UID`` and ``QUERY/ORDINAL`` are unique within
-the savepoint.
+Operator ids are unique within one query only: two queries of a job each have a first aggregation,
+with the same generated id and the same ordinal. ``QUERY/UID`` and ``QUERY/ORDINAL`` are unique
+within the savepoint.
 """
 
 from __future__ import annotations
@@ -17,12 +17,22 @@ _Found = tuple[QueryRecord, OperatorRecord]
 
 
 def find_operator(savepoint: OpenSavepoint, text: str) -> tuple[QueryRecord, OperatorRecord, str]:
-    """The operator that ``[QUERY/]UID[/STATE]`` means, and STATE. Pure. Raises UsageError.
+    """Find the operator that ``[QUERY/]UID[/STATE]`` names. Pure.
 
     UID is a uid, an operator id or an ordinal.
+
+    Returns
+    -------
+    tuple
+        The query, the operator, and STATE (empty if not given).
+
+    Raises
+    ------
+    UsageError
+        No operator or several operators match.
     """
     every = [(query, operator) for query in savepoint.queries for operator in query.operators]
-    # Uids and names of queries may have slashes themselves: the longest that is one counts.
+    # Uids and query names may contain slashes: the longest match is used.
     splits = [(text, "")]
     if "/" in text:
         splits += [(text[:at], text[at + 1 :]) for at, c in enumerate(text) if c == "/"][::-1]
@@ -46,19 +56,19 @@ def find_operator(savepoint: OpenSavepoint, text: str) -> tuple[QueryRecord, Ope
 
 
 def address(query: str, uid: str | None, ordinal: int) -> str:
-    """What names an operator within its whole savepoint: ``QUERY/UID``, or ``QUERY/ORDINAL``."""
+    """Return ``QUERY/UID`` or ``QUERY/ORDINAL``, which is unique within the savepoint."""
     return f"{query}/{ordinal if uid is None else uid}"
 
 
 def shared_ids(savepoint: OpenSavepoint) -> set[str]:
-    """The operator ids and uids that several operators of the savepoint have. Pure."""
+    """Return the operator ids and uids that more than one operator of the savepoint has. Pure."""
     every = [o for query in savepoint.queries for o in query.operators]
     counted = Counter(name for o in every for name in set(_names(o)))
     return {name for name, count in counted.items() if count > 1}
 
 
 def _meant(every: list[_Found], word: str) -> list[_Found]:
-    """By uid or id; else with the query; else by the ordinal alone."""
+    """Match by uid or operator id; else with the query's name; else by the ordinal alone."""
     return (
         [(q, o) for q, o in every if word in _names(o)]
         or [

@@ -17,7 +17,7 @@ from flinkish.savepoint.format.metadata import FILE_NAME, FORMAT_VERSION, Metada
 
 #: Levels of :func:`check_files`.
 QUICK, FULL = "quick", "full"
-#: Files that are looked at together.
+#: Number of files that are checked together.
 _CHUNK = 10_000
 
 
@@ -28,7 +28,7 @@ class OpenSavepoint:
     path: str
     header: Header
     queries: tuple[QueryRecord, ...]
-    #: Totals of the data files (``_metadata`` itself not counted).
+    #: Totals of the data files, without ``_metadata`` itself.
     files: int
     bytes: int
     #: Names of earlier savepoints in the same directory that hold files of this one.
@@ -37,26 +37,26 @@ class OpenSavepoint:
 
     @property
     def is_relocatable(self) -> bool:
-        """Whether its directory can be moved or copied alone."""
+        """Whether the directory can be moved or copied alone."""
         return not self.holders
 
     def iter_files(self) -> Iterator[FileRecord]:
-        """Every file record, streamed; Corrupt where the metadata is damaged."""
+        """Iterate over every file record, streamed; raise Corrupt if the metadata is damaged."""
         return self._metadata.iter_files()
 
     def locate_file(self, record: FileRecord) -> str:
-        """Where the bytes of a file are."""
+        """Return the location of a file's bytes."""
         if record.held is not None:
             return storage.join(storage.parent(self.path), record.held)
         return storage.join(self.path, self.queries[record.query].directory, record.path)
 
     def query_root(self, query: QueryRecord) -> str:
-        """The location of a query, laid out like a Spark checkpoint."""
+        """Return the location of a query, which has the layout of a Spark checkpoint."""
         return storage.join(self.path, query.directory)
 
 
 def savepoint_directory(path: str) -> str:
-    """The location of the directory meant by ``path``: a savepoint's, or that of its metadata."""
+    """Return the location of the savepoint at ``path``, its directory or its ``_metadata`` file."""
     location = storage.locate(path)
     if storage.base_name(location) != FILE_NAME:
         return location
@@ -64,10 +64,20 @@ def savepoint_directory(path: str) -> str:
 
 
 def open_savepoint(path: str) -> OpenSavepoint:
-    """Open the savepoint at ``path`` (directory or ``_metadata`` file, plain or a URL).
+    """Open the savepoint at ``path`` (directory or ``_metadata`` file, path or URL).
 
-    The whole of ``_metadata`` is checked; data files are not (see :func:`check_files`).
-    Raises SavepointNotFound, Corrupt, UnsupportedFormat, StorageError.
+    The whole of ``_metadata`` is checked. Data files are not; see :func:`check_files`.
+
+    Raises
+    ------
+    SavepointNotFound
+        There is no savepoint.
+    Corrupt
+        Its ``_metadata`` is damaged.
+    UnsupportedFormat
+        Its ``_metadata`` has a newer version or requires an unknown feature.
+    StorageError
+        The storage refuses to read it.
     """
     directory = savepoint_directory(path)
     if storage.is_local(directory) and not storage.is_directory(directory):
@@ -85,10 +95,10 @@ def open_savepoint(path: str) -> OpenSavepoint:
 
 
 def check_files(savepoint: OpenSavepoint, level: str = QUICK) -> None:
-    """Check a savepoint's data files; Corrupt names the first bad one and how many there are.
+    """Check a savepoint's data files; raise Corrupt with the first bad file and their number.
 
-    ``quick``: every file is there and has its size. ``full``: and its digest holds. Files that
-    another savepoint holds are looked for there.
+    ``quick`` checks that every file exists with its size; ``full`` also compares its digest. Files
+    that another savepoint holds are checked there.
     """
     bad = find_bad_files(savepoint, level)
     first = next(bad, None)
@@ -105,17 +115,17 @@ def check_files(savepoint: OpenSavepoint, level: str = QUICK) -> None:
 
 @dataclass(frozen=True)
 class BadFile:
-    """A file that is not what the metadata says; ``path`` is relative to the savepoint."""
+    """A file that differs from the metadata; ``path`` is relative to the savepoint."""
 
     path: str
     reason: str
 
 
 def find_bad_files(savepoint: OpenSavepoint, level: str = QUICK) -> Iterator[BadFile]:
-    """All files of a savepoint that are not as recorded, in the order of the metadata.
+    """Yield all files of a savepoint that differ from their records, in the order of the metadata.
 
-    One listing a directory, many at once on remote storage; memory is bounded by that of some ten
-    thousand files.
+    Each directory is listed once, with concurrent requests on remote storage. Memory is bounded:
+    about ten thousand files are held at a time.
     """
     if level not in {QUICK, FULL}:
         raise UsageError(f"unknown level {level!r}", hint="use quick or full")
@@ -144,7 +154,7 @@ def find_bad_files(savepoint: OpenSavepoint, level: str = QUICK) -> Iterator[Bad
 def _check_file(
     location: str, record: FileRecord, level: str, sizes: dict[str, dict[str, int]]
 ) -> str | None:
-    """What is wrong with a file, or None."""
+    """Return what is wrong with a file, or None."""
     size = sizes[storage.parent(location)].get(storage.base_name(location))
     if size is None:
         return "is missing"
@@ -170,12 +180,12 @@ def _sizes(directory: str) -> dict[str, int]:
         try:
             sizes[name] = listing.size(name)
         except FileNotFoundError:
-            continue  # gone since listed (or a dangling link): missing
+            continue  # removed since it was listed, or a dangling link: reported as missing
     return sizes
 
 
 def describe(savepoint: OpenSavepoint) -> dict[str, Any]:
-    """The savepoint as JSON data, in the form ``flinkish savepoint show --json`` prints."""
+    """Return the savepoint as JSON data, as ``flinkish savepoint show --json`` prints it."""
     header = savepoint.header
     return {
         "savepoint": {
@@ -202,9 +212,10 @@ def describe(savepoint: OpenSavepoint) -> dict[str, Any]:
 
 
 def iso_time(seconds: float) -> str:
-    """Seconds since the epoch as UTC ISO-8601 with milliseconds; beyond the year 9999 as a number.
+    """Format seconds since the epoch as UTC ISO-8601 with milliseconds.
 
-    Watermarks may be anything that the data say.
+    Outside the range of datetime the number of seconds is returned instead: a watermark can have
+    any value, depending on the data.
     """
     try:
         moment = datetime.fromtimestamp(seconds, tz=timezone.utc)
@@ -236,7 +247,7 @@ def _describe_query(query: QueryRecord) -> dict[str, Any]:
 
 
 def _offset(text: str) -> Any:
-    """A source's offset is JSON of the source's own form; ``-`` (none yet) is null."""
+    """Parse a source's offset: JSON in the source's own form; ``-`` (none yet) gives None."""
     if text == "-":
         return None
     try:

@@ -1,8 +1,8 @@
-"""Records of ``_metadata`` as Avro has them, and the model: every value is checked on its way in.
+"""Conversion between Avro records of ``_metadata`` and the model, with checks of all values read.
 
-What is out of range is damage (:class:`~flinkish.savepoint.format.container.Damaged`): dates that
-no calendar has, negative counts, batches beyond reason. So nothing that works with the model has to
-think of it. Bounds are in :mod:`flinkish.savepoint.format.limits`.
+A value out of range is damage (:class:`~flinkish.savepoint.format.container.Damaged`): a date that
+no calendar has, a negative count, an unreasonable batch id. Code that uses the model therefore need
+not check again. Limits are in :mod:`flinkish.savepoint.format.limits`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from flinkish.checkpoint.format.schema_files import parse_struct
 from flinkish.checkpoint.operators import StoreInfo
 from flinkish.operators.identity import OperatorIdentity
-from flinkish.operators.meaning import Column, StateSemantics
+from flinkish.operators.state_semantics import Column, StateSemantics
 from flinkish.savepoint.format import limits
 from flinkish.savepoint.format.container import Damaged
 from flinkish.savepoint.format.contents import (
@@ -31,12 +31,12 @@ _INT64 = 1 << 63
 
 
 def header_to_avro(header: Header) -> dict[str, Any]:
-    """The record of a header."""
+    """Convert a header into its Avro record."""
     return {f["name"]: getattr(header, f["name"]) for f in HEADER["fields"]}
 
 
 def header_from_avro(record: Mapping[str, Any]) -> Header:
-    """The header of a record."""
+    """Convert an Avro record into a header; raise Damaged if it is out of range."""
     # A comparison with NaN is false.
     if not 0 <= record["created"] <= limits.MAX_TIME:
         raise Damaged(f"it was created at the time {record['created']}")
@@ -44,7 +44,7 @@ def header_from_avro(record: Mapping[str, Any]) -> Header:
 
 
 def query_to_avro(query: QueryRecord) -> dict[str, Any]:
-    """The record of a query."""
+    """Convert a query into its Avro record."""
     data = {f["name"]: getattr(query, f["name"]) for f in QUERY["fields"]}
     data["offsets"] = list(query.offsets)
     data["pins"] = dict(query.pins)
@@ -69,7 +69,7 @@ def _operator_to_avro(operator: OperatorRecord) -> dict[str, Any]:
 
 
 def query_from_avro(record: Mapping[str, Any]) -> QueryRecord:
-    """The query of a record."""
+    """Convert an Avro record into a query; raise Damaged if it is out of range."""
     _in_range(record, "batch_id", 0, limits.MAX_BATCH)
     _in_range(record, "planned_batch", 0, limits.MAX_BATCH)
     _in_range(record, "checkpoint_format", 0, 1000)
@@ -101,7 +101,7 @@ def _operator_from_avro(record: Mapping[str, Any]) -> OperatorRecord:
 
 
 def file_from_avro(record: Mapping[str, Any]) -> FileRecord:
-    """The file of a record."""
+    """Convert an Avro record into a file record; raise Damaged if it is out of range."""
     _in_range(record, "size", 0, _INT64)
     return FileRecord(**record)
 

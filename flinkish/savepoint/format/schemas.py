@@ -1,9 +1,9 @@
-"""The Avro schema of ``_metadata``, and those that earlier versions of flinkish wrote.
+"""The Avro schema of ``_metadata``, and the schemas of earlier versions of flinkish.
 
-A file's schema must be one of these, so that it needs only to be compared: its fingerprint is the
-SHA-256 of its JSON, with sorted keys and only what matters for the bytes. A field that is new goes
-to the end of its record and into ``_YOUNGER`` with its record; files without it stay readable, and
-earlier versions of flinkish refuse a file that has it, as one of a newer version.
+The schema of a file must be one of these, so comparing it is enough. Its fingerprint is the SHA-256
+of its JSON with sorted keys and only the parts that matter for the bytes. A new field is added at
+the end of its record, and with its record to ``_YOUNGER``. Files without the field stay readable.
+Earlier versions of flinkish refuse a file that has it as one of a newer version.
 """
 
 from __future__ import annotations
@@ -94,10 +94,10 @@ _FOOTER = _record("Footer", queries="long", files="long", bytes="long", sha256="
 SCHEMA: list[dict[str, Any]] = [
     {**record, "namespace": NAMESPACE} for record in (HEADER, QUERY, _FILE, _FOOTER)
 ]
-#: The records' names, by the number of their branch in the union.
+#: Names of the records, indexed by their branch in the union.
 KINDS = tuple(record["name"] for record in SCHEMA)
 
-#: Fields younger than format version 1, the youngest last: each line came with one version.
+#: Fields added since format version 1, newest last; each entry was added by one version.
 _YOUNGER: tuple[frozenset[tuple[str, str]], ...] = (
     frozenset({("Operator", "meaning")}),
     frozenset(
@@ -108,13 +108,13 @@ _YOUNGER: tuple[frozenset[tuple[str, str]], ...] = (
 
 
 def fingerprint(schema: Any) -> str:
-    """What tells one schema from another."""
+    """Return the SHA-256 (hex) that identifies a schema."""
     text = json.dumps(_bare(schema), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _bare(schema: Any) -> Any:
-    """A schema without namespaces and remarks, which Avro libraries write each in its own way."""
+    """Remove namespaces and annotations, which each Avro library writes differently."""
     if isinstance(schema, list):
         return [_bare(branch) for branch in schema]
     if isinstance(schema, str):
@@ -129,7 +129,7 @@ def _bare(schema: Any) -> Any:
 
 @cache
 def known_schemas() -> dict[str, list[dict[str, Any]]]:
-    """All schemas that were ever written, by their fingerprints."""
+    """Return all schemas that any version of flinkish has written, by fingerprint."""
     return {fingerprint(schema): schema for schema in _versions()}
 
 
@@ -157,7 +157,7 @@ def _without(schema: Any, absent: frozenset[tuple[str, str]]) -> Any:
 
 
 def is_newer(schema: Any) -> bool:
-    """Whether a schema that is not known has all of ours, and more: a newer flinkish wrote it."""
+    """Return whether an unknown schema extends the current one: a newer flinkish wrote it."""
     if not isinstance(schema, list) or len(schema) < len(SCHEMA):
         return False
     for ours, theirs in zip(SCHEMA, schema, strict=False):

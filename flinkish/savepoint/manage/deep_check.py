@@ -1,8 +1,8 @@
-"""The deepest check of a savepoint: every state row is decoded by the engine, and counted.
+"""The deepest check of a savepoint: the engine decodes and counts every state row.
 
-Knowledge from Spark's ``StateStoreMetrics`` and ``SymmetricHashJoinStateManager.metrics``: the rows
-that Spark reports of an operator are the keys of its one store; of a stream-stream join those of
-the two stores that hold the buffered rows, ``keyWithIndexToValue``.
+From Spark's ``StateStoreMetrics`` and ``SymmetricHashJoinStateManager.metrics``: the number of rows
+that Spark reports for an operator is the number of keys in its only store; for a stream-stream
+join, in the two stores with the buffered rows, ``keyWithIndexToValue``.
 """
 
 from __future__ import annotations
@@ -51,8 +51,17 @@ _JOIN_ROWS = "keyWithIndexToValue"
 
 @dataclass(frozen=True)
 class DeepCheck:
-    """What decoding found: rows of all stores, files and operators that are bad (paths inside the
-    savepoint), and what was not read, with the reason."""
+    """The result of decoding all rows.
+
+    Attributes
+    ----------
+    rows
+        Number of rows in all stores.
+    bad
+        Bad files and operators, as paths inside the savepoint.
+    unread
+        What was not decoded, with the reason.
+    """
 
     rows: int
     bad: tuple[BadFile, ...]
@@ -62,8 +71,9 @@ class DeepCheck:
 def deep_check(savepoint: OpenSavepoint, reporter: SavepointReporter) -> DeepCheck:
     """Decode every state row of a savepoint whose files are whole.
 
-    Rows are compared with what the savepoint recorded where Spark had counted them, and their
-    structure with the schemas in the savepoint. One operator's file records are held at a time.
+    The number of rows is compared with the recorded one, if Spark had counted them, and the
+    structure of rows with the schemas in the savepoint. File records of one operator are in memory
+    at a time.
     """
     reporter.phase("rows")
     rows = 0
@@ -82,9 +92,9 @@ def deep_check(savepoint: OpenSavepoint, reporter: SavepointReporter) -> DeepChe
 
 @contextmanager
 def _noting(bad: list[BadFile], where: str) -> Iterator[None]:
-    """Inside, whatever reading damaged content comes to is a bad file below ``where``.
+    """Convert errors of damaged content inside the context into a bad file below ``where``.
 
-    Files are whole when this begins, so none is missing or cut short by accident.
+    All files are whole before this, so no file is missing or truncated by accident.
     """
     try:
         with engine_errors():
@@ -108,7 +118,7 @@ def _check_operator(
     bad: list[BadFile],
     unread: list[str],
 ) -> int:
-    """Decode the rows of an operator, which are counted and compared; how many there are."""
+    """Decode the rows of an operator, compare their number with the record, and return it."""
     where = f"{query.directory}/{STATE}/{operator.ordinal}"
     counts: dict[str, int] = {}
     rows = 0
@@ -133,7 +143,7 @@ def _check_operator(
 
 
 def _check_canonical(savepoint: OpenSavepoint, query: QueryRecord, bad: list[BadFile]) -> int:
-    """Decode the Avro files of a query; how many rows there are."""
+    """Decode the Avro files of a query and return the number of rows."""
     source = saved_directory(savepoint, query)
     rows = 0
     for operator in read_checkpoint(source, query.batch_id).operators:
@@ -150,10 +160,10 @@ def _check_canonical(savepoint: OpenSavepoint, query: QueryRecord, bad: list[Bad
 def wrong_count(
     operator: OperatorRecord, query: QueryRecord, counts: Mapping[str, int]
 ) -> str | None:
-    """What is wrong with the number of rows (by store or column family), or None. Pure.
+    """Return what is wrong with the number of rows (by store or column family), or None. Pure.
 
-    Operators of several stores that are no joins are not compared: what Spark counts of them
-    depends on their kind. Nor is a count of 0 of RocksDB, which may be told not to count
+    Operators with several stores are compared only if they are joins: for others, what Spark counts
+    depends on their kind. A RocksDB count of 0 is not compared, because counting may be disabled
     (``stateStore.rocksdb.trackTotalNumberOfRows``).
     """
     recorded = operator.rows
@@ -171,7 +181,7 @@ def wrong_count(
 
 
 def _named(store: str, counts: RowCounts) -> dict[str, int]:
-    """Counts by the names of :class:`~flinkish.checkpoint.operators.StoreInfo`."""
+    """Return the counts by the store names of :class:`~flinkish.checkpoint.operators.StoreInfo`."""
     return {
         (store if family == DEFAULT_FAMILY else family): n for family, n in counts.families.items()
     }
@@ -179,7 +189,10 @@ def _named(store: str, counts: RowCounts) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class _Store:
-    """One store of one partition: ``directory`` is relative to the operator's, with a slash."""
+    """One store of one partition.
+
+    ``directory`` is relative to the operator's and ends with a slash.
+    """
 
     name: str
     directory: str
@@ -194,7 +207,7 @@ def _stores(
     operator: OperatorRecord,
     ids: Mapping[int, tuple[tuple[str, ...], ...]],
 ) -> Iterator[_Store]:
-    """Every store of every partition of an operator."""
+    """Yield every store of every partition of an operator."""
     prefix = f"{STATE}/{operator.ordinal}/"
     stores: dict[tuple[int, str], dict[str, FileRecord]] = {}
     schemas: dict[str, list[FileRecord]] = {}
@@ -244,7 +257,7 @@ def _store_files(
         location = place(name)
         return location if storage.is_local(location) else None
 
-    # The commit log has the ids of all of a partition's stores: this one's is in its files' names.
+    # The commit log has the ids of all stores of a partition; this store's id is in its file names.
     own = [
         file.unique_id
         for file in state_files_among(names)
@@ -273,7 +286,7 @@ def _ids(
 def _state_ids(
     savepoint: OpenSavepoint, query: QueryRecord
 ) -> Mapping[int, tuple[tuple[str, ...], ...]]:
-    """The unique ids of the saved version's files by operator, in checkpoint format 2."""
+    """Return the unique ids of the saved version's files by operator, in checkpoint format 2."""
     wanted = f"{COMMITS}/{query.batch_id}"
     index = savepoint.queries.index(query)
     for record in savepoint.iter_files():
@@ -284,10 +297,11 @@ def _state_ids(
 
 
 def _shapes(savepoint: OpenSavepoint, records: list[FileRecord]) -> dict[str, FamilyShape]:
-    """What rows of a store's families are like, by the newest of its schema files.
+    """Return the shapes of rows by column family, from the newest of a store's schema files.
 
-    Families with a schema that the engine does not read are left out: their rows are counted, and
-    their structure is not compared. (Who took the savepoint has read it: it is not damaged.)
+    Families whose schema the engine cannot read are left out: their rows are counted, but their
+    structure is not compared. (The process that took the savepoint has read the schema, so it is
+    not damaged.)
     """
     newest = max(records, key=lambda record: schema_batch(record.path))
     shapes: dict[str, FamilyShape] = {}

@@ -1,4 +1,4 @@
-"""Two savepoints side by side: what differs in their headers, queries, operators and schemas. Pure.
+"""Comparison of two savepoints: differences in headers, queries, operators and schemas. Pure.
 
 Operators are matched by operator id first, then by uid, then by their ordinal in the query's plan;
 each match says by which. The result is plain data, as ``flinkish savepoint diff --json`` prints it:
@@ -15,7 +15,7 @@ from flinkish.savepoint.format.contents import Header, OperatorRecord, QueryReco
 from flinkish.savepoint.format.reader import iso_time
 
 ADDED, REMOVED, CHANGED, SAME = "added", "removed", "changed", "same"
-#: What two operators may be matched by, best first.
+#: Properties by which two operators are matched, best first.
 _IDENTITIES: tuple[tuple[str, Callable[[OperatorRecord], object]], ...] = (
     ("operator id", lambda operator: operator.operator_id),
     ("operator id v3", lambda operator: operator.operator_id_v3),
@@ -46,8 +46,11 @@ def compare(
 ) -> Facts:
     """Compare two savepoints, given as header and queries.
 
-    Returns ``{"equal", "header": [facts], "queries": [...]}``: a fact is ``{"name", "a", "b"}``,
-    and only those that differ are there. Where a savepoint lies is no difference.
+    Returns
+    -------
+    dict
+        ``{"equal", "header": [facts], "queries": [...]}``. A fact is ``{"name", "a", "b"}``, and
+        only facts that differ are included. The location of a savepoint is not compared.
     """
     header = [
         *_facts(_HEADER_FACTS, vars(a[0]), vars(b[0])),
@@ -111,7 +114,7 @@ def _watermark(query: QueryRecord) -> str | None:
 
 
 def _without_offsets(source: Any) -> Any:
-    """A source's description; where it stood is among the offsets."""
+    """Return a source's description without its positions, which are among the offsets."""
     if isinstance(source, list):
         return [_without_offsets(each) for each in source]
     if isinstance(source, dict):
@@ -120,7 +123,7 @@ def _without_offsets(source: Any) -> Any:
 
 
 def _offset(query: QueryRecord, entry: int) -> Any:
-    """A source's position as JSON of its own form; None: there is none yet, or no such source."""
+    """Parse a source's position, JSON in its own form; None if there is no position or source."""
     text = query.offsets[entry] if entry < len(query.offsets) else "-"
     if text == "-":
         return None
@@ -133,7 +136,7 @@ def _offset(query: QueryRecord, entry: int) -> Any:
 def match_operators(
     a: Sequence[OperatorRecord], b: Sequence[OperatorRecord]
 ) -> Iterator[tuple[OperatorRecord | None, OperatorRecord | None, str | None]]:
-    """Pairs of operators and what they were matched by; one without a partner has None there."""
+    """Yield pairs of operators and the matching property; None stands for a missing partner."""
     left, right = list(a), list(b)
     pairs: dict[int, tuple[OperatorRecord, str]] = {}
     for word, identity in _IDENTITIES:
@@ -214,10 +217,10 @@ def _compare_stores(a: OperatorRecord, b: OperatorRecord) -> Iterator[Facts]:
 
 
 def compare_schemas(a: Mapping[str, Any] | None, b: Mapping[str, Any] | None) -> list[Facts]:
-    """The columns that differ between two schemas (Spark's JSON); [] when one is not known.
+    """Return the columns that differ between two schemas (Spark's JSON); [] if one is unknown.
 
-    Nested columns go by dotted paths (``element``, ``key`` and ``value`` in arrays and maps). A
-    column whose name comes several times (Spark calls buffers ``sum``, ``sum``) has a number.
+    Nested columns have dotted paths (``element``, ``key`` and ``value`` in arrays and maps). A
+    column with a repeated name (Spark calls buffers ``sum``, ``sum``) has a number appended.
     """
     if a is None or b is None:
         return []
@@ -233,7 +236,7 @@ def compare_schemas(a: Mapping[str, Any] | None, b: Mapping[str, Any] | None) ->
 
 
 def _columns(schema: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Path and type of every column; of a column with parts: those of the parts."""
+    """Yield path and type of every column; for a nested column also those of its parts."""
     seen: dict[str, int] = {}
     for column in schema.get("fields", ()):
         name = str(column["name"])

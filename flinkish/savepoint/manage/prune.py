@@ -1,8 +1,8 @@
-"""Removing savepoints by a retention policy, and what dead writers left behind.
+"""Pruning: remove savepoints by a retention policy, and the remains of killed writers.
 
-Every removal is two-phase (:func:`flinkish.savepoint.directory.dispose.dispose`): ``_metadata``
-goes first, so an interrupted prune leaves no half savepoint that looks whole, only garbage for the
-next one.
+Every removal has two phases (:func:`flinkish.savepoint.directory.dispose.dispose`): ``_metadata``
+goes first, so an interrupted prune leaves no incomplete savepoint that looks whole, only garbage
+for the next prune.
 """
 
 from __future__ import annotations
@@ -29,19 +29,28 @@ from flinkish.savepoint.directory.dispose import Tell, directories_of, dispose
 from flinkish.savepoint.format.metadata import FILE_NAME
 from flinkish.savepoint.manage.retention import Candidate, Policy, plan
 
-#: Seconds without a change after which a directory without ``_metadata`` counts as left behind.
+#: Seconds without a change after which a directory without ``_metadata`` is garbage.
 GARBAGE_AGE = 3600.0
 _USED = "other savepoints use its files"
 
 
 @dataclass(frozen=True)
 class PruneOutcome:
-    """What became of one savepoint.
+    """The outcome for one savepoint.
 
-    ``reasons`` say why it is kept; without any it is removed: ``removed`` says whether it really
-    was, ``error`` why not. ``bytes`` are those of the files that go (with ``dry_run``: would go;
-    other names of hard links keep them on the disk), ``shared`` counts its files that stay because
-    other savepoints use them. ``gone``: see :class:`GarbageOutcome`; only where it was asked for.
+    Attributes
+    ----------
+    reasons
+        Why it is kept; empty: it is to be removed.
+    removed
+        Whether it was removed; ``error`` says why not.
+    bytes
+        Bytes of the files that are removed (with ``dry_run``: would be). Hard links elsewhere keep
+        them on the disk.
+    shared
+        Number of its files that stay because other savepoints use them.
+    gone
+        See :class:`GarbageOutcome`; only if requested.
     """
 
     savepoint: CatalogEntry
@@ -60,12 +69,18 @@ class PruneOutcome:
 
 @dataclass(frozen=True)
 class GarbageOutcome:
-    """What became of one directory without ``_metadata``; ``reason`` says why it stays.
+    """The outcome for one directory without ``_metadata``.
 
-    ``only``: these files of it go, given relative to it, and the rest stays; None: all of it goes.
-    ``lists``: directories of other savepoints in which it says that it uses files of them.
-    ``gone``: locations of all that went (with ``dry_run``: will go), directories with a slash at
-    their end.
+    Attributes
+    ----------
+    reason
+        Why it stays; None: it is to be removed.
+    only
+        Remove only these files, relative to the directory; None: remove all of it.
+    lists
+        Directories of other savepoints in which it has a list of used files.
+    gone
+        Locations that were removed (with ``dry_run``: will be); directories end with a slash.
     """
 
     found: Unfinished
@@ -79,7 +94,7 @@ class GarbageOutcome:
 
 @dataclass(frozen=True)
 class Pruned:
-    """What a prune did, or would do."""
+    """The result of a prune, or of its dry run."""
 
     directory: str
     savepoints: tuple[PruneOutcome, ...]
@@ -87,12 +102,12 @@ class Pruned:
 
     @property
     def errors(self) -> tuple[FlinkishError, ...]:
-        """Why savepoints that were to go are still there."""
+        """Errors of savepoints that could not be removed."""
         return tuple(found.error for found in self.savepoints if found.error is not None)
 
     @property
     def bytes(self) -> int:
-        """Bytes of all files that went."""
+        """Bytes of all removed files."""
         return sum(found.bytes for found in self.savepoints)
 
 
@@ -111,22 +126,36 @@ def prune(
 ) -> Pruned:
     """Remove from ``directory`` the savepoints that ``policy`` does not keep.
 
-    Savepoints that cannot be read are left alone and reported. Of one whose files others share,
-    only what is its own goes. One that cannot be removed does not stop the rest.
+    Unreadable savepoints are left alone and reported. Of a savepoint that shares files with others,
+    only the files that nothing else uses are removed. A failure does not stop the rest.
 
     Parameters
     ----------
-    protected: path of a savepoint that must stay -> why (a running job still depends on it).
-    dry_run: only say what would be done.
-    running: ids of running jobs; the newest savepoint of each stays.
-    jobs: only savepoints of these job ids and of others with the same names; None: of all.
-    agreed: remove at most these paths (what the user was shown); None: all the policy says.
-    owner: who asks, for the lease (``user@host``).
-    now: seconds since the epoch; default: the clock.
-    names: say of each what goes, file by file.
+    protected
+        Path of a savepoint that must stay -> the reason (a running job still depends on it).
+    dry_run
+        Only report what would be done.
+    running
+        Ids of running jobs; the newest savepoint of each stays.
+    jobs
+        Only savepoints of these job ids and of other jobs with the same names; None: all.
+    agreed
+        Remove at most these paths (those shown to the user); None: all that the policy selects.
+    owner
+        User for the lease (``user@host``).
+    now
+        Seconds since the epoch; default: the clock.
+    names
+        Report every removed file.
 
-    Raises UsageError for an empty policy, Locked while another operation holds the directory,
-    StorageError.
+    Raises
+    ------
+    UsageError
+        The policy is empty.
+    Locked
+        Another operation holds the directory.
+    StorageError
+        The storage refuses an operation.
     """
     policy.check()
     location = storage.locate(directory)
@@ -143,7 +172,7 @@ def prune(
             if not reasons and agreed is not None and path not in agreed:
                 reasons = ("not agreed to",)
             outcomes.append(PruneOutcome(by_path[path], reasons))
-        # The oldest goes first: interrupted anywhere, what is left is a sensible selection.
+        # The oldest goes first, so that an interruption leaves a sensible selection.
         gone: set[str] = set()
         done = [_carry_out(outcome, dry_run, names, gone) for outcome in reversed(outcomes)]
     return Pruned(location, tuple(reversed(done)), catalog.unreadable)
@@ -155,9 +184,10 @@ def candidates(
     running: Collection[str] = (),
     jobs: Collection[str] | None = None,
 ) -> tuple[Candidate, ...]:
-    """The savepoints to decide on. Pure. ``savepoints`` are given newest first; see :func:`prune`.
+    """Return the savepoints to decide on; for the parameters see :func:`prune`. Pure.
 
-    They count by the name of their job: a job that is restored gets a new id and keeps its name.
+    ``savepoints`` are sorted newest first. They are counted by job name, because a restored job
+    gets a new id and keeps its name.
     """
     names = {s.header.job_name for s in savepoints if jobs is None or s.header.job_id in jobs}
     newest: dict[str, str] = {}
@@ -179,9 +209,10 @@ def candidates(
 
 
 def _exclusive(directory: str, dry_run: bool, owner: str) -> AbstractContextManager[object]:
-    """The directory's lease while a block runs that removes something; Locked when another has it.
+    """Return the lease for removals in the directory, as a context; raise Locked if it is held.
 
-    A directory that is not there needs none (and must not come to be by the lease's file).
+    A dry run needs none. A directory that does not exist needs none either, and must not be created
+    by the lease's file.
     """
     if dry_run or not storage.is_directory(directory):
         return nullcontext()
@@ -189,13 +220,15 @@ def _exclusive(directory: str, dry_run: bool, owner: str) -> AbstractContextMana
 
 
 def _same_place(path: str) -> str:
-    """One form for all spellings of a place: links of the local file system are followed."""
+    """Return a normal form of a location: on the local file system, links are resolved."""
     return os.path.realpath(path) if storage.is_local(path) else path
 
 
 def _carry_out(outcome: PruneOutcome, dry_run: bool, names: bool, before: set[str]) -> PruneOutcome:
-    """The outcome, carried out or planned; ``before`` is what those before it removed, and grows
-    by what this one does."""
+    """Remove the savepoint, or plan its removal, and return the outcome.
+
+    ``before`` contains the locations removed for earlier savepoints; those of this one are added.
+    """
     if outcome.keep:
         return outcome
     gone: list[str] = []
@@ -221,19 +254,27 @@ def collect_garbage(
     now: float | None = None,
     names: bool = False,
 ) -> tuple[GarbageOutcome, ...]:
-    """Remove the directories of unfinished savepoints that nobody writes any more, and the husks.
+    """Remove the directories of unfinished savepoints that no process writes any more, and husks.
 
-    A husk is what a disposed savepoint left because others used its files: it goes when they are
-    gone, and what an interrupted disposal left beside their files at once. Of an unfinished one
-    that used files of others its lists there go too; leases of the dead count for nothing, and are
-    removed. Only directories named as flinkish names savepoints are looked at.
+    A husk is the remainder of a disposed savepoint, kept because other savepoints used its files.
+    It is removed when these are gone; its files that nobody uses, left by an interrupted disposal,
+    are removed at once. Lists of an unfinished savepoint in other savepoints are removed, too.
+    Stale leases are ignored, and removed. Only directories with a name that flinkish gives to
+    savepoints are examined.
 
     Parameters
     ----------
-    writing: target directory and job id of every savepoint that a request has under way.
-    others: see :func:`prune`.
+    writing
+        Target directory and job id of every savepoint that a request has under way.
+    dry_run, agreed, owner, now, names
+        See :func:`prune`.
 
-    Raises Locked while another operation holds the directory, StorageError.
+    Raises
+    ------
+    Locked
+        Another operation holds the directory.
+    StorageError
+        The storage refuses an operation.
     """
     location = storage.locate(directory)
     clock = time.time() if now is None else now
@@ -262,13 +303,18 @@ def judge_garbage(
     named: Collection[str],
     now: float,
 ) -> tuple[GarbageOutcome, ...]:
-    """Which directories without ``_metadata`` are garbage. Pure.
+    """Decide which directories without ``_metadata`` are garbage. Pure.
 
     Parameters
     ----------
-    catalog: of the directory they are in, its savepoints opened.
-    writers: first six digits of the ids of jobs that are writing a savepoint here.
-    named: names of the directories that live leases are for.
+    catalog
+        Catalog of the directory that contains them, with its savepoints opened.
+    writers
+        First six digits of the ids of jobs that are writing a savepoint here.
+    named
+        Names of the directories that live leases are for.
+    now
+        Seconds since the epoch.
     """
     complete = orphans.complete_names(catalog)
     holders = {name for s in catalog.savepoints if s.opened for name in s.opened.holders}
@@ -285,7 +331,7 @@ def judge_garbage(
         elif name in holders or complete.intersection(each.users):
             reason = _USED
         reasons[name] = reason
-    # One that is being written may use a husk's files before its own _metadata says so.
+    # A savepoint being written may use a husk's files before its own _metadata lists them.
     young = {name for name, reason in reasons.items() if reason is not None}
     return tuple(
         GarbageOutcome(
@@ -300,21 +346,21 @@ def judge_garbage(
 def _extended(
     judged: Sequence[GarbageOutcome], catalog: Catalog, lists: orphans.Lists
 ) -> list[GarbageOutcome]:
-    """The outcomes with what else goes: lists in other savepoints, files of husks nobody uses."""
+    """Add to the outcomes what else goes: lists in other savepoints, unused files of husks."""
     going = {outcome.found.path for outcome in judged if outcome.reason is None}
-    # One whose files others use is itself no longer anybody's user.
+    # A directory whose files others use is itself no longer a user of other files.
     dead = {storage.base_name(o.found.path) for o in judged if o.reason in (None, _USED)}
     there = {*catalog.unfinished}
     done: list[GarbageOutcome] = []
     for outcome in judged:
         found = outcome.found
-        # The lists in a directory that goes as a whole need no removal of their own.
+        # Lists in a directory that is removed as a whole need no separate removal.
         holders = lists.holders(storage.base_name(found.path))
         kept = tuple(holder for holder in holders if holder not in going)
         if found.path not in there:
             if not kept:
                 continue
-            # Nothing but its lists: what else may have that name is no business of theirs.
+            # Remove only its lists, and nothing else that may have that name.
             outcome = replace(outcome, only=())
         if outcome.reason == _USED:
             unused = orphans.unused_files(found, catalog, dead)
@@ -332,8 +378,10 @@ def _same(target: str, location: str) -> bool:
 def _with_names(
     outcome: GarbageOutcome, dry_run: bool, names: bool, before: set[str]
 ) -> GarbageOutcome:
-    """The outcome, carried out where it is no dry run, with what went or is to go; ``before``: see
-    :func:`_carry_out`."""
+    """Remove the garbage, or plan its removal in a dry run; return the outcome with the locations.
+
+    ``before``: see :func:`_carry_out`.
+    """
     gone: list[str] = []
     if not dry_run:
         return replace(_remove(outcome, gone.append if names else None), gone=tuple(gone))
@@ -364,7 +412,7 @@ def _remove(outcome: GarbageOutcome, tell: Tell | None) -> GarbageOutcome:
             storage.remove_files(directory, (f"{name}/{each}" for each in outcome.only), told)
             storage.remove_empty_directories(directory, _directories(name, outcome.only), told)
             removed = True
-        # Last, so that an interrupted removal is found again by them.
+        # Last, because after an interruption the next prune finds it by these lists.
         for holder in outcome.lists:
             sharing.forget_references(holder, name, tell)
         return replace(outcome, removed=removed)
@@ -373,7 +421,7 @@ def _remove(outcome: GarbageOutcome, tell: Tell | None) -> GarbageOutcome:
 
 
 def _plan(outcome: GarbageOutcome, tell: Tell, before: Collection[str]) -> None:
-    """Tell what :func:`_remove` is going to remove, in its order."""
+    """Call ``tell`` with each location that :func:`_remove` would remove, in its order."""
     directory, name = storage.split(outcome.found.path)
     if outcome.only is None:
         planned = list(storage.plan_tree(directory, name))
@@ -388,5 +436,5 @@ def _plan(outcome: GarbageOutcome, tell: Tell, before: Collection[str]) -> None:
 
 
 def _directories(name: str, files: Collection[str]) -> set[str]:
-    """The directories that may be empty when these files, relative to ``name``, are gone."""
+    """Return the directories that may be empty after the removal of files, relative to ``name``."""
     return {f"{name}/{each}".rstrip("/") for each in directories_of(files)} if files else set()

@@ -1,8 +1,8 @@
-"""Which savepoints to keep: a policy, and a pure decision with reasons. Nothing is read or removed.
+"""Retention: a policy, and pure decisions with reasons on which savepoints to keep.
 
-The rules are restic's (``restic forget``): the newest of each of the last N hours, days or weeks
-that have a savepoint, in UTC. Counts are per job, so that savepoints of several jobs in one
-directory do not crowd each other out.
+Nothing is read or removed here. The rules are restic's (``restic forget``): the newest savepoint of
+each of the last N hours, days or weeks that have one, in UTC. Savepoints are counted per job, so
+that several jobs in one directory do not displace each other's savepoints.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ _HOUR, _DAY = 3600, 86400
 
 @dataclass(frozen=True)
 class Policy:
-    """What to keep of each job; None and 0 keep nothing.
+    """Which savepoints of each job to keep; None and 0 keep nothing.
 
-    Parameters
+    Attributes
     ----------
-    keep_last: the newest so many.
-    keep_within: all taken within so many seconds before now.
-    keep_hourly, keep_daily, keep_weekly: the newest of each of the last so many hours, days, weeks
-        (from Monday) that have any.
+    keep_last
+        Keep this number of newest savepoints.
+    keep_within
+        Keep all savepoints taken within this number of seconds before now.
+    keep_hourly, keep_daily, keep_weekly
+        Keep the newest savepoint of each of the last so many hours, days or weeks (from Monday)
+        that have any.
     """
 
     keep_last: int | None = None
@@ -36,11 +39,11 @@ class Policy:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it keeps nothing: then it is refused."""
+        """Whether it keeps nothing, so that it is refused."""
         return not any(self._values())
 
     def check(self) -> None:
-        """Raise UsageError for an empty policy, and for one with a number below zero."""
+        """Raise UsageError if the policy is empty or has a negative number."""
         if any(value is not None and value < 0 for value in self._values()):
             raise UsageError(
                 "a retention policy has no numbers below zero",
@@ -67,11 +70,14 @@ class Policy:
 class Candidate:
     """A complete savepoint to decide on.
 
-    Parameters
+    Attributes
     ----------
-    job: what the policy counts by (see :func:`flinkish.savepoint.manage.prune.candidates`).
-    created: from its metadata, seconds since the epoch.
-    needed: why it stays whatever the policy says.
+    job
+        Key by which the policy counts (see :func:`flinkish.savepoint.manage.prune.candidates`).
+    created
+        Time from its metadata, in seconds since the epoch.
+    needed
+        Reasons to keep it regardless of the policy.
     """
 
     path: str
@@ -82,22 +88,22 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Decision:
-    """Whether a savepoint is kept, and why; one without a reason goes."""
+    """Whether a savepoint is kept, and why; one without a reason is removed."""
 
     candidate: Candidate
     reasons: tuple[str, ...]
 
     @property
     def keep(self) -> bool:
-        """Whether it stays."""
+        """Whether it is kept."""
         return bool(self.reasons)
 
 
 def plan(savepoints: Sequence[Candidate], policy: Policy, now: float) -> tuple[Decision, ...]:
-    """Decide on every savepoint; newest first. Pure.
+    """Decide on every savepoint and return the decisions, newest first. Pure.
 
-    The newest of each job is always kept. ``now`` is in seconds since the epoch.
-    Raises UsageError for an empty policy.
+    The newest savepoint of each job is always kept. ``now`` is in seconds since the epoch. Raises
+    UsageError for an empty policy.
     """
     policy.check()
     jobs: dict[str, list[Candidate]] = {}
@@ -112,7 +118,7 @@ def _newest_first(candidate: Candidate) -> tuple[float, str]:
 
 
 def _plan_job(group: Sequence[Candidate], policy: Policy, now: float) -> Iterator[Decision]:
-    """The decisions on one job's savepoints, which are given newest first."""
+    """Yield the decisions on one job's savepoints, which are sorted newest first."""
     within = policy.keep_within or 0
     periods = [
         (rule, _newest_of_each(group, rule, count or 0))
@@ -135,14 +141,14 @@ def _plan_job(group: Sequence[Candidate], policy: Policy, now: float) -> Iterato
 
 @dataclass(frozen=True)
 class _Rule:
-    """Periods of time: ``number`` tells them apart, ``text`` names one for people."""
+    """A kind of period: ``number`` identifies the period of a time, ``text`` describes it."""
 
     number: Callable[[float], int]
     text: Callable[[float], str]
 
 
 def _newest_of_each(group: Sequence[Candidate], rule: _Rule, count: int) -> frozenset[int]:
-    """Indexes of the newest savepoint of each of the last ``count`` periods that have one."""
+    """Return the indexes of the newest savepoints of the last ``count`` periods that have one."""
     found: dict[int, int] = {}
     for index, candidate in enumerate(group):
         if len(found) == count:
@@ -157,14 +163,14 @@ def _utc(seconds: float) -> datetime:
 
 _HOURLY = _Rule(lambda seconds: int(seconds // _HOUR), lambda s: f"hourly {_utc(s):%Y-%m-%d %H}:00")
 _DAILY = _Rule(lambda seconds: int(seconds // _DAY), lambda s: f"daily {_utc(s):%Y-%m-%d}")
-# The epoch was a Thursday: three days later in its week than Monday.
+# The epoch was a Thursday, three days after Monday.
 _WEEKLY = _Rule(
     lambda seconds: int((seconds // _DAY + 3) // 7), lambda s: f"weekly {_utc(s):%G-W%V}"
 )
 
 
 def _span(seconds: float) -> str:
-    """A duration for people: ``7 d``, ``36 h``, ``90 s``."""
+    """Format a duration: ``7 d``, ``36 h``, ``90 s``."""
     for size, unit in ((_DAY, "d"), (_HOUR, "h"), (60, "min")):
         if seconds >= size and seconds % size == 0:
             return f"{seconds / size:.0f} {unit}"

@@ -1,8 +1,8 @@
-"""Verifying a savepoint: is every file there, of its size, with its bytes, with readable rows?
+"""Verification of a savepoint: existence, size, bytes and rows of every file.
 
-Levels: ``quick`` compares listings with ``_metadata``; ``full`` reads every byte and compares
-digests: a flipped bit, a truncation, a missing or a swapped file is found; ``deep`` decodes every
-state row too, and counts them.
+Levels: ``quick`` compares listings with ``_metadata``; ``full`` also reads every byte and compares
+digests, which finds a flipped bit, a truncation, a missing or a swapped file; ``deep`` also decodes
+and counts every state row.
 """
 
 from __future__ import annotations
@@ -18,21 +18,25 @@ from flinkish.savepoint.reporter import SavepointReporter
 
 DEEP = "deep"
 LEVELS = (QUICK, FULL, DEEP)
-#: Bad files that an error's message names.
+#: Number of bad files that an error message names.
 _NAMED = 3
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What was found.
+    """The result of a verification.
 
-    Parameters
+    Attributes
     ----------
-    bad: files that are not as recorded: their paths inside the savepoint (whole locations where
-        another savepoint holds them), and why.
-    unexpected: paths inside the savepoint that its metadata does not list; they do no harm.
-    rows: state rows decoded, None unless the level is ``deep``.
-    unread: what ``deep`` could not read rows of, and why.
+    bad
+        Files that differ from their records: path inside the savepoint (the whole location if
+        another savepoint holds the file), and the reason.
+    unexpected
+        Paths inside the savepoint that its metadata does not list; they are harmless.
+    rows
+        Number of state rows decoded; None unless the level is ``deep``.
+    unread
+        What ``deep`` could not decode, with reasons.
     """
 
     path: str
@@ -46,11 +50,11 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether the savepoint is whole."""
+        """Whether no file is bad."""
         return not self.bad
 
     def error(self) -> Corrupt:
-        """The error for a savepoint that is not whole: the first bad files, and how many."""
+        """Return the error for a damaged savepoint, with the first bad files and their number."""
         named = ", ".join(f"{bad.path} {bad.reason}" for bad in self.bad[:_NAMED])
         more = len(self.bad) - _NAMED
         others = f", and {more} more of {self.files} files are bad" if more > 0 else ""
@@ -63,13 +67,19 @@ class Verification:
 
 
 def verify(savepoint: OpenSavepoint, level: str, reporter: SavepointReporter) -> Verification:
-    """Check an opened savepoint's files, wherever their bytes are.
+    """Check an opened savepoint's files at their locations.
 
-    Memory is that of some ten thousand files, and 100 bytes for each further one. Rows are decoded
-    only where all files are whole.
+    Memory: about ten thousand file records at a time, plus 100 bytes per further file. Rows are
+    decoded only if all files are whole.
 
-    Raises UsageError for an unknown level, UnsupportedFormat for a digest of a form that this
-    version does not know, StorageError when the storage cannot be read.
+    Raises
+    ------
+    UsageError
+        The level is unknown, or a library that ``deep`` needs is not installed.
+    UnsupportedFormat
+        A digest has a form that this version does not know.
+    StorageError
+        The storage cannot be read.
     """
     if level not in LEVELS:
         raise UsageError(f"unknown level {level!r}", hint=f"use {', '.join(LEVELS)}")
@@ -94,7 +104,7 @@ def verify(savepoint: OpenSavepoint, level: str, reporter: SavepointReporter) ->
 def _decode(
     savepoint: OpenSavepoint, reporter: SavepointReporter
 ) -> tuple[int, tuple[BadFile, ...], tuple[str, ...]]:
-    """Rows, bad files and what was not read; the engine's libraries are imported here only."""
+    """Return rows, bad files and unread parts; only this imports the engine's libraries."""
     try:
         from flinkish.savepoint.manage.deep_check import deep_check
     except ImportError as error:
@@ -107,11 +117,11 @@ def _decode(
 
 
 def unexpected_files(savepoint: OpenSavepoint) -> tuple[str, ...]:
-    """Files in the savepoint's directory that are not of it, relative to it, sorted.
+    """Return the sorted relative paths in the savepoint's directory that do not belong to it.
 
-    Hidden ones are left out, and what says which other savepoints use its files.
+    Hidden files and the lists of other savepoints that use its files are left out.
     """
-    # Hashes instead of paths: there may be a million, and a collision would only hide a note.
+    # Hashes instead of paths: there may be a million, and a collision only hides a harmless file.
     own = {
         hash(f"{savepoint.queries[record.query].directory}/{record.path}")
         for record in savepoint.iter_files()

@@ -1,1 +1,1 @@
-"""A savepoint's state as the engine reads and writes it."""
+"""The state in a savepoint, as the engine reads and writes it."""

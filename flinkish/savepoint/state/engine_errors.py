@@ -1,7 +1,8 @@
-"""The engine's errors in flinkish's words, with their exit codes.
+"""Conversion of the engine's errors into flinkish's errors, with their exit codes.
 
-A savepoint's files may hold anything, also where their digests hold: whoever can write the files
-can write digests. So whatever reading them comes to is damage of theirs, never an error of ours.
+A savepoint's files may contain anything, even if their digests match: anyone who can write the
+files can write digests. Every error of reading them is therefore reported as damage of the files,
+not as an internal error.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from flinkish.engine.errors import EngineError, StateFormatError, UnsupportedSta
 from flinkish.engine.rows.unsafe_rows import UnknownType
 from flinkish.errors import Corrupt, FlinkishError, Incompatible, UnsupportedFormat
 
-#: What reading damaged content may come to, beside the engine's own errors.
+#: Exceptions that damaged content may cause, besides the engine's own errors.
 DAMAGE = (
     *(ArithmeticError, AssertionError, LookupError, TypeError, ValueError),
     *(MemoryError, RecursionError, FileNotFoundError),
@@ -23,9 +24,16 @@ _HINT = "flinkish savepoint verify --level deep shows what is damaged"
 
 @contextmanager
 def in_our_words(query: str | None = None) -> Iterator[None]:
-    """Inside, errors of the engine become ours; ``query`` is named in them, if it is given.
+    """Convert errors of the engine inside the context; name ``query`` in them, if given.
 
-    Raises UnsupportedFormat, Corrupt, Incompatible.
+    Raises
+    ------
+    UnsupportedFormat
+        The state has a form or a type that the engine does not read.
+    Corrupt
+        A state file is damaged.
+    Incompatible
+        The engine refuses the operation.
     """
     who = f"query {query}: " if query is not None else ""
     try:
@@ -45,7 +53,7 @@ def in_our_words(query: str | None = None) -> Iterator[None]:
 
 
 def damage(error: BaseException) -> str:
-    """What is wrong with a file, by the error that reading it came to."""
+    """Describe what is wrong with a file, from the error of reading it."""
     if isinstance(error, MemoryError):
         return "reading it needs more memory than this process may have"
     if isinstance(error, RecursionError):

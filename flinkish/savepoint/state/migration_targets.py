@@ -1,6 +1,7 @@
-"""What is asked of a savepoint's state, as the engine takes it.
+"""Conversion of a requested migration into the engine's targets.
 
-A dry run and the driver that carries it out have the same plan from here. No Spark is needed.
+A dry run and the driver that performs the migration both use the plan made here. Spark is not
+needed.
 """
 
 from __future__ import annotations
@@ -28,14 +29,18 @@ from flinkish.spec.migration import Migration, NewSchema
 
 @dataclass(frozen=True)
 class PlannedRewrite:
-    """What will become of the state of one operator.
+    """The planned rewrite of one operator's state.
 
     Attributes
     ----------
-    query, uid, ordinal, kind: which one.
-    partitions, backend: before and after.
-    shuffled: rows change their partition or their store.
-    changes: how values change, a line for each field.
+    query, uid, ordinal, kind
+        Identify the operator.
+    partitions, backend
+        Values before and after.
+    shuffled
+        Whether rows move to another partition or store.
+    changes
+        Changes of values, one line per field.
     """
 
     query: str
@@ -48,7 +53,7 @@ class PlannedRewrite:
     changes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON data."""
+        """Return the plan as JSON data."""
         return {
             "query": self.query,
             "uid": self.uid,
@@ -62,9 +67,9 @@ class PlannedRewrite:
 
 
 def plan_rewrite(savepoint: OpenSavepoint, migration: Migration) -> list[PlannedRewrite]:
-    """Plan what a migration does, operator by operator; only schemas and metadata are read.
+    """Plan a migration operator by operator; only schemas and metadata are read.
 
-    Raises what carrying it out would: Incompatible, UnsupportedFormat, Corrupt, UsageError.
+    Raises Incompatible, UnsupportedFormat, Corrupt and UsageError, as the migration itself would.
     """
     found = []
     for query in savepoint.queries:
@@ -101,12 +106,12 @@ def _planned(query: QueryRecord, move: OperatorMigration) -> PlannedRewrite:
 
 
 def native_backend(found: CheckpointState) -> str:
-    """The backend that the state came from, whatever it is in now."""
+    """Return the backend that the state was written by originally, whatever its present form."""
     return known_backend(found.pins, "")
 
 
 def target_of(migration: Migration, found: CheckpointState) -> TargetState:
-    """Return what a migration makes of the state of all operators, as the engine takes it."""
+    """Return the target state of all operators for a migration, in the engine's form."""
     version = migration.checkpoint_format
     backend = migration.backend
     if migration.type == "canonical":
@@ -127,10 +132,14 @@ def target_of(migration: Migration, found: CheckpointState) -> TargetState:
 def changes_of(
     found: CheckpointState, query: QueryRecord, schemas: Sequence[NewSchema]
 ) -> dict[int, TargetState]:
-    """By ordinal what Spark calls an operator, and the changes of values that the Avro schemas for
-    this query ask for.
+    """Return Spark's name and the changes of values of each operator, by ordinal.
 
-    Raises UsageError: a schema that is none of a state, or for a state that there is not.
+    The changes are those that the requested Avro schemas for this query require.
+
+    Raises
+    ------
+    UsageError
+        A schema is not the schema of a state, or names a state that does not exist.
     """
     result: dict[int, dict[tuple[str, str], FamilyChange]] = {}
     for asked in schemas:

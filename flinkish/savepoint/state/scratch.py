@@ -1,7 +1,7 @@
-"""A directory beside savepoints in which state is rewritten, until a savepoint is made of it.
+"""A temporary directory beside savepoints, in which state is rewritten before it is saved.
 
-It is named like a savepoint and has no ``_metadata``: to everybody else it is an unfinished one,
-and what a killed process leaves of it goes by the rules for those (``savepoint prune --garbage``).
+It is named like a savepoint and has no ``_metadata``. Other processes see an unfinished savepoint,
+and what a killed process leaves is removed like one (``savepoint prune --garbage``).
 """
 
 from __future__ import annotations
@@ -16,15 +16,21 @@ from flinkish.savepoint.directory.leases import Kind, Lease
 
 @contextmanager
 def scratch_directory(target: str, job_id: str, owner: str | None) -> Iterator[str]:
-    """Yields the location of a new directory below ``target``; it is gone when the block ends.
+    """Yield the location of a new directory below ``target``; remove it when the block ends.
 
     Parameters
     ----------
-    target: the directory of savepoints; created where missing.
-    job_id: of the job whose state is rewritten.
-    owner: who does it (``user@host``), for the lease that says so while the block runs.
+    target
+        Directory of savepoints; created if missing.
+    job_id
+        Job whose state is rewritten.
+    owner
+        User (``user@host``) for the lease that is held while the block runs.
 
-    Raises StorageError.
+    Raises
+    ------
+    StorageError
+        The storage refuses an operation.
     """
     parent = storage.locate(target)
     storage.make_directory(parent)

@@ -1,7 +1,7 @@
-"""Savepoints and storage as the engine knows them: directories it reads state from and writes to.
+"""Savepoints and storage as directories from which the engine reads state and to which it writes.
 
-See :class:`flinkish.engine.stores.directories.StateSource` and ``Target``. Objects go to Spark's
-workers, which reach the storage by their own environment.
+See :class:`flinkish.engine.stores.directories.StateSource` and ``StateTarget``. Objects are sent to
+Spark's workers, which access the storage with their own environment.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from flinkish.storage.placing import place
 
 @dataclass(frozen=True)
 class SavedDirectory:
-    """A query inside a savepoint; ``held`` has the locations of files that others hold."""
+    """A query inside a savepoint.
+
+    ``held`` maps the paths of files that other savepoints hold to their locations.
+    """
 
     root: str
     held: Mapping[str, str] = field(default_factory=dict)
@@ -46,7 +49,7 @@ class SavedDirectory:
 
 
 def saved_directory(savepoint: OpenSavepoint, query: QueryRecord) -> SavedDirectory:
-    """The files of a query of a savepoint, laid out like a checkpoint."""
+    """Return the files of a savepoint's query, in the layout of a checkpoint."""
     index = savepoint.queries.index(query)
     held = {}
     if not savepoint.is_relocatable:
@@ -60,7 +63,7 @@ def saved_directory(savepoint: OpenSavepoint, query: QueryRecord) -> SavedDirect
 
 @dataclass(frozen=True)
 class StorageDirectory(SavedDirectory):
-    """A directory on any storage, to write to."""
+    """A writable directory on any storage."""
 
     def create(self, path: str) -> BinaryIO:
         """See :meth:`flinkish.engine.stores.directories.StateTarget.create`."""
@@ -100,7 +103,7 @@ def _names(location: str) -> list[str]:
 
 
 class _Upload:
-    """A file that is written locally, and goes to its storage when it is closed without error."""
+    """A file written locally, which is uploaded when it is closed without an error."""
 
     def __init__(self, location: str) -> None:
         self._location = location

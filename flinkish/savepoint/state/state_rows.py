@@ -1,4 +1,4 @@
-"""The state in a savepoint as tables: which one is meant, and its rows without Spark."""
+"""The state in a savepoint as tables: lookup of a state, and its rows without Spark."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SavedState:
     table: StateTable
 
     def describe(self) -> dict[str, Any]:
-        """What it is, as JSON data."""
+        """Describe the state as JSON data."""
         return {
             "query": self.query.name,
             "batch_id": self.query.batch_id,
@@ -44,17 +44,23 @@ class SavedState:
 
 @dataclass(frozen=True)
 class ShownRows:
-    """Rows as JSON data, and whether there are ``more`` than were asked for."""
+    """Rows as JSON data, and whether there are ``more`` than requested."""
 
     rows: tuple[dict[str, Any], ...]
     more: bool
 
 
 def open_state(savepoint: OpenSavepoint, text: str) -> SavedState:
-    """The state that ``[QUERY/]UID[/STATE]`` means.
+    """Open the state that ``[QUERY/]UID[/STATE]`` names.
 
-    UID is an operator's uid, one of its operator ids or its ordinal. Raises UsageError with the
-    names there are, Corrupt, UnsupportedFormat.
+    UID is an operator's uid, one of its operator ids or its ordinal.
+
+    Raises
+    ------
+    UsageError
+        No state or several states match; the message lists the names.
+    Corrupt, UnsupportedFormat
+        The state cannot be read.
     """
     query, operator, state = find_operator(savepoint, text)
     source = saved_directory(savepoint, query)
@@ -78,7 +84,7 @@ def open_state(savepoint: OpenSavepoint, text: str) -> SavedState:
 
 
 def check_partition(state: SavedState, partition: int) -> None:
-    """Raise UsageError where a state has no such partition."""
+    """Raise UsageError if the state has no such partition."""
     partitions = state.table.operator.partitions
     if partition >= partitions:
         raise UsageError(
@@ -88,7 +94,10 @@ def check_partition(state: SavedState, partition: int) -> None:
 
 
 def show_rows(state: SavedState, limit: int, partition: int | None = None) -> ShownRows:
-    """The first rows of a state, or of one of its partitions. Corrupt, UnsupportedFormat."""
+    """Return the first ``limit`` rows of a state, or of one of its partitions.
+
+    Raises Corrupt or UnsupportedFormat if the state cannot be read.
+    """
     partitions = state.table.operator.partitions
     chosen = range(partitions) if partition is None else (partition,)
     with in_our_words(state.query.name):

@@ -1,1 +1,1 @@
-"""Taking a savepoint."""
+"""Writing savepoints."""

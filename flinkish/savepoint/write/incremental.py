@@ -1,4 +1,4 @@
-"""The newest savepoint of a job in a directory, whose files a new one may share."""
+"""The newest savepoint of a job in a directory, whose files a new savepoint may share."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from flinkish.savepoint.write.ledger import Ledger, is_unique, key_of
 
 
 def newest_of_job(directory: str, job_id: str) -> OpenSavepoint | None:
-    """The newest complete savepoint of a job directly below ``directory``; None without one.
+    """Return the newest complete savepoint of a job directly below ``directory``; None without one.
 
-    One that cannot be read is passed over: it is somebody else's to complain about, and what it
-    has is simply not shared.
+    An unreadable savepoint is skipped: other commands report it, and its files are not shared.
     """
     prefix = f"savepoint-{job_id[:6]}-"
     names = [n for n in storage.list_directory(directory).directories if n.startswith(prefix)]
@@ -37,7 +36,7 @@ def newest_of_job(directory: str, job_id: str) -> OpenSavepoint | None:
 
 
 def in_directory(directory: str, path: str) -> OpenSavepoint | None:
-    """The savepoint at ``path`` if it is directly below ``directory``, and can be read."""
+    """Return the savepoint at ``path`` if it is directly below ``directory`` and readable."""
     try:
         location = savepoint_directory(path)
         return open_savepoint(location) if storage.parent(location) == directory else None
@@ -46,7 +45,7 @@ def in_directory(directory: str, path: str) -> OpenSavepoint | None:
 
 
 def remember(savepoint: OpenSavepoint, ledger: Ledger) -> None:
-    """Take down all of its files that a later savepoint may share."""
+    """Record all files of ``savepoint`` that a later savepoint may share."""
     ledger.remember_earlier(_files(savepoint))
 
 

@@ -1,7 +1,7 @@
-"""What is in place of a savepoint under way, and what an earlier one has: tables on disk.
+"""Tables on disk: files in place in a savepoint under way, and files of an earlier savepoint.
 
-A savepoint may have a million files, and the memory it takes must not grow with them. SQLite keeps
-the tables in a temporary file of its own (an unnamed database), of which a few pages are in memory.
+A savepoint may have a million files, and its memory must not grow with their number. SQLite keeps
+the tables in its own temporary file (an unnamed database), with a few pages in memory.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ CREATE TABLE earlier (
     key TEXT PRIMARY KEY, size INTEGER, stamp TEXT, digest TEXT, held TEXT
 ) WITHOUT ROWID;
 """
-#: Rows a statement is given at a time.
+#: Number of rows per statement.
 _ROWS = 2000
 #: RocksDB files that Spark has uploaded are named ``<name>-<uuid>.sst`` (``RocksDBFileManager``):
-#: no two contents ever had one such name.
+#: such a name identifies one content.
 _UNIQUE = re.compile(r".*[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.(?:sst|log)")
 
 
@@ -44,7 +44,7 @@ class LedgerEntry:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Counts of files by how they came to be in place, and their bytes."""
+    """Numbers of files by how they were put in place, and their bytes."""
 
     files: int
     bytes: int
@@ -55,15 +55,15 @@ class Totals:
 
 
 def is_unique(path: str) -> bool:
-    """Whether a file's name alone says what is in it. Pure."""
+    """Return whether a file's name alone identifies its content. Pure."""
     return _UNIQUE.fullmatch(path.rpartition("/")[2]) is not None
 
 
 def key_of(query_id: str, path: str) -> str:
-    """Under which key a file is looked for among those of an earlier savepoint. Pure.
+    """Return the key by which a file is looked up among those of an earlier savepoint. Pure.
 
-    A RocksDB file goes by its name, wherever it is; any other by its path in the same query's
-    checkpoint, and only with an unchanged stamp.
+    The key of a RocksDB file is its name, independent of its directory. The key of any other file
+    is its path in the checkpoint of the same query, and its stamp must be unchanged.
     """
     return path.rpartition("/")[2] if is_unique(path) else f"{query_id}:{path}"
 
@@ -77,26 +77,29 @@ class Ledger:
         self._has_earlier = False
 
     def close(self) -> None:
-        """Give up the tables."""
+        """Close the database, which removes the tables."""
         self._db.close()
 
     def remember_earlier(
         self, files: Iterable[tuple[str, int, str | None, str, str]], *, limit: int = _ROWS
     ) -> None:
-        """Take down what an earlier savepoint has: (key, size, stamp, digest, where it lies)."""
+        """Record the files of an earlier savepoint: (key, size, stamp, digest, location).
+
+        The location is relative to the directory that contains the savepoints.
+        """
         self._has_earlier = True
         iterator = iter(files)
         while rows := list(islice(iterator, limit)):
             self._db.executemany("INSERT OR IGNORE INTO earlier VALUES (?, ?, ?, ?, ?)", rows)
 
     def forget_earlier(self) -> None:
-        """Share nothing: files are to be taken again that an earlier savepoint would have held."""
+        """Stop sharing: forget the earlier savepoint's files, so that all files are taken again."""
         self._has_earlier = False
         self._db.execute("DELETE FROM earlier")
         self._db.execute("DELETE FROM placed WHERE held IS NOT NULL")
 
     def find_earlier(self, query_id: str, file: ListedFile) -> tuple[str, str] | None:
-        """The digest of an unchanged file in an earlier savepoint, and where it lies."""
+        """Return digest and location of an unchanged file in the earlier savepoint, or None."""
         if not self._has_earlier:
             return None
         row = self._db.execute(
@@ -110,7 +113,7 @@ class Ledger:
         return row[2], row[3]
 
     def is_placed(self, query: int, file: ListedFile, attempt: int) -> bool:
-        """Whether a file is in place from an earlier attempt and unchanged; then it stays so."""
+        """Return whether an earlier attempt placed this unchanged file; assign it to this one."""
         cursor = self._db.execute(
             "UPDATE placed SET attempt = ? WHERE query = ? AND path = ? AND size = ? AND stamp = ?",
             (attempt, query, file.path, file.size, file.stamp),
@@ -118,21 +121,21 @@ class Ledger:
         return cursor.rowcount == 1
 
     def knows(self, query: int, path: str) -> bool:
-        """Whether a file has been taken down as being in place."""
+        """Return whether a file is recorded as being in place."""
         sql = "SELECT 1 FROM placed WHERE query = ? AND path = ?"
         return self._db.execute(sql, (query, path)).fetchone() is not None
 
     def add(self, query: int, attempt: int, files: Iterable[LedgerEntry]) -> None:
-        """Take down files that are in place now."""
+        """Record files that are now in place."""
         self._db.executemany(
             "INSERT OR REPLACE INTO placed VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             ((query, f.path, f.size, f.stamp, f.digest, f.held, f.linked, attempt) for f in files),
         )
 
     def drop_others(self, query: int, attempt: int) -> Iterator[str]:
-        """Forget files that this attempt did not want; those of the savepoint's own are given.
+        """Forget files that this attempt does not need; yield those in the savepoint itself.
 
-        They are forgotten as they are taken from the iterator, some at a time.
+        They are forgotten while the iterator is consumed, some at a time.
         """
         others = "query = ? AND attempt < ?"
         self._db.execute(
@@ -148,7 +151,7 @@ class Ledger:
             yield from (row[0] for row in rows)
 
     def files(self, query: int) -> Iterator[LedgerEntry]:
-        """All files of a query, by path."""
+        """Yield all files of a query, sorted by path."""
         cursor = self._db.execute(
             "SELECT path, size, stamp, digest, held, linked FROM placed WHERE query = ?"
             " ORDER BY path",
@@ -159,13 +162,13 @@ class Ledger:
                 yield LedgerEntry(path, size, stamp, digest, held, bool(linked))
 
     def held(self) -> Iterator[str]:
-        """Where all files lie that other savepoints hold."""
+        """Yield the sorted locations of all files that other savepoints hold."""
         cursor = self._db.execute("SELECT held FROM placed WHERE held IS NOT NULL ORDER BY held")
         while rows := cursor.fetchmany(_ROWS):
             yield from (row[0] for row in rows)
 
     def totals(self, query: int | None = None) -> Totals:
-        """Counts, of one query or of all."""
+        """Return the totals of one query, or of all queries."""
         own = "held IS NULL AND NOT linked"
         row = self._db.execute(
             f"SELECT count(*), total(size), total(linked), total(held IS NOT NULL), total({own}),"

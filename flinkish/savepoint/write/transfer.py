@@ -1,7 +1,7 @@
-"""Bringing files into a savepoint: one at a time here, many at once by whoever carries them out.
+"""Transfer of files into a savepoint: one batch here, many at once by a FileTransferer.
 
-A :class:`Transfer` and its :class:`TransferOutcome` are plain data, so that executors of a cluster
-can do the same work as threads of this process.
+A :class:`Transfer` and its :class:`TransferOutcome` are plain data, so the executors of a cluster
+can do the same work as the threads of this process.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Protocol
 from flinkish import storage
 from flinkish.savepoint.format import digests
 
-#: Local files that a thread is given at a time.
+#: Number of local files per task of a thread.
 BATCH = 128
 _LOCAL_WORKERS = 4
-#: Bytes that pass through this process in one batch: they are in memory together.
+#: Maximum bytes of one batch that passes through this process: they are in memory together.
 _BATCH_BYTES = 2 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """A file to bring to ``target``: what it was when it was listed, so that no other is taken."""
+    """A file to bring to ``target``, with its listed size and stamp (to detect a replacement)."""
 
     source: str
     target: str
@@ -34,7 +34,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class TransferOutcome:
-    """What became of a transfer. ``lost`` says why there is no file: gone, or replaced."""
+    """The result of a transfer; ``lost`` is the reason for a missing file: gone, or replaced."""
 
     size: int = 0
     digest: str = ""
@@ -43,20 +43,32 @@ class TransferOutcome:
 
 
 class FileTransferer(Protocol):
-    """Whoever carries out transfers."""
+    """Performs transfers."""
 
     def carry(
         self, transfers: Iterable[Transfer], *, total_bytes: int
     ) -> Iterator[TransferOutcome]:
-        """The outcomes, in the order of the transfers; ``total_bytes`` is what is to be moved.
+        """Yield the outcomes in the order of the transfers.
 
-        Raises StorageError. When the caller stops listening, no further transfer is begun and those
-        that run are waited for.
+        When the caller closes the iterator, no further transfer starts and the running ones are
+        waited for.
+
+        Parameters
+        ----------
+        transfers
+            The files to transfer.
+        total_bytes
+            Bytes of all files together, including those that are in place already.
+
+        Raises
+        ------
+        StorageError
+            A transfer fails.
         """
 
 
 def transfer_all(batch: Sequence[Transfer]) -> list[TransferOutcome]:
-    """Bring several files into place, and know their digests. Raises StorageError."""
+    """Put several files in place and determine their digests; raise StorageError on failure."""
     placings = [storage.Placing(job.source, job.target, job.stamp, job.size) for job in batch]
     return list(map(_outcome, batch, storage.place_all(placings)))
 
@@ -74,7 +86,7 @@ def _outcome(job: Transfer, placed: storage.PlacedFile | OSError) -> TransferOut
 
 
 class ThreadedTransferer:
-    """Carries files in this process: bounded in number, on local disks by few threads."""
+    """Transfers files in this process with bounded concurrency; on local disks with few threads."""
 
     def carry(
         self, transfers: Iterable[Transfer], *, total_bytes: int
@@ -104,7 +116,7 @@ def _chained(first: Transfer, rest: Iterator[Transfer]) -> Iterator[Transfer]:
 def _batches(
     transfers: Iterator[Transfer], size: int, limit: int | None
 ) -> Iterator[list[Transfer]]:
-    """Up to ``size`` transfers that follow each other, of ``limit`` bytes where there is one."""
+    """Group consecutive transfers into batches of at most ``size`` files and ``limit`` bytes."""
     batch: list[Transfer] = []
     total = 0
     for job in transfers:
@@ -118,9 +130,10 @@ def _batches(
 
 
 def _locally(transfers: Iterator[Transfer]) -> Iterator[TransferOutcome]:
-    """A link takes microseconds: handing over each one would cost more, and a few are done here.
+    """Transfer local files: fewer than one batch in this thread, more in a pool of threads.
 
-    Spark may trim the files of a small state within milliseconds.
+    A link takes microseconds, less than passing it to a thread, so threads get whole batches. A few
+    files are linked at once, because Spark may trim the files of a small state within milliseconds.
     """
     first = list(islice(transfers, BATCH))
     if len(first) < BATCH:

@@ -1,10 +1,10 @@
-"""Taking a savepoint: every query's cut, brought into place, digested, and sealed by ``_metadata``.
+"""Taking a savepoint: put the files of every query's cut in place, then seal with ``_metadata``.
 
-The job goes on meanwhile, so a file may be trimmed by Spark between the moment its cut was read
-and the moment it is linked or copied. Then that query is taken again at its newer batch: files that
-still belong stay, the others go. Every file is taken as it was listed (its stamp), so that none is
-another that has been put in its place. When all are in place the new directory is looked at again.
-``_metadata`` comes last: a directory without it is no savepoint.
+The job keeps running. Spark may therefore trim a file after its cut was read and before it is
+linked or copied. Then that query is taken again at a newer batch: files that still belong to it
+stay, the others are removed. Every file is taken with its listed stamp, so a file that has been
+replaced is detected. When all files are in place, the new directory is read again. ``_metadata`` is
+written last: a directory without it is not a savepoint.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ from flinkish.savepoint.write.transfer import (
 )
 from flinkish.spec.savepoints import SavedQuery
 
-#: How often a query is taken again when Spark trims its files meanwhile.
+#: Maximum number of attempts per query when Spark trims its files in the meantime.
 ATTEMPTS = 20
-#: Pause between two looks for the first committed batch, seconds.
+#: Seconds between two checks for the first committed batch.
 POLL = 0.1
-#: Files whose outcome is taken down at a time; also the step of progress reports.
+#: Number of outcomes recorded at a time; also the interval of progress reports.
 _BATCH = 128
 
 
 class _HolderGone(Exception):
-    """An earlier savepoint, whose files were to be shared, is being disposed of."""
+    """An earlier savepoint whose files were to be shared is being disposed of."""
 
 
 def write_savepoint(
@@ -81,22 +81,43 @@ def write_savepoint(
     transferer: FileTransferer | None = None,
     format_: str = FORMAT_NATIVE,
 ) -> SavepointInfo:
-    """Take a savepoint of ``job`` below the directory ``target`` (created where missing).
+    """Take a savepoint of ``job`` below the directory ``target``, which is created if missing.
+
+    On any error the unfinished directory is removed.
 
     Parameters
     ----------
-    target: any location; see :mod:`flinkish.storage`.
-    trigger: ``savepoint``, ``stop``, ``cancel``, ``offline`` or ``migrate``.
-    deadline: until when (``time.monotonic()``) to wait for a query's first committed batch;
-        None: for ever. It does not interrupt work under way.
-    full: share no files with an earlier savepoint of the job in the same directory.
-    transferer: who brings the files; None: threads of this process.
-    format_: what the checkpoints' state is: FORMAT_NATIVE or FORMAT_CANONICAL.
+    target
+        Any location; see :mod:`flinkish.storage`.
+    trigger
+        ``savepoint``, ``stop``, ``cancel``, ``offline`` or ``migrate``.
+    deadline
+        Until when (``time.monotonic()``) to wait for a query's first committed batch; None: for
+        ever. It does not interrupt work under way.
+    full
+        Share no files with an earlier savepoint of the job in the same directory.
+    transferer
+        Transfers the files; None: threads of this process.
+    format_
+        Form of the checkpoints' state: FORMAT_NATIVE or FORMAT_CANONICAL.
 
-    Returns the finished savepoint. On any error the unfinished directory is removed. Raises
-    WrongState (no queries; a query's files vanish faster than they are taken), WaitTimeout, Locked
-    (another writes a savepoint of this job there), StorageError, Corrupt, and what
-    :func:`~flinkish.checkpoint.cut.read_cut` raises.
+    Returns
+    -------
+    SavepointInfo
+        The finished savepoint.
+
+    Raises
+    ------
+    WrongState
+        There are no queries, or a query's files are trimmed faster than they are taken.
+    WaitTimeout
+        A query has no committed batch before ``deadline``.
+    Locked
+        Another process writes a savepoint of this job there, or removes files.
+    StorageError
+        The storage refuses an operation.
+    Corrupt
+        A checkpoint is damaged; also the other errors of :func:`~flinkish.checkpoint.cut.read_cut`.
     """
     if not queries:
         raise WrongState(
@@ -156,7 +177,7 @@ def write_savepoint(
 
 
 def _seal(path: str, ledger: Ledger, header: Header, queries: Sequence[QueryRecord]) -> int:
-    """Write ``_metadata``; returns its size in bytes."""
+    """Write ``_metadata`` and return its size in bytes."""
     features = [SHARED_FILES] if ledger.totals().shared else []
     if header.format == FORMAT_CANONICAL:
         features.append(CANONICAL_STATE)
@@ -188,25 +209,25 @@ def _header(job: SavepointJob, created: float, trigger: str, format_: str) -> He
 
 
 def query_directory(index: int, name: str) -> str:
-    """Directory of a query inside its savepoint: its number, and its name made safe."""
+    """Return the directory of a query inside its savepoint: its number and its sanitized name."""
     safe = re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._-")[:60]
     return f"{index}-{safe or 'query'}"
 
 
 @dataclass(frozen=True)
 class _Attempt:
-    """One attempt to bring a query's cut into place."""
+    """One attempt to put a query's cut in place."""
 
     number: int
     index: int
     cut: Cut
     target: str
-    #: Whether files may be in place already.
+    #: Whether an earlier attempt may have put files in place.
     again: bool
 
 
 class _SavepointBuilder:
-    """Takes one query after the other into the savepoint at ``path``."""
+    """Takes the queries one after the other into the savepoint at ``path``."""
 
     def __init__(
         self,
@@ -223,17 +244,17 @@ class _SavepointBuilder:
         self._deadline = deadline
         self._transferer = transferer
         self._referred: set[str] = set()
-        #: The number of the next attempt, of whatever query, and the queries that had one.
+        #: The number of the next attempt of any query, and the queries with an attempt so far.
         self._next = 0
         self._tried: set[int] = set()
         self._made: set[str] = set()
 
     def share(self, job: SavepointJob, queries: Sequence[QuerySource]) -> None:
-        """Take down what the newest savepoint of the job in the same directory has, or that which
-        it was restored from.
+        """Record the files of an earlier savepoint in the same directory, to share them.
 
-        Where files can be linked there is nothing to share: a link costs nothing, and leaves
-        every savepoint whole by itself.
+        That is the newest savepoint of the job, or else the one that the job was restored from. If
+        files can be hard-linked, nothing is shared: a link costs nothing and keeps every savepoint
+        self-contained.
         """
         if all(_can_link(query.checkpoint, self._path) for query in queries):
             return
@@ -245,27 +266,30 @@ class _SavepointBuilder:
             remember(earlier, self._ledger)
 
     def share_nothing(self) -> None:
-        """Take all files oneself after all."""
+        """Stop sharing files: all files must be taken."""
         self._ledger.forget_earlier()
         self.take_back_references()
 
     def take_all(self, queries: Sequence[QuerySource]) -> list[QueryRecord]:
-        """Bring all queries into place, and say of whom files are used. Raises _HolderGone."""
+        """Put all queries in place and write the reference lists of files that others hold.
+
+        Raises _HolderGone if a holder is disposed of in the meantime.
+        """
         records = [self._take(index, query) for index, query in enumerate(queries)]
         for name, paths in sharing.by_holder(self._ledger.held()):
             holder = storage.join(self._parent, name)
             self._referred.add(holder)
             sharing.write_references(holder, storage.base_name(self._path), paths)
-            # A holder that was disposed of before keeps what its other users need, not all.
+            # A holder disposed of in the meantime keeps only what its other users need.
             if not sharing.is_whole(holder):
                 raise _HolderGone(holder)
         return records
 
     def take_back_references(self) -> None:
-        """No file of another savepoint is used.
+        """Remove the reference lists of this savepoint from other savepoints.
 
-        A list that is damaged stays, with the files it might name: that is no reason not to take
-        this savepoint, nor to hide why it was not taken.
+        A damaged list stays, with the files that it may name. That must neither prevent this
+        savepoint nor hide the reason why it failed.
         """
         for holder in self._referred:
             with suppress(Corrupt):
@@ -273,7 +297,7 @@ class _SavepointBuilder:
         self._referred.clear()
 
     def _take(self, index: int, query: QuerySource) -> QueryRecord:
-        """Bring one query's cut into place, again at a newer batch as often as needed."""
+        """Put one query's cut in place; repeat at a newer batch, up to :data:`ATTEMPTS` times."""
         directory = query_directory(index, query.name)
         target = storage.join(self._path, directory)
         base = f"{storage.base_name(self._path)}/{directory}"
@@ -294,8 +318,8 @@ class _SavepointBuilder:
                 trouble = error
                 continue
             except Corrupt as error:
-                # Seen once it may be a compaction under way (the new file not yet listed, the old
-                # one gone): damage says the same twice.
+                # Once, this may be a compaction under way (the new file not yet listed, the old
+                # one gone). Real damage gives the same error twice.
                 if trouble is not None and trouble.message == error.message:
                     raise
                 trouble = error
@@ -310,7 +334,7 @@ class _SavepointBuilder:
         )
 
     def _read_cut(self, query: QuerySource) -> Cut:
-        """The query's cut, waiting for its first commit; FilesVanished as ``read_cut`` does."""
+        """Read the query's cut and wait for its first commit; raise the errors of ``read_cut``."""
         waiting = False
         while True:
             try:
@@ -319,8 +343,8 @@ class _SavepointBuilder:
             except NoCommittedBatch as error:
                 if newest_committed_batch(query.checkpoint) is not None:
                     if query.batch_id is not None:
-                        raise  # the batch asked for is not there, and will not come
-                    continue  # the first commit came just now
+                        raise  # the requested batch does not exist and will not appear
+                    continue  # the first commit has just appeared
                 if not waiting:
                     self._reporter.phase("waiting")
                     waiting = True
@@ -361,7 +385,7 @@ class _SavepointBuilder:
         self._report(done, placed_bytes, cut)
 
     def _remove_unknown(self, attempt: _Attempt) -> None:
-        """Remove what an attempt that was given up had under way."""
+        """Remove files that an abandoned attempt wrote and did not record."""
         base = attempt.target.removeprefix(self._parent).lstrip("/")
         unknown = [
             f"{base}/{path}"
@@ -375,7 +399,7 @@ class _SavepointBuilder:
         self._reporter.bytes(placed_bytes, max(cut.files.bytes, placed_bytes))
 
     def _is_there(self, attempt: _Attempt, file: ListedFile) -> bool:
-        """Whether a file is in place already, or is to stay where an earlier savepoint has it."""
+        """Return whether a file is in place already or is shared with an earlier savepoint."""
         if attempt.again and self._ledger.is_placed(attempt.index, file, attempt.number):
             return True
         found = self._ledger.find_earlier(attempt.cut.query_id, file)
@@ -399,7 +423,7 @@ class _SavepointBuilder:
     ) -> LedgerEntry:
         if outcome.lost == "gone":
             source = storage.join(attempt.cut.root, file.path)
-            # A link does not tell which of its two ends is gone.
+            # An error of os.link does not say which of the two paths is missing.
             if not _is_there(storage.parent(storage.join(attempt.target, file.path))):
                 raise _target_removed(self._path)
             if storage.exists(source):
@@ -412,11 +436,11 @@ class _SavepointBuilder:
         )
 
     def _verify(self, attempt: _Attempt) -> None:
-        """Look at the new directory again: it must be complete.
+        """Check that the new directory is complete.
 
-        On a local disk it is read back as a checkpoint, and must give the same cut. Elsewhere
-        that would fetch every archive, and with files of earlier savepoints it is no checkpoint:
-        sizes are compared then, by one listing a directory.
+        On a local disk it is read as a checkpoint and must give the same cut. On other storage this
+        would download every archive, and with files held by earlier savepoints the directory is not
+        a complete checkpoint. Then sizes are compared, with one listing per directory.
         """
         if storage.is_local(attempt.target) and not self._ledger.totals(attempt.index).shared:
             try:
@@ -434,7 +458,7 @@ class _SavepointBuilder:
             )
 
     def _first_lost(self, attempt: _Attempt) -> str | None:
-        """The first file of the savepoint's own that is not in its place as it was put there."""
+        """Return the savepoint's first own file that is missing or has another size, or None."""
         return first_wrong_size(
             attempt.target,
             ((f.path, f.size) for f in self._ledger.files(attempt.index) if f.held is None),
@@ -442,7 +466,10 @@ class _SavepointBuilder:
 
 
 def first_wrong_size(root: str, files: Iterator[tuple[str, int]]) -> str | None:
-    """The first of ``files``, (path, size) by path, that is not below ``root`` in its size."""
+    """Return the first of ``files`` that is missing below ``root`` or has another size, or None.
+
+    ``files`` are (path, size in bytes), sorted by path.
+    """
 
     def check(group: tuple[str, list[tuple[str, int]]]) -> str | None:
         directory, members = group
@@ -457,7 +484,7 @@ def first_wrong_size(root: str, files: Iterator[tuple[str, int]]) -> str | None:
 
 
 def _size_listed(listing: storage.Listing, name: str) -> int | None:
-    """The size of a file; None where it is not listed, or gone since (another removes it)."""
+    """Return the size of a file; None if it is not listed or has been removed since."""
     try:
         return listing.size(name) if name in listing.files else None
     except FileNotFoundError:
@@ -467,7 +494,7 @@ def _size_listed(listing: storage.Listing, name: str) -> int | None:
 def _by_directory(
     files: Iterator[tuple[str, int]],
 ) -> Iterator[tuple[str, list[tuple[str, int]]]]:
-    """Files grouped by directory; sorted by path they come in few groups each."""
+    """Group files by directory; files sorted by path give few groups per directory."""
     members: dict[str, list[tuple[str, int]]] = {}
     count = 0
     for path, size in files:
@@ -481,7 +508,7 @@ def _by_directory(
 
 
 def _is_there(directory: str) -> bool:
-    """Whether a directory of ours still exists; True where the storage has none to ask for."""
+    """Return whether a directory that flinkish created still exists; True on flat storage."""
     return storage.is_flat(directory) or storage.is_directory(directory)
 
 
@@ -494,7 +521,7 @@ def _target_removed(path: str) -> StorageError:
 
 
 def _can_link(checkpoint: str, path: str) -> bool:
-    """Whether files of a checkpoint can be hard-linked into the savepoint at ``path``."""
+    """Return whether files of a checkpoint can be hard-linked into the savepoint at ``path``."""
     root = storage.locate(checkpoint)
     if not (storage.is_local(root) and storage.is_local(path)):
         return False
@@ -505,10 +532,10 @@ def _can_link(checkpoint: str, path: str) -> bool:
 
 
 def _verify_cut(cut: Cut, target: str) -> None:
-    """Read the new directory back as a checkpoint: it must be complete and give the same cut.
+    """Read the new directory as a checkpoint: it must be complete and give the same cut.
 
-    It differs when a file was replaced between reading and linking (an executor that repeats a
-    task writes a new RocksDB archive, which names other shared files).
+    It differs if a file was replaced between reading and linking (an executor that repeats a task
+    writes a new RocksDB archive, which names other shared files).
     """
     try:
         again = read_cut(target, cut.batch_id)
@@ -525,7 +552,7 @@ def _changed(cut: Cut, reason: str) -> FilesVanished:
 
 
 def _check_operators(query: QuerySource, cut: Cut) -> None:
-    """Every stateful operator the driver runs must have its state in the cut."""
+    """Check that the cut has the state of every stateful operator that the driver runs."""
     found = {operator.ordinal for operator in cut.operators}
     lost = sorted(facts.ordinal for facts in query.operators if facts.ordinal not in found)
     if lost:
@@ -540,8 +567,8 @@ def _query_record(
     query: QuerySource, directory: str, cut: Cut, files: int, size: int
 ) -> QueryRecord:
     facts = {fact.ordinal: fact for fact in query.operators}
-    # Counts of an older batch are not this cut's; a newer number is an idle trigger's, which
-    # has changed nothing (Spark reports it under the number of the batch to come).
+    # Counts of an older batch do not belong to this cut. A newer number is that of an idle trigger,
+    # which changes nothing (Spark reports it under the number of the next batch).
     counted = query.rows_batch is None or query.rows_batch >= cut.batch_id
     operators = []
     for operator in cut.operators:
