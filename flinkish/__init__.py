@@ -1,13 +1,13 @@
 """flinkish: Apache Flink's job lifecycle for PySpark Structured Streaming.
 
-``flinkish.Client`` and ``flinkish.Savepoint`` are the front door for Python programs,
-``flinkish.uid`` and ``flinkish.uid_hash`` name operators. They are imported when first asked for,
+``flinkish.Client`` and ``flinkish.Savepoint`` are the entry points for Python programs.
+``flinkish.uid`` and ``flinkish.uid_hash`` name operators. All four are imported on first access,
 because importing this package must cost nothing.
 """
 
 __version__ = "0.1.0"
 
-TYPE_CHECKING = False  # of this name, so that type checkers know it; typing costs start-up time
+TYPE_CHECKING = False  # type checkers know this name; importing typing costs start-up time
 if TYPE_CHECKING:
     from flinkish.client.client import Client
     from flinkish.client.savepoints import Savepoint
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Client", "Savepoint", "__version__", "uid", "uid_hash"]
 
 
-if not TYPE_CHECKING:  # else type checkers would take any name for one of this package
+if not TYPE_CHECKING:  # otherwise type checkers would accept any name as an attribute
 
     def __getattr__(name: str) -> object:
         if name in ("uid", "uid_hash"):

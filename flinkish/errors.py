@@ -34,8 +34,8 @@
     +-- LaunchFailed              1   launch-failed
     +-- DriverLost                1   driver-lost
 
-The ids and codes are part of the contract of the command line; a record of an error
-(``to_record``) crosses process borders through the registry and comes back as the same class.
+The ids and codes are part of the command line's contract. The record of an error (``to_record``)
+crosses process boundaries through the registry and is turned back into the same class.
 """
 
 from __future__ import annotations
@@ -45,13 +45,16 @@ from typing import Any, ClassVar
 
 
 class FlinkishError(Exception):
-    """Base of all errors that flinkish raises on purpose.
+    """Base class of all errors that flinkish raises on purpose.
 
     Parameters
     ----------
-    message: what happened and why, one line, no trailing full stop needed.
-    hint: what to do; defaults to the class's own hint.
-    data: facts a program may want (they appear in ``--json`` errors).
+    message
+        What happened and why: one line, no full stop needed at the end.
+    hint
+        What the user can do; defaults to the class's own hint.
+    data
+        Facts that a program may need; they appear in ``--json`` errors.
     """
 
     code: ClassVar[int] = 1
@@ -65,7 +68,7 @@ class FlinkishError(Exception):
         self.data = data
 
     def to_record(self) -> dict[str, Any]:
-        """The error as plain JSON data: ``{"id", "code", "message", "hint"}`` and its facts."""
+        """Return the error as JSON data: ``{"id", "code", "message", "hint"}`` and its facts."""
         record: dict[str, Any] = {
             "id": self.id,
             "code": self.code,
@@ -98,14 +101,14 @@ class InvalidConfiguration(UsageError):
 
 
 class InvalidUid(UsageError):
-    """A uid or uid hash that cannot be one: empty, or not 32 hex digits."""
+    """An invalid uid or uid hash: an empty uid, or a uid hash that is not 32 hex digits."""
 
     id = "invalid-uid"
     default_hint = "give the operator a name of at least one character, or leave the uid out"
 
 
 class InvalidGraph(UsageError):
-    """What was given as an operator graph is none (edges to nowhere, a cycle)."""
+    """An invalid operator graph: an edge to a missing node, or a cycle."""
 
     id = "invalid-graph"
 
@@ -131,7 +134,7 @@ class NotSavepointable(Incompatible):
 
 
 class DuplicateUid(Incompatible):
-    """Two operators of one program carry the same uid or the same uid hash."""
+    """Two operators of one program have the same uid or the same uid hash."""
 
     id = "duplicate-uid"
     default_hint = "give each of the two operators a uid of its own"
@@ -145,7 +148,7 @@ class HashCollision(Incompatible):
 
 
 class MissingUid(Incompatible):
-    """Operators without uid where the configuration or the command asks for one."""
+    """Operators have no uid where the configuration or the command requires one."""
 
     id = "missing-uid"
     default_hint = 'name each of them with df.transform(uid("a-name"))'
@@ -184,7 +187,7 @@ class WrongState(FlinkishError):
 
 
 class NoCommittedBatch(WrongState):
-    """A query has not finished its first micro-batch yet: there is nothing to save."""
+    """A query has not committed its first micro-batch yet: there is nothing to save."""
 
     id = "no-committed-batch"
     default_hint = "wait until the query has committed its first batch, then try again"
@@ -199,7 +202,7 @@ class Corrupt(FlinkishError):
 
 
 class UnsafePath(Corrupt):
-    """A name inside a file or a directory leads, or may lead, outside of where it belongs."""
+    """A name in a file or a directory leads, or may lead, outside its own directory."""
 
     id = "unsafe-path"
     default_hint = (
@@ -216,7 +219,7 @@ class RegistryError(StorageError):
 
 
 class ProgramFailed(FlinkishError):
-    """The user's program ended with an error; ``data["tail"]`` has its last lines."""
+    """The user's program ended with an error; ``data["tail"]`` has the last lines of its output."""
 
     id = "program-failed"
     default_hint = "see the whole log with: flinkish logs JOB"
@@ -229,14 +232,14 @@ class LaunchFailed(FlinkishError):
 
 
 class DriverLost(FlinkishError):
-    """The driver process is gone and left no result behind (killed, host down)."""
+    """The driver process has ended without leaving a result (killed, host down)."""
 
     id = "driver-lost"
     default_hint = "see the end of its log with: flinkish logs JOB"
 
 
 def error_classes() -> Iterator[type[FlinkishError]]:
-    """Every class of the tree, parents before children (for tables and tests)."""
+    """Yield every class of the tree, parents before children (for tables and tests)."""
     queue: list[type[FlinkishError]] = [FlinkishError]
     while queue:
         cls = queue.pop(0)
@@ -245,7 +248,10 @@ def error_classes() -> Iterator[type[FlinkishError]]:
 
 
 def from_record(record: Mapping[str, Any]) -> FlinkishError:
-    """Turn a record of :meth:`FlinkishError.to_record` back into an error of the same class."""
+    """Return the error of a record of :meth:`FlinkishError.to_record`, as an instance of its class.
+
+    An unknown id gives a plain :class:`FlinkishError`.
+    """
     facts = {k: v for k, v in record.items() if k not in {"id", "code", "message", "hint"}}
     for cls in error_classes():
         if cls.id == record.get("id"):

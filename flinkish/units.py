@@ -1,14 +1,14 @@
-"""Quantities, names and tables for people. Imports nothing: it is on the way of ``list``."""
+"""Text for people: sizes, names and tables. Imports nothing, because ``list`` loads it."""
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # of this name, so that type checkers know it; typing costs start-up time
+TYPE_CHECKING = False  # type checkers know this name; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
 def size_text(size: int) -> str:
-    """Bytes for people: ``1.2 MiB``."""
+    """Return a size in bytes as text for people: ``1.2 MiB``."""
     value = float(size)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if value < 1024:
@@ -18,10 +18,10 @@ def size_text(size: int) -> str:
 
 
 def visible(text: str) -> str:
-    """``text`` as one line that does nothing to a terminal but show itself.
+    """Return ``text`` as one line that cannot control a terminal.
 
-    What is not printable (controls, escape sequences, line ends, bidirectional and zero-width
-    characters, halves of surrogate pairs) is written as Python writes it: ``\\x1b``, ``\\u202e``.
+    Characters that are not printable (controls, escape sequences, line ends, bidirectional and
+    zero-width characters, lone surrogates) are escaped as in Python: ``\\x1b``, ``\\u202e``.
     """
     if text.isprintable():
         return text
@@ -29,7 +29,7 @@ def visible(text: str) -> str:
 
 
 def visible_lines(text: str) -> str:
-    """``text`` of several lines, each as :func:`visible` makes it; line ends and tabs stay."""
+    """Return ``text`` escaped as in :func:`visible`, except that line ends and tabs stay."""
     if text.isprintable():
         return text
     keep = "\n\t"
@@ -39,11 +39,18 @@ def visible_lines(text: str) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: str = "") -> list[str]:
-    """Aligned columns two blanks apart; each row is one line, whatever is in its cells.
+    """Return a table as lines, with aligned columns two blanks apart.
+
+    Cells are escaped with :func:`visible`, so each row is one line.
 
     Parameters
     ----------
-    right: indexes of the columns aligned to the right, as digits, such as ``"45"``.
+    head
+        The titles of the columns.
+    rows
+        One sequence of cells for each row, as long as ``head``.
+    right
+        Indexes of the columns that are aligned to the right, as digits, such as ``"45"``.
     """
     shown = [head, *([visible(cell) for cell in row] for row in rows)]
     widths = [max(len(row[i]) for row in shown) for i in range(len(head))]

@@ -1,1 +1,1 @@
-"""The command line: one module a command; parses, calls, renders, computes nothing."""
+"""The command line: one module per command; it parses, calls and renders, but computes nothing."""

@@ -26,10 +26,10 @@ COMPLETE = "_FLINKISH_COMPLETE"
 
 
 class Root(click.Group):
-    """``flinkish`` itself: its commands are imported when they are called, not before."""
+    """``flinkish`` itself; a command's module is imported only when the command is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names in the order of the table."""
+        """Return the names of the commands, in the order of the table."""
         return list(command_index.COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -39,7 +39,10 @@ class Root(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click, and the first word after ``savepoint`` may name another command."""
+        """Resolve a command as click does.
+
+        The first word after ``savepoint`` may name another command.
+        """
         if (
             args[0] not in command_index.COMMANDS
             and args[0][:1] != "-"
@@ -58,14 +61,14 @@ class Root(click.Group):
         return f"{name} {first}", command_index.load(f"{name} {first}"), rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The table of commands."""
+        """Write the table of commands."""
         with formatter.section("Commands"):
             formatter.write_dl(
                 [(name, entry.help) for name, entry in command_index.COMMANDS.items()]
             )
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Names of commands and the root's own options."""
+        """Return the names of commands and the root's own options."""
         found = [
             CompletionItem(name, help=entry.help)
             for name, entry in command_index.COMMANDS.items()
@@ -103,7 +106,7 @@ root = Root(
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run one command line; returns its exit status."""
+    """Run one command line and return its exit status."""
     if COMPLETE in os.environ:
         from click.shell_completion import shell_complete
 
@@ -138,7 +141,7 @@ def _usage_error(error: click.ClickException) -> UsageError:
 
 
 def _output_of(argv: Sequence[str]) -> Output:
-    """How errors are to be shown, known before (and whether or not) the line can be parsed."""
+    """Return the output for errors, which is needed even when the command line cannot be parsed."""
     words = list(argv)
     given: set[str] = set()
     if words and words[0] in command_index.COMMANDS:
@@ -154,7 +157,7 @@ def _output_of(argv: Sequence[str]) -> Output:
 
 @contextmanager
 def _sigterm_raises() -> Iterator[None]:
-    """Inside, SIGTERM ends the waiting properly, with status 143."""
+    """Make SIGTERM raise :class:`Interrupted`, so that a wait ends cleanly with status 143."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

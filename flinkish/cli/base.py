@@ -1,4 +1,4 @@
-"""What all commands share: the options of every command, Flink's option spelling, exit codes."""
+"""The base of all commands: their common options, Flink's option spelling, exit codes."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from flinkish.errors import error_classes
 
 HELP_NAMES = ["-h", "--help"]
 
-#: What each exit code means in the help; of a code with several errors the most general one.
+#: Meanings of the exit codes, in the help, that no error class has.
 _OTHER_CODES = {0: "ok", 130: "interrupted", 143: "terminated"}
 
 
 class OptionalValue(click.Option):
-    """An option whose value may be left out: ``-s`` and ``-s TARGET`` (Flink's ``cancel -s``)."""
+    """An option whose value may be omitted: ``-s`` and ``-s TARGET`` (Flink's ``cancel -s``)."""
 
 
 class Command(click.Command):
-    """A command whose help ends with its exit codes and that takes Flink's long options.
+    """A command that accepts Flink's long options and whose help ends with its exit codes.
 
-    Flink's options have one dash whatever their length (``-detached``), so a misspelt one would
-    be read as a short option with a value: Flink 1.18 takes ``savepoint -detached`` for
-    ``-d etached`` and tries to dispose of that. Here a value may be attached to ``-D`` and to
-    numbers (``-p4``) only.
+    Flink's options have one dash whatever their length (``-detached``), so a misspelt one could be
+    read as a short option with a value: Flink 1.18 takes ``savepoint -detached`` for ``-d etached``
+    and tries to dispose of that savepoint. Here only ``-D`` and numeric options (``-p4``) accept an
+    attached value.
     """
 
     def __init__(self, *args: Any, exit_codes: Sequence[int] = (), **kwargs: Any) -> None:
@@ -38,7 +38,7 @@ class Command(click.Command):
         self.exit_codes = tuple(exit_codes)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Check the spelling of options, then parse."""
+        """Check the spelling of options, then parse them."""
         if not ctx.resilient_parsing:
             for kind, word in scan(self, args):
                 if kind == "option" and not _well_spelt(self, word):
@@ -47,7 +47,7 @@ class Command(click.Command):
         return super().parse_args(ctx, args)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The exit codes, last."""
+        """Write the epilog, with the exit codes at the end."""
         super().format_epilog(ctx, formatter)
         meanings = exit_code_meanings()
         text = ", ".join(f"{code} {meanings[code]}" for code in self.exit_codes)
@@ -57,7 +57,7 @@ class Command(click.Command):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`` Did you mean 'x'?`` with the known word nearest to ``word``; empty when none is near."""
+    """Return `` Did you mean 'x'?`` with the known word nearest to ``word``; empty without one."""
     from difflib import get_close_matches
 
     near = get_close_matches(word, list(known), n=1)
@@ -65,7 +65,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def exit_code_meanings() -> dict[int, str]:
-    """Each exit code and the id of the most general error that has it."""
+    """Return the meaning of each exit code: the id of the most general error that has it."""
     meanings = dict(_OTHER_CODES)
     for cls in error_classes():
         meanings.setdefault(cls.code, cls.id)
@@ -74,13 +74,13 @@ def exit_code_meanings() -> dict[int, str]:
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a command: its output, and the ``-D`` options."""
+    """One call of a command: its output and its ``-D`` options."""
 
     out: Output
     dynamic: tuple[str, ...]
 
     def session(self, flags: Mapping[str, str | None] | None = None) -> Session:
-        """A session; ``flags`` are configuration keys set by the command's own options."""
+        """Return a session; ``flags`` are configuration keys set by the command's own options."""
         return Session(self.out, dynamic=self.dynamic, flags=flags)
 
 
@@ -91,8 +91,10 @@ def command(
 
     Parameters
     ----------
-    exit_codes: those it can give beside 0, 1, 2, 16, 130 and 143, which all can.
-    attributes: of :class:`click.Command`.
+    exit_codes
+        Its exit codes besides 0, 1, 2, 16, 130 and 143, which every command has.
+    attributes
+        Arguments of :class:`click.Command`.
     """
     codes = sorted({0, 1, 2, 16, 130, 143, *exit_codes})
 
@@ -129,10 +131,10 @@ def _common_options() -> list[click.Parameter]:
 
 
 def scan(command: click.Command, args: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The words of a command line as ``("option", word)`` and ``("argument", word)``.
+    """Yield the words of a command line as ``("option", word)`` and ``("argument", word)``.
 
-    Values of options are left out. Stops where the command's own words end (the program of
-    ``run``, or ``--``). Only reads; click parses.
+    Values of options are left out. Stops at the end of the command's own words (at the program of
+    ``run``, or at ``--``). This function only reads; click parses.
     """
     options = _options(command)
     interspersed = command.context_settings.get("allow_interspersed_args", True)
@@ -171,7 +173,7 @@ def _well_spelt(command: click.Command, word: str) -> bool:
     options = _options(command)
     name = word.partition("=")[0]
     if word.startswith("--") or len(word) <= 2 or name in options or word in HELP_NAMES:
-        return True  # an unknown long one is click's to report
+        return True  # click reports an unknown long option
     first = options.get(word[:2])
     if first is None:
         return False

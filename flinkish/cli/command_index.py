@@ -1,6 +1,7 @@
-"""The table of commands: where each one lives and what one line of help says of it.
+"""The table of commands: the module of each one, and its line in the help.
 
-Static, so that ``flinkish --help`` and the completion of command names import no command.
+The table is static, so that ``flinkish --help`` and the completion of command names import no
+command.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CommandEntry:
-    """One command: ``module`` has it as ``attribute``; ``help`` is its line in the overview."""
+    """One command: ``attribute`` of ``module``; ``help`` is its line in the overview."""
 
     module: str
     attribute: str
@@ -69,7 +70,7 @@ COMMANDS: dict[str, CommandEntry] = {
     ),
 }
 
-#: First words after a command that make it another command.
+#: First words after a command that turn it into another command.
 SUB_WORDS: dict[str, dict[str, CommandEntry]] = {
     "savepoint": {
         word: CommandEntry(f"flinkish.cli.commands.savepoint_{word}", attribute, text)
@@ -87,7 +88,7 @@ SUB_WORDS: dict[str, dict[str, CommandEntry]] = {
 
 
 def load(name: str) -> click.Command | None:
-    """The command ``name`` (``savepoint show`` too), imported; None when there is none."""
+    """Import and return the command ``name`` (also ``savepoint show``); None when there is none."""
     first, _, word = name.partition(" ")
     entry = SUB_WORDS.get(first, {}).get(word) if word else COMMANDS.get(first)
     if entry is None:

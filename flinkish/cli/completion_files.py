@@ -8,7 +8,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 def script(shell: str) -> str:
-    """click's completion script of ``bash``, ``zsh`` or ``fish``."""
+    """Return click's completion script for ``bash``, ``zsh`` or ``fish``."""
     from click.shell_completion import get_completion_class
 
     from flinkish.cli.app import COMPLETE, root
@@ -16,7 +16,7 @@ def script(shell: str) -> str:
     cls = get_completion_class(shell)
     assert cls is not None
     completer = cls(root, {}, "flinkish", COMPLETE)
-    # source() would run bash to learn its version: the script is the same for all.
+    # source() would run bash to get its version; the script is the same for all versions.
     return (completer.source_template % completer.source_vars()).strip() + "\n"
 
 

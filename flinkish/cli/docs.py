@@ -1,6 +1,6 @@
-"""The README's tables, from the code; ``python -m flinkish.cli.docs`` writes them into it.
+"""Generate the README's tables from the code; ``python -m flinkish.cli.docs`` writes them into it.
 
-A table stands between ``<!-- begin NAME -->`` and ``<!-- end NAME -->``; what is there is replaced.
+A table is between ``<!-- begin NAME -->`` and ``<!-- end NAME -->``; that text is replaced.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flinkish.cli.base import Command
 from flinkish.config import KEYS
 from flinkish.errors import FlinkishError, error_classes
 
-#: What a code means for the one who called; the ids beside it come from the error classes.
+#: What an exit code means for the caller; the ids next to it come from the error classes.
 MEANINGS = {
     0: "done",
     1: "the operation failed",
@@ -35,13 +35,13 @@ MEANINGS = {
     130: "interrupted (SIGINT)",
     143: "terminated (SIGTERM)",
 }
-#: Options every command has, and the codes every command can give: said once, above the table.
+#: Options and exit codes that every command has: stated once, above the table.
 COMMON_OPTIONS = ("dynamic", "json_output", "quiet", "debug")
 COMMON_CODES = frozenset({0, 1, 2, 16, 130, 143})
 
 
 def command_table() -> str:
-    """All commands: how they are called, what they do, their options and special exit codes."""
+    """Return the table of commands: usage, purpose, options and special exit codes."""
     rows = [("Command", "What it does", "Options", "Exit codes besides")]
     for name, command in _all_commands():
         ctx = click.Context(command, info_name=name)
@@ -59,10 +59,10 @@ def command_table() -> str:
 
 
 def exit_code_table() -> str:
-    """All exit codes, the ids of the errors behind each, and what it means."""
+    """Return the table of exit codes, with their meanings and the ids of their errors."""
     ids: dict[int, list[str]] = {code: [] for code in MEANINGS}
     for cls in error_classes():
-        # Other modules' own subclasses never leave them, and are known only once imported.
+        # Subclasses in other modules never leave those, and are known only after their import.
         if cls.__module__ == FlinkishError.__module__:
             ids[cls.code].append(cls.id)
     rows = [("Code", "Meaning", "Error ids (in `--json` errors)")]
@@ -72,7 +72,7 @@ def exit_code_table() -> str:
 
 
 def configuration_table() -> str:
-    """All configuration keys with their old names, defaults and meanings."""
+    """Return the table of configuration keys, with old names, defaults and meanings."""
     rows = [("Key (older name)", "Default", "Meaning")]
     for key in KEYS:
         old = f" ({', '.join(f'`{name}`' for name in key.old_names)})" if key.old_names else ""
@@ -89,11 +89,12 @@ TABLES = {
 
 
 def render(text: str) -> str:
-    """``text`` with every table brought up to date.
+    """Return ``text`` with every table updated.
 
     Raises
     ------
-    ValueError: a table's markers are missing.
+    ValueError
+        A table's markers are missing.
     """
     for name, table in TABLES.items():
         begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->"
@@ -106,7 +107,7 @@ def render(text: str) -> str:
 
 
 def readme_path() -> str:
-    """The README of this checkout."""
+    """Return the path of this checkout's README."""
     here = os.path.dirname(os.path.abspath(__file__))
     return os.path.join(os.path.dirname(os.path.dirname(here)), "README.md")
 
@@ -122,7 +123,7 @@ def main() -> int:
 
 
 def _all_commands() -> Iterator[tuple[str, click.Command]]:
-    """Commands by the words that call them, those of a group and the sub-words one by one."""
+    """Yield the commands with the words that call them, including those of groups and sub-words."""
     for name in command_index.COMMANDS:
         command = command_index.load(name)
         assert command is not None
@@ -137,7 +138,7 @@ def _all_commands() -> Iterator[tuple[str, click.Command]]:
 
 
 def _options(command: click.Command) -> Iterator[Sequence[str]]:
-    """Spellings of the command's own options."""
+    """Yield the spellings of each of the command's own options."""
     for parameter in command.params:
         if isinstance(parameter, click.Option) and not (
             isinstance(command, Command) and parameter.name in COMMON_OPTIONS
@@ -146,7 +147,7 @@ def _options(command: click.Command) -> Iterator[Sequence[str]]:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table; the first row is the header."""
+    """Return a Markdown table; the first row is the header."""
     lines = [[re.sub(r"\s+", " ", cell).replace("|", "\\|") for cell in row] for row in rows]
     lines.insert(1, ["---"] * len(rows[0]))
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

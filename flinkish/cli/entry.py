@@ -1,12 +1,12 @@
 """The ``flinkish`` console script.
 
-``import click`` alone costs as much as the whole start-up budget of ``flinkish list``, and so does
-the registry's object model. Plain uses of ``list`` are therefore parsed by hand and read by
-:mod:`flinkish.registry.fast_list`; anything unusual (help, ``-D``, a mistake, a job that may be
-dead) goes to click and the registry. Both ways show their rows with
+``import click`` alone takes the whole start-up budget of ``flinkish list``, and so does the
+registry's object model. Plain uses of ``list`` are therefore parsed by hand and read by
+:mod:`flinkish.registry.fast_list`. Everything else (help, ``-D``, an error, a job that may be dead)
+goes to click and the registry. Both paths show their rows with
 :mod:`flinkish.cli.output.jobs_text`.
 
-This module imports nothing that Python has not loaded by itself.
+This module imports only what Python itself has already loaded.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import sys
 
-TYPE_CHECKING = False  # of this name, so that type checkers know it; typing costs start-up time
+TYPE_CHECKING = False  # type checkers know this name; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -33,11 +33,12 @@ _FLAGS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit status.
+    """Run one command and return its exit status.
 
     Parameters
     ----------
-    argv: the arguments without the program's name; default: ``sys.argv[1:]``.
+    argv
+        The arguments without the program's name; default: ``sys.argv[1:]``.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
@@ -53,14 +54,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             status = run(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader has gone (`| head`); Python would complain again when it closes stdout.
+        # The reader has gone (`| head`); Python would report it again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141  # 128 + SIGPIPE, what a shell shows for any other tool
     return status
 
 
 def list_plainly(arguments: Sequence[str]) -> bool:
-    """Do a ``list`` whose arguments, configuration and jobs are plain; False: nothing was done."""
+    """Run ``list`` if arguments, configuration and jobs are plain; if False, nothing was done."""
     if "_FLINKISH_COMPLETE" in os.environ:
         return False
     parsed = parse_list(arguments)
@@ -91,9 +92,9 @@ def list_plainly(arguments: Sequence[str]) -> bool:
 
 
 def parse_list(arguments: Sequence[str]) -> tuple[set[str], str | None] | None:
-    """Plain arguments of ``list``: (names of the flags that are set, ``--name``); else None. Pure.
+    """Parse plain arguments of ``list``: (names of the given flags, ``--name``), else None. Pure.
 
-    ``-D`` is not among them: what it may set needs the whole configuration.
+    ``-D`` is not plain: what it sets may need the whole configuration.
     """
     flags: set[str] = set()
     name: str | None = None

@@ -1,4 +1,4 @@
-"""What every command starts from: its output, the configuration, the registry."""
+"""The context of every command: its output, the configuration, the registry."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from flinkish.config import Config, environment_warnings
 
 
 class Session(Context):
-    """One call of the command: what the use cases of :mod:`flinkish.client` are given.
+    """One call of a command: the context for the use cases of :mod:`flinkish.client`.
 
     Parameters
     ----------
-    out: where results, notices and progress go.
-    dynamic: the ``-D`` options in order.
-    flags: configuration keys set by the command's own options.
+    out
+        Receives results, notices and progress.
+    dynamic
+        The ``-D`` options in order.
+    flags
+        Configuration keys set by the command's own options.
     """
 
     def __init__(
@@ -40,9 +43,9 @@ class Session(Context):
 
 
 class Interrupted(BaseException):
-    """A signal ended the waiting, not the work. ``code`` is the exit status, 130 or 143.
+    """A signal ended the wait, not the work. ``code`` is the exit status, 130 or 143.
 
-    Not an Exception: nothing on the way up may swallow it.
+    It is not an Exception, so that no handler on the way up catches it.
     """
 
     def __init__(self, code: int, message: str = "", follow: str = "") -> None:

@@ -1,6 +1,6 @@
 """The use cases of flinkish, for Python programs; the command line only parses and renders.
 
-:class:`~flinkish.client.client.Client` is the front door::
+:class:`~flinkish.client.client.Client` is the entry point::
 
     from flinkish import Client
 
@@ -9,14 +9,14 @@
         savepoint = job.stop("savepoints")
         job = client.run("app_v2.py", ["in", "out"], from_savepoint=savepoint)
 
-Nothing here prints or asks: notices, warnings and progress go to a
+This package never prints and never asks the user: notices, warnings and progress go to a
 :class:`~flinkish.client.reporter.Reporter`, errors are those of :mod:`flinkish.errors`. Names are
 imported when they are first used, so that importing this package costs nothing.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # of this name, so that type checkers know it; typing costs start-up time
+TYPE_CHECKING = False  # type checkers know this name; importing typing costs start-up time
 if TYPE_CHECKING:
     from flinkish.client.all_jobs import JobOutcome
     from flinkish.client.checking import OperatorPlan, Plan

@@ -1,4 +1,4 @@
-"""A savepoint of every running job."""
+"""Savepoints of all running jobs."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from flinkish.registry.waiting import wait_request
 
 @dataclass(frozen=True)
 class JobOutcome:
-    """What became of one job: a savepoint, an error, or a reason why nothing was tried.
+    """The outcome for one job: a savepoint, an error, or the reason why none was attempted.
 
     Parameters
     ----------
-    job : Job
+    job : JobRecord
         The job's record.
     request_id : str or None
-        The request to its driver, where there is one.
+        The request to its driver, if there is one.
     savepoint : mapping or None
-        What its driver says of the savepoint; it has a ``path``.
+        The savepoint as its driver reports it; has a ``path``.
     error : FlinkishError or None
-        What failed.
+        The error that occurred.
     skipped : str or None
-        Why nothing was tried.
+        Why no savepoint was attempted.
     left_out : sequence of mappings
         Queries that are not in the savepoint, ``{"query", "reason"}`` each.
     """
@@ -45,19 +45,19 @@ class JobOutcome:
 
     @property
     def who(self) -> str:
-        """The job for people."""
+        """The job's name and id, for messages."""
         return f"{self.job.name} ({self.job.job_id})"
 
 
 def running_jobs(context: Context, pattern: str | None = None) -> list[JobRecord]:
-    """Return the jobs that run by the registry, as they really are (a dead one is FAILED).
+    """Return the jobs that run according to the registry; one whose driver has died is FAILED.
 
     Parameters
     ----------
     context : Context
         Has the registry.
     pattern : str, optional
-        Of their names, with the wildcards ``*`` and ``?``.
+        Only jobs whose name matches it; ``*`` and ``?`` are wildcards.
     """
     registry = context.registry
     listed = registry.jobs(states={JobState.RUNNING})
@@ -82,14 +82,14 @@ def save_all(
     ----------
     context : Context
         Has the registry.
-    jobs : sequence of Job
-        As :func:`running_jobs` gives them.
+    jobs : sequence of JobRecord
+        As :func:`running_jobs` returns them.
     target : str
         The directory of savepoints, absolute.
     timeout : float
         Seconds for all of them together.
     full : bool
-        Whether they share no files with earlier ones.
+        Whether they share no files with earlier savepoints.
     format_ : str
         ``native`` or ``canonical``.
     on_outcome : callable
@@ -97,8 +97,8 @@ def save_all(
 
     Returns
     -------
-    list of Outcome
-        In the order of the jobs; failures are in it, not raised.
+    list of JobOutcome
+        In the order of the jobs. Failures are part of the outcomes, not raised.
     """
     deadline = time.monotonic() + timeout
     outcomes = [_begin(context, job, target, timeout, full=full, format_=format_) for job in jobs]
@@ -110,7 +110,10 @@ def save_all(
 
 
 def why_skip(history: Sequence[Request]) -> str | None:
-    """Return why no savepoint is begun now, or None; ``history`` are all requests of the job."""
+    """Return why no savepoint is requested now, or None.
+
+    ``history`` has all requests of the job.
+    """
     for request in history:
         if request.state.is_final:
             continue
@@ -125,8 +128,8 @@ def why_skip(history: Sequence[Request]) -> str | None:
 def _begin(
     context: Context, job: JobRecord, target: str, timeout: float, *, full: bool, format_: str
 ) -> JobOutcome:
-    """Ask the job's driver, unless there is a reason not to."""
-    if job.state.is_final:  # it ran by the registry, and its process is gone
+    """Request a savepoint from the job's driver, unless there is a reason not to."""
+    if job.state.is_final:  # RUNNING in the registry, but its process is gone
         return _ended(job)
     reason = why_skip(context.registry.requests(job.job_id))
     if reason is not None:
@@ -141,13 +144,13 @@ def _begin(
             full=full,
             format_=format_,
         )
-    except WrongState:  # it ended between our two looks
+    except WrongState:  # it ended after it was read
         return _ended(context.registry.job(job.job_id))
     return JobOutcome(job, request.request_id)
 
 
 def _ended(job: JobRecord) -> JobOutcome:
-    """A job that was to run and has ended: who waits for its savepoints must hear of a failure."""
+    """Return the outcome for a job that has ended; FAILED is an error, so that it is reported."""
     if job.state is JobState.FAILED:
         return JobOutcome(job, error=from_record(job.failure or {"message": "it has failed"}))
     return JobOutcome(job, skipped=f"it is {job.state.value}")
@@ -163,6 +166,6 @@ def _await(context: Context, outcome: JobOutcome, timeout: float) -> JobOutcome:
         savepoint = requests.shown_result(request).get("savepoint") or {}
         return replace(outcome, savepoint=savepoint, left_out=requests.left_out(request))
     failure = from_record(request.error or {})
-    if isinstance(failure, Locked):  # the target is in the hands of another host
+    if isinstance(failure, Locked):  # another host holds the target
         return replace(outcome, skipped=failure.message)
     return replace(outcome, error=failure)

@@ -1,4 +1,4 @@
-"""Which savepoints there are: in a directory, in the registry, and putting them into it."""
+"""List the savepoints of a directory or of the registry, and register savepoints."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Imported:
-    """What an import found, and what of it the registry did not know.
+    """The result of an import: the savepoints found, and those that were new to the registry.
 
     Parameters
     ----------
-    entries : tuple of Entry
+    entries : tuple of CatalogEntry
         All savepoints that were found.
     new : tuple of str
-        Locations of those that the registry knows since then.
+        Locations of those that were added to the registry.
     failed : tuple of (str, FlinkishError)
-        Places with a savepoint that cannot be read, or with none.
+        Paths whose savepoint cannot be read, or that have none.
     """
 
     entries: tuple[CatalogEntry, ...]
@@ -41,21 +41,21 @@ def list_directory(directory: str, *, must_exist: bool = False) -> tuple[str, Ca
     directory : str
         A path or a URL.
     must_exist : bool
-        Whether a directory that is not there is an error; else it has no savepoints.
+        Whether a missing directory is an error; otherwise it counts as empty.
 
     Returns
     -------
     tuple of str and Catalog
-        The directory's location, and what was found there.
+        The directory's location, and the savepoints found there.
 
     Raises
     ------
     SavepointNotFound
         There is no such directory.
     UsageError
-        It is itself a savepoint.
+        The directory is itself a savepoint.
     StorageError
-        It cannot be listed.
+        The directory cannot be listed.
     """
     from flinkish import storage
     from flinkish.savepoint.directory.catalog import read_catalog
@@ -75,7 +75,7 @@ def list_registry(context: Context) -> tuple[Catalog, tuple[SavepointRecord, ...
     Raises
     ------
     RegistryError, StorageError
-        They cannot be read.
+        The registry or a savepoint cannot be read.
     """
     from flinkish.savepoint.directory.catalog import read_paths
 
@@ -87,12 +87,12 @@ def list_registry(context: Context) -> tuple[Catalog, tuple[SavepointRecord, ...
 def find_savepoints(
     paths: Sequence[str],
 ) -> tuple[tuple[CatalogEntry, ...], tuple[tuple[str, FlinkishError], ...]]:
-    """Return the savepoints at some places, and what is there and cannot be read.
+    """Return the savepoints at the given paths, and the paths that cannot be read.
 
     Parameters
     ----------
     paths : sequence of str
-        Savepoints, and directories of them.
+        Savepoints, and directories of savepoints.
     """
     entries: list[CatalogEntry] = []
     failed: list[tuple[str, FlinkishError]] = []
@@ -147,7 +147,7 @@ def _record(entry: CatalogEntry) -> SavepointRecord:
         format=header.format,
         bytes=entry.bytes,
         files=entry.files,
-        duration=0.0,  # nothing tells how long it took
+        duration=0.0,  # its duration is recorded nowhere
         queries=tuple(
             {"name": query.name, "batch_id": query.batch_id, "query_id": query.query_id}
             for query in entry.queries

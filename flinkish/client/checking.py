@@ -1,4 +1,4 @@
-"""What a restore would do, before anything is touched."""
+"""The restore check: what a restore would do, before anything is touched."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class OperatorPlan:
     query : str or None
         The program's query; None for state that no operator takes.
     uid, operator_id : str or None
-        The operator's identity, as far as it has one.
+        The operator's identity, if it has one.
     kind : str or None
         Spark's name of the operator.
     verdict : str
@@ -50,7 +50,7 @@ class OperatorPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """What restoring a savepoint with a program would do.
+    """The plan of restoring a savepoint with a program.
 
     Parameters
     ----------
@@ -59,9 +59,9 @@ class Plan:
     verdict : str
         ``ok``, ``consent-needed`` or ``incompatible``.
     exit_code : int
-        That of ``flinkish check``: 0, 5 or 4.
+        The exit code of ``flinkish check``: 0, 5 or 4.
     operators : tuple of OperatorPlan
-        What becomes of each operator's state.
+        The decision for each operator's state.
     document : mapping
         The whole plan as plain data, as ``flinkish check --json`` prints it.
     """
@@ -77,17 +77,17 @@ class Plan:
 
     @property
     def ok(self) -> bool:
-        """Whether the savepoint can be restored without a consent."""
+        """Whether the savepoint can be restored without the user's consent."""
         return self.verdict == "ok"
 
     def text(self) -> str:
-        """Return the plan for people: a table, what needs a sentence, the verdict."""
+        """Return the plan for people: a table, notes that need a sentence, the verdict."""
         from flinkish.restore.plan.plan_text import plan_lines, verdict_line
 
         return "\n".join([*plan_lines(self.document), verdict_line(self.document)])
 
     def file(self) -> PlanFile:
-        """Return the plan bound to the savepoint, the program and the Spark it was made of.
+        """Return the plan, bound to the savepoint, the program and the version of Spark.
 
         Raises
         ------
@@ -128,7 +128,7 @@ def check(context: Context, program: Program, restore: Restore) -> Plan:
     Returns
     -------
     Plan
-        Also where its verdict is no.
+        Returned even when its verdict is negative.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def check(context: Context, program: Program, restore: Restore) -> Plan:
     SavepointNotFound, Corrupt, UnsupportedFormat, StorageError
         The savepoint cannot be read.
     FlinkishError
-        What the submission of the program would end with.
+        The error with which the submission of the program would end.
     """
     launch = launch_of(program, context.config, os.getcwd())
     spec = restore_spec(restore, context.config, parallelism=asked_partitions(launch))
@@ -147,7 +147,7 @@ def check(context: Context, program: Program, restore: Restore) -> Plan:
         raise UsageError("which savepoint is not said", hint="flinkish check -s PATH APP.py")
     installation = find_spark(launch)
     context.reporter.note("planning the program's queries ...")
-    from flinkish.client.dryrun import check_restore  # reads Avro: not for --help
+    from flinkish.client.dryrun import check_restore  # imports Avro: too slow for --help
 
     document = check_restore(
         programs.pinned(launch, installation),

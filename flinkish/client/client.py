@@ -1,4 +1,4 @@
-"""The front door for Python programs: jobs, savepoints, restores."""
+"""The entry point for Python programs: jobs, savepoints, restores."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 class Client(ProgramRunner):
-    """All that the command line can do, for Python programs. A context manager.
+    """The functions of the command line, for Python programs. A context manager.
 
-    :meth:`run` starts a job, :meth:`check` says whether a program can go on from a savepoint.
+    :meth:`run` starts a job; :meth:`check` says whether a program can be restored from a savepoint.
 
-    Settings come from the same places as the command line's: the environment, ``flinkish.toml`` in
-    the working directory, the user's configuration.
+    Settings come from the same places as for the command line: the environment, ``flinkish.toml``
+    in the working directory, the user's configuration.
 
     Parameters
     ----------
@@ -35,14 +35,14 @@ class Client(ProgramRunner):
         The job registry: ``sqlite:///PATH``, a path, or ``postgresql://USER@HOST/DATABASE``.
         Default: that of the configuration.
     options : mapping, optional
-        Configuration keys that win over all other places.
+        Configuration keys that override all other places.
     reporter : Reporter, optional
-        Told of notices, warnings and progress. Default: nobody is.
+        Receives notices, warnings and progress. Default: they are dropped.
 
     Raises
     ------
     InvalidConfiguration
-        A value is none that its key takes.
+        A value is not valid for its key.
     """
 
     def __init__(
@@ -71,9 +71,9 @@ class Client(ProgramRunner):
         Parameters
         ----------
         name : str, optional
-            Only jobs of this name.
+            Only jobs with this name.
         include_final : bool
-            Whether those that have ended are returned too.
+            Whether jobs that have ended are returned too.
 
         Raises
         ------
@@ -92,18 +92,18 @@ class Client(ProgramRunner):
         Parameters
         ----------
         reference : str
-            A job id, a unique prefix of one, or the name of exactly one job. A name means a job
-            that has not ended where there is one.
+            A job id, a unique prefix of one, or the name of exactly one job. A name refers to a job
+            that has not ended, if there is one.
 
         Raises
         ------
         JobNotFound, AmbiguousJob
-            No job, or several, are meant.
+            No job, or several, match.
         """
         return Job.of(self._context, self._context.find_job(reference, include_final=True))
 
     def savepoint(self, path: Location) -> Savepoint:
-        """Open a savepoint as :meth:`Savepoint.open`; this registry hears of its disposal."""
+        """Open a savepoint as :meth:`Savepoint.open`; this registry records its disposal."""
         return open_savepoint(self._context, location_of(path))
 
     def save_all(
@@ -122,14 +122,14 @@ class Client(ProgramRunner):
         directory, format, full : optional
             As for :meth:`Job.savepoint`.
         name : str, optional
-            Only of jobs with such a name; ``*`` and ``?`` are wildcards.
+            Only jobs whose name matches; ``*`` and ``?`` are wildcards.
         timeout : float, optional
             Seconds for all of them together. Default: ``client.timeout``.
 
         Returns
         -------
-        list of Outcome
-            What became of each job; failures are in it, not raised.
+        list of JobOutcome
+            The outcome for each job. Failures are part of the outcomes, not raised.
         """
         context = self._context
         target = requests.savepoint_target(context, directory)
@@ -153,7 +153,7 @@ class Client(ProgramRunner):
         full: bool = False,
         may_be_running: bool = False,
     ) -> Savepoint:
-        """Take a savepoint of a Spark checkpoint that flinkish never saw.
+        """Take a savepoint of a Spark checkpoint that was not written by flinkish.
 
         Parameters
         ----------
@@ -162,18 +162,18 @@ class Client(ProgramRunner):
         directory, format, full : optional
             As for :meth:`Job.savepoint`.
         name : str, optional
-            The job's name in the savepoint. Default: the directory's.
+            The job's name in the savepoint. Default: the directory's name.
         may_be_running : bool
-            Whether it is taken too when the checkpoint was written to a moment ago.
+            Whether to take it even when the checkpoint was written to a moment ago.
 
         Raises
         ------
         SavepointNotFound
             There is no checkpoint.
         ConsentNeeded
-            Its query may be running.
+            The checkpoint's query may be running.
         WrongState, NoCommittedBatch
-            A job has it that is not dead, or there is nothing to save.
+            The checkpoint belongs to a job that is not dead, or there is nothing to save.
         """
         request = offline.save_checkpoints(
             self._context,
@@ -199,25 +199,25 @@ class Client(ProgramRunner):
         python: str | None = None,
         client_python: str | None = None,
     ) -> Savepoint:
-        """Make a new savepoint of an old one, its state rewritten in a Spark application.
+        """Make a new savepoint from an old one; a Spark application rewrites its state.
 
         Parameters
         ----------
         savepoint : path or Savepoint
-            The old one; it is only read.
+            The old savepoint; it is only read.
         directory : str
-            Where the new one gets a directory of its own.
+            The parent of the new savepoint's own directory.
         changes : Changes, optional
-            What is to change. Default: the state is written anew as it is.
+            What changes. Default: the state is rewritten unchanged.
         schemas : mapping, optional
             New Avro schemas (JSON data) of values, by ``[QUERY/]UID[/STATE]``.
         master, conf, spark_home, python, client_python : optional
-            The Spark that does it, as for :meth:`run`.
+            The Spark that rewrites the state, as for :meth:`run`.
 
         Returns
         -------
         Savepoint
-            The new one.
+            The new savepoint.
 
         Raises
         ------
@@ -226,7 +226,7 @@ class Client(ProgramRunner):
         LaunchFailed
             The application cannot be started.
         FlinkishError
-            What it refused, or failed with.
+            The application refused the migration or failed.
         """
         asked = changes or migration.Changes()
         asked.check()
@@ -261,29 +261,30 @@ class Client(ProgramRunner):
         garbage: bool = False,
         dry_run: bool = False,
     ) -> PruneResult:
-        """Remove the savepoints of a directory that no rule keeps, each job's for itself.
+        """Remove the savepoints of a directory that no rule keeps.
 
-        The newest savepoint of a job always stays, and so does one that a running job needs.
+        The rules apply to each job separately. The newest savepoint of a job is always kept, and so
+        is one that a running job needs.
 
         Parameters
         ----------
         directory : str
             A path or a URL.
         keep_last : int, optional
-            The newest so many.
+            Keep this many of the newest.
         keep_within : float, optional
-            All taken within so many seconds before now.
+            Keep all that were taken within this many seconds before now.
         keep_hourly, keep_daily, keep_weekly : int, optional
-            The newest of each of the last so many hours, days, weeks that have any (UTC).
+            Keep the newest of each of the last so many hours, days or weeks that have any (UTC).
         garbage : bool
-            Whether unfinished ones go that nobody writes any more; needs no rule.
+            Whether to remove unfinished savepoints that no process writes any more; needs no rule.
         dry_run : bool
             Touch nothing, and return what would be done.
 
         Returns
         -------
         PruneResult
-            What became of each; what could not be removed is in its ``errors``.
+            The outcome for each savepoint; failed removals are in its ``errors``.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""What every use case starts from: the configuration, the registry, and who is told of progress."""
+"""The context of every use case: the configuration, the registry, and the reporter of progress."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord
 from flinkish.registry.liveness import reconcile
 
-#: Asked a question that needs somebody's agreement; True is yes.
+#: Called with a question that needs the user's consent; returns True for yes.
 Agree = Callable[[str], bool]
 
 
@@ -23,7 +23,7 @@ class Context:
     config : Config
         The effective configuration; it names the registry.
     reporter : Reporter, optional
-        Told of notices, warnings and progress. Default: nobody is.
+        Receives notices, warnings and progress. Default: they are dropped.
     """
 
     def __init__(self, config: Config, reporter: Reporter | None = None) -> None:
@@ -40,36 +40,36 @@ class Context:
         return self._registry
 
     def with_config(self, config: Config) -> Context:
-        """Return a context with the settings of one call; reporter and registry are this one's."""
+        """Return a context with other settings, but the same reporter and registry."""
         other = Context(config, self.reporter)
         other._registry = self.registry
         return other
 
     def find_job(self, reference: str, *, include_final: bool = False) -> JobRecord:
-        """Return the job that ``reference`` means, as it really is (a dead one is FAILED).
+        """Return the job that ``reference`` refers to; one whose driver has died is FAILED.
 
         Parameters
         ----------
         reference : str
             A job id, a unique prefix of one, or the name of exactly one job.
         include_final : bool
-            Whether a name may also be that of a job that has ended.
+            Whether a name may also refer to a job that has ended.
 
         Returns
         -------
-        Job
+        JobRecord
             The job's record in the registry.
 
         Raises
         ------
         JobNotFound, AmbiguousJob
-            No job, or several, are meant.
+            No job, or several, match.
         """
         job = self.registry.find_job(reference, include_final=include_final)
         return reconcile(self.registry, [job])[0]
 
     def timeout(self, seconds: float | None) -> float:
-        """Return ``seconds``, or those of ``client.timeout`` for None."""
+        """Return ``seconds``, or the value of ``client.timeout`` when it is None."""
         return self.config.duration("client.timeout") if seconds is None else seconds
 
     def close(self) -> None:
@@ -86,17 +86,17 @@ class Context:
 
 
 def refuse(_question: str) -> bool:
-    """Agree to nothing: what needs consent raises ConsentNeeded."""
+    """Refuse every question: what needs consent raises ConsentNeeded."""
     return False
 
 
 def accept(_question: str) -> bool:
-    """Agree to everything."""
+    """Consent to every question."""
     return True
 
 
 def requester() -> str:
-    """Return who asks: ``user@host``."""
+    """Return who makes a request: ``user@host``."""
     import getpass
 
     try:
@@ -107,7 +107,10 @@ def requester() -> str:
 
 
 def _limit_transfers(config: Config) -> None:
-    """Tell the storage what was asked for; most commands never need it, and its import costs."""
+    """Pass a configured number of transfers to the storage.
+
+    Most commands never need it, and importing the storage is slow: the default is not passed.
+    """
     key = "execution.savepoint.transfers"
     if config.setting(key).origin != "default":
         from flinkish.storage import set_connections

@@ -1,4 +1,4 @@
-"""A program's operators, without running its queries."""
+"""Describe a program's operators without running its queries."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ def describe(context: Context, program: Program) -> Described:
     Parameters
     ----------
     context : Context
-        Told what happens.
+        Its reporter receives notices and the driver's log.
     program : Program
         The program.
 
     Returns
     -------
     Described
-        Its ``queries`` as plain data.
+        Its ``queries`` are plain data.
 
     Raises
     ------
     UsageError, LaunchFailed
-        It cannot be run.
+        The program cannot be run.
     FlinkishError
-        What its submission would end with.
+        The error with which the submission of the program would end.
     """
     launch, installation = pinned(launch_of(program, context.config, os.getcwd()))
     context.reporter.note("planning the program's queries ...")

@@ -1,4 +1,4 @@
-"""The restore check as a whole: the version gate, then the plan of a driver that starts nothing."""
+"""The complete restore check: the version gate, then the plan of a driver that starts no query."""
 
 from __future__ import annotations
 
@@ -29,17 +29,21 @@ def check_restore(
     show_log: Callable[[str], object],
     registry: Registry,
 ) -> dict[str, Any]:
-    """The plan of restoring ``spec`` with the program of ``launch``, as plain data.
+    """Return the plan of restoring ``spec`` with the program of ``launch``, as plain data.
 
     Parameters
     ----------
-    name, environ, show_log: see :func:`~flinkish.launch.describer.describe_program`.
-    registry: knows of other runs of the savepoint's queries.
+    name, environ, show_log
+        See :func:`~flinkish.launch.describer.describe_program`.
+    registry
+        Knows other runs of the savepoint's queries.
 
     Raises
     ------
-    SavepointNotFound, Corrupt, UnsupportedFormat, StorageError: the savepoint cannot be read.
-    FlinkishError: what the submission of the program would end with.
+    SavepointNotFound, Corrupt, UnsupportedFormat, StorageError
+        The savepoint cannot be read.
+    FlinkishError
+        The error with which the submission of the program would end.
     """
     offers = open_restore_source(spec.path, complete=True)
     checks = []
@@ -56,7 +60,7 @@ def check_restore(
         show_log=show_log,
         runs=_runs(registry, [offer.query_id for offer in offers.by_key.values()]),
     )
-    assert described.plan is not None  # it was asked for
+    assert described.plan is not None  # it was requested
     plan = with_checks(described.plan, [*checks, gate.check])
     return {
         "verdict": plan.pop("verdict"),
@@ -68,7 +72,7 @@ def check_restore(
 
 
 def _runs(registry: Registry, query_ids: list[str]) -> dict[str, tuple[KnownRun, ...]]:
-    """What the registry knows of jobs that ran the savepoint's queries."""
+    """Return what the registry knows of jobs that ran the savepoint's queries."""
     return {
         query_id: tuple(
             KnownRun(job.job_id, job.state.value, newest_batch(query))

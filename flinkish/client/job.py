@@ -1,4 +1,4 @@
-"""A job of the registry: its state, its savepoints, its end."""
+"""A job of the registry: its state, its savepoints, stopping and cancelling it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flinkish.registry.jobs import JobState, QueryStatus, Request, RequestKind, 
 
 @dataclass(frozen=True)
 class Job:
-    """A job as it was when it was looked up; :meth:`refresh` looks again.
+    """A job as it was when it was looked up; :meth:`refresh` looks it up again.
 
     Parameters
     ----------
@@ -27,8 +27,8 @@ class Job:
         Its name.
     state : JobState
         One of Flink's job states.
-    record : Job
-        All that the registry has of it.
+    record : JobRecord
+        The job's record in the registry.
     """
 
     job_id: str
@@ -56,15 +56,15 @@ class Job:
         return self._context.registry.queries(self.job_id)
 
     def savepoints(self) -> Sequence[SavepointRecord]:
-        """Return those of its savepoints that the registry knows of."""
+        """Return its savepoints that the registry knows."""
         return self._context.registry.savepoints(self.job_id)
 
     def start(self) -> Start:
-        """Return how it has started: its restore plan, what its driver said."""
+        """Return how it has started: its restore plan and its driver's notes."""
         return start_of(self._context, self.record)
 
     def wait_until_started(self) -> Job:
-        """Wait until it runs, or has finished; see :func:`flinkish.client.waiting`."""
+        """Wait until it runs or has finished; see :func:`.waiting.wait_until_started`."""
         return Job.of(self._context, wait_until_started(self._context, self.record))
 
     def wait(self, timeout: float | None = None) -> Job:
@@ -73,14 +73,14 @@ class Job:
         Parameters
         ----------
         timeout : float, optional
-            Seconds; None waits as long as it takes.
+            Seconds; None waits without limit.
 
         Raises
         ------
         WaitTimeout
-            It has not ended in time; it goes on.
+            It has not ended in time; it continues.
         FlinkishError
-            What it failed with; also when it was canceled.
+            The job failed or was canceled.
         """
         return Job.of(self._context, wait_until_ended(self._context, self.record, timeout))
 
@@ -92,35 +92,37 @@ class Job:
         full: bool = False,
         timeout: float | None = None,
     ) -> Savepoint:
-        """Take a savepoint; the job goes on. Of one that has ended: of what it has left.
+        """Take a savepoint; the job continues.
+
+        If the job has ended, the savepoint is taken from the checkpoints that it left.
 
         Parameters
         ----------
         directory : str, optional
-            Where the savepoint gets a directory of its own. Default:
+            The parent of the savepoint's own directory. Default:
             ``execution.checkpointing.savepoint-dir``.
         format : str
             ``native`` (Spark's files as they are) or ``canonical`` (state as Avro files).
         full : bool
-            Whether it is to share no files with an earlier one.
+            Whether it shares no files with an earlier savepoint.
         timeout : float, optional
             Seconds to wait. Default: ``client.timeout``.
 
         Returns
         -------
         Savepoint
-            Opened.
+            The new savepoint, opened.
 
         Raises
         ------
         NoSavepointDirectory
             No directory is given or configured.
         WaitTimeout
-            It is not there in time; the work goes on.
+            The savepoint is not complete in time; the work continues.
         Locked
-            The driver has another request in hand.
+            The driver is working on another request.
         FlinkishError
-            Why there is no savepoint.
+            The savepoint could not be taken.
         """
         context, job = self._context, self.refresh().record
         target = requests.savepoint_target(context, directory, job)
@@ -147,8 +149,8 @@ class Job:
     ) -> Savepoint:
         """Stop the job with a savepoint: nothing is processed after it.
 
-        When the savepoint fails, the job goes on from where it was. Parameters, result and errors
-        are those of :meth:`savepoint`; it is waited for until the job has ended.
+        When the savepoint fails, the job continues. Parameters, result and errors are those of
+        :meth:`savepoint`; the call waits until the job has ended.
         """
         context = self._context
         target = requests.savepoint_target(context, directory, self.record)
@@ -159,8 +161,8 @@ class Job:
     def cancel(self, *, timeout: float | None = None) -> Job:
         """Cancel the job without a savepoint, and wait until it has ended.
 
-        A driver that does not answer within ``execution.cancel.grace`` is ended by signals where
-        it runs on this host.
+        A driver on this host that does not answer within ``execution.cancel.grace`` is ended by
+        signals.
 
         Parameters
         ----------
@@ -170,14 +172,14 @@ class Job:
         Returns
         -------
         Job
-            In its final state.
+            The job in its final state.
 
         Raises
         ------
         WaitTimeout
-            It has not ended in time; the work goes on.
+            It has not ended in time; the work continues.
         WrongState
-            It had ended before.
+            It had already ended.
         """
         context = self._context
         requests.cancel(context, self.record, None, context.timeout(timeout))
@@ -190,7 +192,7 @@ class Job:
         format: str = "native",
         timeout: float | None = None,
     ) -> Savepoint:
-        """Take a savepoint, then cancel the job; as :meth:`stop`, but the job is CANCELED."""
+        """Take a savepoint, then cancel the job; as :meth:`stop`, but the job becomes CANCELED."""
         context = self._context
         target = requests.savepoint_target(context, directory, self.record)
         seconds = context.timeout(timeout)
@@ -202,7 +204,7 @@ class Job:
 
 
 def taken(context: Context, request: Request) -> Savepoint:
-    """Open the savepoint that a completed request has taken."""
+    """Open the savepoint of a completed request, and warn of queries that are not in it."""
     result = request.result
     assert result is not None
     assert result.savepoint is not None

@@ -1,4 +1,4 @@
-"""Who is at work in a directory of savepoints, and removing the locks of those who are gone."""
+"""The locks of a directory of savepoints, and the removal of those whose owners are gone."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Locks:
     directory : str
         Its location.
     found : tuple of FoundLease
-        All of them.
+        All locks.
     stale : frozenset of str
-        Names of those that nobody refreshes any more.
+        Names of the locks that no process refreshes any more.
     chosen : tuple of FoundLease
-        Those that are to be removed.
+        The locks to be removed.
     """
 
     directory: str
@@ -37,28 +37,28 @@ class Locks:
 
     @property
     def alive(self) -> tuple[FoundLease, ...]:
-        """Those to be removed whose owners may be at work."""
+        """The locks to be removed whose owners may still be at work."""
         return tuple(each for each in self.chosen if each.name not in self.stale)
 
 
 def find_locks(context: Context, directory: str | None, *, force: bool = False) -> Locks:
-    """Return who holds a directory of savepoints.
+    """Return the locks of a directory of savepoints.
 
     Parameters
     ----------
     context : Context
         Has the configured directory.
     directory : str or None
-        A path or a URL; None: the configured one.
+        A path or a URL; None means the configured directory.
     force : bool
-        Whether locks are to be removed whose owners may be alive.
+        Whether to remove locks whose owners may be alive, too.
 
     Raises
     ------
     NoSavepointDirectory
         No directory is given or configured.
     StorageError
-        It cannot be read.
+        The directory cannot be read.
     """
     from flinkish import storage
     from flinkish.savepoint.directory import leases
@@ -83,7 +83,7 @@ def remove_locks(locks: Locks) -> None:
     Raises
     ------
     StorageError
-        They cannot be removed.
+        The locks cannot be removed.
     """
     from flinkish import storage
     from flinkish.savepoint.directory import leases
@@ -94,7 +94,10 @@ def remove_locks(locks: Locks) -> None:
 
 
 def damage_text(locks: Locks, lease: FoundLease, *, gone: bool) -> str:
-    """Return what is wrong with a file among the locks, and what to do."""
+    """Return a message about a damaged file among the locks, and how to remove it.
+
+    ``gone`` says that the file has been removed already.
+    """
     from flinkish import storage
     from flinkish.savepoint.directory import leases
 

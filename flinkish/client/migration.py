@@ -1,4 +1,4 @@
-"""A new savepoint of an old one, its state rewritten by a Spark application of its own."""
+"""Make a new savepoint from an old one; a Spark application rewrites its state."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Changes:
-    """What a savepoint's state is to become; None stays as it is.
+    """The requested changes of a savepoint's state; None leaves a property unchanged.
 
     Parameters
     ----------
     partitions : int or None
-        State partitions.
+        Number of state partitions.
     backend : str or None
         ``hdfs`` or ``rocksdb``.
     type : str or None
@@ -42,7 +42,7 @@ class Changes:
     checkpoint_format : int or None
         Spark's checkpoint format, 1 or 2.
     join_format, aggregation_format, group_format : int or None
-        State formats of joins, aggregations and ``applyInPandasWithState``.
+        State format versions of joins, aggregations and ``applyInPandasWithState``.
     """
 
     partitions: int | None = None
@@ -63,7 +63,7 @@ class Changes:
             )
 
     def formats(self) -> dict[str, str]:
-        """Return the state formats by the settings that pin them."""
+        """Return the requested state formats, by the settings that pin them."""
         asked = (
             (PIN_JOIN_FORMAT, self.join_format),
             (PIN_AGGREGATION_FORMAT, self.aggregation_format),
@@ -78,18 +78,18 @@ def wanted(
     changes: Changes,
     schemas: Sequence[NewSchema] = (),
 ) -> Migration:
-    """Return what a savepoint is to become, as the driver is told.
+    """Return the migration of a savepoint, in the form that the driver receives.
 
     Parameters
     ----------
-    savepoint : Savepoint
-        Opened.
+    savepoint : OpenSavepoint
+        The old savepoint.
     target : str
-        The directory that gets the new one.
+        The parent of the new savepoint's directory.
     changes : Changes
-        What is to change.
+        The requested changes.
     schemas : sequence of NewSchema
-        Of values; see :func:`new_schema`.
+        New schemas of values; see :func:`new_schema`.
     """
     return Migration(
         path=savepoint.path,
@@ -110,12 +110,12 @@ def new_schema(savepoint: OpenSavepoint, name: str, read: Callable[[], Any]) -> 
 
     Parameters
     ----------
-    savepoint : Savepoint
-        Opened.
+    savepoint : OpenSavepoint
+        The old savepoint.
     name : str
         ``[QUERY/]UID[/STATE]``.
     read : callable
-        Gives the Avro schema as JSON data; called when the state has been found.
+        Returns the Avro schema as JSON data; called when the state has been found.
 
     Raises
     ------
@@ -134,9 +134,9 @@ def plan_migration(savepoint: OpenSavepoint, migration: Migration) -> list[Plann
     Raises
     ------
     UsageError
-        A library is missing that the plan needs.
+        A library that the plan needs is missing.
     Incompatible, Corrupt, UnsupportedFormat
-        What refuses it.
+        The migration is refused.
     """
     try:
         from flinkish.savepoint.state.migration_targets import plan_rewrite
@@ -151,28 +151,29 @@ def plan_migration(savepoint: OpenSavepoint, migration: Migration) -> list[Plann
 def migrate(
     context: Context, migration: Migration, launch: Launch, installation: Installation
 ) -> MigrationResult:
-    """Write the new savepoint, and tell the registry of it.
+    """Write the new savepoint and add it to the registry.
 
     Parameters
     ----------
     context : Context
-        Has the registry; told of progress.
+        Has the registry; its reporter receives the progress.
     migration : Migration
         See :func:`wanted`.
     launch, installation : Launch, Installation
-        The Spark application that does it; see :func:`flinkish.client.program.own_application`.
+        The Spark application that rewrites the state; see
+        :func:`flinkish.client.program.own_application`.
 
     Returns
     -------
     MigrationResult
-        The new savepoint, and each operator's rows, bytes and digest as they were counted.
+        The new savepoint, and each operator's counted rows, bytes and digest.
 
     Raises
     ------
     LaunchFailed
         The application cannot be started.
     FlinkishError
-        What it refused, or failed with.
+        The application refused the migration or failed.
     """
     done = rewrite(context, migration, launch, installation)
     try:
@@ -185,7 +186,7 @@ def migrate(
 def rewrite(
     context: Context, migration: Migration, launch: Launch, installation: Installation
 ) -> MigrationResult:
-    """Have a driver write a new savepoint, and return what it says of it.
+    """Let a driver write a new savepoint, and return its result.
 
     Parameters, results and errors are those of
     :func:`~flinkish.launch.migrator.migrate_savepoint`.

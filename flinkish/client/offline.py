@@ -1,7 +1,7 @@
 """Savepoints without the job's driver: of dead jobs and of foreign checkpoints.
 
-Native ones are taken in this process. Of a canonical one only the cut is: a driver of its own, as
-that of ``migrate``, rewrites it.
+A native savepoint is taken in this process. For a canonical one, this process only makes a native
+cut; a separate driver, as for ``migrate``, then rewrites it.
 """
 
 from __future__ import annotations
@@ -54,36 +54,36 @@ def save_dead_job(
     format_: str = FORMAT_NATIVE,
     dry_run: bool = False,
 ) -> Request:
-    """Take a savepoint of what a dead job has left: its checkpoints, and the registry's facts.
+    """Take a savepoint of a dead job from its checkpoints and the facts in the registry.
 
-    A canonical one is rewritten by the Spark that the job ran on.
+    A canonical savepoint is rewritten by the Spark that the job ran on.
 
     Parameters
     ----------
     context : Context
         Has the registry.
-    job : Job
+    job : JobRecord
         A job in a final state.
     target : str
         The directory of savepoints, absolute.
     full : bool
-        Whether it is to share no files with an earlier one.
+        Whether it shares no files with an earlier savepoint.
     format_ : str
         ``native`` or ``canonical``.
     dry_run : bool
-        Only check that there can be one.
+        Only check that a savepoint can be taken.
 
     Returns
     -------
     Request
-        As it stands in the job's history; with ``dry_run`` it is PENDING and in no history.
+        As recorded in the job's history; with ``dry_run`` it is PENDING and not recorded.
 
     Raises
     ------
     WrongState, NoCommittedBatch, NotSavepointable
-        There can be none.
+        No savepoint can be taken.
     Corrupt, StorageError, Locked
-        It cannot be written.
+        The savepoint cannot be written.
     """
     registry = context.registry
     queries = registry.queries(job.job_id)
@@ -152,7 +152,7 @@ def save_checkpoints(
     agree: Agree = refuse,
     dry_run: bool = False,
 ) -> Request:
-    """Take a savepoint of checkpoints that flinkish never saw.
+    """Take a savepoint of checkpoints that were not written by flinkish.
 
     Parameters
     ----------
@@ -163,33 +163,33 @@ def save_checkpoints(
     target : str
         The directory of savepoints, absolute.
     name : str, optional
-        The job's name in the savepoint. Default: the directory's.
+        The job's name in the savepoint. Default: the directory's name.
     full : bool
-        Whether it is to share no files with an earlier one.
+        Whether it shares no files with an earlier savepoint.
     format_ : str
         ``native`` or ``canonical``.
     agree : Agree
-        Asked when the checkpoint was written to a moment ago: its query may be running.
+        Called when the checkpoint was written to a moment ago: its query may be running.
     dry_run : bool
-        Only check that there can be one.
+        Only check that a savepoint can be taken.
 
     Returns
     -------
     Request
-        It is in no history.
+        It is recorded in no history.
 
     Raises
     ------
     SavepointNotFound
         There is no checkpoint.
     WrongState
-        A job that is not dead has it.
+        The checkpoint belongs to a job that is not dead.
     ConsentNeeded
-        Nobody agreed.
+        ``agree`` returned False.
     NoCommittedBatch
         There is nothing to save.
     Corrupt, StorageError, Locked
-        It cannot be written.
+        The savepoint cannot be written.
     """
     root = locate(url)
     found = find_checkpoints(root)
@@ -228,9 +228,10 @@ def save_checkpoints(
 
 
 def query_source(query: QueryStatus, facts: QueryFacts | None) -> QuerySource:
-    """A query of a dead job as its driver would have given it to the writer, but for row counts.
+    """Return a dead job's query as its driver would have passed it to the writer.
 
-    ``facts`` is None where the driver was of a flinkish that kept none.
+    Only the row counts are missing. ``facts`` is None when the driver ran a flinkish that recorded
+    none.
     """
     if facts is None:
         return QuerySource(query.name, query.checkpoint_dir, run_id=query.run_id)
@@ -255,9 +256,9 @@ def _write(
     job: SavepointJob,
     sources: Sequence[QuerySource],
 ) -> tuple[SavepointResult, SavepointRecord]:
-    """Take the savepoint that the request asks for: what is shown of it, what the registry keeps.
+    """Take the requested savepoint; return its result and its record for the registry.
 
-    ``launch`` is the Spark that rewrites it, if that is needed.
+    ``launch`` is the Spark that rewrites a canonical savepoint.
     """
     target = str(request.arguments.target)
     if request.arguments.format == FORMAT_NATIVE:
@@ -295,12 +296,12 @@ def _write_native(
         trigger=TRIGGER,
         reporter=_WriterProgress(context.reporter),
         full=request.arguments.full,
-        deadline=time.monotonic(),  # nobody will commit the first batch of a dead query
+        deadline=time.monotonic(),  # do not wait: a dead query never commits its first batch
     )
 
 
 class _WriterProgress:
-    """Passes the writer's progress on; see ``savepoint.reporter``."""
+    """Forward the writer's progress to a reporter; see ``savepoint.reporter``."""
 
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
@@ -311,11 +312,11 @@ class _WriterProgress:
         self._tell(replace(self._progress, phase=name))
 
     def files(self, done: int, total: int) -> None:
-        """Count files in place."""
+        """Report the number of files in place."""
         self._tell(replace(self._progress, files=done, files_total=total))
 
     def bytes(self, done: int, total: int) -> None:
-        """Count bytes in place."""
+        """Report the number of bytes in place."""
         self._tell(replace(self._progress, bytes=done, bytes_total=total))
 
     def _tell(self, progress: Progress) -> None:
@@ -341,7 +342,10 @@ def _finished(request: Request, now: float) -> Request:
 
 
 def _remember(context: Context, write: Callable[[], object]) -> None:
-    """Write into the registry; the savepoint is what counts, and it may be imported later."""
+    """Write into the registry; a failure is only a warning.
+
+    The savepoint itself is complete and can be imported later.
+    """
     try:
         write()
     except RegistryError as error:

@@ -1,9 +1,9 @@
-"""``plan.json``: a restore plan to be looked at, and to be carried out later exactly as it is.
+"""``plan.json``: a saved restore plan, to be reviewed and later carried out exactly as it is.
 
-It is bound to what it was made of: the digest of the savepoint's ``_metadata`` (which seals every
-file of it), the program with its arguments, the Spark that runs it. Modules that the program
-imports from elsewhere are not in the program's digest; what they change in its operators, sources
-or sinks is found when the driver makes the plan again, which must come to the same.
+The plan is bound to its inputs: the digest of the savepoint's ``_metadata`` (which seals all its
+files), the program with its arguments, and the version of Spark. Modules that the program imports
+from elsewhere are not in the program's digest. If they change its operators, sources or sinks,
+that is found when the driver makes the plan again: the new plan must equal the saved one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from flinkish.spec.launch import Launch, RestoreSpec
 
 _KIND = "flinkish restore plan"
 _VERSION = 1
-#: Bytes of a plan, at most.
+#: Largest size of a plan file, in bytes.
 _MOST = 64 << 20
 
 
@@ -32,8 +32,14 @@ _MOST = 64 << 20
 class PlanFile:
     """A saved plan.
 
-    ``savepoint_digest`` and ``program_digest`` are SHA-256 in hex; ``options`` are the fields of
-    :class:`~flinkish.spec.launch.RestoreSpec` that were asked for, ``plan`` the document.
+    Attributes
+    ----------
+    savepoint_digest, program_digest
+        SHA-256 in hex.
+    options
+        The requested fields of :class:`~flinkish.spec.launch.RestoreSpec`.
+    plan
+        The plan's document.
     """
 
     savepoint: str
@@ -47,7 +53,7 @@ class PlanFile:
     plan: Mapping[str, Any]
 
     def restore_spec(self, claim_mode: str) -> RestoreSpec:
-        """The restore that the plan is of, to come to the same as the plan."""
+        """Return the restore of this plan; the driver's plan must equal this one."""
         options = {k: v for k, v in self.options.items() if k not in ("path", "claim_mode")}
         spec = decode(RestoreSpec, {**options, "path": self.savepoint, "claim_mode": claim_mode})
         return replace(spec, expected=self.plan)
@@ -56,9 +62,12 @@ class PlanFile:
 def make_plan_file(
     spec: RestoreSpec, launch: Launch, spark_version: str | None, plan: Mapping[str, Any]
 ) -> PlanFile:
-    """The plan of restoring ``spec`` with the program of ``launch``.
+    """Return the plan of restoring ``spec`` with the program of ``launch``, bound to its inputs.
 
-    Raises SavepointNotFound and StorageError when one of them cannot be read.
+    Raises
+    ------
+    SavepointNotFound, StorageError
+        The savepoint or the program cannot be read.
     """
     options = {k: v for k, v in asdict(spec).items() if k != "expected"}
     return PlanFile(
@@ -75,15 +84,12 @@ def make_plan_file(
 
 
 def save(plan: PlanFile, path: str) -> None:
-    """Write a plan to a file, whole or not at all; to a pipe or a device as it is.
-
-    Raises StorageError.
-    """
+    """Write a plan to a file atomically; to a pipe or a device directly. Raises StorageError."""
     record = {"kind": _KIND, "schema_version": _VERSION, **asdict(plan)}
     data = (json.dumps(record, indent=2) + "\n").encode()
     if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
         try:
-            with open(path, "wb") as file:  # such as /dev/stdout: not to be replaced
+            with open(path, "wb") as file:  # such as /dev/stdout: must not be replaced
                 file.write(data)
         except OSError as error:
             raise storage.storage_error("write", path, error) from error
@@ -98,9 +104,9 @@ def save(plan: PlanFile, path: str) -> None:
 
 
 def load(path: str) -> PlanFile:
-    """Read a plan. Raises UsageError when the file is none."""
+    """Read a plan. Raises UsageError when the file is not a plan."""
     try:
-        with open(path, "rb") as file:  # of the user's choice: it may be a pipe
+        with open(path, "rb") as file:  # the user's choice: may be a pipe
             data = file.read(_MOST + 1)
         if len(data) > _MOST:
             raise UsageError(f"{path} has more than {_MOST} bytes: it is no restore plan")
@@ -134,15 +140,20 @@ def load(path: str) -> PlanFile:
 
 
 def _has_tables(plan: Mapping[str, Any]) -> bool:
-    """Return whether the decisions, which are compared row by row, stand in tables."""
+    """Return whether every list in the plan has rows: decisions are compared row by row."""
     tables = [table for table in plan.values() if isinstance(table, list)]
     return all(isinstance(row, dict) for table in tables for row in table)
 
 
 def check_unchanged(plan: PlanFile, launch: Launch, spark_version: str | None) -> None:
-    """Refuse a plan whose savepoint, program or Spark is not what it was made of.
+    """Refuse a plan whose savepoint, program or Spark version differs from its inputs.
 
-    Raises Incompatible, naming what has changed, and SavepointNotFound.
+    Raises
+    ------
+    Incompatible
+        Something has changed (the error names it), or the plan's verdict is negative.
+    SavepointNotFound
+        The savepoint is gone.
     """
     for what, before, now in (
         ("the savepoint", plan.savepoint_digest, savepoint_digest(plan.savepoint)),
@@ -163,7 +174,7 @@ def check_unchanged(plan: PlanFile, launch: Launch, spark_version: str | None) -
 
 
 def savepoint_digest(path: str) -> str:
-    """The SHA-256 of a savepoint's ``_metadata``; of a plain checkpoint's newest logs.
+    """Return the SHA-256 of a savepoint's ``_metadata``, or of a plain checkpoint's newest logs.
 
     Raises SavepointNotFound.
     """
@@ -187,8 +198,10 @@ def savepoint_digest(path: str) -> str:
 
 
 def program_digest(launch: Launch) -> str:
-    """The SHA-256 of a program: its file, the files that go with it, its name and arguments, of the
-    secret ones only how many."""
+    """Return the SHA-256 of a program: its file, accompanying files, module name and arguments.
+
+    Of secret arguments only the number is included.
+    """
     local = [f for f in (launch.application, *launch.py_files, *launch.archives) if f]
     files = [path for path in local if os.path.isfile(path)]
     words = json.dumps([launch.module, list(shown_arguments(launch)), _digest_of_files(files)])

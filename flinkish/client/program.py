@@ -17,7 +17,9 @@ _PARTITIONS = "spark.sql.shuffle.partitions"
 
 @dataclass(frozen=True)
 class Program:
-    """A program and its surroundings; with neither file nor module an application of flinkish's.
+    """A program and its environment.
+
+    With neither file nor module it is an application of flinkish itself.
 
     Parameters
     ----------
@@ -28,7 +30,7 @@ class Program:
     arguments : sequence of str
         The program's arguments.
     secret_arguments : sequence of str
-        More arguments, which follow and are shown nowhere.
+        Further arguments, which are never shown.
     master : str or None
         Spark's master.
     spark_home : str or None
@@ -36,7 +38,7 @@ class Program:
     python, client_python : str or None
         Python of the executors and of the driver.
     py_files, archives, jars, packages : sequence of str
-        What goes along: files for imports, archives, jars, Maven coordinates. One item may be
+        Accompanying files: files for imports, archives, jars, Maven coordinates. One item may be
         several, separated by commas.
     conf : mapping
         Spark's settings.
@@ -63,16 +65,16 @@ def launch_of(program: Program, config: Config, cwd: str) -> Launch:
     Parameters
     ----------
     program : Program
-        Its file or its module is named.
+        Names a file or a module.
     config : Config
         ``parallelism.default`` and the keys ``spark.*`` are used.
     cwd : str
-        Where relative paths start.
+        The directory at which relative paths start.
 
     Returns
     -------
     Launch
-        With absolute paths.
+        Its paths are absolute.
 
     Raises
     ------
@@ -111,12 +113,12 @@ def launch_of(program: Program, config: Config, cwd: str) -> Launch:
 
 
 def find_spark(launch: Launch) -> Installation:
-    """Return the Spark and the interpreters that a launch is run with.
+    """Return the Spark and the interpreters that run a launch.
 
     Raises
     ------
     UsageError
-        The deploy mode is one that is not supported.
+        The deploy mode is not supported.
     LaunchFailed
         Something is missing; the error says what to install.
     """
@@ -131,14 +133,14 @@ def pinned(launch: Launch) -> tuple[Launch, Installation]:
 
 
 def own_application(program: Program, config: Config) -> tuple[Launch, Installation]:
-    """Return the launch of an application of flinkish's own, and its Spark.
+    """Return the launch of an application of flinkish itself, and its Spark.
 
     Parameters
     ----------
     program : Program
-        Only what it says of Spark is used; relative paths stay as they are.
+        Only its Spark settings are used; relative paths are not converted.
     config : Config
-        Its options go to the application.
+        Its options are passed to the application.
 
     Raises
     ------
@@ -160,14 +162,14 @@ def own_application(program: Program, config: Config) -> tuple[Launch, Installat
 
 
 def default_name(launch: Launch) -> str:
-    """Return the program's file stem, or the last word of its module's name."""
+    """Return the stem of the program's file name, or the last part of its module's name."""
     if launch.application is None:
         return str(launch.module).rpartition(".")[2]
     return os.path.splitext(os.path.basename(launch.application))[0]
 
 
 def asked_partitions(launch: Launch) -> int | None:
-    """Return the number of state partitions that was asked for, by whatever setting."""
+    """Return the requested number of state partitions, from any setting; None without one."""
     text = launch.conf.get(_PARTITIONS, "")
     return int(text) if text.isascii() and text.isdigit() else None
 

@@ -1,26 +1,26 @@
-"""Who is told of a use case while it goes on: notices, warnings, progress, a driver's output."""
+"""The receiver of what a use case reports: notices, warnings, progress, a driver's output."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Protocol
 
-#: The phase in which state is rewritten by a driver of its own: rows and bytes are counted.
+#: The phase in which a separate driver rewrites state: rows and bytes are counted.
 REWRITING = "rewriting state"
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far long-running work has come; None is not known, or not counted.
+    """The progress of long-running work; None means not known or not counted.
 
     Parameters
     ----------
     phase : str
-        What is being done, in a word or two.
+        The current activity, in a word or two.
     files, files_total : int or None
-        Files in place, and how many there will be.
+        Files in place, and their final number.
     bytes, bytes_total : int or None
-        Bytes in place, and how many there will be.
+        Bytes in place, and their final number.
     rows : int or None
         State rows written.
     rate : float or None
@@ -40,23 +40,23 @@ class Progress:
 
 
 class Reporter(Protocol):
-    """Told what happens. Called from the thread that called the client; must not block for long."""
+    """Receives reports. Called from the thread that called the client; must not block for long."""
 
     def note(self, text: str) -> None:
-        """Take one line about what happens meanwhile."""
+        """Take one line about the current activity."""
 
     def warning(self, text: str) -> None:
-        """Take one line to know about although nothing failed."""
+        """Take one line that the user should know although nothing failed."""
 
     def progress(self, progress: Progress) -> None:
-        """Take the state of the work under way."""
+        """Take the progress of the current work."""
 
     def log(self, text: str) -> None:
         """Take the output of a driver that did not succeed."""
 
 
 class SilentReporter:
-    """A reporter that drops everything, the default."""
+    """A reporter that drops everything; the default."""
 
     def note(self, text: str) -> None:
         """Do nothing."""

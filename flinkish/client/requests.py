@@ -1,4 +1,4 @@
-"""Requests to a job's driver: a savepoint, a stop, a cancel. Submit one, wait for its result."""
+"""Requests to a job's driver (savepoint, stop, cancel): submit one, wait for its result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flinkish.registry.waiting import wait_job, wait_request
 from flinkish.spec.codec import encode_fields
 
 SAVEPOINT_DIR = "execution.checkpointing.savepoint-dir"
-#: Seconds the driver gets to end after the grace that it gives its program.
+#: Seconds that the driver gets to end after the grace period of its program.
 _END_SLACK = 20.0
 _PHASES = {
     RequestState.PENDING: "Waiting for the driver",
@@ -25,7 +25,7 @@ _PHASES = {
 
 
 def savepoint_target(context: Context, given: str | None, job: JobRecord | None = None) -> str:
-    """Return where savepoints go: ``given``, else the configured directory, made absolute.
+    """Return the directory for savepoints: ``given``, else the configured one, made absolute.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def savepoint_target(context: Context, given: str | None, job: JobRecord | None 
         Has the configuration.
     given : str or None
         A path or a URL.
-    job : Job, optional
+    job : JobRecord, optional
         The job that the error names.
 
     Returns
@@ -44,7 +44,7 @@ def savepoint_target(context: Context, given: str | None, job: JobRecord | None 
     Raises
     ------
     NoSavepointDirectory
-        Neither is there.
+        No directory is given or configured.
     StorageError
         The scheme of the URL is not supported.
     """
@@ -76,16 +76,16 @@ def submit(
     ----------
     context : Context
         Has the registry.
-    job : Job
-        Whose driver is asked.
+    job : JobRecord
+        The job whose driver gets the request.
     kind : RequestKind
-        What is asked for.
+        The kind of request.
     target : str or None
         The directory of savepoints, see :func:`savepoint_target`; None for a cancel without one.
     timeout : float
         Seconds that a savepoint may wait for a query's first committed batch.
     full : bool
-        Whether the savepoint is to share no files with an earlier one.
+        Whether the savepoint shares no files with an earlier one.
     format_ : str
         ``native`` or ``canonical``.
 
@@ -97,7 +97,7 @@ def submit(
     Raises
     ------
     Locked
-        The driver has another request of the job in hand.
+        The job is already being stopped or canceled.
     WrongState
         The job has ended.
     """
@@ -106,10 +106,10 @@ def submit(
 
 
 def submit_cancel(context: Context, job: JobRecord, timeout: float) -> Request:
-    """Ask for a cancel without savepoint; see :func:`submit`.
+    """Request a cancel without savepoint; see :func:`submit`.
 
-    Where the driver does not answer an earlier request to end the job, that one is returned: the
-    wait for it (:func:`wait_cancel`) sees to the end of the job.
+    When the driver does not answer an earlier request to end the job, that request is returned:
+    waiting for it (:func:`wait_cancel`) ends the job.
     """
     try:
         return submit(context, job, RequestKind.CANCEL, None, timeout)
@@ -120,7 +120,7 @@ def submit_cancel(context: Context, job: JobRecord, timeout: float) -> Request:
         first = registry.request(str(locked.data.get("request_id")))
         grace = context.config.duration("execution.cancel.grace")
         if answers_late(first, registry.requests(job.job_id), grace, registry.now()):
-            return first  # nobody will ever answer it
+            return first  # the driver will never answer it
         raise
 
 
@@ -144,9 +144,9 @@ def wait_result(context: Context, request: Request, timeout: float) -> Request:
     Raises
     ------
     WaitTimeout
-        The time is over; the work goes on.
+        The timeout has passed; the work continues.
     FlinkishError
-        What the request failed with.
+        The error of the request.
     """
     done = wait_request(
         context.registry,
@@ -177,13 +177,13 @@ def wait_cancel(context: Context, request: Request, timeout: float) -> Request:
 def wait_end(context: Context, request: Request, timeout: float) -> JobRecord:
     """Wait until the job of a completed stop or cancel is final.
 
-    Waits at least as long as the program may go on after its job has ended
-    (``execution.shutdown.grace``), whatever is left of ``timeout`` (seconds).
+    Waits at least as long as the program may continue after its job has ended
+    (``execution.shutdown.grace``), however little is left of ``timeout`` (seconds).
 
     Raises
     ------
     WaitTimeout
-        It has not ended.
+        The job has not ended.
     """
     grace = context.config.duration("execution.shutdown.grace") + _END_SLACK
     return wait_job(
@@ -192,9 +192,9 @@ def wait_end(context: Context, request: Request, timeout: float) -> JobRecord:
 
 
 def wait_cancel_end(context: Context, request: Request, timeout: float) -> JobRecord:
-    """Wait until the job of a completed cancel is final, and end its processes if it does not.
+    """Wait until the job of a completed cancel is final; end its processes if it does not end.
 
-    Parameters and errors are those of :func:`wait_end`; processes of other hosts are not ended.
+    Parameters and errors are those of :func:`wait_end`; processes on other hosts are not ended.
     """
     from flinkish.launch.termination import can_kill, kill_job
 
@@ -221,7 +221,7 @@ def stop(
 def cancel(
     context: Context, job: JobRecord, target: str | None, timeout: float, *, format_: str = "native"
 ) -> Request:
-    """Cancel a job, with a savepoint first where there is a target, and wait until it has ended.
+    """Cancel a job and wait until it has ended; with a target, take a savepoint first.
 
     See :func:`submit`.
     """
@@ -237,7 +237,7 @@ def cancel(
 
 
 def check_triggerable(job: JobRecord, kind: RequestKind, target: str | None) -> None:
-    """Refuse a request where :func:`submit` would refuse it because of the job's state.
+    """Refuse a request that :func:`submit` would refuse because of the job's state.
 
     Raises
     ------
@@ -255,7 +255,7 @@ def check_triggerable(job: JobRecord, kind: RequestKind, target: str | None) -> 
 
 
 def checked(request: Request) -> Request:
-    """Return the request; raise its error when it failed."""
+    """Return the request; if it failed, raise its error."""
     if request.state is RequestState.FAILED:
         error = from_record(request.error or {})
         error.data.setdefault("request_id", request.request_id)
@@ -265,7 +265,7 @@ def checked(request: Request) -> Request:
 
 
 def shown_result(request: Request) -> dict[str, Any]:
-    """Return a request's result as plain data, empty without one."""
+    """Return a request's result as plain data; empty when it has none."""
     return {} if request.result is None else encode_fields(request.result)
 
 

@@ -1,4 +1,4 @@
-"""What is restored, and how: the options of a restore, and what they mean with a configuration."""
+"""The options of a restore, and how they combine with the configuration."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class Restore:
     Parameters
     ----------
     savepoint : str or None
-        The savepoint, or a plain Spark checkpoint; None: what the configuration says.
+        The savepoint, or a plain Spark checkpoint; None uses the configuration.
     allow_non_restored : bool
-        Whether state is dropped that no operator of the program takes.
+        Whether non-restored state, which no operator of the program takes, is dropped.
     claim_mode : str or None
-        Who owns the savepoint afterwards: ``no_claim`` or ``claim``; None: as configured.
+        Who owns the savepoint afterwards: ``no_claim`` or ``claim``; None uses the configuration.
     fork : bool
-        Whether the queries get new ids, so that the original may go on.
+        Whether the queries get new ids, so that the original job may continue.
     uid_map : sequence of pairs
         (old, new): the state of ``old``, a uid or an operator id of the savepoint, goes to the
         operator with the uid ``new``.
     reset_sources : sequence of str
-        Sources that start afresh.
+        Sources that start anew.
     sink_ahead : str or None
         What to do with a sink that has later batches: ``rebase`` or ``accept``.
     """
@@ -47,7 +47,7 @@ class Restore:
     sink_ahead: str | None = None
 
     def given(self) -> list[str]:
-        """Return the command line's names of what makes no sense without a savepoint."""
+        """Return the command line's names of the given options that require a savepoint."""
         flags = (
             (self.allow_non_restored, "-n (--allowNonRestoredState)"),
             (self.fork, "--fork"),
@@ -58,7 +58,7 @@ class Restore:
         return [flag for value, flag in flags if value]
 
     def settings(self) -> dict[str, str | None]:
-        """Return those of the options that are settings too, by their keys."""
+        """Return the options that are also settings, by their keys."""
         return {
             _RECOVERY + "path": self.savepoint,
             _RECOVERY + "ignore-unclaimed-state": "true" if self.allow_non_restored else None,
@@ -69,7 +69,7 @@ class Restore:
 def restore_spec(
     restore: Restore, config: Config, *, parallelism: int | None = None
 ) -> RestoreSpec | None:
-    """Return the restore that is asked for, None without a savepoint.
+    """Return the requested restore, or None without a savepoint.
 
     Parameters
     ----------
@@ -78,12 +78,12 @@ def restore_spec(
     config : Config
         Loaded with :meth:`Restore.settings`.
     parallelism : int, optional
-        State partitions asked for.
+        Requested number of state partitions.
 
     Raises
     ------
     UsageError
-        Something is said of a restore and there is no savepoint.
+        Options of a restore are given without a savepoint.
     """
     path = config.get(_RECOVERY + "path")
     if path is None:
@@ -107,12 +107,12 @@ def restore_spec(
 
 
 def check_uid_map(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Return the pairs (old, new) of a uid map.
+    """Return the pairs (old, new) of a uid map, checked.
 
     Raises
     ------
     UsageError
-        A pair lacks a side, or one state or one uid stands in the map twice.
+        A pair lacks a side, or one state or one uid appears in the map twice.
     """
     found = []
     states: dict[str, str] = {}
@@ -121,7 +121,7 @@ def check_uid_map(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ..
         value = f"{old}={new}"
         if not (old and new):
             raise not_a_pair(value)
-        # A uid and its operator id are two names of one state.
+        # A uid and its operator id name the same state.
         state = old.lower() if _OPERATOR_ID.fullmatch(old) else uid_to_operator_id(old)
         for taken, key, what in ((states, state, "state"), (uids, new, "new uid")):
             if key in taken:
@@ -135,7 +135,7 @@ def check_uid_map(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ..
 
 
 def not_a_pair(value: str) -> UsageError:
-    """Return the error for a piece of a uid map that does not name an old and a new side."""
+    """Return the error for an entry of a uid map that does not have the form OLD=NEW."""
     return UsageError(
         f"--uid-map {value!r} is not OLD=NEW",
         hint="write --uid-map old=new; the first = separates: give the operator id of an "

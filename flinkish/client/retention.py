@@ -1,4 +1,4 @@
-"""Old savepoints: those that a retention policy does not keep, and what dead writers have left."""
+"""Remove old savepoints that a retention policy does not keep, and leftovers of dead writers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Removal:
-    """What was removed after a savepoint.
+    """The old savepoints that were removed after a new one was taken.
 
     Parameters
     ----------
     removed : tuple of str
         Locations of the savepoints that are gone.
     error : FlinkishError or None
-        Why not all that was to go is gone.
+        Why some of the savepoints to be removed are still there.
     """
 
     removed: tuple[str, ...] = ()
@@ -40,12 +40,12 @@ class PruneResult:
         The directory of savepoints, absolute.
     dry_run : bool
         Whether nothing was touched.
-    savepoints : tuple of Outcome
+    savepoints : tuple of PruneOutcome
         Each savepoint: whether it is kept and why, or was removed.
     garbage : tuple of GarbageOutcome
-        Each directory without ``_metadata``, where garbage was asked for.
+        Each directory without ``_metadata``, if garbage was included.
     unreadable : tuple of (str, FlinkishError)
-        Savepoints that cannot be read; they are left alone.
+        Savepoints that cannot be read; they are not touched.
     """
 
     directory: str
@@ -61,7 +61,7 @@ class PruneResult:
 
     @property
     def trash(self) -> tuple[GarbageOutcome, ...]:
-        """The unfinished ones that nobody writes any more."""
+        """The unfinished savepoints that no process writes any more."""
         return tuple(each for each in self.garbage if each.reason is None)
 
     @property
@@ -71,7 +71,7 @@ class PruneResult:
 
     @property
     def errors(self) -> tuple[FlinkishError, ...]:
-        """Why what was to go is still there."""
+        """The errors of failed removals."""
         found = [each.error for each in self.savepoints] + [each.error for each in self.garbage]
         return tuple(error for error in found if error is not None)
 
@@ -86,7 +86,9 @@ def prune_savepoints(
     agreed: Collection[str] | None = None,
     names: bool = False,
 ) -> PruneResult:
-    """Remove the savepoints of a directory that a policy does not keep, each job's for itself.
+    """Remove the savepoints of a directory that a policy does not keep.
+
+    The policy applies to each job separately.
 
     Parameters
     ----------
@@ -95,31 +97,31 @@ def prune_savepoints(
     directory : str
         The directory of savepoints.
     policy : Policy
-        What is kept. An empty one is for garbage alone.
+        What is kept. An empty one removes garbage only.
     garbage : bool
-        Whether unfinished ones go that nobody writes any more.
+        Whether to remove unfinished savepoints that no process writes any more.
     dry_run : bool
-        Only say what would be done.
+        Only return what would be done.
     agreed : collection of str, optional
-        At most these go, what was shown of a dry run; None: all.
+        Remove at most these, which a dry run has shown; None removes all.
     names : bool
-        Whether each outcome lists what goes, file by file.
+        Whether each outcome lists the files to be removed.
 
     Returns
     -------
     PruneResult
-        What could not be removed is in its ``errors``.
+        Failed removals are in its ``errors``.
 
     Raises
     ------
     UsageError
-        The policy is empty, or has numbers below zero.
+        The policy is empty, or has negative numbers.
     SavepointNotFound
         There is no such directory.
     Locked
         Another operation holds the directory.
     StorageError, RegistryError
-        Nothing can be found out.
+        The directory or the registry cannot be read.
     """
     from flinkish import storage
     from flinkish.registry.in_use import savepoints_in_use
@@ -160,9 +162,9 @@ def prune_savepoints(
 
 
 def not_removed(result: PruneResult, total: int) -> PartialFailure | None:
-    """Return the error of a prune that did not remove all that was to go; None for none.
+    """Return the error of a prune with failed removals, or None.
 
-    ``total`` is the number of those that were to go.
+    ``total`` is the number of savepoints to be removed.
     """
     if not result.errors:
         return None
@@ -173,9 +175,9 @@ def not_removed(result: PruneResult, total: int) -> PartialFailure | None:
 
 
 def remove_old(context: Context, target: str, policy: Policy, job_ids: Collection[str]) -> Removal:
-    """Prune a directory of the savepoints of some jobs, if the policy says anything.
+    """Prune a directory of the savepoints of some jobs, if the policy has any rule.
 
-    Raises nothing of its own: new savepoints have been taken, whatever becomes of the old ones.
+    Errors are returned, not raised: the new savepoints have been taken in any case.
 
     Parameters
     ----------
@@ -221,7 +223,7 @@ def remove_old(context: Context, target: str, policy: Policy, job_ids: Collectio
 
 
 def not_pruned(target: str, error: FlinkishError) -> PartialFailure:
-    """Return the error of a use case whose savepoint was taken and whose old ones are there."""
+    """Return the error of a use case that took its savepoint but could not remove old ones."""
     return PartialFailure(
         f"the savepoint was taken, but old ones in {target} were not removed: {error.message}",
         hint=error.hint,

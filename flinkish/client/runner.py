@@ -1,4 +1,4 @@
-"""Starting programs: running one as a job, and planning its restore."""
+"""Start programs: run one as a job, or plan its restore."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flinkish.client.savepoints import Savepoint
 from flinkish.client.waiting import wait_until_started
 from flinkish.config import Config
 
-#: A path or a URL, or something that has one.
+#: A path, a URL, or a savepoint.
 Location = str | os.PathLike[str] | Savepoint
 
 
@@ -60,7 +60,7 @@ class ProgramRunner:
         Parameters
         ----------
         app : path, optional
-            The program; may be left out with ``module`` and with ``plan``.
+            The program; may be omitted with ``module`` and with ``plan``.
         args : sequence of str
             The program's arguments.
         module : str, optional
@@ -68,41 +68,42 @@ class ProgramRunner:
         name : str, optional
             The job's name. Default: the program's.
         from_savepoint : path or Savepoint, optional
-            The savepoint, or a plain Spark checkpoint, that it goes on from.
+            The savepoint, or the plain Spark checkpoint, to restore.
         plan : Plan or path, optional
-            What :meth:`check` said, to be carried out exactly; instead of ``from_savepoint`` and
-            all that says how to restore.
+            The result of :meth:`check`, to be carried out exactly; replaces ``from_savepoint`` and
+            the other options of the restore.
         allow_non_restored : bool
-            Whether state is dropped that no operator of the program takes.
+            Whether non-restored state, which no operator of the program takes, is dropped.
         claim : bool, optional
-            Whether the savepoint becomes the job's, which deletes it once it is not needed.
+            Whether the job owns the savepoint and deletes it once it is not needed.
             Default: as configured, else no.
         fork : bool
-            Whether the queries get new ids, so that the original job may go on.
+            Whether the queries get new ids, so that the original job may continue.
         uid_map : mapping, optional
             Old uids (or operator ids) of the savepoint and the new uids that get their state.
         reset_sources : sequence of str
-            Sources that start afresh, by uid or by what they read.
+            Sources that start anew, by uid or by what they read.
         sink_ahead : str, optional
-            Where a sink has later batches: ``rebase`` goes on after them, ``accept`` drops output.
+            For a sink that has later batches: ``rebase`` continues after them, ``accept`` drops
+            output.
         parallelism : int, optional
-            State partitions.
+            Number of state partitions.
         master, spark_home, python, client_python : str, optional
             Spark's master, the Spark, Python of the executors and of the driver.
         conf : mapping, optional
             Spark's settings.
         py_files, archives, jars, packages : sequence of str
-            What goes along: files for imports, archives, jars, Maven coordinates.
+            Accompanying files: files for imports, archives, jars, Maven coordinates.
         secret_args : sequence of str
-            More arguments of the program, which are shown nowhere.
+            Further arguments of the program, which are never shown.
         wait : bool
-            Whether to wait until the job runs (or has finished); a program that fails is an error
-            then.
+            Whether to wait until the job runs (or has finished). If so, a program that fails raises
+            its error.
 
         Returns
         -------
         Job
-            As it started.
+            The started job.
 
         Raises
         ------
@@ -111,11 +112,11 @@ class ProgramRunner:
         LaunchFailed
             Spark, Java or a Python is missing.
         SavepointNotFound, Corrupt, UnsupportedFormat
-            There is nothing to restore, or not all of it.
+            The savepoint is missing, incomplete or not readable.
         Incompatible, ConsentNeeded
             The program cannot take the savepoint, or not without consent.
         FlinkishError
-            What the program failed with.
+            The error with which the program failed.
         """
         restore = _restore(
             from_savepoint, allow_non_restored, claim, fork, uid_map, reset_sources, sink_ahead
@@ -170,7 +171,7 @@ class ProgramRunner:
         packages: Sequence[str] = (),
         secret_args: Sequence[str] = (),
     ) -> Plan:
-        """Say what restoring a savepoint with a program would do, without doing it.
+        """Plan the restore of a savepoint with a program, without doing it.
 
         The program runs to its end, but its queries are only planned: nothing is read or written.
 
@@ -184,7 +185,7 @@ class ProgramRunner:
         Returns
         -------
         Plan
-            Also where its verdict is no.
+            Returned even when its verdict is negative.
 
         Raises
         ------
@@ -193,7 +194,7 @@ class ProgramRunner:
         SavepointNotFound, Corrupt, UnsupportedFormat, StorageError
             The savepoint cannot be read.
         FlinkishError
-            What the submission of the program would end with.
+            The error with which the submission of the program would end.
         """
         restore = _restore(
             savepoint, allow_non_restored, None, fork, uid_map, reset_sources, sink_ahead
@@ -216,7 +217,7 @@ class ProgramRunner:
         return check(self._with(restore.settings(), parallelism), program, restore)
 
     def _with(self, settings: Mapping[str, str | None], parallelism: int | None) -> Context:
-        """Return the context with settings of one call; its registry is this client's."""
+        """Return the context with the settings of one call; its registry is this client's."""
         count = None if parallelism is None else str(parallelism)
         flags = {
             **self._options,

@@ -1,4 +1,4 @@
-"""A savepoint on storage: what is in it, verifying it, disposing of it, its state as data."""
+"""A savepoint on storage: its contents, its verification, its disposal, its state as data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Savepoint:
-    """A savepoint, opened: all of its metadata was read and checked.
+    """An opened savepoint: all of its metadata was read and checked.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class Savepoint:
         Number and size of its data files.
     left_out : mapping
         Queries that are not in it because they had committed nothing: name -> reason. Known only
-        of a savepoint that was just taken.
+        for a savepoint that was just taken.
     """
 
     path: str
@@ -54,12 +54,12 @@ class Savepoint:
         Returns
         -------
         Savepoint
-            Opened; data files are not looked at (:meth:`verify`).
+            The opened savepoint. Its data files are not checked (see :meth:`verify`).
 
         Raises
         ------
         SavepointNotFound
-            There is none.
+            There is no savepoint.
         Corrupt, UnsupportedFormat
             Its metadata is damaged, or of a newer flinkish.
         StorageError
@@ -69,7 +69,7 @@ class Savepoint:
 
     @property
     def header(self) -> Header:
-        """Which job it is of, when and why it was taken, and by what."""
+        """The job, the time, the trigger and the versions of the savepoint."""
         return self._opened.header
 
     @property
@@ -78,37 +78,37 @@ class Savepoint:
         return self._opened.queries
 
     def describe(self) -> dict[str, Any]:
-        """Return what is inside as plain data."""
+        """Return the contents of the savepoint as plain data."""
         from flinkish.savepoint.format.reader import describe
 
         found: dict[str, Any] = describe(self._opened)["savepoint"]
         return found
 
     def verify(self, level: str = "full") -> Verification:
-        """Check that every file is there, whole and readable.
+        """Check that every file is there, complete and readable.
 
         Parameters
         ----------
         level : str
-            ``quick`` looks at names and sizes, ``full`` at every byte's digest, ``deep`` decodes
-            every state row too.
+            ``quick`` checks names and sizes, ``full`` the digest of every byte, ``deep`` also
+            decodes every state row.
 
         Returns
         -------
         Verification
-            ``ok``, and the bad files where it is not.
+            Has ``ok``, and the bad files when it is False.
 
         Raises
         ------
         UsageError
             There is no such level, or the engine's libraries are missing.
         UnsupportedFormat, StorageError
-            It cannot be read.
+            The savepoint cannot be read.
         """
         return verify_savepoint(self._opened, level)
 
     def dispose(self, *, dry_run: bool = False) -> Disposed:
-        """Delete the savepoint; files that other savepoints use stay.
+        """Delete the savepoint; files that other savepoints use are kept.
 
         Parameters
         ----------
@@ -118,14 +118,14 @@ class Savepoint:
         Returns
         -------
         Disposed
-            What went, what stays and why.
+            What was deleted, what is kept and why.
 
         Raises
         ------
         SavepointNotFound
-            It is gone.
+            The savepoint is gone.
         Corrupt, UnsupportedFormat
-            Nobody knows which files are its own; nothing is touched.
+            Its own files cannot be determined; nothing is touched.
         StorageError
             It cannot be deleted.
         """
@@ -141,12 +141,12 @@ class Savepoint:
             Of Spark 3.5 or newer; its workers must be able to import flinkish's engine.
         name : str
             ``[QUERY/]UID[/STATE]``: an operator's uid, operator id or ordinal, and one of its
-            states where it has several.
+            states when it has several.
 
         Returns
         -------
         DataFrame
-            Rows are read when it is computed, each partition by one task.
+            Lazy: the rows are read when it is computed, each partition by one task.
 
         Raises
         ------
@@ -172,7 +172,7 @@ class Savepoint:
 def open_savepoint(
     context: Context | None, path: str, left_out: Mapping[str, str] | None = None
 ) -> Savepoint:
-    """Open a savepoint; ``context`` has the registry that is told when it is disposed of.
+    """Open a savepoint; its disposal is recorded in the registry of ``context``.
 
     Errors are those of :meth:`Savepoint.open`.
     """
@@ -204,7 +204,7 @@ def dispose_savepoint(
     dry_run: bool = False,
     tell: Callable[[str], object] | None = None,
 ) -> Disposed:
-    """Delete a savepoint and tell the registry; see :meth:`Savepoint.dispose`.
+    """Delete a savepoint and record that in the registry; see :meth:`Savepoint.dispose`.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ def dispose_savepoint(
     dry_run : bool
         Touch nothing.
     tell : callable, optional
-        Called with the location of each thing that goes.
+        Called with the location of each file or directory that is deleted.
     """
     from flinkish.savepoint.directory.dispose import dispose
 
@@ -232,7 +232,7 @@ def dispose_savepoint(
 
 @contextmanager
 def _context_of(context: Context | None) -> Iterator[Context]:
-    """Yield the context, or one of the configuration for as long as the block runs."""
+    """Yield the context, or a new one from the configuration for the duration of the block."""
     if context is not None:
         yield context
         return

@@ -1,4 +1,4 @@
-"""The state in a savepoint as data: one of its states, rows of it, files made of it."""
+"""The state in a savepoint as data: open a state, read its rows, export it to files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class FoundRows:
     rows : sequence of mappings
         ``partition``, ``key`` and ``value`` of each, as plain JSON data.
     more : bool
-        Whether there are more than were asked for.
+        Whether there are more rows than requested.
     """
 
     rows: Sequence[Mapping[str, Any]]
@@ -37,16 +37,16 @@ class FoundRows:
 
 @dataclass(frozen=True)
 class Export:
-    """A state that is to be written as files.
+    """A planned export of a state to files.
 
     Parameters
     ----------
     task : StateTask
-        What the driver is told.
+        The task for the driver.
     place : str
         The new directory, an absolute path or a URL.
     operator : mapping
-        Which state it is.
+        The description of the state.
     """
 
     task: StateTask
@@ -55,9 +55,9 @@ class Export:
 
 
 def open_state(savepoint: OpenSavepoint, name: str) -> SavedState:
-    """Return the state that ``[QUERY/]UID[/STATE]`` means.
+    """Return the state that ``[QUERY/]UID[/STATE]`` refers to.
 
-    The engine's libraries are imported here only.
+    Only this function imports the engine's libraries.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def open_state(savepoint: OpenSavepoint, name: str) -> SavedState:
 
 
 def check_partition(state: SavedState, partition: int | None) -> None:
-    """Raise UsageError where a state has no such partition; None means all of them."""
+    """Raise UsageError when a state has no such partition; None means all of them."""
     from flinkish.savepoint.state import state_rows
 
     if partition is not None:
@@ -92,9 +92,9 @@ def first_rows(state: SavedState, limit: int, partition: int | None = None) -> F
     state : SavedState
         See :func:`open_state`.
     limit : int
-        So many at most.
+        Largest number of rows.
     partition : int, optional
-        Only of this one.
+        Only rows of this partition.
 
     Raises
     ------
@@ -121,14 +121,14 @@ def find_rows(
     limit: int = 20,
     partition: int | None = None,
 ) -> FoundRows:
-    """Return rows of a state for which a condition holds, found by a Spark application.
+    """Return the rows of a state for which a condition holds, found by a Spark application.
 
     Parameters
     ----------
     context : Context
-        Told what happens.
-    savepoint : Savepoint
-        Opened.
+        Its reporter receives notices and the driver's log.
+    savepoint : OpenSavepoint
+        The savepoint.
     name : str
         ``[QUERY/]UID[/STATE]``.
     where : str
@@ -143,7 +143,7 @@ def find_rows(
     LaunchFailed
         The application cannot be started.
     FlinkishError
-        What it refused.
+        The application refused the task.
     """
     context.reporter.note("starting Spark to look for the rows ...")
     task = StateTask(savepoint.path, name, where=where, limit=limit, partition=partition)
@@ -162,16 +162,16 @@ def plan_export(
 
     Parameters
     ----------
-    savepoint : Savepoint
-        Opened.
+    savepoint : OpenSavepoint
+        The savepoint.
     name : str
         ``[QUERY/]UID[/STATE]``.
     target : str
-        The directory that is made, a path or a URL.
+        The directory to be made, a path or a URL.
     form : str
         ``parquet``, ``json`` or ``avro``.
     where : str, optional
-        Only rows for which this condition in SQL holds; not with ``avro``.
+        Export only rows for which this condition in SQL holds; not with ``avro``.
 
     Raises
     ------
@@ -189,7 +189,7 @@ def plan_export(
 
 
 def check_export_format(form: str, where: str | None) -> None:
-    """Raise UsageError for a condition on rows in a format that has whole partitions."""
+    """Raise UsageError for a condition on rows with a format that exports whole partitions."""
     if where is not None and form == "avro":
         raise UsageError(
             "--where is not for --format avro, which writes whole partitions",
@@ -198,12 +198,12 @@ def check_export_format(form: str, where: str | None) -> None:
 
 
 def export(context: Context, planned: Export, launch: Launch, installation: Installation) -> int:
-    """Write a state as files, by a Spark application; returns the number of rows.
+    """Write a state to files with a Spark application, and return the number of rows.
 
     Parameters
     ----------
     context : Context
-        Told what happens.
+        Its reporter receives notices and the driver's log.
     planned : Export
         See :func:`plan_export`.
     launch, installation : Launch, Installation
@@ -214,7 +214,7 @@ def export(context: Context, planned: Export, launch: Launch, installation: Inst
     LaunchFailed
         The application cannot be started.
     FlinkishError
-        What it refused, or failed with.
+        The application refused the task or failed.
     """
     task = planned.task
     context.reporter.note(

@@ -1,4 +1,4 @@
-"""Submitting a job: what is launched, the checks before it, the launch, how it was restored."""
+"""Submit a job: the checks before it, the launch, and how the job was restored."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Submission:
-    """A job that has been checked and may be launched (:func:`launch`).
+    """A job that has been checked and can be launched (:func:`launch`).
 
     Parameters
     ----------
     name : str
         The job's name.
     launch : Launch
-        What is launched.
+        The launch.
     installation : Installation
         The Spark that runs it.
     """
@@ -61,7 +61,7 @@ class Start:
     plan : mapping or None
         The restore plan that was carried out; None without a restore.
     notes : sequence of str
-        What the driver said of the queries' start.
+        The driver's notes about the start of the queries.
     """
 
     plan: Mapping[str, Any] | None
@@ -83,18 +83,18 @@ def prepare(
     context : Context
         Its configuration was loaded with the settings of ``restore``.
     program : Program
-        What is run; with a plan what :func:`planned_program` gives.
+        The program to run; with a plan, the result of :func:`planned_program`.
     restore : Restore
-        What it is started from.
+        The savepoint to start from, and how.
     plan : PlanFile, optional
-        The saved plan that the restore has to come to.
+        The saved plan that the restore must match.
     name : str, optional
         The job's name. Default: the program's.
 
     Returns
     -------
     Submission
-        To be launched.
+        The job to be launched.
 
     Raises
     ------
@@ -103,9 +103,9 @@ def prepare(
     LaunchFailed
         Spark, Java or a Python is missing.
     SavepointNotFound, Corrupt, UnsupportedFormat
-        There is nothing to restore, or not all of it.
+        The savepoint is missing, incomplete or not readable.
     Incompatible
-        This Spark cannot go on with the savepoint, or something has changed since the plan.
+        This Spark cannot resume the savepoint, or something has changed since the plan.
     """
     launch = launch_of(program, context.config, os.getcwd())
     spec = restore_spec(restore, context.config, parallelism=asked_partitions(launch))
@@ -145,12 +145,12 @@ def launch(context: Context, submission: Submission) -> JobRecord:
 
 
 def check_restorable(context: Context, path: str, spark: str | None) -> None:
-    """Find out before anything is launched that a savepoint cannot be restored with a Spark.
+    """Check before the launch that a version of Spark can restore a savepoint.
 
     Parameters
     ----------
     context : Context
-        What the version matrix has to say goes to its reporter.
+        Its reporter receives the warnings and notes of the version matrix.
     path : str
         The savepoint, or a plain checkpoint.
     spark : str or None
@@ -159,9 +159,9 @@ def check_restorable(context: Context, path: str, spark: str | None) -> None:
     Raises
     ------
     SavepointNotFound, Corrupt, UnsupportedFormat
-        There is nothing to restore, or not all of it.
+        The savepoint is missing, incomplete or not readable.
     Incompatible
-        The version matrix says that this Spark cannot go on with it.
+        According to the version matrix, this Spark cannot resume the savepoint.
     """
     from flinkish.restore.check.version_check import version_gate
     from flinkish.restore.plan.verdicts import RestoreOutcome
@@ -177,7 +177,7 @@ def check_restorable(context: Context, path: str, spark: str | None) -> None:
 
 
 def start_of(context: Context, job: JobRecord) -> Start:
-    """Return how a job has started: its restore plan, what its driver said."""
+    """Return how a job has started: its restore plan and its driver's notes."""
     from flinkish.restore.plan.document import merged
 
     queries = context.registry.queries(job.job_id)
@@ -188,21 +188,21 @@ def start_of(context: Context, job: JobRecord) -> Start:
 def load_plan(
     plan: Plan | str | os.PathLike[str] | None, restore: Restore, parallelism: int | None
 ) -> PlanFile | None:
-    """Return the plan that is to be carried out, None for none.
+    """Return the plan to be carried out, or None without one.
 
     Parameters
     ----------
     plan : Plan or path or None
         A plan, or the file it was saved to.
     restore : Restore
-        What else is said of the restore: nothing but the claim mode may be.
+        The other options of the restore; only the claim mode may be set.
     parallelism : int or None
-        The state partitions that were asked for, which a plan says too.
+        The requested state partitions; must be None, because a plan has them.
 
     Raises
     ------
     UsageError
-        The file is no plan, or more is said than the plan.
+        The file is not a plan, or other options are given with it.
     """
     if plan is None:
         return None
@@ -222,12 +222,12 @@ def load_plan(
 
 
 def planned_program(plan: PlanFile, program: Program) -> Program:
-    """Return ``program`` where it names one, else with that of the plan.
+    """Return ``program`` if it names a program, else the program of the plan.
 
     Raises
     ------
     UsageError
-        The plan does not say all of its program's arguments, and the program is not named again.
+        The plan masks secret arguments of its program, and the program is not named again.
     """
     if program.application or program.module:
         return program
@@ -242,7 +242,7 @@ def planned_program(plan: PlanFile, program: Program) -> Program:
 
 
 def planned_restore(plan: PlanFile, restore: Restore) -> tuple[Restore, int | None]:
-    """Return the restore that a plan is of, and the state partitions that it was made with."""
+    """Return the restore of a plan, and the number of state partitions that it was made with."""
     return replace(restore, savepoint=plan.savepoint), plan.options.get("parallelism")
 
 

@@ -1,4 +1,4 @@
-"""Waiting for a job that was launched: until it runs, or has ended."""
+"""Wait for a launched job: until it runs, or has ended."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from flinkish.registry.waiting import wait_job
 _POLL = 0.1
 #: States before a job has started.
 STARTING = (JobState.INITIALIZING, JobState.CREATED)
-#: Seconds the supervisor gets to add what it knows of a dead driver.
+#: Seconds that the supervisor gets to record the failure of a dead driver.
 _REASON_PATIENCE = 3.0
 
 
 def wait_until_started(context: Context, job: JobRecord) -> JobRecord:
     """Wait until a job runs, or has finished (a batch program).
 
-    Without limit, as a first start may have much to fetch; ``client.timeout`` counts where it was
-    set on purpose.
+    There is no time limit by default, because a first start may have to download much;
+    ``client.timeout`` applies when it is set explicitly.
 
     Raises
     ------
     WaitTimeout
-        It has not started in time; it goes on.
+        The job has not started in time; it continues.
     FlinkishError
-        What it failed with; also when it was canceled.
+        The job failed or was canceled.
     """
     setting = context.config.setting("client.timeout")
     timeout = None if setting.origin == "default" else context.config.duration("client.timeout")
@@ -56,29 +56,29 @@ def wait_until_ended(context: Context, job: JobRecord, timeout: float | None = N
     ----------
     context : Context
         Has the registry.
-    job : Job
+    job : JobRecord
         The job.
     timeout : float, optional
-        Seconds; None waits as long as it takes.
+        Seconds; None waits without limit.
 
     Raises
     ------
     WaitTimeout
-        It has not ended in time; it goes on.
+        The job has not ended in time; it continues.
     FlinkishError
-        What it failed with; also when it was canceled.
+        The job failed or was canceled.
     """
     ended = wait_job(context.registry, job.job_id, lambda now: now.state.is_final, timeout)
     return not_canceled(not_failed(context, ended))
 
 
 def look(context: Context, job: JobRecord) -> JobRecord:
-    """Return the job as it is now (a dead one is FAILED)."""
+    """Return the job in its current state (a dead one is FAILED)."""
     return reconcile(context.registry, [context.registry.job(job.job_id)])[0]
 
 
 def not_canceled(job: JobRecord) -> JobRecord:
-    """Return the job; raise when it was canceled (a failure of the wait, as in Flink)."""
+    """Return the job; raise when it was canceled (as in Flink, that fails the wait)."""
     if job.state is JobState.CANCELED:
         raise FlinkishError(
             f"job {job.name} ({job.job_id}) was canceled",
@@ -90,10 +90,10 @@ def not_canceled(job: JobRecord) -> JobRecord:
 
 
 def not_failed(context: Context, job: JobRecord) -> JobRecord:
-    """Return the job; raise the error it failed with, the end of its log is noted."""
+    """Return the job; if it failed, report the end of its log and raise its error."""
     if job.state is not JobState.FAILED:
         return job
-    # A reader's guess (driver-lost) gives way to what the supervisor knows, if it comes soon.
+    # A reader's guess (driver-lost) is replaced by the supervisor's failure, if it comes soon.
     deadline = time.monotonic() + _REASON_PATIENCE
     while (
         (job.failure or {}).get("id") == "driver-lost"

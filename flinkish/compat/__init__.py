@@ -1,5 +1,6 @@
-"""Which version can resume what another version has saved: the tables, their lookup, the gate.
+"""Version compatibility: which version can resume what another version has saved.
 
-The tables are data (``data/*.json``): Spark's is measured, Flink's is that of its documentation.
-Nothing here starts a JVM or touches a savepoint; callers say in plain values what one contains.
+The tables are data (``data/*.json``): Spark's is measured, Flink's comes from its documentation.
+This package loads the tables, looks versions up in them and decides about a restore. It starts no
+JVM and reads no savepoint; callers pass the savepoint's contents as plain values.
 """

@@ -1,4 +1,4 @@
-"""The tables' files, read and checked; ``data/schema.json`` describes their form."""
+"""Loading and checking of the tables' files; ``data/schema.json`` describes their form."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from flinkish.compat.model import (
 )
 from flinkish.errors import FlinkishError
 
-#: Of the files, counted up when their form changes.
+#: The version of the files; raised when their form changes.
 DATA_VERSION = 1
 BACKENDS = ("hdfs", "rocksdb")
 
@@ -38,21 +38,23 @@ _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 @cache
 def load(framework: str) -> Matrix:
-    """The table of ``spark`` or ``flink`` that comes with flinkish.
+    """Return the table of ``spark`` or ``flink`` that comes with flinkish.
 
     Raises
     ------
-    FlinkishError: the file is missing or not what it should be.
+    FlinkishError
+        The file is missing or not valid.
     """
     return parse(read_text(framework), f"flinkish/compat/data/{framework}.json", framework)
 
 
 def read_text(framework: str) -> str:
-    """The text of a table's file.
+    """Return the text of a table's file.
 
     Raises
     ------
-    FlinkishError: the file is missing or cannot be read.
+    FlinkishError
+        The file is missing or cannot be read.
     """
     name = f"{framework}.json"
     try:
@@ -68,16 +70,19 @@ _REINSTALL = "this installation of flinkish is damaged; install it again"
 
 
 def parse(text: str, place: str, framework: str) -> Matrix:
-    """A table from its text. Pure.
+    """Parse the text of a table. Pure.
 
     Parameters
     ----------
-    place: name of the file, for errors.
-    framework: whose table it must be.
+    place
+        Name of the file, for messages.
+    framework
+        The framework that the table must be for.
 
     Raises
     ------
-    FlinkishError: something is not as ``data/schema.json`` says; names the file and the place.
+    FlinkishError
+        The text does not fit ``data/schema.json``; the message names the file and the place.
     """
     try:
         document = json.loads(text)
@@ -117,7 +122,7 @@ def parse(text: str, place: str, framework: str) -> Matrix:
 
 @dataclass(frozen=True)
 class _Node:
-    """A value of the document and where it stands."""
+    """A value of the document and its path in it."""
 
     place: str
     value: Any
@@ -137,7 +142,7 @@ class _Node:
             yield _Node(self.place, item, f"{self.path}[{number}]")
 
     def keys(self, required: Sequence[str], optional: Sequence[str] = ()) -> None:
-        """Exactly these keys, in an object."""
+        """Refuse anything but an object with exactly these keys."""
         if not isinstance(self.value, Mapping):
             self.fail("must be an object")
         missing = [key for key in required if key not in self.value]

@@ -1,4 +1,4 @@
-"""What a verdict means for a restore: go on, go on with a warning, or refuse. Pure."""
+"""The decision about a restore by its verdict: continue, continue and warn, or refuse. Pure."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _NAMES = dict(zip(FRAMEWORKS, ("Spark", "Flink"), strict=True))
 
 
 class Exit(str, Enum):
-    """What a restore does."""
+    """The decision about a restore."""
 
-    FINE = "fine"  # goes on; a message there may be is a note
+    FINE = "fine"  # the restore continues; a message is only a note
     WARNED = "warned"
     REFUSED = "refused"
 
 
 @dataclass(frozen=True)
 class GateResult:
-    """The gate's answer; ``message`` is empty when there is nothing to say."""
+    """The gate's decision; ``message`` is empty when there is nothing to report."""
 
     verdict: CompatVerdict
     exit: Exit
@@ -33,15 +33,17 @@ class GateResult:
     facts: dict[str, Any] = field(default_factory=dict)
 
     def error(self) -> Incompatible | None:
-        """The error to raise when it refuses, else None."""
+        """Return the error to raise when the gate refuses, else None."""
         if self.exit is not Exit.REFUSED:
             return None
         return Incompatible(self.message, hint=self.hint, **self.facts)
 
 
 def rewrites_of(judgement: Judgement) -> frozenset[Rewrite] | None:
-    """What of the state has to be rewritten to resume it; None where that is not enough, or not
-    possible."""
+    """Return the rewrites that the state needs before it can be resumed.
+
+    None means that rewriting is not possible or not enough.
+    """
     if judgement.verdict is not CompatVerdict.NEEDS_MIGRATION:
         return None if judgement.verdict is CompatVerdict.FAILS else frozenset()
     found = [
@@ -58,7 +60,10 @@ def check_versions(judgement: Judgement, *, unmet: Sequence[Precondition] = ()) 
 
     Parameters
     ----------
-    unmet: preconditions of the table that the caller has found not to hold.
+    judgement
+        The verdict of the table for the savepoint.
+    unmet
+        Preconditions of the table that the caller has found not to hold.
     """
     verdict = judgement.verdict
     name = _NAMES[judgement.framework]
@@ -98,7 +103,7 @@ def check_versions(judgement: Judgement, *, unmet: Sequence[Precondition] = ()) 
 
 
 def _deciding_limitations(one: UseVerdict) -> list[Limitation]:
-    """Those of the cells that have the use's verdict."""
+    """Return the limitations of those cells that have the verdict of the use."""
     names = {n for cell in one.cells if cell.verdict is one.verdict for n in cell.limitations}
     return [limitation for limitation in one.limitations if limitation.id in names]
 
@@ -112,5 +117,5 @@ def _way_out(deciding: Sequence[UseVerdict]) -> str:
 
 
 def _joined(texts: Sequence[str]) -> str:
-    """Some texts as one line, each once, without their full stops."""
+    """Return the texts as one line, each once, without their full stops."""
     return "; ".join(dict.fromkeys(text.rstrip(".") for text in texts))

@@ -1,4 +1,4 @@
-"""What a table says about two versions, and about a savepoint to be resumed. Pure."""
+"""Lookup in a table: the verdict for two versions, and for a savepoint to resume. Pure."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from flinkish.compat.model import (
     Version,
 )
 
-#: Of an operator whose kind is not recorded (Spark 3.5 writes no operator metadata).
+#: The kind of an operator whose kind is not recorded (Spark 3.5 writes no operator metadata).
 UNKNOWN_OPERATOR = "unknown"
-#: Formats of a whole query, so that a cell of any operator and backend tells about all.
+#: Formats of a whole query: the cell of one operator and backend holds for all of them.
 QUERY_FORMATS = frozenset({"offset-log-v2"})
 
 _GOOD = (CompatVerdict.OK, CompatVerdict.OK_WITH_LIMITATIONS)
@@ -26,7 +26,7 @@ _GOOD = (CompatVerdict.OK, CompatVerdict.OK_WITH_LIMITATIONS)
 
 @dataclass(frozen=True)
 class Use:
-    """One operator of a saved query, and the formats that are not the default it was written in."""
+    """One operator of a saved query, and its formats that are not the default."""
 
     operator: str
     backend: str
@@ -40,7 +40,7 @@ class Use:
 
 @dataclass(frozen=True)
 class VersionComparison:
-    """What a table says about a pair of versions."""
+    """The table's verdict for a pair of versions, with its limitations and cells."""
 
     framework: str
     created: Version
@@ -52,7 +52,13 @@ class VersionComparison:
 
 @dataclass(frozen=True)
 class UseVerdict:
-    """The verdict for one use. ``unmeasured``: formats (``default`` too) without a cell of it."""
+    """The verdict for one use.
+
+    Attributes
+    ----------
+    unmeasured
+        Formats (also ``default``) that have no cell.
+    """
 
     use: Use
     verdict: CompatVerdict
@@ -75,16 +81,16 @@ class Judgement:
 
 
 def worst(verdicts: Iterable[CompatVerdict]) -> CompatVerdict:
-    """The worst of some verdicts; ``ok`` of none."""
+    """Return the worst of some verdicts; ``ok`` if there are none."""
     return max(verdicts, key=lambda verdict: verdict.badness, default=CompatVerdict.OK)
 
 
 def compare_versions(matrix: Matrix, created: Version, resumed: Version) -> VersionComparison:
-    """What ``matrix`` says about savepoints of ``created`` resumed with ``resumed``.
+    """Compare two versions: savepoints of ``created`` resumed with ``resumed``.
 
-    The verdict is that of savepoints in default formats. Where some operators meet another one than
-    others, and in formats that a user has to ask for, it is ``ok-with-limitations``: which ones is
-    in the cells. A pair without cells is ``ok`` within one line, else ``unknown``.
+    The verdict is that of savepoints in default formats. It is ``ok-with-limitations`` where
+    operators have different verdicts, or where only formats that are not the default have a worse
+    one; the cells say which. A pair without cells is ``ok`` within one line, else ``unknown``.
     """
     cells = _cells(matrix, created, resumed)
     plain = [cell.verdict for cell in cells if not cell.formats]
@@ -104,13 +110,16 @@ def compare_versions(matrix: Matrix, created: Version, resumed: Version) -> Vers
 
 
 def judge(matrix: Matrix, created: Version, resumed: Version, uses: Sequence[Use]) -> Judgement:
-    """The verdict for a savepoint.
+    """Return the verdict for a savepoint.
 
     Parameters
     ----------
-    created: the version that wrote the savepoint.
-    resumed: the version that shall resume it.
-    uses: what the savepoint contains, see :func:`flinkish.compat.uses.uses_of`.
+    created
+        The version that wrote the savepoint.
+    resumed
+        The version that is to resume it.
+    uses
+        What the savepoint contains, see :func:`flinkish.compat.uses.uses_of`.
     """
     cells = _cells(matrix, created, resumed)
     same_line = created.line == resumed.line
@@ -128,10 +137,10 @@ def judge(matrix: Matrix, created: Version, resumed: Version, uses: Sequence[Use
 
 
 def route(matrix: Matrix, created: Version, resumed: Version) -> tuple[str, ...]:
-    """The fewest lines to go through where the direct way fails: ``("1.1", "1.3", "1.8")``.
+    """Return the shortest upgrade path as version lines: ``("1.1", "1.3", "1.8")``.
 
-    Every step is one that the table allows, with or without limitations. Empty when there is none;
-    only ways up are looked for.
+    The table allows every step, with or without limitations. The result is empty when there is no
+    path; only upgrades are considered.
     """
     lines = matrix.lines
     if created.line not in lines or resumed.line not in lines:
@@ -143,7 +152,7 @@ def route(matrix: Matrix, created: Version, resumed: Version) -> tuple[str, ...]
         way = ways.pop(0)
         if way[-1] == end:
             return tuple(lines[number] for number in way)
-        # Far steps first, so that of the shortest ways the one with the newest lines is found.
+        # Far steps first: of the shortest paths, the one with the newest lines is found.
         for number in range(end, way[-1], -1):
             here, there = Version(lines[way[-1]]), Version(lines[number])
             if number not in seen and compare_versions(matrix, here, there).verdict in _GOOD:
@@ -153,14 +162,17 @@ def route(matrix: Matrix, created: Version, resumed: Version) -> tuple[str, ...]
 
 
 def usual_verdict(cells: Sequence[Cell]) -> CompatVerdict:
-    """The verdict that most cells in default formats have; of two as frequent ones the better."""
+    """Return the most frequent verdict of the cells in default formats, of all cells if none is.
+
+    Of two equally frequent verdicts it is the better one.
+    """
     plain = [cell for cell in cells if not cell.formats]
     counts = Counter(cell.verdict for cell in plain or cells)
     return max(CompatVerdict, key=lambda verdict: (counts[verdict], -verdict.badness))
 
 
 def _cells(matrix: Matrix, created: Version, resumed: Version) -> tuple[Cell, ...]:
-    """The cells of a pair, without limitations that do not concern these very releases."""
+    """Return the cells of a pair, without the limitations that do not concern these releases."""
     found = []
     for cell in matrix.between(created.line, resumed.line):
         kept = tuple(
@@ -174,14 +186,14 @@ def _cells(matrix: Matrix, created: Version, resumed: Version) -> tuple[Cell, ..
 
 
 def _limitations(matrix: Matrix, cells: Iterable[Cell]) -> tuple[Limitation, ...]:
-    """Those of some cells, each once, in the table's order."""
+    """Return the limitations of some cells, each once, in the table's order."""
     names = {name for cell in cells for name in cell.limitations}
     return tuple(one for name, one in matrix.limitations.items() if name in names)
 
 
 def _judge(matrix: Matrix, cells: Sequence[Cell], use: Use, *, same_line: bool) -> UseVerdict:
     if use.operator == UNKNOWN_OPERATOR:
-        # It is one of those that the table has: what holds for all of them holds for it.
+        # It is one of the operators in the table: the worst verdict of all of them applies.
         names = {c.operator for c in cells if c.backend == use.backend and c.operator != STATELESS}
         if names:
             each = [
@@ -199,9 +211,10 @@ def _judge(matrix: Matrix, cells: Sequence[Cell], use: Use, *, same_line: bool) 
 
 
 def _cells_of(cells: Sequence[Cell], use: Use) -> tuple[list[Cell], list[str]]:
-    """The cells that decide about a use, and what of it no cell is about.
+    """Return the cells that decide about a use, and those of its formats that have no cell.
 
-    The exact one; else the one in default formats, and one for each format.
+    This is the cell of exactly this use, if there is one. Otherwise it is the cell in default
+    formats and one for each format.
     """
     own = {
         cell.formats: cell
@@ -224,10 +237,10 @@ def _cells_of(cells: Sequence[Cell], use: Use) -> tuple[list[Cell], list[str]]:
 
 
 def _of_others(cells: Sequence[Cell], use: Use, formats: frozenset[str]) -> list[Cell]:
-    """The worst cell of other operators in this one format, where it tells something.
+    """Return the worst cell of other operators in this one format, if it applies to the use.
 
-    A format that cannot be read with other operators is not taken for readable with this one; that
-    others can be read proves nothing, but for what belongs to the query as a whole.
+    A format that fails with other operators counts as failing with this one. That it works with
+    others proves nothing, except for the formats of the query as a whole.
     """
     if not formats:
         return []

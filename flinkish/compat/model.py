@@ -1,4 +1,4 @@
-"""What a compatibility table says, as plain data. The files' form: ``data/schema.json``."""
+"""The contents of a compatibility table as plain data. ``data/schema.json`` describes the files."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ SPARK = "spark"
 FLINK = "flink"
 FRAMEWORKS = (SPARK, FLINK)
 
-STATELESS = "stateless"  # the operator of cells and uses that speak of a query without state
+STATELESS = "stateless"  # the operator of cells and uses for a query without state
 NO_BACKEND = "none"
 
 
 class CompatVerdict(str, Enum):
-    """Whether a savepoint can be resumed, from the best answer to the worst."""
+    """The answer to whether a savepoint can be resumed, from the best to the worst."""
 
     OK = "ok"
     OK_WITH_LIMITATIONS = "ok-with-limitations"
@@ -26,13 +26,13 @@ class CompatVerdict(str, Enum):
 
     @property
     def badness(self) -> int:
-        """0 for the best verdict; the higher, the worse."""
+        """0 for the best verdict; a higher number is worse."""
         return list(CompatVerdict).index(self)
 
 
 @dataclass(frozen=True)
 class Version:
-    """A version as a user wrote it; ``patch`` is None when only the line was given."""
+    """A version as the user wrote it; ``patch`` is None when only the line was given."""
 
     line: str
     patch: int | None = None
@@ -43,14 +43,14 @@ class Version:
 
 @dataclass(frozen=True)
 class Releases:
-    """Some releases of one line: those with a patch number from ``low`` to ``high``, or all."""
+    """Releases of one line: those with a patch number from ``low`` to ``high``, or all."""
 
     line: str
     low: int | None = None
     high: int | None = None
 
     def may_contain(self, version: Version) -> bool:
-        """True when ``version`` is among them, or could be as its patch number is not said."""
+        """Return whether ``version`` is one of them, or may be as its patch number is not given."""
         if version.line != self.line:
             return False
         if version.patch is None or self.low is None or self.high is None:
@@ -59,20 +59,24 @@ class Releases:
 
 
 class Rewrite(str, Enum):
-    """What the state-migration engine has to do, so that a Spark can go on with a savepoint."""
+    """A rewrite that the state-migration engine does so that a Spark can resume a savepoint."""
 
     CHECKPOINT_FORMAT_1 = "checkpoint-format-1"
     JOIN_FORMAT_2 = "join-format-2"
-    LISTS = "lists"  # as that Spark has them in RocksDB
+    LISTS = "lists"  # as that Spark keeps them in RocksDB
 
 
 @dataclass(frozen=True)
 class Limitation:
-    """What does not work, or only in some way, and the way out.
+    """Something that does not work, or works only partly, and the advice for it.
 
-    ``rewrite`` is what the engine can do about it at a restore, if it can. ``releases`` is for
-    those that concern only some releases of the lines in their cells: pairs of (created with,
-    resumed with); empty: all releases.
+    Attributes
+    ----------
+    rewrite
+        The rewrite with which the engine solves it at a restore, if there is one.
+    releases
+        Pairs of (created with, resumed with), for a limitation that concerns only some releases of
+        the lines in its cells; empty for all releases.
     """
 
     id: str
@@ -82,7 +86,7 @@ class Limitation:
     releases: tuple[tuple[Releases, Releases], ...] = ()
 
     def concerns(self, created: Version, resumed: Version) -> bool:
-        """True when it holds for these two versions, or could as a patch number is not said."""
+        """Return whether it applies, or may apply without a patch number, to these two versions."""
         return not self.releases or any(
             old.may_contain(created) and new.may_contain(resumed) for old, new in self.releases
         )
@@ -90,7 +94,7 @@ class Limitation:
 
 @dataclass(frozen=True)
 class Precondition:
-    """What must hold for any migration, whatever the versions."""
+    """A condition for any migration, whatever the versions."""
 
     id: str
     text: str
@@ -99,10 +103,14 @@ class Precondition:
 
 @dataclass(frozen=True)
 class Cell:
-    """The verdict for one pair of lines; in Spark's table for one operator, backend and formats.
+    """The verdict for a pair of lines; Spark's cells also have an operator, a backend and formats.
 
-    ``formats`` are the state and log formats in use that are not the default; ``error`` is the
-    first line of what Spark said where it failed.
+    Attributes
+    ----------
+    formats
+        The state and log formats in use that are not the default.
+    error
+        The first line of Spark's message where it failed.
     """
 
     created: str
@@ -117,7 +125,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class VersionLine:
-    """A version line of the table, and the release it was measured with, where it was."""
+    """A version line of the table, and the release it was measured with, if it was measured."""
 
     line: str
     measured: str | None = None
@@ -125,7 +133,7 @@ class VersionLine:
 
 @dataclass(frozen=True)
 class Matrix:
-    """A whole table."""
+    """The compatibility table of one framework."""
 
     framework: str
     scope: str
@@ -133,8 +141,8 @@ class Matrix:
     limitations: Mapping[str, Limitation]
     cells: tuple[Cell, ...]
     preconditions: tuple[Precondition, ...] = ()
-    measured: str | None = None  # the day, as YYYY-MM-DD
-    source: str | None = None  # the page, when it was not measured
+    measured: str | None = None  # the day of the measurement, as YYYY-MM-DD
+    source: str | None = None  # the page of the documentation, when it was not measured
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -142,7 +150,7 @@ class Matrix:
         return tuple(version.line for version in self.versions)
 
     def between(self, created: str, resumed: str) -> tuple[Cell, ...]:
-        """The cells of a pair of lines; none when the table says nothing about it."""
+        """Return the cells of a pair of lines; empty when the table does not have the pair."""
         return self._by_pair.get((created, resumed), ())
 
     @cached_property

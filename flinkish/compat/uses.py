@@ -1,7 +1,7 @@
-"""Which operators, backends and formats a saved query really uses, in the words of the table. Pure.
+"""The operators, backends and formats that a saved query uses, in the table's names. Pure.
 
-The offset log pins the formats of operators' state; what one lacks had the value of the Spark of
-then, not today's default (:func:`~flinkish.checkpoint.format.pins.pinned`).
+The offset log pins the formats of operators' state. A setting that is not pinned had the value
+that Spark used then, not today's default (:func:`~flinkish.checkpoint.format.pins.pinned`).
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from flinkish.checkpoint.format.pins import (
 from flinkish.compat.lookup import UNKNOWN_OPERATOR, Use
 from flinkish.compat.model import NO_BACKEND, STATELESS
 
-#: Of a state store provider that is not Spark's: no cell is about it.
+#: The backend of a state store provider that is not Spark's: no cell has it.
 OTHER_BACKEND = "other"
 
-#: Operator -> its version's pin and the name of the format; all are 2 by default.
+#: Operator -> the pin of its format version, and the name of the format. The default is 2.
 _VERSIONED = {
     "symmetricHashJoin": (PIN_JOIN_FORMAT, "join"),
     "stateStoreSave": (PIN_AGGREGATION_FORMAT, "aggregation"),
     "applyInPandasWithState": (PIN_GROUP_FORMAT, "pandas-state"),
 }
 _DEFAULT_VERSION = "2"
-_AVRO_OPERATORS = "transformWithState"  # what their names begin with
+_AVRO_OPERATORS = "transformWithState"  # the common prefix of their names
 
 
 def uses_of(
@@ -43,17 +43,23 @@ def uses_of(
     offset_log_version: int = 1,
     changelog: bool | None = None,
 ) -> tuple[Use, ...]:
-    """What one saved query uses, each once.
+    """Return what one saved query uses, each use once.
 
     Parameters
     ----------
-    pins: the configuration in its offset log.
-    backend: ``hdfs``, ``rocksdb``, or None for a state store provider of someone else.
-    kinds: Spark's names of its stateful operators; None where the checkpoint does not say.
-    checkpoint_format: ``stateStore.checkpointFormatVersion``, which the log does not pin (a commit
-        log with unique ids of state files has 2).
-    offset_log_version: of the offset log's files.
-    changelog: whether RocksDB wrote changelogs, as seen from the files; None: as pinned, if so.
+    pins
+        The configuration in its offset log.
+    backend
+        ``hdfs``, ``rocksdb``, or None for a state store provider that is not Spark's.
+    kinds
+        Spark's names of its stateful operators; None if the checkpoint has no name.
+    checkpoint_format
+        ``stateStore.checkpointFormatVersion``, which the log does not pin (2 for a commit log with
+        unique ids of state files).
+    offset_log_version
+        The version of the offset log's files.
+    changelog
+        Whether RocksDB wrote changelogs, as the files show; None to take the pinned setting.
     """
     query = {"offset-log-v2"} if offset_log_version >= 2 else set()
     if not kinds:
@@ -79,7 +85,7 @@ def uses_of(
 
 
 def _formats_of(kind: str | None, pins: Mapping[str, str]) -> set[str]:
-    """The formats that only this kind of operator has."""
+    """Return the formats that only this kind of operator has."""
     if kind is None:
         return set()
     if kind.startswith(_AVRO_OPERATORS):

@@ -1,4 +1,4 @@
-"""Versions as users, build systems and Spark itself write them. Pure."""
+"""Parsing of versions as users, build systems and Spark itself write them. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from flinkish.compat.model import FLINK, FRAMEWORKS, SPARK, Version
 from flinkish.errors import UsageError
 
 _NUMBER = r"(0|[1-9][0-9]{0,3})"
-#: A name in front, ``v``, line, patch (``x``: any), and what a build or a vendor adds behind.
+#: An optional name, ``v``, line, patch (``x``: any), and the suffix of a build or a vendor.
 _VERSION = re.compile(
     rf"(?:(?:apache[-_ ])?(?P<name>[a-z]+)[-_ ])?v?{_NUMBER}\.{_NUMBER}(?:\.(?:{_NUMBER}|x|\*))?"
     r"(?:[-.+_][a-z0-9][a-z0-9.+_-]*|(?:a|b|rc|dev|preview)[0-9]+)?",
@@ -21,17 +21,20 @@ _NAMES = {"spark": SPARK, "pyspark": SPARK, "flink": FLINK, "pyflink": FLINK}
 def parse_version(text: str, framework: str, known: Sequence[str] = ()) -> Version:
     """Parse ``1.8``, ``1.8.x``, ``1.8.2``, ``v4.3.0``, ``4.3.0-SNAPSHOT``, ``spark-3.5.9``.
 
-    Suffixes of builds and vendors say nothing about the format of state and are dropped. A line
-    that no table has is a version all the same.
+    Suffixes of builds and vendors do not affect the state format and are dropped. A line that is in
+    no table is still a valid version.
 
     Parameters
     ----------
-    framework: ``spark`` or ``flink``, whose version it is.
-    known: the lines of that framework's table, for the error's hint.
+    framework
+        The framework of the version, ``spark`` or ``flink``.
+    known
+        The lines of that framework's table, for the error's hint.
 
     Raises
     ------
-    UsageError: it is no version, or says that it is one of another framework.
+    UsageError
+        The text is not a version, or it names another framework.
     """
     hint = f"give a version such as {known[-1]} or {known[-1]}.0" if known else ""
     if known:

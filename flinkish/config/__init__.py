@@ -1,7 +1,7 @@
-"""Configuration: every key flinkish knows, where a value may come from, and what of it is secret.
+"""Configuration: all keys of flinkish, the layers that set their values, and the secret ones.
 
-Imported by every command, hence light: nothing here reads a TOML parser or a path library unless
-a file is there to be read.
+Every command imports this package, so it must be light: no TOML parser or path library is loaded
+unless there is a file to read.
 """
 
 from __future__ import annotations

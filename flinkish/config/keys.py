@@ -1,6 +1,6 @@
-"""The configuration keys: their names, Flink's older ones, defaults and meanings.
+"""The configuration keys: their names, Flink's older names, defaults and meanings.
 
-Keys are Flink 2.x's; the names of Flink 1.x are accepted in every layer (Flink:
+The keys are those of Flink 2.x. Every layer also accepts the names of Flink 1.x (Flink:
 ``ConfigOption.withDeprecatedKeys``).
 """
 
@@ -13,8 +13,19 @@ from dataclasses import dataclass
 class Key:
     """One configuration key.
 
-    ``default`` is what the documentation shows; ``$XDG_STATE_HOME`` in it is resolved when the
-    configuration is loaded. ``kind`` is one of string, duration, boolean, int, choice, path, url.
+    Attributes
+    ----------
+    default
+        The default as the documentation shows it. ``$XDG_STATE_HOME`` in it is resolved when the
+        configuration is loaded.
+    meaning
+        One line for the documentation.
+    old_names
+        Flink 1.x's names of the key.
+    kind
+        One of ``string``, ``duration``, ``boolean``, ``int``, ``choice``, ``path``, ``url``.
+    choices
+        The allowed values of the kind ``choice``.
     """
 
     name: str
@@ -133,17 +144,17 @@ KEYS: tuple[Key, ...] = (
     ),
 )
 
-#: The keys by their names.
+#: The keys by name.
 BY_NAME: dict[str, Key] = {key.name: key for key in KEYS}
-#: Every name of a key, also those of Flink 1.x -> its name.
+#: Every name of a key, including those of Flink 1.x -> its name in Flink 2.x.
 CANONICAL: dict[str, str] = {old: key.name for key in KEYS for old in (key.name, *key.old_names)}
 
 
 def canonical(key: str) -> str:
-    """The Flink 2.x name of a key given by any of its names; other keys as they are."""
+    """Return the Flink 2.x name of a key given by any of its names; keep unknown keys."""
     return CANONICAL.get(key, key)
 
 
 def environment_name(key: str) -> str:
-    """The environment variable of a key: ``FLINKISH_CLIENT_TIMEOUT`` for ``client.timeout``."""
+    """Return a key's environment variable: ``FLINKISH_CLIENT_TIMEOUT`` for ``client.timeout``."""
     return "FLINKISH_" + key.upper().replace(".", "_").replace("-", "_")

@@ -1,12 +1,13 @@
-"""The effective configuration: where a value may come from, and which one wins.
+"""The effective configuration: its layers, and which of them wins.
 
-Layers, the first that has the key wins: a command's flag, ``-D key=value``, the environment
+The first layer that has the key wins: a command's flag, ``-D key=value``, the environment
 (``FLINKISH_<KEY>``, upper case, dots and dashes as underscores), ``./flinkish.toml``,
 ``$XDG_CONFIG_HOME/flinkish/config.toml``, the default. TOML files may use dotted keys
 (``"client.timeout" = "60 s"``) or tables (``[client]`` / ``timeout = "60 s"``).
 
-Keys flinkish does not know are kept: ``spark.*`` goes through to Spark, others are listed by
-:meth:`Config.warnings` with the nearest known name. A bad *value* of a known key is an error.
+Keys that flinkish does not know are kept: ``spark.*`` is passed to Spark, and
+:meth:`Config.warnings` lists the others with the nearest known name. A bad *value* of a known key
+is an error.
 """
 
 from __future__ import annotations
@@ -25,9 +26,12 @@ from flinkish.errors import InvalidConfiguration
 
 @dataclass(frozen=True)
 class Setting:
-    """One effective value and where it came from.
+    """One effective value and the layer it comes from.
 
-    ``origin``: ``flag``, ``-D``, ``environment FLINKISH_X``, the path of a file, or ``default``.
+    Attributes
+    ----------
+    origin
+        ``flag``, ``-D``, ``environment FLINKISH_X``, the path of a file, or ``default``.
     """
 
     key: str
@@ -36,20 +40,20 @@ class Setting:
 
     @property
     def masked(self) -> str | None:
-        """The value as it may be shown: passwords and tokens hidden."""
+        """The value with passwords and tokens hidden, safe to show."""
         if self.value is None:
             return None
         if is_secret(self.key):
             return MASK
         if self.key == "registry.url" and not self.value.startswith(("/", "sqlite:", *POSTGRES)):
-            return MASK  # nothing that is known: there may be a password anywhere
+            return MASK  # an unknown form: a password may be anywhere in it
         return mask_secrets(self.value)
 
 
 class Config:
-    """The effective configuration: for each key its value and where it came from.
+    """The effective configuration: the value and the origin of each key.
 
-    Made by :meth:`load`; never changes afterwards.
+    Made by :meth:`load`, and immutable afterwards.
     """
 
     def __init__(self, settings: Mapping[str, Setting]) -> None:
@@ -67,13 +71,19 @@ class Config:
 
         Parameters
         ----------
-        flags: keys set by a command's own options; None means the option was not given.
-        dynamic: the ``-D`` options in order, ``k=v``, or ``k`` alone for ``k=true`` (as in Flink);
-            of a repeated key the last wins.
-        environ, cwd: default to the process's own.
+        flags
+            Keys set by a command's own options; None means the option was not given.
+        dynamic
+            The ``-D`` options in order: ``k=v``, or ``k`` alone for ``k=true`` (as in Flink). The
+            last one of a repeated key wins.
+        environ, cwd
+            The environment and the working directory; default to those of the process.
 
-        Raises :class:`InvalidConfiguration` for a value that its key does not take, for the old
-        and the new name of a key set differently in one layer, and for a file that is no TOML.
+        Raises
+        ------
+        InvalidConfiguration
+            A value is not valid for its key, the old and the new name of a key have different
+            values in one layer, or a file is not TOML.
         """
         env = os.environ if environ is None else environ
         here = os.path.abspath(cwd or os.getcwd())
@@ -99,34 +109,49 @@ class Config:
         return Config(found)
 
     def setting(self, key: str) -> Setting:
-        """The setting of ``key`` (a 1.x name is fine); value None, origin default when unset."""
+        """Return the setting of ``key``, which may be a Flink 1.x name.
+
+        An unset key has the value None and the origin ``default``.
+        """
         name = canonical(key)
         return self._settings.get(name) or Setting(name, None, "default")
 
     def settings(self) -> list[Setting]:
-        """All known keys in the order of :data:`KEYS`, then the others that were given."""
+        """Return all known keys in the order of :data:`KEYS`, then the unknown keys."""
         known = [self._settings[key.name] for key in KEYS]
         return known + [self._settings[k] for k in sorted(self._settings) if k not in BY_NAME]
 
     def get(self, key: str) -> str | None:
-        """The value of ``key`` in its normal form, or None when it has none."""
+        """Return the value of ``key`` in its normal form, or None when it has none."""
         return self.setting(key).value
 
     def duration(self, key: str) -> float:
-        """Seconds. Raises :class:`InvalidConfiguration` when the key has no value."""
+        """Return a duration in seconds.
+
+        Raises
+        ------
+        InvalidConfiguration
+            The key has no value.
+        """
         return parse_duration(self._required(key))
 
     def boolean(self, key: str) -> bool:
-        """True or false. Raises :class:`InvalidConfiguration` when the key has no value."""
+        """Return a boolean.
+
+        Raises
+        ------
+        InvalidConfiguration
+            The key has no value.
+        """
         return parse_boolean(self._required(key))
 
     def integer(self, key: str) -> int | None:
-        """The number, or None when the key has no value."""
+        """Return a number, or None when the key has no value."""
         value = self.get(key)
         return None if value is None else int(value)
 
     def extra(self, prefix: str) -> dict[str, str]:
-        """The given keys that start with ``prefix`` and are not flinkish's own."""
+        """Return the keys that were set, start with ``prefix`` and are not flinkish's own."""
         return {
             name: setting.value
             for name, setting in sorted(self._settings.items())
@@ -134,14 +159,14 @@ class Config:
         }
 
     def registry_url(self) -> str:
-        """URL of the registry; for SQLite always with an absolute path."""
+        """Return the URL of the registry; a SQLite URL always has an absolute path."""
         return self._required("registry.url")
 
     def to_options(self) -> dict[str, str]:
-        """What a driver needs to know of this configuration, for ``Launch.options``.
+        """Return the options that a driver needs, for ``Launch.options``.
 
-        All keys that have a value, except ``spark.*`` (they travel as Spark's configuration) and
-        ``registry.url`` (it may hold a password, and options are shown by ``status --json``).
+        These are all keys that have a value, except ``spark.*`` (passed as Spark's configuration)
+        and ``registry.url`` (it may hold a password, and ``status --json`` shows options).
         """
         return {
             name: setting.value
@@ -152,7 +177,7 @@ class Config:
         }
 
     def warnings(self) -> list[str]:
-        """One line for each given key that flinkish does not know, with the nearest it does."""
+        """Return one line for each unknown key that was set, with the nearest known name."""
         lines = []
         for setting in self.settings():
             if setting.key in BY_NAME or setting.key.startswith("spark."):
@@ -172,9 +197,9 @@ class Config:
 
 
 def environment_warnings(environ: Mapping[str, str]) -> list[str]:
-    """One line for each ``FLINKISH_*`` variable that looks like a misspelt key.
+    """Return one line for each ``FLINKISH_*`` variable that looks like a misspelt key.
 
-    Variables that resemble no key are left alone: programs may have their own.
+    Variables that resemble no key are ignored: programs may have their own.
     """
     known = {environment_name(name): name for name in CANONICAL}
     lines = []
@@ -187,7 +212,7 @@ def environment_warnings(environ: Mapping[str, str]) -> list[str]:
 
 
 def _nearest(word: str, known: Iterable[str]) -> str | None:
-    from difflib import get_close_matches  # only when something is misspelt: keeps start-up short
+    from difflib import get_close_matches  # only for a misspelt name: keeps start-up short
 
     return next(iter(get_close_matches(word, list(known), n=1, cutoff=0.8)), None)
 
@@ -224,7 +249,7 @@ def _file(path: str) -> list[tuple[str, str, str]]:
         ) from error
     from importlib import import_module
 
-    # By name: a type checker that targets Python 3.10 finds neither of the two reliably.
+    # Imported by name: a type checker that targets Python 3.10 finds neither of them reliably.
     tomllib = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
         table = tomllib.loads(data.decode())
@@ -254,7 +279,7 @@ def _flatten(table: Mapping[str, Any], prefix: str, path: str) -> Iterable[tuple
 
 
 def _layer(entries: Iterable[tuple[str, str, str]]) -> dict[str, Setting]:
-    """The entries of one layer under their canonical names; contradictions are errors."""
+    """Return the entries of one layer under their canonical names; refuse contradictory values."""
     layer: dict[str, Setting] = {}
     first_names: dict[str, str] = {}
     for given, value, origin in entries:
@@ -272,7 +297,7 @@ def _layer(entries: Iterable[tuple[str, str, str]]) -> dict[str, Setting]:
 
 
 def _normalised(setting: Setting, base: str) -> Setting:
-    """The setting with its value checked and in the normal form of its kind."""
+    """Return the setting with its value checked and in the normal form of its kind."""
     key, value = BY_NAME.get(setting.key), setting.value
     if key is None or value is None:
         return setting
@@ -290,7 +315,7 @@ def _normalised(setting: Setting, base: str) -> Setting:
 
 
 def _xdg(environ: Mapping[str, str], variable: str, below_home: str) -> str:
-    """A base directory of the XDG specification; relative values are to be ignored."""
+    """Return a base directory of the XDG specification, which says to ignore relative values."""
     value = environ.get(variable, "")
     if os.path.isabs(value):
         return value

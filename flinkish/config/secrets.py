@@ -1,7 +1,7 @@
-"""What is secret, by its name or its form, and how it is shown: masked.
+"""Secrets: how they are recognised by name or form, and how they are masked.
 
-Names are those that Spark and Flink take for secret, and some more. Imported by every command,
-hence light.
+The names are those that Spark and Flink treat as secret, and some more. Every command imports this
+module, so it must be light.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ MASK = "******"
 
 #: The default of ``spark.redaction.regex`` of Spark 4.3 (3.5 has the same without credential).
 SPARK_REDACTION = re.compile(r"(?i)secret|password|token|access[.]?key|credential")
-#: What else names of secrets are made of (the first line: ``GlobalConfiguration.SENSITIVE_KEYS`` of
-#: Flink).
+#: Other parts of secret names (the first line: ``GlobalConfiguration.SENSITIVE_KEYS`` of Flink).
 _PARTS = (
     r"api[-_.]?key|auth-params|service[-_.]?key|basic-auth|jaas\.config|http-headers"
     r"|secret|password|passwd|pwd|passphrase|token|credential"
@@ -22,7 +21,7 @@ _PARTS = (
 )
 _SECRET = re.compile(rf"(?i){_PARTS}")
 _URL_PASSWORD = re.compile(r"(://[^\s:/@]*):[^\s]*@")
-#: libpq takes blanks as they are, so a password may have some.
+#: libpq accepts blanks as they are, so a password may contain some.
 _POSTGRES_PASSWORD = re.compile(r"(postgres(?:ql)?://[^:/@\n]*):(?:(?!://)[^\n])*@")
 _POSTGRES_PARAMETER = re.compile(r"(?i)(postgres(?:ql)?://\S*[?&][\w.-]*password=)[^&\n]*")
 _ASSIGNMENT = re.compile(
@@ -32,15 +31,15 @@ _ASSIGNMENT = re.compile(
 
 
 def is_secret(key: str) -> bool:
-    """True when the name of a key says that its value must not be shown."""
+    """Return whether the name of a key says that its value must not be shown."""
     return _SECRET.search(key) is not None
 
 
 def mask_secrets(text: str) -> str:
-    """``text`` with the passwords of URLs, query strings and connection strings replaced.
+    """Return ``text`` with the passwords in URLs, query strings and connection strings masked.
 
-    When in doubt it hides too much: everything from the first colon after a URL's user name to
-    the last ``@`` before the next blank goes; of a PostgreSQL URL, to the last ``@`` of the line.
+    In doubt it hides too much: everything from the first colon after a URL's user name to the last
+    ``@`` before the next blank; in a PostgreSQL URL, to the last ``@`` of the line.
     """
     if "://" in text:
         if "postgres" in text:
@@ -53,14 +52,17 @@ def mask_secrets(text: str) -> str:
 
 
 def mask_words(words: Sequence[str], also: re.Pattern[str] | None = None) -> tuple[str, ...]:
-    """The words of a command line as they may be shown.
+    """Return the words of a command line, masked for display.
 
-    Hidden is what stands behind an option with a secret name (``--password X``,
-    ``--password=X``), and what :func:`mask_secrets` hides.
+    The value of an option with a secret name (``--password X``, ``--password=X``) is masked, and
+    whatever :func:`mask_secrets` masks.
 
     Parameters
     ----------
-    also: a pattern of other secret names.
+    words
+        The command line.
+    also
+        A pattern of additional secret names.
     """
 
     def secret(name: str) -> bool:
@@ -82,7 +84,7 @@ def mask_words(words: Sequence[str], also: re.Pattern[str] | None = None) -> tup
 
 
 def passwords_of(url: str) -> list[str]:
-    """The passwords of a database's URL, as they are written in it."""
+    """Return the passwords in a database URL, as they are written in it."""
     match = re.search(r"://[^:/@\n]*:(.*)@", url, re.DOTALL)
     found = [match.group(1)] if match else []
     return [p for p in [*found, *re.findall(r"(?i)[?&][\w.-]*password=([^&]*)", url)] if p]

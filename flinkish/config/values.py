@@ -1,4 +1,4 @@
-"""The values of configuration keys: what each kind takes, and its normal form. Pure."""
+"""The values of configuration keys: what each kind accepts, and its normal form. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from flinkish.config.keys import Key
 from flinkish.errors import InvalidConfiguration
 
-#: What a registry's URL may begin with, besides the path of a SQLite file.
+#: The prefixes of a PostgreSQL registry's URL.
 POSTGRES = ("postgresql://", "postgres://")
 
 _UNITS: dict[str, float] = {
@@ -51,13 +51,16 @@ _FALSE = frozenset({"false", "no", "off", "0"})
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of a duration written as Flink writes it: ``60 s``, ``10min``, ``500 ms``, ``7d``.
+    """Return the seconds of a duration in Flink's notation: ``60 s``, ``10min``, ``500 ms``.
 
-    Units are those of Flink's ``TimeUtils`` (d, h, min, s, ms, µs, ns and their long forms);
-    decimals are allowed. A bare number means **seconds**, as everywhere in flinkish (Flink reads
-    it as milliseconds: give the unit to be understood by both).
+    The units are those of Flink's ``TimeUtils`` (d, h, min, s, ms, µs, ns and their long forms);
+    decimals are allowed. A number without a unit means **seconds**, as everywhere in flinkish;
+    Flink reads it as milliseconds, so give the unit for both to agree.
 
-    Raises :class:`InvalidConfiguration` for anything else, and for a number below zero.
+    Raises
+    ------
+    InvalidConfiguration
+        The text is not a duration, is negative, or is longer than 1e11 seconds.
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zµ]*)\s*", text.lower(), re.ASCII)
     unit = _UNITS.get(match.group(2)) if match else None
@@ -66,13 +69,13 @@ def parse_duration(text: str) -> float:
             f"{text!r} is not a duration", hint='write a number and a unit, such as "90 s" or "2 h"'
         )
     seconds = float(match.group(1)) * unit
-    if seconds > 1e11:  # three thousand years; keeps every later sum a finite, sane number
+    if seconds > 1e11:  # three thousand years; keeps every later sum finite
         raise InvalidConfiguration(f"{text!r} is too long a duration", hint="give fewer days")
     return seconds
 
 
 def parse_boolean(text: str) -> bool:
-    """True or False of ``true/false``, ``yes/no``, ``on/off``, ``1/0``, in any case."""
+    """Return the boolean of ``true/false``, ``yes/no``, ``on/off`` or ``1/0``, in any case."""
     word = text.strip().lower()
     if word in _TRUE:
         return True
@@ -82,13 +85,16 @@ def parse_boolean(text: str) -> bool:
 
 
 def sqlite_path(url: str, base: str | None = None) -> str | None:
-    """The absolute path of a SQLite registry URL; None when the URL is of another kind.
+    """Return the absolute path of a SQLite registry URL, or None for a PostgreSQL URL.
 
-    ``sqlite:///relative``, ``sqlite:////absolute``, ``sqlite:~/x`` and a bare path are accepted;
-    relative ones start at ``base`` (default: the working directory).
+    ``sqlite:///relative``, ``sqlite:////absolute``, ``sqlite:~/x`` and a plain path are accepted.
+    Relative paths start at ``base`` (default: the working directory).
 
-    Raises :class:`InvalidConfiguration` for what is neither a path nor a URL of a registry; it
-    shows nothing of it, as there may be a password anywhere.
+    Raises
+    ------
+    InvalidConfiguration
+        ``url`` is neither a path nor the URL of a registry. For text without a ``sqlite:`` prefix
+        the message quotes at most a scheme, as a password may be anywhere in it.
     """
     if url.startswith("sqlite:"):
         path = url[len("sqlite:") :]
@@ -112,7 +118,7 @@ def sqlite_path(url: str, base: str | None = None) -> str | None:
 
 
 def _check_plain_path(text: str) -> None:
-    """Refuse what would be the name of a file by mistake only. ``./`` in front makes it one."""
+    """Refuse text that is a file name only by mistake; a leading ``./`` makes it a file name."""
     if not text or text[0] in "/.~":
         what = "has a control character in it" if not text.isprintable() else None
     elif re.match(r"\s*[\w.-]+\s*=", text):

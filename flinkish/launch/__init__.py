@@ -1,1 +1,1 @@
-"""Starting drivers: ``spark-submit``, the supervisor, calls for one answer, logs, secrets."""
+"""Starting drivers: ``spark-submit``, the supervisor, one-answer driver calls, logs, secrets."""

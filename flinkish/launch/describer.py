@@ -1,4 +1,4 @@
-"""Running a driver that describes its program's queries instead of starting them."""
+"""Run a driver that describes its program's queries instead of starting them."""
 
 from __future__ import annotations
 
@@ -20,19 +20,24 @@ def describe_program(
     show_log: Callable[[str], object],
     runs: Mapping[str, tuple[KnownRun, ...]] | None = None,
 ) -> Described:
-    """The queries of a program, and the plan of the restore that ``launch`` asks for.
+    """Return the queries of a program, and the plan of the restore that ``launch`` requests.
 
     Parameters
     ----------
-    name: Spark's application name.
-    show_log: gets the end of the driver's output when that was no success.
-    runs: for a restore: by Spark query id of the savepoint what the registry knows of other jobs
-        that ran it.
+    name
+        Spark's application name.
+    show_log
+        Receives the end of the driver's output when the driver fails.
+    runs
+        For a restore: what the registry knows of other jobs that ran the savepoint's queries, by
+        Spark query id.
 
     Raises
     ------
-    LaunchFailed: the driver cannot be started.
-    FlinkishError: what the submission of the program would end with (ProgramFailed, MissingUid,
+    LaunchFailed
+        The driver cannot be started.
+    FlinkishError
+        The error with which the submission of the program would end (ProgramFailed, MissingUid,
         DuplicateUid, UnsupportedSession ...).
     """
     import json

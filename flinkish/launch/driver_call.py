@@ -1,7 +1,7 @@
-"""Running a driver for one answer: it writes one JSON file into a directory of ours, and ends.
+"""Run a driver for one answer: it writes one JSON file into a temporary directory, and ends.
 
-Nothing is registered: there is no job. ``info`` and ``check`` have a program described by it,
-``migrate`` has state rewritten.
+Nothing is registered, because there is no job. ``info`` and ``check`` use it to describe a program,
+``migrate`` to rewrite state.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from flinkish.spec.launch import Launch
 
 _T = TypeVar("_T")
 
-#: Seconds between two looks for the result.
+#: Seconds between two checks for the result.
 _POLL = 0.05
-#: Drivers that have given their result, and are left to stop their Spark.
+#: Drivers that have written their result and are still stopping their Spark.
 _STOPPING: list[Any] = []
-#: Seconds a driver gets between SIGTERM and SIGKILL when the wait for it is interrupted.
+#: Seconds between SIGTERM and SIGKILL for a driver when the wait for it is interrupted.
 _GRACE = 5.0
 
 
@@ -47,21 +47,31 @@ def call_driver(
     show_log: Callable[[str], object],
     while_running: Callable[[str], object] | None = None,
 ) -> _T:
-    """Run a driver that answers a question; its answer.
+    """Run a driver that answers a question, and return its answer.
 
     Parameters
     ----------
-    answer: of which class of ``flinkish.spec`` it is.
-    name: Spark's application name.
-    variable: the environment variable that asks for it, with the path of the result.
-    variables: others, with what is asked.
-    show_log: gets the end of the driver's output when that was no success.
-    while_running: called now and then with the result's path, beside which the driver may write.
+    answer
+        The class of the answer, one of ``flinkish.spec``.
+    name
+        Spark's application name.
+    variable
+        The environment variable that requests the answer; its value is the path of the result.
+    variables
+        Further environment variables, with the parameters of the question.
+    show_log
+        Receives the end of the driver's output when the driver fails.
+    while_running
+        Called repeatedly with the result's path; the driver may write other files next to it.
 
     Raises
     ------
-    LaunchFailed: the driver cannot be started.
-    FlinkishError: the error in its answer. Corrupt, UnsupportedFormat: it is no answer.
+    LaunchFailed
+        The driver cannot be started.
+    Corrupt, UnsupportedFormat
+        The driver's result is not an answer.
+    FlinkishError
+        The error in the driver's answer.
     """
     import tempfile
 
@@ -106,7 +116,7 @@ def call_driver(
             failure = record.pop("error")
             error = from_record(failure) if failure else None
         except FileNotFoundError:
-            # It never came to the end: no Spark, killed, a program that calls os._exit.
+            # The driver did not finish: no Spark, killed, or a program that calls os._exit.
             tail = job_logs.error_tail(job_logs.last_text(log))
             error = end_of(status, tail, started=True)
         if error is not None:
@@ -140,10 +150,11 @@ def _run(
     result: str,
     while_running: Callable[[str], object] | None,
 ) -> int:
-    """Run ``command`` with all it prints in ``log``, until there is a ``result``.
+    """Run ``command`` until its ``result`` exists, with all its output in ``log``.
 
-    The file is the last thing the driver makes; stopping Spark takes it another second, which
-    nobody has to wait for. It does not outlive an interrupted wait.
+    Returns the exit status, 0 as soon as the result exists. The result is the last file that the
+    driver writes; stopping Spark takes another second, which is not waited for. When the wait is
+    interrupted, the driver is ended.
     """
     import signal
     import subprocess

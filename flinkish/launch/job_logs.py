@@ -1,4 +1,4 @@
-"""A job's log file: where it is, its last lines, following it, and what in it is the error."""
+"""A job's log file: its location, its last lines, following it, and the error in it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LINE_LIMIT = 500
 _TRACEBACK = "Traceback (most recent call last):"
 #: The line of an exception: a dotted class name, then its message.
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:: .*|$)")
-#: Lines by which a JVM or spark-submit itself says what went wrong.
+#: Lines in which a JVM or spark-submit itself reports an error.
 _JVM = re.compile(
     r"^(Exception in thread |Error: |Error occurred during |Caused by: |# +(A fatal error|There is)"
     r"|(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error)\b|.*\bOutOfMemoryError\b"
@@ -24,7 +24,7 @@ _FRAME = re.compile(r"^\s*(at |\.\.\. \d+ more)")
 
 
 def state_directory(environ: Mapping[str, str]) -> str:
-    """``$XDG_STATE_HOME/flinkish``, by default below ``~/.local/state``."""
+    """Return ``$XDG_STATE_HOME/flinkish``, by default below ``~/.local/state``."""
     base = environ.get("XDG_STATE_HOME", "")
     if not os.path.isabs(base):
         home = environ.get("HOME") or os.path.expanduser("~")
@@ -33,18 +33,18 @@ def state_directory(environ: Mapping[str, str]) -> str:
 
 
 def log_path(environ: Mapping[str, str], job_id: str) -> str:
-    """Where the log of a new job goes."""
+    """Return the path of a new job's log."""
     return os.path.join(state_directory(environ), "logs", f"{job_id}.log")
 
 
 def open_log(path: str) -> int:
-    """Open a log for appending, made with mode 0600; returns the file descriptor."""
+    """Open a log for appending, made with mode 0600, and return the file descriptor."""
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
 
 def last_text(path: str, size: int = _TAIL_BYTES) -> str:
-    """The end of a log, at most ``size`` bytes; empty when it cannot be read."""
+    """Return the end of a log, at most ``size`` bytes; empty when it cannot be read."""
     try:
         with open(path, "rb") as stream:
             end = stream.seek(0, os.SEEK_END)
@@ -55,7 +55,7 @@ def last_text(path: str, size: int = _TAIL_BYTES) -> str:
 
 
 def last_lines(path: str, count: int) -> tuple[str, int]:
-    """The last ``count`` lines of a file and the offset after them, without reading all of it.
+    """Return the last ``count`` lines of a file and the file's size, without reading all of it.
 
     Raises OSError.
     """
@@ -73,7 +73,7 @@ def last_lines(path: str, count: int) -> tuple[str, int]:
 
 
 class Follower:
-    """Reads what is appended to a file, from an offset on; the file may not exist yet."""
+    """Reads what is appended to a file, starting at an offset; the file may not exist yet."""
 
     def __init__(self, path: str, offset: int = 0) -> None:
         self.path = path
@@ -81,11 +81,11 @@ class Follower:
         self._rest = b""
 
     def read(self) -> str:
-        """What was added since the last call, in whole lines."""
+        """Return what was added since the last call, in complete lines."""
         return "".join(self._blocks(whole_lines=True))
 
     def rest(self) -> str:
-        """All that is left, an unfinished last line too."""
+        """Return everything that is left, including an incomplete last line."""
         return "".join(self._blocks(whole_lines=False))
 
     def _blocks(self, *, whole_lines: bool) -> Iterator[str]:
@@ -103,11 +103,11 @@ class Follower:
 
 
 def error_tail(text: str, count: int = _ERROR_LINES) -> list[str]:
-    """The lines of a driver's log that say why it failed, at most ``count``. Pure.
+    """Return the lines of a driver's log that say why it failed, at most ``count``. Pure.
 
-    Preference: the end of the last Python traceback (its last frame, the exception, and the
-    causes that Java adds to it), else what a JVM or ``spark-submit`` says (exceptions and their
-    causes without their frames), else the last lines there are.
+    First choice is the end of the last Python traceback (its last frame, the exception, and the
+    causes that Java adds to it); second, errors of a JVM or of ``spark-submit`` (exceptions and
+    their causes without frames); otherwise the last lines of the log.
     """
     lines = [line.rstrip() for line in text.splitlines()]
     found = _python_error(lines) or _jvm_error(lines) or [line for line in lines if line.strip()]
@@ -115,7 +115,7 @@ def error_tail(text: str, count: int = _ERROR_LINES) -> list[str]:
 
 
 def error_summary(tail: list[str]) -> str:
-    """The one line of an :func:`error_tail` that names the error; empty when it is empty."""
+    """Return the line of an :func:`error_tail` that names the error; empty when it is empty."""
     plain = [line.strip() for line in tail if line.strip()]
     for line in plain:
         if _EXCEPTION.match(line) and not line.startswith("File "):

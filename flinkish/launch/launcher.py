@@ -1,4 +1,4 @@
-"""Starting a job: its record in the registry, its log, its supervisor process."""
+"""Start a job: its record in the registry, its log, its supervisor process."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from flinkish.registry.job_registry import Registry, new_job_id
 from flinkish.registry.jobs import JobRecord, JobState, Launch
 from flinkish.registry.liveness import process_ref
 
-#: Runs the supervisor of *this* flinkish whatever the working directory or PYTHONPATH hold. Its
-#: directory goes behind the standard library: it may be a site-packages with old backports.
+#: Runs the supervisor of *this* flinkish, whatever is in the working directory or PYTHONPATH. Its
+#: directory comes after the standard library: it may be a site-packages with old backports.
 _START = (
     "import sys; home = sys.argv.pop(1); sys.path[:1] = []; "
     "at = [i for i, p in enumerate(sys.path) if p.endswith('-packages')] or [len(sys.path)]; "
@@ -26,12 +26,14 @@ _START = (
 def new_job(
     name: str, launch: Launch, *, checkpoints: str, environ: Mapping[str, str], now: float
 ) -> JobRecord:
-    """A job's first record, INITIALIZING.
+    """Return a job's first record, in the state INITIALIZING.
 
     Parameters
     ----------
-    checkpoints: directory (or URL) under which the job gets a directory for its checkpoints.
-    now: seconds since the epoch.
+    checkpoints
+        Directory (or URL) below which the job gets a directory for its checkpoints.
+    now
+        Seconds since the epoch.
     """
     job_id = new_job_id()
     return JobRecord(
@@ -46,15 +48,20 @@ def new_job(
 
 
 def launch_job(registry: Registry, url: str, job: JobRecord, environ: Mapping[str, str]) -> int:
-    """Register ``job`` and start its supervisor; returns the supervisor's pid.
+    """Register ``job``, start its supervisor, and return the supervisor's pid.
 
-    The supervisor has its own session, no terminal and no standard input: it and the driver
-    below it go on when the shell that launched them ends.
+    The supervisor has its own session, no terminal and no standard input: it and its driver keep
+    running when the shell that launched them ends. The secret Spark settings of the launch are
+    passed to the supervisor; in the registry they are masked.
 
-    Secret Spark settings of its launch go to the supervisor; the registry gets them masked.
-
-    Raises :class:`StorageError` when the log cannot be written, :class:`LaunchFailed` when no
-    process can be started (the job is FAILED then), and what :meth:`Registry.add_job` raises.
+    Raises
+    ------
+    StorageError
+        The log cannot be written.
+    LaunchFailed
+        No process can be started; the job is then FAILED.
+    RegistryError
+        See :meth:`.job_registry.Registry.add_job`.
     """
     import subprocess
 
@@ -69,7 +76,7 @@ def launch_job(registry: Registry, url: str, job: JobRecord, environ: Mapping[st
     try:
         registry.add_job(replace(job, launch=secret_settings.without_secrets(job.launch)))
         environment = secret_settings.hand_over({**environ, "FLINKISH_REGISTRY": url}, job.launch)
-        # flinkish's own choice of interpreter options must not reach the supervisor.
+        # The interpreter options of this process must not reach the supervisor.
         environment.pop("PYTHONINSPECT", None)
         try:
             child = subprocess.Popen(
@@ -89,7 +96,7 @@ def launch_job(registry: Registry, url: str, job: JobRecord, environ: Mapping[st
             raise failed from error
     finally:
         os.close(log)
-    # Known from the first moment on, so that a supervisor that dies at once is noticed.
+    # Recorded immediately, so that a supervisor that dies at once is noticed.
     registry.update_job(job.job_id, supervisor=process_ref(child.pid))
-    child.returncode = 0  # it outlives this process: no warning about an unwaited child
+    child.returncode = 0  # it outlives this process: avoid the warning about a running child
     return child.pid

@@ -1,4 +1,4 @@
-"""Run a driver that makes a new savepoint of an old one: ``driver.tasks.migration_task``."""
+"""Run a driver that makes a new savepoint from an old one: ``driver.tasks.migration_task``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flinkish.spec.codec import encode
 from flinkish.spec.launch import Launch
 from flinkish.spec.migration import Migration, MigrationResult
 
-#: Beside the result: rows and bytes written so far, as JSON.
+#: Suffix of a file next to the result, with the rows and bytes written so far, as JSON.
 PROGRESS_SUFFIX = ".progress"
 
 
@@ -24,14 +24,21 @@ def migrate_savepoint(
     show_log: Callable[[str], object],
     on_progress: Callable[[int, int], object],
 ) -> MigrationResult:
-    """Have a driver write the new savepoint; what it says of it (see ``driver.migrating``).
+    """Let a driver write the new savepoint, and return its result.
 
     Parameters
     ----------
-    show_log: gets the end of the driver's output when that was no success.
-    on_progress: told of rows and bytes of state written so far.
+    show_log
+        Receives the end of the driver's output when the driver fails.
+    on_progress
+        Called with the rows and bytes of state written so far.
 
-    Raises LaunchFailed, and whatever the driver refuses.
+    Raises
+    ------
+    LaunchFailed
+        The driver cannot be started.
+    FlinkishError
+        The driver refused the migration or failed.
     """
     import json
 

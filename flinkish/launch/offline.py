@@ -1,8 +1,8 @@
-"""Savepoints without a driver: of what they may be taken, and under whose name.
+"""Savepoints without a driver: from which jobs they may be taken, and under which job id.
 
-A job that is dead has left the checkpoints of its queries, and in the registry what only its
-driver knew (:class:`~flinkish.spec.queries.QueryFacts`). A checkpoint that flinkish never saw has
-itself only.
+A dead job has left the checkpoints of its queries and, in the registry, the facts that only its
+driver knew (:class:`~flinkish.spec.queries.QueryFacts`). For a checkpoint that was not written by
+flinkish there is only the checkpoint itself.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, QueryFacts, QueryStatus
 from flinkish.registry.liveness import reconcile
 
-#: The trigger that savepoints without a driver have in their metadata and in the registry.
+#: The trigger of savepoints without a driver, in their metadata and in the registry.
 TRIGGER = "offline"
-#: Seconds after the last write to a checkpoint's logs in which its query may well be running.
+#: Seconds after the last write to a checkpoint's logs during which its query may be running.
 RECENT = 300.0
 
 
@@ -28,19 +28,28 @@ def check_savable(
     facts: Mapping[str, QueryFacts],
     committed: Mapping[str, int | None],
 ) -> list[str]:
-    """Refuse a dead job that a savepoint cannot be taken of.
-
-    Returns the names of the queries that it is without: they committed nothing, as far as their
-    driver has reported.
+    """Refuse a dead job of which no savepoint can be taken.
 
     Parameters
     ----------
-    facts, committed: by query name what its driver left to know, and the newest committed batch of
-        its checkpoint as it is now.
+    facts, committed
+        By query name: the facts that its driver recorded, and the newest committed batch of its
+        checkpoint as it is now.
 
-    Raises WrongState: it never had a query, or is not dead; NoCommittedBatch: no query has
-    committed anything, or the checkpoint of one that had is gone; NotSavepointable, as the driver
-    would have.
+    Returns
+    -------
+    list of str
+        Names of the queries that the savepoint leaves out: they committed nothing, as far as their
+        driver has reported.
+
+    Raises
+    ------
+    WrongState
+        The job never had a query, or is not dead.
+    NoCommittedBatch
+        No query has committed a batch, or the checkpoint of one that had is gone.
+    NotSavepointable
+        The driver would have refused it, too.
     """
     who = f"job {job.name} ({job.job_id})"
     if not job.state.is_final:
@@ -75,10 +84,10 @@ def check_savable(
 
 
 def check_owner(registry: Registry, query_id: str, checkpoint: str) -> None:
-    """Refuse a checkpoint that a job which is not dead writes to: WrongState names the job.
+    """Refuse a checkpoint to which a job that is not dead writes; WrongState names the job.
 
-    A job is the owner when its query has the same id and the same checkpoint; restored jobs may
-    have the id of a query whose old checkpoint is still there.
+    A job is the owner when its query has the same id and the same checkpoint. Restored jobs may
+    share the id with a query whose old checkpoint still exists.
     """
     for job, query in registry.find_query(query_id):
         if _place(query.checkpoint_dir) != _place(checkpoint):
@@ -95,19 +104,19 @@ def check_owner(registry: Registry, query_id: str, checkpoint: str) -> None:
 
 
 def _place(location: str) -> str:
-    """One name for one local directory, whatever links lead there."""
+    """Return one name for a local directory, whichever links lead to it."""
     return os.path.realpath(location) if location.startswith("/") else location
 
 
 def job_id_of(query_ids: Iterable[str]) -> str:
-    """A job id for checkpoints that no job of flinkish has: the same for the same queries."""
+    """Return a job id for checkpoints without a job; the same queries give the same id."""
     text = "\n".join(sorted(query_ids))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def may_be_running(last_written: float, now: float) -> bool:
-    """Whether somebody may be writing to a checkpoint; both in seconds since the epoch.
+    """Return whether a process may be writing to a checkpoint; both are seconds since the epoch.
 
-    A time in the future is a clock that goes wrong, and no reason to be sure.
+    A time in the future comes from a wrong clock and counts as running.
     """
     return last_written > now - RECENT

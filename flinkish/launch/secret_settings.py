@@ -1,11 +1,11 @@
-"""Secret Spark settings and arguments: not in the registry, on no command line but the user's own.
+"""Keep secret Spark settings and arguments out of the registry and of other command lines.
 
-Whoever submits a job may give keys of storage as Spark settings (``--conf
-spark.hadoop.fs.s3a.secret.key=...``) and passwords as arguments of the program. The launcher
-hands them to the supervisor in one variable, which that takes out of its environment; the
-supervisor hands them on in files that only their owner can read, and that the driver removes as
-soon as it runs: the settings to ``spark-submit`` as properties, the arguments to the driver, which
-gives them to the program in place of the masked ones on its command line.
+Users may give keys of storage as Spark settings (``--conf spark.hadoop.fs.s3a.secret.key=...``)
+and passwords as arguments of the program. The launcher passes them to the supervisor in one
+environment variable, which the supervisor removes from its environment. The supervisor passes them
+on in files that only their owner can read and that the driver removes as soon as it runs: the
+settings to ``spark-submit`` as properties, the arguments to the driver, which gives them to the
+program in place of the masked ones on its command line. Only the user's own command line has them.
 """
 
 from __future__ import annotations
@@ -27,21 +27,23 @@ from flinkish.spec.launch import Launch, Secrets
 
 #: From the launcher to the supervisor: the :class:`~flinkish.spec.launch.Secrets` as JSON.
 SETTINGS_VARIABLE = "FLINKISH_SECRET_CONF"
-#: From the supervisor to the driver: the files that it removes.
+#: From the supervisor to the driver: the files that the driver removes.
 FILE_VARIABLE = "FLINKISH_SECRET_FILE"
 ARGUMENTS_VARIABLE = "FLINKISH_ARGUMENTS_FILE"
-#: Spark's own key: what else is secret. It is none itself.
+#: Spark's own key for what else is secret. The key itself is not secret.
 REDACTION = "spark.redaction.regex"
 _DEFAULTS = "spark-defaults.conf"
-#: Bytes a file of arguments may have: one variable takes them to the supervisor.
+#: Largest size of a file of arguments, in bytes: one variable passes them to the supervisor.
 _MOST_ARGUMENTS = 64 << 10
 
 
 def redaction_of(launch: Launch) -> re.Pattern[str]:
-    """``spark.redaction.regex`` of the launch, else Spark's default. Pure.
+    """Return the ``spark.redaction.regex`` of the launch, else Spark's default. Pure.
 
-    Raises :class:`InvalidConfiguration` when it cannot be read: nothing is started then, because
-    nobody could say what to hide.
+    Raises
+    ------
+    InvalidConfiguration
+        The pattern cannot be read. Nothing is started then, because it is unknown what to mask.
     """
     text = launch.conf.get(REDACTION)
     if text is None:
@@ -56,10 +58,10 @@ def redaction_of(launch: Launch) -> re.Pattern[str]:
 
 
 def secrets_of(launch: Launch) -> dict[str, str]:
-    """The Spark settings whose name says that they are secret, or whose value has a password in it.
+    """Return the Spark settings that are secret by their name, or whose value has a password. Pure.
 
-    Spark's rule (``Utils.redact``: its pattern is found in the key or in the value) and
-    flinkish's own. Pure.
+    This combines Spark's rule (``Utils.redact``: its pattern is found in the key or in the value)
+    and flinkish's own.
     """
     pattern = redaction_of(launch)
 
@@ -75,19 +77,21 @@ def secrets_of(launch: Launch) -> dict[str, str]:
 
 
 def arguments_of(launch: Launch) -> tuple[str, ...]:
-    """What the program gets. Pure."""
+    """Return the arguments that the program gets. Pure."""
     return (*launch.arguments, *launch.secret_arguments)
 
 
 def shown_arguments(launch: Launch) -> tuple[str, ...]:
-    """The program's arguments as they may be kept and shown. Pure."""
+    """Return the program's arguments as they may be stored and shown. Pure."""
     plain = mask_words(launch.arguments, redaction_of(launch))
     return (*plain, *(MASK for _ in launch.secret_arguments))
 
 
 def without_secrets(launch: Launch) -> Launch:
-    """The launch as it may be kept and shown: what is secret is masked, secret options are left
-    out. Pure."""
+    """Return the launch as it may be stored and shown. Pure.
+
+    Secret settings and arguments are masked, secret options are left out.
+    """
     hidden = dict.fromkeys(secrets_of(launch), MASK)
     options = {key: value for key, value in launch.options.items() if not is_secret(key)}
     plain = mask_words(launch.arguments, redaction_of(launch))
@@ -102,14 +106,15 @@ def without_secrets(launch: Launch) -> Launch:
 
 
 def without_masked(launch: Launch) -> Launch:
-    """A kept launch without the settings that were masked: they must not reach Spark. Pure."""
+    """Return a stored launch without its masked settings, which must not reach Spark. Pure."""
     return replace(launch, conf={k: v for k, v in launch.conf.items() if v != MASK})
 
 
 def with_redaction(launch: Launch, spark_home: str, environ: Mapping[str, str]) -> Launch:
-    """The launch with the ``spark.redaction.regex`` of Spark's defaults, unless it has its own.
+    """Return the launch with the redaction pattern of Spark's defaults, unless it has its own.
 
-    Spark would read it there anyway. Raises :class:`LaunchFailed` when they cannot be read.
+    The pattern is ``spark.redaction.regex``; Spark would read it from there anyway. Raises
+    :class:`LaunchFailed` when the defaults cannot be read.
     """
     if REDACTION in launch.conf:
         return launch
@@ -122,7 +127,7 @@ def with_redaction(launch: Launch, spark_home: str, environ: Mapping[str, str]) 
 
 
 def hand_over(environ: Mapping[str, str], launch: Launch) -> dict[str, str]:
-    """The environment of a supervisor that gets the secrets of ``launch``. Pure."""
+    """Return the environment of a supervisor that gets the secrets of ``launch``. Pure."""
     secrets = Secrets(secrets_of(launch), handed_arguments(launch))
     kept = {key: value for key, value in environ.items() if key != SETTINGS_VARIABLE}
     if secrets == Secrets():
@@ -131,20 +136,23 @@ def hand_over(environ: Mapping[str, str], launch: Launch) -> dict[str, str]:
 
 
 def take(environ: MutableMapping[str, str]) -> Secrets:
-    """What was handed over; it is taken out of the environment."""
+    """Return the secrets that were passed, and remove them from the environment."""
     return decode(Secrets, json.loads(environ.pop(SETTINGS_VARIABLE, "{}")))
 
 
 def handed_arguments(launch: Launch) -> tuple[str, ...] | None:
-    """All arguments where one of them must not be seen, else None."""
+    """Return all arguments when one of them must not be seen, else None."""
     whole = arguments_of(launch)
     return None if shown_arguments(launch) == whole and not launch.secret_arguments else whole
 
 
 def read_arguments(path: str) -> tuple[str, ...]:
-    """The arguments in a file, one a line; empty lines are none.
+    """Return the arguments in a file, one per line; empty lines are ignored.
 
-    Raises :class:`UsageError` when it is no file (or pipe) that only this user can read.
+    Raises
+    ------
+    UsageError
+        It is not a file (or pipe) that only this user can read.
     """
     chmod = f"chmod 600 {path}"
     try:
@@ -174,13 +182,19 @@ def read_arguments(path: str) -> tuple[str, ...]:
 
 @contextmanager
 def arguments_file(arguments: Sequence[str] | None, directory: str | None) -> Iterator[str | None]:
-    """A file with the program's arguments, for the time of the context; None without any.
+    """Yield the path of a file with the program's arguments, which is removed at the end.
 
     Parameters
     ----------
-    directory: where it stands (None: that of temporary files).
+    arguments
+        None yields None.
+    directory
+        The file's directory; None means that of temporary files.
 
-    Raises :class:`LaunchFailed` when it cannot be written.
+    Raises
+    ------
+    LaunchFailed
+        The file cannot be written.
     """
     if arguments is None:
         yield None
@@ -202,9 +216,9 @@ def arguments_file(arguments: Sequence[str] | None, directory: str | None) -> It
 
 
 def with_arguments(argv: Sequence[str], environ: MutableMapping[str, str]) -> list[str]:
-    """The driver's arguments with those of the program from their file, which is removed.
+    """Return the driver's arguments with those of the program from their file, which is removed.
 
-    ``argv``: ``APP [ARGS...]`` or ``--module NAME [ARGS...]``.
+    ``argv`` is ``APP [ARGS...]`` or ``--module NAME [ARGS...]``.
     """
     path = environ.pop(ARGUMENTS_VARIABLE, None)
     if not path:
@@ -218,9 +232,10 @@ def with_arguments(argv: Sequence[str], environ: MutableMapping[str, str]) -> li
 
 
 def properties(settings: Mapping[str, str], defaults: str = "") -> str:
-    """A file of Java properties with ``settings`` behind ``defaults``, a text of the same form.
+    """Return the text of a Java properties file: ``defaults``, then ``settings``. Pure.
 
-    Of a repeated key the last wins (``java.util.Properties.load``). Pure.
+    ``defaults`` is a text of the same form. Of a repeated key the last one counts
+    (``java.util.Properties.load``).
     """
     lines = [defaults.rstrip("\n")] if defaults else []
     for key, value in settings.items():
@@ -234,13 +249,22 @@ def properties(settings: Mapping[str, str], defaults: str = "") -> str:
 def secrets_file(
     settings: Mapping[str, str], directory: str | None, spark_home: str, environ: Mapping[str, str]
 ) -> Iterator[str | None]:
-    """A file for ``spark-submit --properties-file`` for the time of the context.
+    """Yield the path of a file for ``spark-submit --properties-file``, which is removed at the end.
 
-    It stands in ``directory`` (None: that of temporary files). Spark's own defaults are in it too:
-    that option would replace them (``SparkSubmitArguments.mergeDefaultSparkProperties``). Yields
-    None where nothing is secret.
+    Spark's own defaults are in it too, because the option replaces them
+    (``SparkSubmitArguments.mergeDefaultSparkProperties``).
 
-    Raises :class:`LaunchFailed` when it cannot be written, or the defaults not be read.
+    Parameters
+    ----------
+    settings
+        The secret settings; without any, None is yielded.
+    directory
+        The file's directory; None means that of temporary files.
+
+    Raises
+    ------
+    LaunchFailed
+        The file cannot be written, or the defaults cannot be read.
     """
     if not settings:
         yield None
@@ -248,7 +272,7 @@ def secrets_file(
     defaults = _defaults(spark_home, environ)
     path = None
     try:
-        # Readable by its owner only, from its first moment on.
+        # mkstemp makes it readable by its owner only, from the beginning.
         handle, path = tempfile.mkstemp(prefix=".conf-", suffix=".properties", dir=directory)
         with open(handle, "w", encoding="utf-8") as writer:
             writer.write(properties(settings, defaults))
@@ -272,7 +296,7 @@ def remove(path: str | None) -> None:
 
 
 def _defaults(spark_home: str, environ: Mapping[str, str]) -> str:
-    """The text of Spark's defaults; empty where there are none. LaunchFailed."""
+    """Return the text of Spark's defaults; empty when there are none. Raises LaunchFailed."""
     home = environ.get("SPARK_CONF_DIR") or os.path.join(spark_home, "conf")
     try:
         with open(os.path.join(home, _DEFAULTS), encoding="utf-8") as file:

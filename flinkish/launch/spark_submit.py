@@ -1,6 +1,6 @@
-"""Which Spark and which Python run a job, and the ``spark-submit`` command line for it.
+"""The Spark and the Python that run a job, and the ``spark-submit`` command line for it.
 
-Rules, first match wins.
+Rules; the first match counts.
 
 - Driver interpreter: ``-pyclientexec``, ``-pyexec``, the interpreter of the virtual environment
   that holds ``--spark-home``, flinkish's own.
@@ -55,12 +55,15 @@ class Installation:
 
 
 def resolve(launch: Launch, environ: Mapping[str, str]) -> Installation:
-    """Find Spark, Java and the interpreters of a launch; nothing is imported or started of them.
+    """Find Spark, Java and the interpreters of a launch, without importing or starting them.
 
-    Only where the driver interpreter is a foreign one and no Spark is named, that interpreter is
-    asked (once, in a child process) where its pyspark is.
+    The exception is a foreign driver interpreter when no Spark is named: a child process of that
+    interpreter reports, once, where its pyspark is.
 
-    Raises :class:`LaunchFailed` naming what is missing and what to install.
+    Raises
+    ------
+    LaunchFailed
+        Something is missing; the error says what to install.
     """
     named_home = launch.spark_home or environ.get("SPARK_HOME") or None
     driver = _driver_python(launch, named_home, environ)
@@ -78,8 +81,10 @@ def resolve(launch: Launch, environ: Mapping[str, str]) -> Installation:
 def pinned(
     launch: Launch, installation: Installation, environ: Mapping[str, str] | None = None
 ) -> Launch:
-    """The launch with the Spark and driver interpreter that were found written into it, and what
-    Spark's defaults say is secret. LaunchFailed when those cannot be read."""
+    """Return the launch with the Spark, driver interpreter and redaction pattern that were found.
+
+    The redaction pattern comes from Spark's defaults. Raises LaunchFailed when they cannot be read.
+    """
     found = replace(
         launch, spark_home=installation.spark_home, client_python=installation.driver_python
     )
@@ -97,16 +102,19 @@ def build_command(
     properties: str | None = None,
     arguments: str | None = None,
 ) -> list[str]:
-    """The ``spark-submit`` command line of a job. Pure.
+    """Return the ``spark-submit`` command line of a job. Pure.
 
     Parameters
     ----------
-    name: the job's name, Spark's application name unless the program sets its own.
-    driver_main: path of flinkish's ``driver/__main__.py``, which runs the program.
-    properties: file with the secret settings (:mod:`flinkish.launch.secret_settings`), which are
-    not on
-        the command line then: every user of the host can read that.
-    arguments: file with the program's arguments; those on the command line are masked then.
+    name
+        The job's name; Spark's application name unless the program sets its own.
+    driver_main
+        Path of flinkish's ``driver/__main__.py``, which runs the program.
+    properties
+        File with the secret settings (:mod:`flinkish.launch.secret_settings`). They are then left
+        out of the command line, which every user of the host can read.
+    arguments
+        File with the program's arguments; those on the command line are then masked.
     """
     command = [installation.spark_submit]
     if launch.master:
@@ -146,9 +154,9 @@ def build_environment(
     properties: str | None = None,
     arguments: str | None = None,
 ) -> dict[str, str]:
-    """The environment of ``spark-submit``: the client's, and what the driver needs to know. Pure.
+    """Return the environment of ``spark-submit``: the client's, plus values for the driver. Pure.
 
-    The user's ``PYTHONPATH`` stays. ``PYSPARK_DRIVER_PYTHON_OPTS`` goes: it is meant for
+    The user's ``PYTHONPATH`` is kept. ``PYSPARK_DRIVER_PYTHON_OPTS`` is removed: it is meant for
     notebooks and would end up on the driver's command line. ``properties`` and ``arguments`` are as
     in :func:`build_command`.
     """
@@ -169,7 +177,7 @@ def build_environment(
             "SPARK_HOME": installation.spark_home,
             "PYSPARK_PYTHON": installation.worker_python,
             "PYSPARK_DRIVER_PYTHON": installation.driver_python,
-            # Otherwise the log would lag behind the program by a buffer.
+            # Without it, the log would lag behind the program by one buffer.
             "PYTHONUNBUFFERED": result.get("PYTHONUNBUFFERED") or "1",
         }
     )
@@ -177,19 +185,19 @@ def build_environment(
 
 
 def flinkish_home() -> str:
-    """The directory that contains the flinkish package."""
+    """Return the directory that contains the flinkish package."""
     import flinkish
 
     return os.path.dirname(os.path.dirname(os.path.abspath(flinkish.__file__)))
 
 
 def driver_main() -> str:
-    """Path of the script that ``spark-submit`` runs."""
+    """Return the path of the script that ``spark-submit`` runs."""
     return os.path.join(flinkish_home(), "flinkish", "driver", "__main__.py")
 
 
 def fallback_path() -> str:
-    """Directories with the fsspec and fastavro of this interpreter, for one that has none."""
+    """Return the path of this interpreter's fsspec and fastavro, for drivers without them."""
     import importlib.util
 
     found: list[str] = []
@@ -203,7 +211,7 @@ def fallback_path() -> str:
 
 
 def spark_version(spark_home: str) -> str | None:
-    """The version of a Spark, read from the name of its core jar; None when there is none."""
+    """Return the version of a Spark from the name of its core jar; None without that jar."""
     try:
         names = os.listdir(os.path.join(spark_home, "jars"))
     except OSError:
@@ -216,16 +224,13 @@ def spark_version(spark_home: str) -> str | None:
 
 
 def is_local_master(launch: Launch) -> bool:
-    """True when the executors run inside the driver's own process."""
+    """Return whether the executors run inside the driver's own process."""
     master = launch.master or launch.conf.get("spark.master") or "local[*]"
     return master.startswith("local") and not master.startswith("local-cluster")
 
 
 def check_deploy_mode(launch: Launch) -> None:
-    """Refuse cluster deploy mode: its driver would run where no supervisor watches it.
-
-    Raises :class:`UsageError`.
-    """
+    """Refuse cluster deploy mode, in which no supervisor watches the driver. Raises UsageError."""
     if launch.conf.get("spark.submit.deployMode", "client").lower() == "cluster":
         raise UsageError(
             "spark.submit.deployMode=cluster is not supported: the driver runs on this host",
@@ -251,7 +256,7 @@ def _worker_python(launch: Launch, driver: str, environ: Mapping[str, str]) -> s
 
 
 def _python_beside(spark_home: str) -> str | None:
-    """The interpreter of the virtual environment whose site-packages hold ``spark_home``."""
+    """Return the interpreter of the virtual environment whose site-packages hold ``spark_home``."""
     match = re.fullmatch(
         r"(.+)/lib(?:64)?/python[\d.]+t?/site-packages/pyspark/?", os.path.abspath(spark_home)
     )
@@ -275,7 +280,7 @@ def _which(name: str, environ: Mapping[str, str]) -> str | None:
     import shutil
 
     found = shutil.which(os.path.expanduser(name), path=environ.get("PATH"))
-    # Not the target of its links: the link's place is what makes a virtual environment.
+    # Do not resolve links: the location of the link determines the virtual environment.
     return os.path.abspath(found) if found else None
 
 
@@ -328,7 +333,7 @@ def _check_java(spark_home: str, environ: Mapping[str, str]) -> None:
 
 
 def find_java(environ: Mapping[str, str]) -> str:
-    """The ``java`` that ``spark-submit`` will use (``bin/spark-class``).
+    """Return the ``java`` that ``spark-submit`` will use (``bin/spark-class``).
 
     Raises :class:`LaunchFailed` when there is none.
     """
@@ -347,7 +352,7 @@ def find_java(environ: Mapping[str, str]) -> str:
 
 
 def java_version(java: str) -> int | None:
-    """The major version of a Java, from the ``release`` file of its home; None when unknown."""
+    """Return a Java's major version from the ``release`` file of its home; None when unknown."""
     home = os.path.dirname(os.path.dirname(os.path.realpath(java)))
     for place in (home, os.path.dirname(home)):  # Java 8 keeps a jre/ below it
         try:

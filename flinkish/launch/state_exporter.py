@@ -1,4 +1,4 @@
-"""Running a driver that looks into a savepoint's state: ``flinkish.driver.tasks.state_export``."""
+"""Run a driver that reads or exports a savepoint's state: ``driver.tasks.state_export``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flinkish.spec.calls import StateAnswer, StateTask
 from flinkish.spec.codec import encode
 from flinkish.spec.launch import Launch
 
-#: What a state can be exported as.
+#: Formats to which a state can be exported.
 FORMATS = ("parquet", "avro", "json")
 
 
@@ -22,13 +22,19 @@ def run_state_task(
     environ: Mapping[str, str],
     show_log: Callable[[str], object],
 ) -> StateAnswer:
-    """Have a driver do what the task says.
+    """Let a driver carry out the task, and return its answer.
 
     Parameters
     ----------
-    show_log: gets the end of the driver's output when that was no success.
+    show_log
+        Receives the end of the driver's output when the driver fails.
 
-    Raises LaunchFailed, and whatever the driver refuses.
+    Raises
+    ------
+    LaunchFailed
+        The driver cannot be started.
+    FlinkishError
+        The driver refused the task or failed.
     """
     import json
 

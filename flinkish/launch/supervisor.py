@@ -1,12 +1,12 @@
 """The small process that starts a job's driver, waits for it, and records how it ended.
 
 ``python -m flinkish.launch.supervisor JOB_ID``, with ``FLINKISH_REGISTRY`` set and standard output
-and error going to the job's log. It runs in a session of its own, so it outlives the terminal;
-the driver (``spark-submit``, its JVM, its Python) runs in a second one below it, which is one
-process group to signal. Nothing is left open while it waits: the registry is opened to read the
+and error going to the job's log. It runs in a session of its own, so it outlives the terminal. The
+driver (``spark-submit``, its JVM, its Python) runs in a second session below it, which is one
+process group to signal. Nothing stays open during the wait: the registry is opened to read the
 launch and opened again when the driver has ended.
 
-The driver normally records its own end. The supervisor speaks for it only when it could not:
+The driver normally records its own end. The supervisor records it only when the driver could not:
 killed, crashed, never started.
 """
 
@@ -28,16 +28,16 @@ from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.liveness import process_ref
 from flinkish.spec.launch import Secrets
 
-#: Seconds what is left of a driver gets between SIGTERM and SIGKILL.
+#: Seconds between SIGTERM and SIGKILL for leftover processes of a driver.
 LEFTOVER_GRACE = 3.0
-#: Seconds a driver gets to end by itself when the supervisor is told to.
+#: Seconds that a driver gets to end by itself when the supervisor is asked to end.
 TERMINATE_GRACE = 10.0
-#: Seconds a registry that is away (a restarting server) is waited for at the end of a job.
+#: Seconds to wait at the end of a job for a registry that is unavailable (a restarting server).
 REGISTRY_PATIENCE = 300.0
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run one job; returns 0 when its driver ended by itself with status 0, else 1."""
+    """Run one job; return 0 when its driver ended by itself with status 0, else 1."""
     job_id = argv[0]
     secrets = secret_settings.take(os.environ)
     url = os.environ["FLINKISH_REGISTRY"]
@@ -69,26 +69,26 @@ def main(argv: Sequence[str]) -> int:
 
 
 class _Driver:
-    """``spark-submit`` in a session, and so a process group, of its own.
+    """``spark-submit`` in a session, and thus a process group, of its own.
 
-    SIGTERM and SIGINT to this process are handed to that group, and enforced by SIGKILL after
-    :data:`TERMINATE_GRACE` seconds.
+    SIGTERM and SIGINT to this process are passed on to that group as SIGTERM, and enforced by
+    SIGKILL after :data:`TERMINATE_GRACE` seconds.
     """
 
     def __init__(self) -> None:
         self._group: int | None = None
         self._told = False
         self._cleanup = ExitStack()
-        # Before the driver exists: a signal between its start and its registration here would
-        # otherwise end this process and leave the driver alone.
+        # Set before the driver exists: a signal between its start and its registration here would
+        # otherwise end this process and leave the driver running alone.
         signal.signal(signal.SIGALRM, self._enforce)
         signal.signal(signal.SIGTERM, self._terminate)
         signal.signal(signal.SIGINT, self._terminate)
 
     def start(self, job: JobRecord, url: str, secrets: Secrets) -> None:
-        """Start it, with settings and arguments that only this process knows.
+        """Start the driver, with settings and arguments that only this process knows.
 
-        Raises :class:`LaunchFailed` when it cannot be.
+        Raises :class:`LaunchFailed` when it cannot be started.
         """
         try:
             self._start(job, url, secrets)
@@ -147,20 +147,20 @@ class _Driver:
             self._terminate(signal.SIGTERM, None)
 
     def wait(self) -> int:
-        """Wait for it; returns the exit status, negative for a signal."""
+        """Wait for the driver and return its exit status, negative for a signal."""
         assert self._group is not None
         _, status = os.waitpid(self._group, 0)
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, signal.SIG_IGN)  # what is left to do is short
+            signal.signal(number, signal.SIG_IGN)  # the remaining work is short
         signal.setitimer(signal.ITIMER_REAL, 0)
         return os.waitstatus_to_exitcode(status)
 
     def forget_secrets(self) -> None:
-        """Remove what its secret settings were handed over in, where the driver has not."""
+        """Remove the files with its secrets, if the driver has not done so."""
         self._cleanup.close()
 
     def end_leftovers(self) -> None:
-        """End what it left running in its process group."""
+        """End the processes that the driver left running in its process group."""
         if not self._signal(signal.SIGTERM):
             return
         deadline = time.monotonic() + LEFTOVER_GRACE
@@ -180,7 +180,7 @@ class _Driver:
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: int) -> bool:
-        """Signal the group; False when nobody is in it any more."""
+        """Signal the group and return whether it still has a process."""
         assert self._group is not None
         try:
             os.killpg(self._group, number)
@@ -211,13 +211,16 @@ def _record_end(url: str, job_id: str, status: int) -> None:
 
 
 def end_of(status: int, tail: list[str], *, started: bool) -> FlinkishError:
-    """The failure of a driver that recorded no end of its own. Pure.
+    """Return the failure of a driver that recorded no end of its own. Pure.
 
     Parameters
     ----------
-    status: exit status of ``spark-submit``; negative: minus the number of a signal.
-    tail: :func:`flinkish.launch.job_logs.error_tail` of its log.
-    started: whether flinkish's part of the driver had begun to run.
+    status
+        Exit status of ``spark-submit``; negative: minus the number of a signal.
+    tail
+        :func:`flinkish.launch.job_logs.error_tail` of its log.
+    started
+        Whether flinkish's part of the driver had begun to run.
     """
     how = how_it_ended(status)
     summary = job_logs.error_summary(tail)
@@ -231,11 +234,11 @@ def end_of(status: int, tail: list[str], *, started: bool) -> FlinkishError:
 
 
 def how_it_ended(status: int) -> str:
-    """``was killed by SIGKILL`` or ``exited with status 1``. Pure."""
+    """Return ``was killed by SIGKILL`` or ``exited with status 1``. Pure."""
     if status < 0:
         return f"was killed by {_signal_name(-status)}"
     number = _killed_child(status)
-    # The JVM hands on its Python child's status, 128 + N when signal N ended it (PythonRunner).
+    # The JVM passes on its Python child's status, 128 + N when signal N ended it (PythonRunner).
     child = f" (its Python was killed by {_signal_name(number)})" if number else ""
     return f"exited with status {status}{child}"
 
@@ -253,7 +256,7 @@ def _signal_name(number: int) -> str:
 
 
 def _persistently(action: Callable[[], None]) -> None:
-    """Do ``action``, again while the registry is away."""
+    """Run ``action``, and repeat it while the registry is unavailable."""
     deadline = time.monotonic() + REGISTRY_PATIENCE
     pause = 0.5
     while True:

@@ -1,4 +1,4 @@
-"""The hardest way to cancel: end a job's processes when its driver does not answer."""
+"""The last resort of a cancel: end a job's processes when its driver does not answer."""
 
 from __future__ import annotations
 
@@ -22,25 +22,28 @@ from flinkish.registry.liveness import is_alive
 from flinkish.registry.waiting import wait_request
 from flinkish.spec.requests import RequestResult
 
-#: Seconds a driver that has claimed a plain cancel gets beyond twice its grace.
+#: Seconds that a driver that has claimed a plain cancel gets beyond twice its grace period.
 _ANSWER_SLACK = 20.0
-#: Seconds the supervisor has to end its driver, then the kernel.
+#: Seconds that the supervisor gets to end its driver, then the kernel.
 _TERM_PATIENCE = 15.0
 _KILL_PATIENCE = 5.0
-#: Seconds between two looks at whether the driver answers.
+#: Seconds between two checks whether the driver answers.
 _LOOK = 0.5
 
 
 def answers_late(request: Request, others: Sequence[Request], grace: float, now: float) -> bool:
-    """True when a driver should have acted on a request to end its job by now. Pure.
+    """Return whether a driver should have acted on a request to end its job by now. Pure.
 
-    A driver that is busy with another request is alive: it will come to this one.
+    A driver that is busy with another request is alive and will process this one later.
 
     Parameters
     ----------
-    others: all requests of the job.
-    grace: ``execution.cancel.grace`` in seconds, which the driver gives its running batch.
-    now: seconds since the epoch, by the registry's clock.
+    others
+        All requests of the job.
+    grace
+        ``execution.cancel.grace`` in seconds, which the driver gives its running batch.
+    now
+        Seconds since the epoch, by the registry's clock.
     """
     if request.state.is_final:
         return False
@@ -65,10 +68,20 @@ def await_cancel(
 
     Parameters
     ----------
-    grace: ``execution.cancel.grace`` in seconds.
-    timeout: seconds to wait.
+    grace
+        ``execution.cancel.grace`` in seconds.
+    timeout
+        Seconds to wait.
 
-    Returns the finished request (also when FAILED). Raises :class:`WaitTimeout`.
+    Returns
+    -------
+    Request
+        The finished request (also when FAILED).
+
+    Raises
+    ------
+    WaitTimeout
+        There is no answer in time.
     """
     deadline = time.monotonic() + timeout
     while True:
@@ -95,7 +108,7 @@ def await_cancel(
 
 
 def can_kill(job: JobRecord) -> bool:
-    """True when a process of the job runs on this host."""
+    """Return whether a process of the job runs on this host."""
     return any(ref is not None and is_alive(ref) for ref in (job.supervisor, job.driver))
 
 
@@ -106,13 +119,16 @@ def kill_job(
     *,
     sleep: Callable[[float], None] = time.sleep,
 ) -> JobRecord:
-    """End the processes of ``job`` and record it as CANCELED; returns its final record.
+    """End the processes of ``job``, record it as CANCELED, and return its final record.
 
-    SIGTERM to the supervisor (which ends the driver's process group and records the end), then
-    SIGKILL to the group. The cancel request is completed with the stop method ``kill``.
+    Sends SIGTERM to the supervisor (which ends the driver's process group and records the end),
+    then SIGKILL to the group. The cancel request is completed with the stop method ``kill``.
+    Requires that :func:`can_kill` is True for the job.
 
-    Raises :class:`WaitTimeout` when they survive SIGKILL. Only for a job of which
-    :func:`can_kill` holds.
+    Raises
+    ------
+    WaitTimeout
+        The processes survive SIGKILL.
     """
     registry.transition(job.job_id, JobState.CANCELLING, "its driver does not answer: ending it")
     registry.complete(request_id, RequestResult(stop_method="kill"))
@@ -136,14 +152,14 @@ def kill_job(
 
 
 def _group(ref: ProcessRef | None) -> int | None:
-    """The process group of a live process of this host, never this process's own."""
+    """Return the process group of a live process of this host, never this process's own."""
     if ref is None or not is_alive(ref):
         return None
     try:
         group = os.getpgid(ref.pid)
     except ProcessLookupError:
         return None
-    # 0 (a process of another pid namespace) would mean the caller's own group to killpg.
+    # killpg takes 0 (a process of another pid namespace) for the caller's own group.
     return None if group <= 1 or group == os.getpgid(0) else group
 
 

@@ -1,9 +1,9 @@
-"""Check the hashers against a file of ids that Flink itself computed.
+"""Check the hashers against a file of ids computed by Flink itself.
 
-The file (JSON, or gzipped JSON) holds ``graphs`` (``source_ids``, ``nodes`` with their edges, uid,
-uid hash, expected ids), ``uids`` (uid, operator id), and may hold ``error_cases``: named programs
-that Flink refuses, or hashes to the given ids. Fields and sections that are not known are ignored,
-except that a section whose entries have ``uid`` and ``operator_id`` is checked as ``uids`` are.
+The file (JSON, or gzipped JSON) contains ``graphs`` (``source_ids``, ``nodes`` with their edges,
+uid, uid hash, expected ids) and ``uids`` (uid, operator id), and may contain ``error_cases``: named
+programs that Flink refuses, or hashes to the given ids. Unknown fields and sections are ignored,
+except that a section whose entries have ``uid`` and ``operator_id`` is checked like ``uids``.
 
 Run as ``python -m flinkish.operators.hasher FILE.json [--hasher v2|v3]``.
 """
@@ -32,7 +32,7 @@ _SECTIONS = ("graphs", "error_cases")
 
 @dataclass(frozen=True)
 class GoldenComparison:
-    """One expectation of the file beside what we have; ``what`` says which it is."""
+    """One expectation of the file and the computed value; ``what`` names it."""
 
     section: str
     what: str
@@ -41,12 +41,18 @@ class GoldenComparison:
 
     @property
     def equal(self) -> bool:
-        """True when there is nothing to report."""
+        """True when expectation and computed value are equal."""
         return self.expected == self.computed
 
 
 def load(path: str) -> Mapping[str, Any]:
-    """The file's contents; raises InvalidGraph (exit 2) when it cannot be read as such a file."""
+    """Return the file's contents.
+
+    Raises
+    ------
+    InvalidGraph
+        The file cannot be read, or is not such a file (exit code 2).
+    """
     try:
         with open(path, "rb") as file:
             raw = file.read()
@@ -72,9 +78,14 @@ def load(path: str) -> Mapping[str, Any]:
 
 
 def read_graph(entry: Mapping[str, Any]) -> OperatorGraph:
-    """One entry of ``graphs``. In Flink every operator may keep state, so here all are stateful.
+    """Return the operator graph of one entry of ``graphs``.
 
-    Raises InvalidGraph.
+    In Flink every operator may keep state, so all operators are stateful here.
+
+    Raises
+    ------
+    InvalidGraph
+        The entry is malformed, or its graph is not valid.
     """
     try:
         nodes = tuple(_read_node(node) for node in entry["nodes"])
@@ -88,7 +99,7 @@ def read_graph(entry: Mapping[str, Any]) -> OperatorGraph:
 
 
 def compare_ids(data: Mapping[str, Any]) -> Iterator[GoldenComparison]:
-    """Every expectation of the file, checked with hasher v2; a broken graph differs as a whole."""
+    """Yield every expectation of the file compared with hasher v2; an invalid graph yields one."""
     for entry in data.get("graphs") or ():
         yield from _compare_graph(entry)
     for section, entries in data.items():
@@ -99,7 +110,7 @@ def compare_ids(data: Mapping[str, Any]) -> Iterator[GoldenComparison]:
 
 
 def unchecked(data: Mapping[str, Any]) -> list[str]:
-    """What the file holds that :func:`compare` does not understand."""
+    """Return the contents of the file that :func:`compare_ids` does not check."""
     left = [
         f"entry of section {section}: {entry!r:.80}"
         for section, entries in data.items()
@@ -114,7 +125,14 @@ def unchecked(data: Mapping[str, Any]) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; exit 0 when all ids match (v3: when all could be computed), 1, or 2 (usage)."""
+    """Run the command.
+
+    Returns
+    -------
+    int
+        0 when all ids match (v3: when all could be computed), 1 when not, 2 for a file that cannot
+        be read.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m flinkish.operators.hasher",
         description="Compare operator ids with those that Flink computed, or print those of v3.",
@@ -137,9 +155,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status = _print_v3(data) if options.hasher == "v3" else _print_comparisons(data)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader (head, less) has seen enough
+    except BrokenPipeError:  # the reader (head, less) has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141  # as a shell shows a process that SIGPIPE ended
+        return 141  # a shell's exit status for a process killed by SIGPIPE
     return status
 
 
@@ -208,7 +226,7 @@ def _uid_and_id(entry: object) -> tuple[str, str] | None:
 
 
 def _compare_case(case: Mapping[str, Any]) -> Iterator[GoldenComparison]:
-    """``ids``: what the hasher gives, in any order; ``message``: how the program is refused."""
+    """Compare one error case: its ``ids``, in any order, and the ``message`` of the refusal."""
     name = _case_name(case)
     if name not in _CASES:
         return
@@ -222,7 +240,7 @@ def _compare_case(case: Mapping[str, Any]) -> Iterator[GoldenComparison]:
             submit(graph)
             computed = "no error"
         except FlinkishError as error:
-            # Ours begin with Flink's sentence, operators' names apart, and go on to say more.
+            # Messages begin with Flink's sentence, except for operators' names, and then add more.
             computed = error.message.replace('"s" (operator)', "s")
         message = str(case["message"])
         if computed.startswith(message):
@@ -235,7 +253,7 @@ def _case_name(case: object) -> str:
 
 
 def _two(**changes: str | None) -> OperatorGraph:
-    """The program of the error cases: source "s", chained to a map "a", both changed alike."""
+    """Return the program of the error cases: source "s", chained to a map "a", changed alike."""
     return _source_and_map(changes, changes)
 
 
@@ -248,7 +266,7 @@ def _source_and_map(
     return OperatorGraph((replace(first, **source), replace(second, **mapped)))  # type: ignore[arg-type]
 
 
-#: Error case -> a program like the one meant (the file gives names only), and how to submit it.
+#: Error case -> a program for it (the file has names only), and the function that submits it.
 _CASES: Mapping[str, tuple[OperatorGraph, Callable[[OperatorGraph], object]]] = {
     "duplicate_uid": (_two(uid="same"), identify),
     "uidhash_short": (_source_and_map({}, {"uid_hash": "abc"}), identify),
@@ -285,5 +303,5 @@ def _name(entry: Mapping[str, Any]) -> str:
 
 
 def _printable(text: str) -> str:
-    """``text`` as one line that any terminal's encoding can show."""
+    """Return ``text`` as one line in ASCII, which any terminal can show."""
     return text.encode("ascii", "backslashreplace").decode().replace("\n", "\\n")

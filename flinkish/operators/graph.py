@@ -1,6 +1,6 @@
-"""The operator graph of a query: what the hashers, the coverage and ``flinkish info`` look at.
+"""The operator graph of a query, which the hashers, the coverage and ``flinkish info`` use.
 
-The counterpart of Flink's ``StreamGraph``. Nodes are known by a ``key``, an integer that only
+The counterpart of Flink's ``StreamGraph``. A ``key`` identifies each node, an integer that only
 orders the sources; ids, uids and states never depend on its value. The order of a node's in-edges
 and out-edges is part of the graph (a join's left and right), the order of the nodes is not.
 """
@@ -17,7 +17,7 @@ from flinkish.errors import InvalidGraph
 
 @dataclass(frozen=True)
 class OutEdge:
-    """An edge to ``target``; ``chainable`` when no exchange stands on it."""
+    """An edge to ``target``; ``chainable`` when it has no exchange."""
 
     target: int
     chainable: bool = False
@@ -27,9 +27,16 @@ class OutEdge:
 class OperatorNode:
     """One operator.
 
-    ``kind`` is a word for people ("aggregate", "file source"); nothing is decided by it.
-    ``stateful`` operators own state that a savepoint holds. ``location`` is the place in the
-    user's program (``app.py:12``) where known. ``in_edges`` are the keys of the inputs in order.
+    Attributes
+    ----------
+    kind
+        A word for people ("aggregate", "file source"); nothing depends on it.
+    stateful
+        Whether the operator owns state that a savepoint holds.
+    location
+        Place in the user's program (``app.py:12``), where known.
+    in_edges
+        Keys of the inputs, in order.
     """
 
     key: int
@@ -48,7 +55,7 @@ class OperatorNode:
         return self.uid is not None or self.uid_hash is not None
 
     def describe(self) -> str:
-        """The operator for an error message: ``"count" (stateful aggregate, app.py:12)``."""
+        """Return the operator for an error message: ``"count" (stateful aggregate, app.py:12)``."""
         facts = ("stateful " if self.stateful else "") + self.kind
         where = f", {self.location}" if self.location else ""
         return f'"{self.name}" ({facts}{where})'
@@ -56,7 +63,7 @@ class OperatorNode:
 
 @dataclass(frozen=True)
 class Edge:
-    """An edge for :func:`connect`; ``chainable`` when no exchange stands on it."""
+    """An edge for :func:`connect`; ``chainable`` when it has no exchange."""
 
     source: int
     target: int
@@ -65,10 +72,10 @@ class Edge:
 
 @dataclass(frozen=True)
 class OperatorGraph:
-    """A valid operator graph; raises InvalidGraph when it is not one.
+    """A valid operator graph; its constructor raises InvalidGraph otherwise.
 
-    Valid: keys are unique, every edge stands at both of its ends, there is no cycle, and
-    ``sources`` are exactly the nodes without inputs (left out: they are found).
+    Valid: keys are unique, both ends of every edge list it, there is no cycle, and ``sources`` are
+    exactly the nodes without inputs (they are computed if not given).
     """
 
     nodes: tuple[OperatorNode, ...]
@@ -98,10 +105,14 @@ class OperatorGraph:
 
 
 def connect(operators: Iterable[OperatorNode], edges: Iterable[Edge]) -> OperatorGraph:
-    """A graph of operators (given without edges) and edges.
+    """Return the graph of operators (given without edges) and edges.
 
-    The order of ``edges`` is the order of every node's in-edges and of its out-edges. Raises
-    InvalidGraph, also for an edge to an operator that is not there.
+    The order of ``edges`` is the order of every node's in-edges and of its out-edges.
+
+    Raises
+    ------
+    InvalidGraph
+        The graph is not valid, or an edge leads to an operator that does not exist.
     """
     nodes = list(operators)
     inputs: dict[int, list[int]] = {node.key: [] for node in nodes}

@@ -1,8 +1,8 @@
-"""Everything an operator is known by, for savepoints and restores, with the rules checked.
+"""The identity of operators in savepoints and restores, with its rules checked.
 
-A savepoint stores an operator's ids under both hashers, so that either can be asked for later and
-a job can move from v2 to v3. Ids are compared like with like only: an asked v3 id with stored v3
-ids, and so on; the same digits may mean two operators under two hashers.
+A savepoint records an operator's ids under both hashers, so that a restore can use either and a job
+can move from v2 to v3. Only ids of the same hasher are compared, a requested v3 id with stored v3
+ids: the same digits may mean two operators under two hashers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from flinkish.operators.uids import check_uid
 
 @dataclass(frozen=True)
 class OperatorIdentity:
-    """What an operator is known by in savepoints and restores; None where that is not known.
+    """The identity of an operator in savepoints and restores; None where it is not known.
 
     Attributes
     ----------
@@ -41,12 +41,12 @@ class OperatorIdentity:
     operator_id_v3: str | None = None
 
 
-#: The identity of what nothing is known of.
+#: The identity of an unknown operator.
 UNKNOWN = OperatorIdentity()
 
 
 class Identified:
-    """Something with an ``identity``, whose parts are its attributes, too."""
+    """Base class of objects with an ``identity``, whose fields become attributes."""
 
     identity: OperatorIdentity
 
@@ -73,10 +73,15 @@ class Identified:
 
 @dataclass(frozen=True)
 class NodeIdentity:
-    """The ids of one operator of a program (32 hex digits each), its node with it.
+    """The ids of one operator of a program (32 hex digits each), with its node.
 
-    ``generated_v3`` is the v3 id it would have without its uid: where the state of a program that
-    had no uids yet is found once it has.
+    Attributes
+    ----------
+    generated_v3
+        The v3 id it would have without its uid: it finds the state of a program from before it had
+        uids.
+    user_hash
+        The uid hash, if any.
     """
 
     node: OperatorNode
@@ -91,17 +96,17 @@ class NodeIdentity:
         return self.node.uid
 
     def operator_id(self, version: HasherVersion) -> str:
-        """The id under which state is written with this hasher."""
+        """Return the id under which state is written with this hasher."""
         return self.operator_id_v2 if version is HasherVersion.V2 else self.operator_id_v3
 
     def under(self, version: HasherVersion) -> OperatorIdentity:
-        """Return what a savepoint keeps of it when state is written with this hasher."""
+        """Return the identity that a savepoint records when state is written with this hasher."""
         return OperatorIdentity(
             self.uid, self.operator_id(version), self.operator_id_v2, self.operator_id_v3
         )
 
     def lookup_ids(self, version: HasherVersion) -> tuple[str, ...]:
-        """The ids to look for at restore, first match wins: the user hash, then the id.
+        """Return the ids to look up at restore, first match wins: the user hash, then the id.
 
         Flink: ``StateAssignmentOperation`` (user-defined operator id, then the generated one).
         """
@@ -110,11 +115,17 @@ class NodeIdentity:
 
 
 def identify(graph: OperatorGraph) -> dict[int, NodeIdentity]:
-    """The identity of every operator, by key, in the order of ``graph.nodes``.
+    """Return the identity of every operator, by key, in the order of ``graph.nodes``.
 
-    Raises InvalidUid (empty uid, malformed hash), DuplicateUid (two operators, one uid or one uid
-    hash) or HashCollision (two operators, one id; a uid hash that is the id of another stateful
-    operator, whose state it would take at the next restore).
+    Raises
+    ------
+    InvalidUid
+        A uid is empty, or a uid hash is malformed.
+    DuplicateUid
+        Two operators have one uid or one uid hash.
+    HashCollision
+        Two operators have one id, or a uid hash is the id of another stateful operator, whose state
+        it would take at the next restore.
     """
     for node in graph:
         if node.uid is not None:
@@ -133,7 +144,7 @@ def identify(graph: OperatorGraph) -> dict[int, NodeIdentity]:
 
 
 def _refuse_shared_hashes(graph: OperatorGraph, hashes: dict[int, str]) -> None:
-    # Flink lets this pass, and both operators then ask for the same state.
+    # Flink accepts this, and both operators then request the same state.
     owners: dict[str, OperatorNode] = {}
     for key in sorted(hashes):
         node = graph.by_key[key]

@@ -16,7 +16,7 @@ _BLOCK = 16
 
 
 def murmur3_128(data: bytes, seed: int = 0) -> bytes:
-    """The 16-byte hash of ``data``; ``seed`` is an unsigned 32-bit number (Flink: 0)."""
+    """Return the 16-byte hash of ``data``; ``seed`` is an unsigned 32-bit number (Flink: 0)."""
     h1 = h2 = seed
     whole = len(data) - len(data) % _BLOCK
     for start in range(0, whole, _BLOCK):

@@ -1,4 +1,4 @@
-"""An operator graph as text: a tree for terminals, DOT for Graphviz (``flinkish info``)."""
+"""Render an operator graph: a tree for terminals, DOT for Graphviz (``flinkish info``)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from flinkish.operators.identity import NodeIdentity
 def tree(
     graph: OperatorGraph, identities: Mapping[int, NodeIdentity], version: HasherVersion
 ) -> Iterator[str]:
-    """The lines of the graph drawn from its sinks down to its sources, as Spark draws plans.
+    """Yield the lines of the graph, drawn from its sinks to its sources like Spark's plans.
 
-    An operator with several consumers is drawn whole below the first, and named below the others.
-    ``-`` before an operator: chained to its consumer; ``=``: an exchange stands between.
+    An operator with several consumers is drawn with its inputs below the first, and only named
+    below the others. ``-`` before an operator: chained to its consumer; ``=``: an exchange is
+    between them.
     """
     drawn: set[int] = set()
     sinks = sorted((node.key for node in graph if not node.out_edges), reverse=True)
-    # (key, mark, indent of the line, indent of what hangs below)
+    # (key, mark, indent of the line, indent of its inputs)
     stack = [(key, "", "", "") for key in sinks]
     while stack:
         key, mark, indent, below = stack.pop()
@@ -48,7 +49,7 @@ def tree(
 def dot(
     graph: OperatorGraph, identities: Mapping[int, NodeIdentity], version: HasherVersion
 ) -> str:
-    """The graph in Graphviz' language: stateful operators as boxes, exchanges as dashed edges."""
+    """Return the graph in DOT: stateful operators as boxes, exchanges as dashed edges."""
     lines = ["digraph operators {", "  rankdir=LR;"]
     for node in graph:
         shape = "box" if node.stateful else "ellipse"

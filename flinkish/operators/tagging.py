@@ -1,11 +1,11 @@
-"""``uid`` and ``uid_hash``: names for operators that outlive changes of the program.
+"""``uid`` and ``uid_hash``: names of operators that survive changes of the program.
 
 ``df.transform(uid("dedup-flights"))`` names the operator at the top of ``df``: a source, a
 stateless or a stateful one. The name is kept as a Scala ``TreeNodeTag`` on the DataFrame's logical
-plan (``org.apache.spark.sql.catalyst.trees``), which every later DataFrame shares: it changes no
-column, no plan and no result, so a program stays runnable with plain ``spark-submit``.
+plan (``org.apache.spark.sql.catalyst.trees``), which every later DataFrame shares. It changes no
+column, no plan and no result, so a program still runs with plain ``spark-submit``.
 
-Nothing here imports Spark: the plan is reached through the DataFrame itself.
+Nothing here imports Spark: the plan is accessed through the DataFrame itself.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from flinkish.operators.uids import check_uid, check_uid_hash
 
 #: Name of the tree node tag that holds a :class:`Tag` as JSON.
 TAG_NAME = "flinkish.uid"
-#: Plan nodes that only give a DataFrame or a column another name.
+#: Plan nodes that only rename a DataFrame or a column.
 ALIASES = frozenset({"SubqueryAlias", "View", "ResolvedHint"})
 
 DataFrameT = TypeVar("DataFrameT")
@@ -32,10 +32,15 @@ _warned = False
 
 @dataclass(frozen=True)
 class Tag:
-    """What a call of ``uid`` or ``uid_hash`` leaves on a plan node.
+    """The data that a call of ``uid`` or ``uid_hash`` leaves on a plan node.
 
-    ``token`` is unique to the first call on a node: the same token at two places of a plan is one
-    DataFrame used twice. ``location`` is the place of that call, ``/dir/app.py:12``.
+    Attributes
+    ----------
+    token
+        Unique to the first call on a node: the same token at two places of a plan is one DataFrame
+        used twice.
+    location
+        Place of that call, ``/dir/app.py:12``.
     """
 
     token: str
@@ -44,33 +49,36 @@ class Tag:
     location: str | None = None
 
     def encode(self) -> str:
-        """The tag's value on the plan node."""
+        """Return the tag's value on the plan node."""
         return json.dumps(asdict(self))
 
     @classmethod
     def decode(cls, text: str) -> Tag:
-        """The tag of an :meth:`encode`-d value."""
+        """Return the tag of an encoded value (see :meth:`encode`)."""
         return cls(**json.loads(text))
 
 
 def uid(name: str) -> Callable[[DataFrameT], DataFrameT]:
     """Name the operator at the top of a DataFrame: ``df.transform(uid("counts"))``.
 
-    Where one step of the program makes several operators (SQL text), the name is that of its
-    outermost stateful one. The same name again is fine.
+    Where one step of the program creates several operators (SQL text), the name is that of its
+    outermost stateful one. Giving the same name again is allowed.
 
     Parameters
     ----------
-    name: the uid, at least one character; unique in the job.
+    name
+        The uid, at least one character; unique in the job.
 
     Returns
     -------
-    A function that takes a DataFrame and returns the same DataFrame. Without a classic Spark
-    session (Spark Connect) it does nothing, and warns once.
+    callable
+        A function that takes a DataFrame and returns the same DataFrame. Without a classic Spark
+        session (Spark Connect) it does nothing, and warns once.
 
     Raises
     ------
-    InvalidUid: the name is no uid, or (when applied) the DataFrame has another one already.
+    InvalidUid
+        The name is not a uid, or (when applied) the DataFrame already has another one.
     """
     checked = check_uid(name)
     location = _caller()
@@ -82,18 +90,20 @@ def uid(name: str) -> Callable[[DataFrameT], DataFrameT]:
 
 
 def uid_hash(operator_id: str) -> Callable[[DataFrameT], DataFrameT]:
-    """Say under which operator id the state of the operator at the top of a DataFrame is looked up.
+    """Set the operator id under which a DataFrame's top operator looks up its state.
 
-    Flink's ``setUidHash``: at a restore this id is looked up first, then the operator's own; new
+    Flink's ``setUidHash``: a restore looks up this id first, then the operator's own; new
     savepoints are written under the operator's own id.
 
     Parameters
     ----------
-    operator_id: 32 hex digits, as ``flinkish savepoint show`` prints them.
+    operator_id
+        32 hex digits, as ``flinkish savepoint show`` prints them.
 
     Raises
     ------
-    InvalidUid: it is no such id, or (when applied) the DataFrame has another one already.
+    InvalidUid
+        It is not such an id, or (when applied) the DataFrame already has another one.
     """
     checked = check_uid_hash(operator_id)
     location = _caller()
@@ -105,9 +115,12 @@ def uid_hash(operator_id: str) -> Callable[[DataFrameT], DataFrameT]:
 
 
 def merge(before: Tag, new: Tag) -> Tag:
-    """Both tags of one operator as one; the first call's token and place stay. Pure.
+    """Merge two tags of one operator; the first call's token and place stay. Pure.
 
-    Raises InvalidUid when they contradict each other.
+    Raises
+    ------
+    InvalidUid
+        The tags contradict each other.
     """
     for what, old, other in (
         ("uid", before.uid, new.uid),
@@ -123,13 +136,13 @@ def merge(before: Tag, new: Tag) -> Tag:
 
 
 def tag_of(node: Any, key: Any) -> Tag | None:
-    """The tag on a JVM plan node, if any; ``key``: see :func:`tag_key`."""
+    """Return the tag on a JVM plan node, if any; ``key`` is that of :func:`tag_key`."""
     found = node.getTagValue(key)
     return Tag.decode(str(found.get())) if found.isDefined() else None
 
 
 def tag_key(jvm: Any, name: str = TAG_NAME) -> Any:
-    """Spark's key of the tag ``name``."""
+    """Return Spark's key of the tag ``name``."""
     return jvm.org.apache.spark.sql.catalyst.trees.TreeNodeTag(name)
 
 
@@ -148,7 +161,7 @@ def _mark(df: DataFrameT, tag: Tag) -> DataFrameT:
 
 
 def _no_plan(df: object) -> None:
-    """Refuse what is no DataFrame; say once that one of Spark Connect cannot be named."""
+    """Refuse objects that are not DataFrames; warn once that Spark Connect's cannot be named."""
     global _warned
     if not type(df).__module__.startswith("pyspark."):
         raise UsageError(
@@ -170,7 +183,7 @@ def _token() -> str:
 
 
 def _caller() -> str | None:
-    """Place of the first frame outside flinkish."""
+    """Return the place of the first frame outside flinkish."""
     own = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
     frame = sys._getframe(1)
     while frame.f_back is not None and os.path.abspath(frame.f_code.co_filename).startswith(own):

@@ -1,4 +1,4 @@
-"""What a user may write as a uid or as a uid hash, and the id a uid stands for.
+"""Check uids and uid hashes, and compute the operator id of a uid.
 
 Rules and messages are Flink's: ``StreamGraphHasherV2.generateUserSpecifiedHash``,
 ``Transformation.setUidHash`` and, for the empty uid, the job graph generator of Flink 2.
@@ -16,7 +16,7 @@ _HEX = frozenset(string.hexdigits)
 
 
 def check_uid(uid: object) -> str:
-    """``uid`` itself; raises InvalidUid unless it is a string of at least one character."""
+    """Return ``uid``; raise InvalidUid unless it is a string of at least one character."""
     if not isinstance(uid, str):
         raise InvalidUid(
             f"An operator uid must be a string. Found: {uid!r}", hint='write uid("a-name")'
@@ -27,7 +27,7 @@ def check_uid(uid: object) -> str:
 
 
 def check_uid_hash(uid_hash: object) -> str:
-    """``uid_hash`` in lower case; raises InvalidUid unless it is a string of 32 hex digits."""
+    """Return ``uid_hash`` in lower case; raise InvalidUid unless it has exactly 32 hex digits."""
     if isinstance(uid_hash, str) and len(uid_hash) == 32 and _HEX.issuperset(uid_hash):
         return uid_hash.lower()
     raise InvalidUid(
@@ -38,30 +38,30 @@ def check_uid_hash(uid_hash: object) -> str:
 
 
 def uid_to_operator_id(uid: str) -> str:
-    """The operator id (32 hex digits) of an operator with this uid, whatever the hasher.
+    """Return the operator id (32 hex digits) of an operator with this uid, for every hasher.
 
-    As in Java, half a surrogate pair is encoded as ``?`` and two halves side by side as the one
-    character they are. Not checked: the empty string has an id too (all zeros, as in Flink).
+    As in Java, an unpaired surrogate is encoded as ``?``, and a surrogate pair as its character.
+    There is no check: the empty string has an id too (all zeros, as in Flink).
     """
     joined = uid.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
     return murmur3_128(joined.encode("utf-8", "replace")).hex()
 
 
 def derived_uid(uid: str, occurrence: int) -> str:
-    """The uid of the ``occurrence``-th (1, 2, ...) place of one DataFrame in a query's plan.
+    """Return the uid of the ``occurrence``-th (1, 2, ...) use of one DataFrame in a query's plan.
 
-    A DataFrame used twice (union or join with itself) brings its uid into the plan twice, each
-    place with state of its own. The first keeps the uid, later ones are ``uid#2``, ``uid#3`` ...
+    A DataFrame used twice (union or join with itself) brings its uid into the plan twice, each time
+    with state of its own. The first keeps the uid, later ones are ``uid#2``, ``uid#3`` ...
     """
     return uid if occurrence == 1 else f"{uid}#{occurrence}"
 
 
 def distinguish(tags: Iterable[tuple[Hashable, str] | None]) -> list[str | None]:
-    """The uid of each operator, given in traversal order, with later occurrences told apart.
+    """Return the uid of each operator, in traversal order, with derived uids for later occurrences.
 
     A tag is (token of the ``uid()`` call, uid), or None where the operator has no uid. The same
-    token again is the same call seen a second time and gets a derived uid. The same uid under
-    another token is the user's mistake: it stays as it is, and the hasher refuses it.
+    token again is the same call in a second place, and gets a derived uid. The same uid under
+    another token is the user's mistake: it stays unchanged, and the hasher refuses it.
     """
     seen: dict[tuple[Hashable, str], int] = {}
     uids: list[str | None] = []

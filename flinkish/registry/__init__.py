@@ -1,1 +1,1 @@
-"""The registry: jobs, requests and their results, savepoints (DESIGN section 3)."""
+"""The registry: jobs, requests and their results, savepoints."""

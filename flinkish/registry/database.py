@@ -1,8 +1,8 @@
-"""A database under the registry: one narrow interface, its schema, and what is stored in it.
+"""The interface between the registry and its database, and the migration of its schema.
 
-The SQL is the same for SQLite and PostgreSQL (``sqlite`` and ``postgres``); what differs is
-how a transaction begins, which errors mean "try again", and how a fault is told to a person. A
-write is given as a function of a transaction, so that it can be tried again as a whole.
+The SQL is the same for SQLite and PostgreSQL (``sqlite`` and ``postgres``). The two differ in how
+a transaction begins, which errors mean "try again", and how an error is reported. A write is
+passed as a function of a transaction, so that the whole transaction can be retried.
 """
 
 from __future__ import annotations
@@ -22,54 +22,59 @@ READ_VERSION = "SELECT MAX(version) AS version FROM flinkish_schema"
 
 
 class Transaction:
-    """Statements inside one transaction; made by :meth:`Database.write` only."""
+    """Statements inside one transaction. Made only by :meth:`Database.write`."""
 
     def __init__(self, run: Callable[[str, Parameters], tuple[list[Row], int]]) -> None:
         self._run = run
 
     def execute(self, sql: str, **parameters: Any) -> int:
-        """Run a statement with ``:name`` parameters; returns the number of rows it changed."""
+        """Run a statement with ``:name`` parameters and return the number of rows it changed."""
         return self._run(sql, parameters)[1]
 
     def rows(self, sql: str, **parameters: Any) -> list[Row]:
-        """Run a query with ``:name`` parameters; returns its rows as dictionaries."""
+        """Run a query with ``:name`` parameters and return its rows as dictionaries."""
         return self._run(sql, parameters)[0]
 
 
 class Database:
-    """What the registry needs of a database. Safe to use from several threads of a process.
+    """A database as the registry uses it. Safe to use from several threads of a process.
 
-    One connection a process, behind a lock: every statement here takes well under a millisecond,
-    and one connection keeps :meth:`changes_marker` simple. A child made by ``fork`` opens its own.
+    There is one connection per process, guarded by a lock: every statement of the registry takes
+    well under a millisecond, and one connection keeps :meth:`changes_marker` simple. A child made
+    by ``fork`` opens its own.
     """
 
     #: The URL without its password.
     url_masked: str
-    #: Why nothing can be written, or None.
+    #: The reason why nothing can be written, or None.
     read_only: str | None = None
 
     def read(self, sql: str, parameters: Parameters) -> list[Row]:
-        """Rows of one query. Raises :class:`RegistryError`."""
+        """Run one query and return its rows. Raises :class:`RegistryError`."""
         raise NotImplementedError
 
     def write(self, work: Callable[[Transaction], T]) -> T:
-        """Run ``work`` in one write transaction and commit; any exception rolls it back.
+        """Run ``work`` in one write transaction and commit it. Any exception rolls it back.
 
-        ``work`` may be run again when the database asks for it, so it must have no other effect.
-        Raises :class:`RegistryError` when the database cannot be written.
+        ``work`` may run again when the database requires a retry, so it must have no other effect.
+
+        Raises
+        ------
+        RegistryError
+            The database cannot be written.
         """
         raise NotImplementedError
 
     def changes_marker(self) -> object:
-        """A cheap value that changes when another connection has written."""
+        """Return a value, cheap to get, that changes when another connection has written."""
         raise NotImplementedError
 
     def now(self) -> float:
-        """The time all users of this registry agree on, in seconds since the epoch."""
+        """Return the time that all users of this registry share, in seconds since the epoch."""
         return time.time()
 
     def close(self) -> None:
-        """Close the connection; the object can be used no more."""
+        """Close the connection. The object cannot be used afterwards."""
         raise NotImplementedError
 
 
@@ -84,7 +89,11 @@ def check_version(version: int, where: str) -> None:
 
 
 def migrate(transaction: Transaction, where: str, now: float) -> None:
-    """Apply the steps that are missing; another process may have been quicker, so look again."""
+    """Apply the missing schema steps.
+
+    The version is read again inside the transaction, because another process may have migrated the
+    schema in the meantime.
+    """
     from flinkish import __version__
 
     transaction.execute(VERSION_TABLE)
@@ -103,7 +112,10 @@ def migrate(transaction: Transaction, where: str, now: float) -> None:
 
 
 def storable(value: Any) -> Any:
-    """Text as both databases take it: no NUL, and no halves of surrogate pairs (odd file names)."""
+    """Return text that both databases accept; other values are returned unchanged.
+
+    NUL is escaped, and so are halves of surrogate pairs (from odd file names).
+    """
     if isinstance(value, str):
         if "\x00" in value:
             value = value.replace("\x00", "\\x00")

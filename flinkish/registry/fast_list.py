@@ -1,13 +1,13 @@
-"""What ``flinkish list`` shows, read straight from a SQLite registry in the plain case.
+"""The fast path of ``flinkish list``: read a SQLite registry directly in the plain case.
 
 The object model of the registry (dataclasses, enums, JSON, regular expressions) takes several
-times as long to import as Python itself takes to start, and ``list`` has a measured budget. So the
-plain case is read here with nothing but ``sqlite3``: a registry in the present schema whose active
-jobs are all certainly alive on this host. Anything else returns None, and the caller takes the
-long way through :class:`flinkish.registry.job_registry.Registry` and
+times as long to import as Python itself takes to start, and the start-up of ``list`` has a measured
+budget. The plain case is therefore read here with ``sqlite3`` alone: a registry with the current
+schema whose active jobs are all certainly alive on this host. In any other case the result is
+None, and the caller uses :class:`flinkish.registry.job_registry.Registry` and
 :mod:`flinkish.registry.liveness`.
 
-The names of states are those of :mod:`flinkish.registry.jobs`; a test compares them, and the
+The names of states are those of :mod:`flinkish.registry.jobs`; a test compares the names and the
 results.
 """
 
@@ -17,7 +17,7 @@ import os
 
 from flinkish.registry.schema import VERSION
 
-TYPE_CHECKING = False  # of this name, so that type checkers know it; typing costs start-up time
+TYPE_CHECKING = False  # type checkers know this name; importing typing costs start-up time
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Mapping
@@ -50,10 +50,10 @@ _SAVEPOINTS = (
 
 
 def registry_path(environ: Mapping[str, str], cwd: str) -> str | None:
-    """The file of the SQLite registry when nothing but defaults and one variable decide it.
+    """Return the file of the SQLite registry if only defaults and one variable determine it.
 
-    None when a configuration file or any other ``FLINKISH_*`` variable may have a say (an invalid
-    one must be reported), or when the file does not exist.
+    None when a configuration file exists or any other ``FLINKISH_*`` variable may matter (an
+    invalid one must be reported), or when the registry file does not exist.
     """
     named = None
     for variable in environ:
@@ -81,7 +81,7 @@ def registry_path(environ: Mapping[str, str], cwd: str) -> str | None:
     return path
 
 
-#: Variables whose every value is valid and that ``list`` has no use for.
+#: Variables of which every value is valid and that ``list`` does not use.
 _HARMLESS = (
     "FLINKISH_EXECUTION_CHECKPOINTING_SAVEPOINT_DIR",
     "FLINKISH_EXECUTION_CHECKPOINTING_DIR",
@@ -91,12 +91,16 @@ _HARMLESS = (
 def read_jobs(
     path: str, *, running: bool, scheduled: bool, everything: bool, name: str | None
 ) -> list[dict[str, Any]] | None:
-    """The rows of ``list`` (see ``cli.output.jobs_text.show``), or None: not a plain case.
+    """Return the rows of ``list``, or None outside the plain case.
+
+    The rows are for ``cli.output.jobs_text.show``.
 
     Parameters
     ----------
-    path: absolute path of the registry.
-    running, scheduled, everything, name: as in :func:`flinkish.cli.commands.jobs_table.list_jobs`.
+    path
+        Absolute path of the registry.
+    running, scheduled, everything, name
+        As in :func:`flinkish.cli.commands.jobs_table.list_jobs`.
     """
     import sqlite3
 
@@ -109,10 +113,10 @@ def read_jobs(
         version = connection.execute("SELECT MAX(version) FROM flinkish_schema").fetchone()[0]
         if version != VERSION:
             return None
-        connection.execute("BEGIN")  # one state of the registry for all that follows
+        connection.execute("BEGIN")  # all queries below see the same state of the registry
         return _read(connection, *_condition(running, scheduled, everything, name))
     except sqlite3.Error:
-        return None  # busy, damaged, without JSON functions: the long way says which
+        return None  # busy, damaged or without JSON functions: the slow path reports which
     finally:
         connection.close()
 
@@ -160,9 +164,9 @@ def _read(
 
 
 def _certainly_alive(host: str, driver: list[Any], supervisor: list[Any]) -> bool:
-    """True when the job's driver, or before it has one its supervisor, runs on this host.
+    """Return whether the job's driver, or before it exists its supervisor, runs on this host.
 
-    The same rule as :func:`flinkish.registry.liveness.verdict`; in doubt False.
+    The rule is that of :func:`flinkish.registry.liveness.verdict`; False in case of doubt.
     """
     where, pid, ticks = driver if driver[1] is not None else supervisor
     if pid is None or where != host or ticks is None:

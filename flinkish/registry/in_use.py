@@ -1,7 +1,7 @@
-"""Which savepoints running jobs still need, and which are being written, by the registry.
+"""Which savepoints running jobs still need, and which are being written, according to the registry.
 
-A job that was restored from a savepoint has it to fall back on until its own queries have committed
-a batch: before that its checkpoint holds nothing that the savepoint does not.
+A restored job needs its savepoint as a fallback until its own queries have committed a batch:
+before that, its checkpoint holds nothing that the savepoint does not.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ from flinkish.registry.liveness import reconcile
 class InUse:
     """What a prune must know.
 
-    Parameters
+    Attributes
     ----------
-    protected: location of a savepoint -> why it stays.
-    running: ids of the jobs that are not in a final state.
-    writing: target directory and job id of every savepoint that a request has under way.
+    protected
+        Location of a savepoint -> the reason why it is kept.
+    running
+        Ids of the jobs that are not in a final state.
+    writing
+        Target directory and job id of every savepoint that an unfinished request is writing.
     """
 
     protected: Mapping[str, str]
@@ -32,7 +35,10 @@ class InUse:
 
 
 def savepoints_in_use(registry: Registry) -> InUse:
-    """Ask the registry; jobs whose driver is dead count for nothing. Raises RegistryError."""
+    """Return what the registry knows; jobs whose driver is dead are ignored.
+
+    Raises RegistryError.
+    """
     found = reconcile(registry, registry.jobs(states=ACTIVE_STATES))
     jobs = [job for job in found if not job.state.is_final]
     queries = registry.queries_of([job.job_id for job in jobs])
@@ -52,11 +58,11 @@ def savepoints_in_use(registry: Registry) -> InUse:
 
 
 def outlived(queries: Sequence[QueryStatus]) -> bool:
-    """Whether every restored query of a job has committed a batch of its own. Pure.
+    """Return whether every restored query of a job has committed a batch of its own. Pure.
 
-    A query says in its plan what it took and at which batch it started. Those that the program has
-    not started yet need no thought: no restored query commits before all that is in the savepoint
-    has an owner (``flinkish.driver.runtime.restore_gate``).
+    The plan of a query records what it restored and at which batch it started. Queries that the
+    program has not started yet can be ignored: no restored query commits before every query in the
+    savepoint has an owner (``flinkish.driver.runtime.restore_gate``).
     """
     restored = [
         (query, entry)
@@ -68,7 +74,7 @@ def outlived(queries: Sequence[QueryStatus]) -> bool:
 
 
 def _plans(query: QueryStatus) -> Sequence[Mapping[str, Any]]:
-    """What the query's plan says of the query itself (see ``flinkish.restore.plan.document``)."""
+    """Return a query's own entries in its plan (see ``flinkish.restore.plan.document``)."""
     found = (query.plan or {}).get("queries") or ()
     return [entry for entry in found if entry.get("name") == query.name]
 

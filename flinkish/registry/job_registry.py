@@ -1,9 +1,9 @@
 """The job registry: jobs, their states, the mailbox of requests, the savepoints.
 
-It is the control plane: a client inserts a request, the agent in the job's driver claims it, works
-and writes the result back; neither ever talks to the other directly. Every change is one short
-transaction that first locks the row of its job (by raising its ``revision``), so what a caller
-reads inside it holds until it commits, on SQLite and on PostgreSQL alike.
+It is the control plane. A client inserts a request; the agent in the job's driver claims it, does
+the work and writes the result back. The two never talk to each other directly. Every change is one
+short transaction that first locks the row of its job (by incrementing its ``revision``), so what a
+caller reads inside the transaction stays true until it commits, on SQLite and on PostgreSQL.
 
 Times are seconds since the epoch by the registry's clock (:meth:`Registry.now`): the server's
 with PostgreSQL, the machine's with SQLite.
@@ -66,14 +66,19 @@ class Registry(QueryReports):
     """An open registry. A context manager; safe to use from several threads of a process.
 
     Every method may raise :class:`RegistryError` when the database cannot be reached, read or
-    written; those that change something do when it is read-only.
+    written. Methods that change something raise it when the registry is read-only.
     """
 
     @classmethod
     def open(cls, url: str, *, create: bool = True) -> Registry:
         """Open the registry at ``url`` and bring its schema up to date.
 
-        ``create``: make the file (or tables) when missing; otherwise :class:`RegistryError`.
+        Parameters
+        ----------
+        url
+            See :func:`_open_database`.
+        create
+            Make the file (or the tables) when missing; if False, that is a :class:`RegistryError`.
         """
         return cls(_open_database(url, create=create))
 
@@ -99,22 +104,26 @@ class Registry(QueryReports):
 
     @property
     def read_only(self) -> str | None:
-        """Why nothing can be written, or None."""
+        """The reason why nothing can be written, or None."""
         return self._database.read_only
 
     def changes_marker(self) -> object:
-        """A cheap value that differs from the last one when *another* connection has written.
+        """Return a value that changes when *another* connection has written.
 
-        SQLite: ``PRAGMA data_version``. PostgreSQL: always different (poll less often).
+        It is cheap to get. SQLite: ``PRAGMA data_version``. PostgreSQL: always different, so poll
+        less often.
         """
         return self._database.changes_marker()
 
     # jobs
 
     def add_job(self, job: JobRecord) -> None:
-        """Register a job; its state is the first line of its history.
+        """Register a job; its state becomes the first entry of its history.
 
-        Raises :class:`RegistryError` when the id is taken.
+        Raises
+        ------
+        RegistryError
+            The id is taken.
         """
         values = job_values(job)
         columns = list(values)
@@ -132,7 +141,7 @@ class Registry(QueryReports):
         self._database.write(work)
 
     def job(self, job_id: str) -> JobRecord:
-        """The job of a whole id. Raises :class:`JobNotFound`."""
+        """Return the job with this complete id. Raises :class:`JobNotFound`."""
         rows = self._read(
             f"SELECT {JOB_COLUMNS} FROM flinkish_jobs WHERE job_id = :id", id=job_id.lower()
         )
@@ -141,14 +150,20 @@ class Registry(QueryReports):
         return job_of(rows[0])
 
     def find_job(self, reference: str, *, include_final: bool = False) -> JobRecord:
-        """The job a person means by an id, a unique prefix of one, or a name.
+        """Return the job that an id, a unique prefix of an id, or a name refers to.
 
-        A whole id is found whatever the job's state (the caller checks it), and so is a prefix of
-        at least 4 digits. A name means the one job of that name that is not final; with
-        ``include_final``, when there is none, the one final job of that name.
+        A complete id, or a prefix of at least 4 digits, matches a job in any state (the caller
+        checks the state). A name refers to the one job of that name that is not final; with
+        ``include_final``, when there is none, to the one final job of that name.
 
-        Raises :class:`JobNotFound`, :class:`AmbiguousJob` with the candidates, and
-        :class:`UsageError` for 32 characters that are no id (Flink's message).
+        Raises
+        ------
+        JobNotFound
+            No job matches.
+        AmbiguousJob
+            Several jobs match; the error has the candidates.
+        UsageError
+            The reference has 32 characters but is not an id (Flink's message).
         """
         reference = reference.strip()
         if not reference:
@@ -173,7 +188,7 @@ class Registry(QueryReports):
     def jobs(
         self, *, states: Collection[JobState] | None = None, name: str | None = None
     ) -> list[JobRecord]:
-        """Jobs by start time; only those in ``states``, only those named ``name``."""
+        """Return jobs by start time, optionally only those in ``states`` or named ``name``."""
         conditions, values = ["1 = 1"], {}
         if states is not None:
             marks = {f"s{i}": s.value for i, s in enumerate(sorted(states, key=lambda s: s.value))}
@@ -200,12 +215,18 @@ class Registry(QueryReports):
         failure: Mapping[str, Any] | None = None,
         exit_status: int | None = None,
     ) -> JobRecord:
-        """Move a job to another state, with its line of history; returns the job as it is then.
+        """Move a job to another state, append to its history, and return the updated job.
 
-        A final state sets the end time. The state it is in already: no line is written, but a
-        failure or exit status that the job lacks is added (and a guess, ``driver-lost``, gives
-        way to the real failure). Raises :class:`WrongState` when ``new`` may not follow, and
-        :class:`JobNotFound`.
+        A final state sets the end time. If the job is in the state already, nothing is appended,
+        but a missing failure or exit status is added (and a guessed failure, ``driver-lost``, is
+        replaced by the real one).
+
+        Raises
+        ------
+        WrongState
+            ``new`` may not follow the current state.
+        JobNotFound
+            There is no such job.
         """
 
         def work(tx: Transaction) -> JobRecord:
@@ -234,10 +255,17 @@ class Registry(QueryReports):
         return self._database.write(work)
 
     def update_job(self, job_id: str, **fields: Any) -> None:
-        """Set fields of a job that may be unknown at its start (:data:`rows.UPDATABLE`).
+        """Set fields of a job that may be unknown when it starts (``rows.UPDATABLE``).
 
-        Allowed in every state: a supervisor may add the better failure to a job that was already
-        found dead. Raises :class:`JobNotFound`; TypeError for any other field.
+        Allowed in every state: a supervisor may add the more precise failure to a job that was
+        already found dead.
+
+        Raises
+        ------
+        JobNotFound
+            There is no such job.
+        TypeError
+            The field cannot be updated.
         """
         values = {name: column_value(name, value) for name, value in fields.items()}
 
@@ -248,7 +276,7 @@ class Registry(QueryReports):
         self._database.write(work)
 
     def state_history(self, job_id: str) -> list[JobStateChange]:
-        """All states of a job, oldest first."""
+        """Return all states of a job, oldest first."""
         rows = self._read(
             "SELECT state, time, reason FROM flinkish_states WHERE job_id = :id ORDER BY number",
             id=job_id,
@@ -258,9 +286,9 @@ class Registry(QueryReports):
     # savepoints
 
     def record_request(self, request: Request) -> None:
-        """Put a request that is settled into the history of its job.
+        """Add a settled request to the history of its job.
 
-        For what a client has done itself because the job is dead: there was nobody to ask.
+        Used when the client did the work itself because the job is dead and has no driver to ask.
         Raises :class:`JobNotFound`.
         """
         values = settled_values(request)
@@ -279,7 +307,7 @@ class Registry(QueryReports):
         self._database.write(work)
 
     def add_savepoint(self, record: SavepointRecord) -> None:
-        """Register a savepoint, or what is now known of the one at that path."""
+        """Register a savepoint, or update the record of the one at that path."""
         values = savepoint_values(record)
         columns = list(values)
         news = ", ".join(f"{c} = excluded.{c}" for c in columns if c != "path")
@@ -295,7 +323,7 @@ class Registry(QueryReports):
     def savepoints(
         self, job_id: str | None = None, *, include_disposed: bool = False
     ) -> list[SavepointRecord]:
-        """Savepoints by time, oldest first; of one job or of all."""
+        """Return the savepoints of one job or of all jobs, oldest first."""
         conditions, values = ["1 = 1"], {}
         if job_id is not None:
             conditions.append("job_id = :id")
@@ -310,7 +338,7 @@ class Registry(QueryReports):
         return [savepoint_of(row) for row in rows]
 
     def last_savepoints(self, job_ids: Iterable[str]) -> dict[str, SavepointRecord]:
-        """The newest savepoint of each job that has one (disposed ones do not count)."""
+        """Return the newest savepoint of each job that has one (disposed ones do not count)."""
         last: dict[str, SavepointRecord] = {}
         for marks, values in in_lists(job_ids):
             rows = self._read(
@@ -324,7 +352,7 @@ class Registry(QueryReports):
         return last
 
     def mark_disposed(self, path: str, when: float | None = None) -> bool:
-        """Note that the savepoint at ``path`` is gone. False when none was known there."""
+        """Record that the savepoint at ``path`` is gone, and return whether one was known there."""
         changed = self._database.write(
             lambda tx: tx.execute(
                 "UPDATE flinkish_savepoints SET disposed = :at "
@@ -337,16 +365,21 @@ class Registry(QueryReports):
 
 
 def new_job_id() -> str:
-    """A new job id: 32 lower-case hex digits, as Flink's."""
+    """Return a new job id: 32 lower-case hex digits, as Flink's."""
     return os.urandom(16).hex()
 
 
 def _open_database(url: str, *, create: bool = True) -> Database:
-    """The database of a registry URL, with a current schema.
+    """Open the database of a registry URL and bring its schema up to date.
 
-    ``sqlite:///relative``, ``sqlite:////absolute`` or a bare path; ``postgresql://...``.
-    Raises :class:`RegistryError` for a database that cannot be used and
-    :class:`InvalidConfiguration` for a URL of another kind.
+    The URL is ``sqlite:///relative``, ``sqlite:////absolute``, a bare path or ``postgresql://...``.
+
+    Raises
+    ------
+    RegistryError
+        The database cannot be used.
+    InvalidConfiguration
+        The URL is of another kind.
     """
     path = sqlite_path(url)
     if path is not None:

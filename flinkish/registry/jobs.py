@@ -1,8 +1,8 @@
-"""Jobs, requests and savepoint records as plain data, and the table of job states.
+"""Jobs and requests as plain data, and the table of job states.
 
 State names and transitions are Flink's (``org.apache.flink.api.common.JobStatus``). Times are
-seconds since the epoch (UTC), durations seconds, sizes bytes. Kept light on purpose: ``flinkish
-list`` imports this module, and its start-up is a measured budget.
+seconds since the epoch (UTC), durations are seconds, sizes are bytes. The module is kept light
+because ``flinkish list`` imports it, and the start-up of ``list`` has a measured budget.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from flinkish.spec.launch import Launch as Launch  # one name for all who have a job
+from flinkish.spec.launch import Launch as Launch  # re-exported for users of JobRecord
 from flinkish.spec.launch import RestoreSpec as RestoreSpec
 from flinkish.spec.queries import OperatorStatus as OperatorStatus
 from flinkish.spec.queries import QueryFacts as QueryFacts
@@ -37,13 +37,13 @@ class JobState(str, Enum):
 
     @property
     def is_final(self) -> bool:
-        """True when the job can never run again under this id."""
+        """Whether the job can never run again under this id."""
         return self in FINAL_STATES
 
 
 _S = JobState
 FINAL_STATES = frozenset({_S.FAILED, _S.CANCELED, _S.FINISHED})
-#: States in which ``flinkish list`` (no option) shows a job: Flink's running + scheduled.
+#: States of the jobs that ``flinkish list`` shows without options: Flink's running + scheduled.
 ACTIVE_STATES = frozenset(set(JobState) - FINAL_STATES)
 SCHEDULED_STATES = frozenset({_S.INITIALIZING, _S.CREATED})
 
@@ -77,13 +77,13 @@ TRANSITIONS: Mapping[JobState, frozenset[JobState]] = {
 
 
 def may_follow(old: JobState, new: JobState) -> bool:
-    """True when a job in state ``old`` may go to state ``new``."""
+    """Return whether a job in state ``old`` may go to state ``new``."""
     return new in TRANSITIONS[old]
 
 
 @dataclass(frozen=True)
 class ProcessRef:
-    """A process of one host: its pid and start time (a reused pid is another process)."""
+    """A process of one host: its pid and its start time (a reused pid is another process)."""
 
     host: str
     pid: int
@@ -93,7 +93,7 @@ class ProcessRef:
 
 @dataclass(frozen=True)
 class JobRecord:
-    """One row of the registry's jobs."""
+    """One row of the registry's table of jobs."""
 
     job_id: str
     name: str
@@ -114,7 +114,7 @@ class JobRecord:
 
 @dataclass(frozen=True)
 class JobStateChange:
-    """One line of a job's state history."""
+    """One entry of a job's state history."""
 
     state: JobState
     time: float
@@ -122,14 +122,14 @@ class JobStateChange:
 
 
 class RequestKind(str, Enum):
-    """What a client may ask of a job's driver."""
+    """What a client may request from a job's driver."""
 
     SAVEPOINT = "savepoint"
     STOP = "stop"
     CANCEL = "cancel"
 
 
-#: Of which class a request's arguments are.
+#: The class of a request's arguments, by the kind of the request.
 ARGUMENTS: Mapping[RequestKind, type[Arguments]] = {
     RequestKind.SAVEPOINT: SavepointArguments,
     RequestKind.STOP: SavepointArguments,
@@ -145,7 +145,7 @@ def arguments_for(
     timeout: float | None = None,
     full: bool = False,
 ) -> Arguments:
-    """Make the arguments of a request; only a cancel can be without a target."""
+    """Make the arguments of a request; only a cancel can have no target."""
     if kind is RequestKind.CANCEL:
         return CancelArguments(target, format, timeout, full)
     assert target is not None, kind
@@ -153,7 +153,7 @@ def arguments_for(
 
 
 class RequestState(str, Enum):
-    """Flink's trigger states, with PENDING before a driver has claimed the request."""
+    """Flink's trigger states, plus PENDING before a driver has claimed the request."""
 
     PENDING = "PENDING"
     IN_PROGRESS = "IN_PROGRESS"
@@ -162,7 +162,7 @@ class RequestState(str, Enum):
 
     @property
     def is_final(self) -> bool:
-        """True when the request has its result."""
+        """Whether the request has its result."""
         return self in (RequestState.COMPLETED, RequestState.FAILED)
 
 
@@ -170,7 +170,7 @@ class RequestState(str, Enum):
 class Request:
     """One request (Flink's trigger) to a job's driver.
 
-    ``arguments`` are of the class that :data:`ARGUMENTS` names for the kind.
+    The class of ``arguments`` is the one that :data:`ARGUMENTS` names for the kind.
     """
 
     request_id: str
@@ -188,7 +188,7 @@ class Request:
 
     @property
     def savepoint(self) -> SavepointArguments | None:
-        """The savepoint that it asks for; None for a plain cancel."""
+        """The savepoint that is requested; None for a plain cancel."""
         if isinstance(self.arguments, CancelArguments):
             return self.arguments.savepoint
         return self.arguments

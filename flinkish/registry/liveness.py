@@ -1,11 +1,11 @@
-"""Is a job's process still there? What the registry says against what the machine says.
+"""Whether a job's process is still there: compare the registry with the processes of this host.
 
-A driver that is killed writes nothing, and no daemon watches it: whoever looks at a job (``list``,
-``status``, a waiting client) compares the registry with the processes of this host and puts the
-registry right. On another host only the heartbeat can be judged.
+A killed driver writes nothing, and no daemon watches it. Every reader of a job (``list``,
+``status``, a waiting client) therefore compares the registry with the processes of this host and
+corrects the registry. For a driver on another host only the heartbeat can be judged.
 
-A process is known by its pid and its start time (``/proc/<pid>/stat`` field 22, proc(5)), so a
-reused pid is not taken for the old process.
+A process is identified by its pid and its start time (``/proc/<pid>/stat`` field 22, proc(5)), so
+a reused pid is not taken for the old process.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from flinkish.registry.jobs import JobRecord, JobState, ProcessRef
 
 #: Seconds without a heartbeat after which a driver on another host counts as lost.
 STALE = 30.0
-#: The same before its first heartbeat: a cluster may take long to start a driver.
+#: The same before the first heartbeat: a cluster may take long to start a driver.
 STALE_START = 600.0
-#: Seconds after its last heartbeat that a driver is not called lost while its supervisor lives:
-#: the supervisor is about to tell how it ended, and knows better. Bounds what a reader may show.
+#: Seconds after the last heartbeat during which a dead driver does not count as lost while its
+#: supervisor lives: the supervisor is about to record how the driver ended, which is more precise.
+#: Limits for how long a reader may show an outdated state.
 SUPERVISOR_GRACE = 4.5
-#: Of these, what must have passed since the heartbeat that would have been the next one.
+#: Seconds that must have passed since the heartbeat that was due next.
 _MISSED = 2.5
 #: Seconds between the registration of a job and the start of its supervisor.
 LAUNCH_GRACE = 60.0
@@ -36,16 +37,16 @@ _TAIL_LINES = 20
 
 
 def process_ref(pid: int | None = None) -> ProcessRef:
-    """The process ``pid`` of this host (default: this process)."""
+    """Return the process ``pid`` of this host (default: this process)."""
     number = os.getpid() if pid is None else pid
     stat = _stat(number)
     return ProcessRef(os.uname().nodename, number, stat[1] if stat else None)
 
 
 def is_alive(ref: ProcessRef) -> bool | None:
-    """True when exactly that process runs, False when it is gone, None on another host.
+    """Return True when exactly that process runs, False when it is gone, None on another host.
 
-    A zombie (ended, not yet waited for by its parent) is gone.
+    A zombie (ended, not yet waited for by its parent) counts as gone.
     """
     if ref.host != os.uname().nodename:
         return None
@@ -69,13 +70,14 @@ def verdict(
     alive_driver: bool | None,
     heartbeat_age: float,
 ) -> str | None:
-    """Why the job is lost, or None when it is not (or not yet). Pure.
+    """Return why the job is lost, or None when it is not (or not yet). Pure.
 
     Parameters
     ----------
-    alive_supervisor, alive_driver: :func:`is_alive` of the job's processes; None as well when the
-        job has no such process yet.
-    heartbeat_age: seconds since the last heartbeat, or since the job's start when it has none.
+    alive_supervisor, alive_driver
+        :func:`is_alive` of the job's processes; None as well when the job has no such process yet.
+    heartbeat_age
+        Seconds since the last heartbeat, or since the job's start when it has none.
     """
     if job.state.is_final or alive_driver:
         return None
@@ -100,7 +102,7 @@ def verdict(
 
 
 def _interval(job: JobRecord) -> float:
-    """Seconds between the heartbeats of the job's driver."""
+    """Return the seconds between the heartbeats of the job's driver."""
     text = job.launch.options.get("execution.heartbeat.interval")
     return parse_duration(text) if text else 0.0
 
@@ -113,13 +115,16 @@ def _stale(job: JobRecord, host: str, age: float) -> str | None:
 def reconcile(
     registry: Registry, jobs: Iterable[JobRecord], now: float | None = None
 ) -> list[JobRecord]:
-    """The jobs as they really are: those whose process is gone become FAILED.
+    """Return the current state of jobs; a job whose process is gone becomes FAILED.
 
-    They get a ``driver-lost`` failure with the end of their log, and their unfinished requests
-    fail. A supervisor that knows better may replace that failure afterwards. With a read-only
-    registry the jobs are only *shown* so.
+    It gets a ``driver-lost`` failure with the end of its log, and its unfinished requests fail. A
+    supervisor that knows the real failure may replace this one afterwards. With a read-only
+    registry the jobs are only *shown* as FAILED.
 
-    ``now``: seconds since the epoch by the registry's clock (default: now).
+    Parameters
+    ----------
+    now
+        Seconds since the epoch by the registry's clock (default: the current time).
     """
     moment = registry.now() if now is None else now
     return [_reconciled(registry, job, moment) for job in jobs]
@@ -146,14 +151,14 @@ def _reconciled(registry: Registry, job: JobRecord, now: float) -> JobRecord:
             registry.abandon(job.job_id, failure)
             return lost
         except WrongState:
-            return registry.job(job.job_id)  # it ended properly between our two looks
+            return registry.job(job.job_id)  # it ended properly after it was read
         except RegistryError:
-            pass  # readable, not writable after all: show it, the next reader may write it
+            pass  # readable but not writable: show the failure; the next reader may write it
     return replace(job, state=JobState.FAILED, end_time=now, failure=failure)
 
 
 def log_tail(path: str | None, lines: int = _TAIL_LINES) -> list[str]:
-    """The last non-empty lines of a log; empty when there is none that can be read."""
+    """Return the last non-empty lines of a log; empty when it cannot be read."""
     if not path:
         return []
     try:
@@ -167,12 +172,12 @@ def log_tail(path: str | None, lines: int = _TAIL_LINES) -> list[str]:
 
 
 def _stat(pid: int) -> tuple[str, int] | None:
-    """State letter and start time of a process from /proc; None when it has no entry there."""
+    """Return a process's state letter and start time from /proc; None when it has no entry."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stream:
             text = stream.read()
     except OSError:
         return None
-    # The second field is the command in parentheses, which may hold blanks and parentheses.
+    # The second field is the command in parentheses, which may contain blanks and parentheses.
     fields = text[text.rindex(b")") + 2 :].split()
     return fields[0].decode(), int(fields[19])

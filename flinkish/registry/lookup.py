@@ -1,4 +1,4 @@
-"""Which job or request a person means: ids, prefixes of ids, names. Pure decisions."""
+"""Resolve ids, prefixes of ids, and names to a job or a request. Pure decisions."""
 
 from __future__ import annotations
 
@@ -13,30 +13,42 @@ MIN_PREFIX = 4
 
 
 def is_id(text: str) -> bool:
-    """True for a whole job or request id: 32 hex digits in any case."""
+    """Return whether the text is a complete job or request id: 32 hex digits in any case."""
     return re.fullmatch(r"[0-9a-fA-F]{32}", text) is not None
 
 
 def is_prefix(text: str) -> bool:
-    """True for what may be the beginning of an id: 4 to 32 hex digits."""
+    """Return whether the text may be the beginning of an id: 4 to 32 hex digits."""
     return re.fullmatch(r"[0-9a-fA-F]{4,32}", text) is not None
 
 
 def choose(
     reference: str, by_id: Sequence[JobRecord], by_name: Sequence[JobRecord], *, include_final: bool
 ) -> JobRecord:
-    """The one job that ``reference`` means.
+    """Return the one job that ``reference`` refers to.
+
+    A prefix matches a job in any state (the caller checks the state). A name refers to jobs that
+    are not final first.
 
     Parameters
     ----------
-    reference: what was typed.
-    by_id: jobs whose id starts with it (none when it cannot be an id).
-    by_name: jobs of exactly that name, whatever their state.
-    include_final: let a name mean a finished job when no running one has it.
+    reference
+        The text that the user gave.
+    by_id
+        Jobs whose id starts with it (empty when it cannot be an id).
+    by_name
+        Jobs with exactly that name, in any state.
+    include_final
+        Let a name refer to a finished job when no running one has it.
 
-    A prefix counts whatever the job's state (the caller checks that); a name first means jobs
-    that are not final. Raises :class:`AmbiguousJob`, :class:`JobNotFound`, and
-    :class:`UsageError` for what looks like an id but is none.
+    Raises
+    ------
+    AmbiguousJob
+        Several jobs match.
+    JobNotFound
+        No job matches.
+    UsageError
+        The reference looks like an id but is not one.
     """
     active = [job for job in by_name if not job.state.is_final]
     named = active or (list(by_name) if include_final else [])

@@ -1,8 +1,8 @@
-"""PostgreSQL under the registry, for jobs whose drivers run on several hosts.
+"""PostgreSQL as the registry's database, for jobs whose drivers run on several hosts.
 
-Imported only for a ``postgresql://`` URL, because the driver (psycopg 3) is an extra and its import
-is slow. Transactions are READ COMMITTED: each write locks the row of its job first, and every
-later statement of the transaction sees what was committed before that lock was given.
+Imported only for a ``postgresql://`` URL, because its client (psycopg 3) is an optional dependency
+and slow to import. Transactions are READ COMMITTED: each write locks the row of its job first, and
+every later statement of the transaction sees what was committed before the lock was granted.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ except ImportError as missing:
 
 T = TypeVar("T")
 
-#: Any number will do, as long as all flinkish use the same: serialises schema changes.
+#: Lock that serialises schema changes; any number that all versions of flinkish share.
 _MIGRATION_LOCK = 0x666C696E6B
 _CONNECT_TIMEOUT = 10  # seconds
 _ATTEMPTS = 5
 
 
 class PostgresDatabase(Database):
-    """A PostgreSQL database, by URL. A lost connection is opened again at the next call."""
+    """A PostgreSQL database. A lost connection is opened again at the next call."""
 
     def __init__(self, url: str, *, create: bool = True) -> None:
         self._url = url
@@ -56,7 +56,7 @@ class PostgresDatabase(Database):
         self._process = os.getpid()
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
         self._inherited: list[psycopg.Connection[tuple[Any, ...]] | None] = []
-        self._ahead = 0.0  # the server's clock minus ours, seconds
+        self._ahead = 0.0  # the server's clock minus this host's, seconds
         self._translated: dict[str, str] = {}
         try:
             self._prepare(create)
@@ -84,10 +84,10 @@ class PostgresDatabase(Database):
             connection.close()
 
     def _reliably(self, action: Callable[[psycopg.Connection[tuple[Any, ...]]], T]) -> T:
-        """Run ``action``; once more on a new connection when the old one turns out to be dead.
+        """Run ``action``; retry it after a rollback by the server, or on a new connection.
 
-        A commit whose answer was lost is the one thing that may have happened all the same; it
-        is reported, not repeated (see :meth:`_transact`).
+        A new connection is made when the old one proves to be dead. A commit whose answer was lost
+        may have happened nevertheless: it is reported, not repeated (see :meth:`_transact`).
         """
         try:
             for _ in range(_ATTEMPTS - 1):
@@ -97,10 +97,10 @@ class PostgresDatabase(Database):
                 except _CommitLost:
                     raise
                 except psycopg.errors.TransactionRollback:
-                    continue  # the server broke a deadlock at our expense
+                    continue  # the server resolved a deadlock by aborting this transaction
                 except psycopg.OperationalError:
                     if not used or self._usable():
-                        raise  # not a matter of an old connection: another try will not help
+                        raise  # the cause is not an old connection: a retry will not help
             return action(self._connected())
         except psycopg.Error as error:
             self._fail(error)
@@ -119,7 +119,7 @@ class PostgresDatabase(Database):
         try:
             result = work(Transaction(lambda sql, values: self._run(connection, sql, values)))
         except BaseException:
-            with suppress(psycopg.Error):  # a dead connection has rolled back by itself
+            with suppress(psycopg.Error):  # the server has rolled back a dead connection
                 connection.execute("ROLLBACK")
             raise
         try:
@@ -135,7 +135,7 @@ class PostgresDatabase(Database):
         if text is None:
             text = self._translated[sql] = translate(sql)
         values = {name: storable(value) for name, value in parameters.items()}
-        # bytes, because psycopg's types want literals as str: the text comes from this package.
+        # bytes, because psycopg's types require literals for str: the text comes from this package.
         cursor = connection.execute(text.encode(), values or None)
         if cursor.description is None:
             return [], cursor.rowcount
@@ -145,7 +145,7 @@ class PostgresDatabase(Database):
 
     def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
         if not self._usable() or self._connection is None:
-            # A forked child must not speak on its parent's connection, nor close it.
+            # A forked child must neither use nor close its parent's connection.
             self._inherited.append(self._connection if self._process != os.getpid() else None)
             self._process = os.getpid()
             url = self._url
@@ -159,7 +159,7 @@ class PostgresDatabase(Database):
             ).fetchone()
             after = time.time()
             server = float(row[0]) if row else before
-            # Only a difference the round trip cannot explain counts: equal clocks stay equal.
+            # Ignore a difference that the round trip explains: equal clocks stay equal.
             self._ahead = 0.0 if before - 0.001 <= server <= after + 0.001 else server - after
         return self._connection
 
@@ -194,22 +194,22 @@ class PostgresDatabase(Database):
             text, hint = f"the server is read-only ({text})", "point registry.url at the primary"
         elif isinstance(error, psycopg.OperationalError):
             hint = "check that the server runs and can be reached, then try again"
-        # No `from error`: with --debug its text would show what was masked here.
+        # No `from error`: with --debug its text would show what is masked here.
         raise RegistryError(f"the registry {self.url_masked} failed: {text}", hint=hint) from None
 
     def _hide(self, text: str) -> str:
         for password in passwords_of(self._url):
             text = text.replace(password, MASK)
-            # Unless its marks are written as %XX, libpq takes a part of it for a port or a host.
+            # Unless special characters are written as %XX, libpq takes a part for a port or a host.
             for part in filter(None, re.split(r"[/?#@:&=%\s]+", password)):
                 text = re.sub(rf"(?<!\w){re.escape(part)}(?!\w)", MASK, text)
         return mask_secrets(text)
 
 
 class _CommitLost(psycopg.OperationalError):
-    """The connection broke during COMMIT: nobody knows whether it happened."""
+    """The connection broke during COMMIT: it is unknown whether the commit happened."""
 
 
 def translate(sql: str) -> str:
-    """``:name`` parameters as psycopg writes them; percent signs doubled."""
+    """Convert ``:name`` parameters to psycopg's form and double percent signs."""
     return re.sub(r"(?<!:):(\w+)", r"%(\1)s", sql.replace("%", "%%"))

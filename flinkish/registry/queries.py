@@ -1,7 +1,7 @@
-"""The queries of jobs as their drivers report them: a part of the registry.
+"""The queries of jobs, as their drivers report them: a part of the registry.
 
-A query has its status, new with every heartbeat, and its facts: what a savepoint of it needs to
-hold and only its driver knows, written when it starts.
+A query has a status, which is replaced with every heartbeat, and facts: what a savepoint of it
+needs and only its driver knows, written when the query starts.
 """
 
 from __future__ import annotations
@@ -18,13 +18,21 @@ from flinkish.spec.queries import QueryFacts, QueryStatus
 
 
 class QueryReports(Mailbox):
-    """What drivers say of their queries, on top of the mailbox they get their requests from."""
+    """The reports of drivers about their queries, on top of the mailbox of requests."""
 
     def heartbeat(self, job_id: str, queries: Sequence[QueryStatus]) -> JobState:
-        """Say that the driver lives, and what its queries are doing, in one transaction.
+        """Record that the driver is alive and the status of its queries, in one transaction.
 
-        Returns the job's state in the registry: a driver that was taken for dead (its host was
-        cut off) learns it here. Raises :class:`JobNotFound`.
+        Returns
+        -------
+        JobState
+            The job's state in the registry: a driver that was taken for dead (its host was cut off)
+            learns it here.
+
+        Raises
+        ------
+        JobNotFound
+            There is no such job.
         """
 
         def work(tx: Transaction) -> JobState:
@@ -54,7 +62,7 @@ class QueryReports(Mailbox):
         return self._database.write(work)
 
     def record_facts(self, job_id: str, name: str, query_id: str, facts: QueryFacts) -> None:
-        """Keep the facts of a query whose first heartbeat has been written."""
+        """Store the facts of a query whose first heartbeat has been written."""
         self._database.write(
             lambda tx: tx.execute(
                 "UPDATE flinkish_queries SET facts = :facts "
@@ -67,9 +75,10 @@ class QueryReports(Mailbox):
         )
 
     def facts(self, job_id: str) -> dict[str, QueryFacts]:
-        """By query name the facts of each query of a job, of the newest one of its name.
+        """Return the facts of a job's queries, by query name.
 
-        Queries whose driver was of an older flinkish are not in the result.
+        Of several queries with the same name, the newest counts. Queries whose driver ran an older
+        flinkish, which recorded no facts, are not in the result.
         """
         rows = self._read(
             "SELECT name, facts FROM flinkish_queries WHERE job_id = :id ORDER BY name, seen",
@@ -79,11 +88,11 @@ class QueryReports(Mailbox):
         return {name: facts for name, facts in newest.items() if facts is not None}
 
     def queries(self, job_id: str) -> list[QueryStatus]:
-        """The queries of a job by name, as last reported; one per name, the newest."""
+        """Return the queries of a job by name, as last reported; one per name, the newest."""
         return self.queries_of([job_id]).get(job_id, [])
 
     def queries_of(self, job_ids: Iterable[str]) -> dict[str, list[QueryStatus]]:
-        """The queries of several jobs; jobs without any are not in the result."""
+        """Return the queries of several jobs; jobs without queries are not in the result."""
         newest: dict[str, dict[str, QueryStatus]] = {}
         for marks, values in in_lists(job_ids):
             rows = self._read(
@@ -97,7 +106,7 @@ class QueryReports(Mailbox):
         return {job_id: list(queries.values()) for job_id, queries in newest.items()}
 
     def find_query(self, query_id: str) -> list[tuple[JobRecord, QueryStatus]]:
-        """Every job that ever ran the Spark query ``query_id``, by start time."""
+        """Return every job that ever ran the Spark query ``query_id``, by start time."""
         rows = self._read(
             f"SELECT {', '.join('j.' + c.strip() for c in JOB_COLUMNS.split(','))}, q.status "
             "FROM flinkish_queries q JOIN flinkish_jobs j ON j.job_id = q.job_id "

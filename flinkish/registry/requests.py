@@ -1,7 +1,7 @@
-"""The mailbox of a registry: what clients ask of drivers (Flink's triggers), and the answers.
+"""The mailbox of a registry: requests of clients to drivers (Flink's triggers), and their results.
 
-A request is PENDING until the agent in the job's driver claims it, and gets its result or error
-once; then it never changes again. The rows stay: they are the audit log.
+A request is PENDING until the agent in the job's driver claims it. It gets its result or error
+once and never changes again. The rows are kept: they are the audit log.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _UNFINISHED = "('PENDING', 'IN_PROGRESS')"
 
 
 class Mailbox:
-    """The requests of all jobs of one database; :class:`.job_registry.Registry` is one."""
+    """The requests of all jobs of one database; the base of :class:`.job_registry.Registry`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def now(self) -> float:
-        """The time by the registry's clock, in seconds since the epoch."""
+        """Return the time by the registry's clock, in seconds since the epoch."""
         return self._database.now()
 
     def submit(
@@ -49,9 +49,17 @@ class Mailbox:
     ) -> Request:
         """Put a request into a job's mailbox.
 
-        Raises :class:`WrongState` when the job is final, :class:`Locked` when it is to be stopped
-        or canceled while it is already being, and :class:`JobNotFound`. A plain cancel is taken
-        even then: it overrides a stop that still waits to save.
+        A plain cancel is accepted even while the job is being stopped or canceled with a savepoint:
+        it overrides the request that still waits for the savepoint.
+
+        Raises
+        ------
+        WrongState
+            The job is final.
+        Locked
+            A stop or cancel of the job is already under way.
+        JobNotFound
+            There is no such job.
         """
         if not isinstance(arguments, ARGUMENTS[kind]):
             raise TypeError(f"a {kind.value} has no {type(arguments).__name__}")
@@ -94,9 +102,9 @@ class Mailbox:
         return self._database.write(work)
 
     def claim(self, job_id: str) -> Request | None:
-        """Take the oldest pending request of a job; no two callers ever get the same one.
+        """Claim the oldest pending request of a job; no two callers ever get the same one.
 
-        One that cannot be read, because a newer flinkish has made it, fails on the way.
+        A request that cannot be read, because a newer flinkish made it, is failed and skipped.
         """
         pending = (
             "SELECT request_id FROM flinkish_requests WHERE job_id = :id AND state = 'PENDING' "
@@ -129,7 +137,10 @@ class Mailbox:
         return self._database.write(work)
 
     def progress(self, request_id: str, progress: Mapping[str, Any]) -> bool:
-        """Say how far a claimed request is. False when it was not in progress (any more)."""
+        """Record the progress of a claimed request.
+
+        False when it is not (or no longer) in progress.
+        """
         return self._settle(request_id, "state = 'IN_PROGRESS'", {"progress": progress})
 
     def complete(self, request_id: str, result: RequestResult) -> bool:
@@ -138,12 +149,15 @@ class Mailbox:
         return self._settle(request_id, f"state IN {_UNFINISHED}", values)
 
     def fail(self, request_id: str, error: Mapping[str, Any]) -> bool:
-        """End a request with an error (``FlinkishError.to_record()``); else as complete."""
+        """End a request with an error (``FlinkishError.to_record()``).
+
+        Returns as :meth:`complete`.
+        """
         values = {"error": error, "state": RequestState.FAILED}
         return self._settle(request_id, f"state IN {_UNFINISHED}", values)
 
     def abandon(self, job_id: str, error: Mapping[str, Any]) -> int:
-        """Fail all unfinished requests of a job that is no more; returns how many there were."""
+        """Fail all unfinished requests of a job that has ended, and return their number."""
 
         def work(tx: Transaction) -> int:
             lock(tx, job_id)
@@ -158,9 +172,14 @@ class Mailbox:
         return self._database.write(work)
 
     def request(self, reference: str) -> Request:
-        """The request of an id, or of a unique prefix of one (at least 4 digits).
+        """Return the request with this id, or with this unique prefix of one (at least 4 digits).
 
-        Raises :class:`RequestNotFound`; :class:`UsageError` when several begin so.
+        Raises
+        ------
+        RequestNotFound
+            There is no such request.
+        UsageError
+            Several ids begin with the prefix.
         """
         text = reference.strip().lower()
         rows: list[Row] = []
@@ -184,7 +203,7 @@ class Mailbox:
         return request_of(rows[0])
 
     def requests(self, job_id: str) -> list[Request]:
-        """All requests of a job, oldest first."""
+        """Return all requests of a job, oldest first."""
         rows = self._read(
             f"SELECT {REQUEST_COLUMNS} FROM flinkish_requests WHERE job_id = :id ORDER BY number",
             id=job_id,
@@ -195,7 +214,7 @@ class Mailbox:
         return self._database.read(sql, parameters)
 
     def _settle(self, request_id: str, condition: str, values: Mapping[str, Any]) -> bool:
-        """Set columns of a request if its state allows it, and the end time with a final state."""
+        """Set columns of a request if its state allows it; a final state also sets the end time."""
         columns: dict[str, Any] = {}
         for name, value in values.items():
             if isinstance(value, RequestResult):
@@ -222,7 +241,7 @@ class Mailbox:
 
 
 def new_request_id() -> str:
-    """A new request id (Flink's trigger id): 32 lower-case hex digits."""
+    """Return a new request id (Flink's trigger id): 32 lower-case hex digits."""
     return os.urandom(16).hex()
 
 
@@ -231,7 +250,7 @@ def _is_plain_cancel(arguments: Arguments) -> bool:
 
 
 def _instead(job: JobRecord, *, plain_cancel: bool) -> str:
-    """What to do where a job has ended already."""
+    """Return the hint for a request to a job that has already ended."""
     if plain_cancel:
         return "see what is running with: flinkish list"
     return f"save what it has left with: flinkish savepoint {job.job_id} TARGET"
@@ -244,7 +263,7 @@ def _refuse_second(tx: Transaction, job: JobRecord, *, plain_cancel: bool) -> No
         id=job.job_id,
     )
     if plain_cancel:
-        # It overrides what still waits to save first; only another plain cancel is the same.
+        # It overrides requests that wait for a savepoint; only another plain cancel conflicts.
         rows = [row for row in rows if _is_plain_cancel(arguments_of(row))]
     if rows:
         first = rows[0]

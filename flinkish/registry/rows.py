@@ -1,4 +1,4 @@
-"""Rows of the registry's tables to the words of :mod:`flinkish.registry.jobs`, and back. Pure."""
+"""Convert rows of the registry's tables to the types of ``registry.jobs``, and back. Pure."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _Made = TypeVar("_Made")
 
 
 def _checked(what: str) -> Callable[[Callable[[Row], _Made]], Callable[[Row], _Made]]:
-    """Make a row that is not what flinkish writes an error that says so."""
+    """Decorate a reader of rows: a row that flinkish cannot have written raises RegistryError."""
 
     def decorate(make: Callable[[Row], _Made]) -> Callable[[Row], _Made]:
         @functools.wraps(make)
@@ -79,17 +79,17 @@ def _checked(what: str) -> Callable[[Callable[[Row], _Made]], Callable[[Row], _M
 
 
 def dump(value: Any) -> str | None:
-    """JSON text of plain data; None stays None (SQL NULL)."""
+    """Return plain data as JSON text; None stays None (SQL NULL)."""
     return None if value is None else json.dumps(value, separators=(",", ":"))
 
 
 def load(text: str | None) -> Any:
-    """The inverse of :func:`dump`."""
+    """Return the data of JSON text, the inverse of :func:`dump`."""
     return None if text is None else json.loads(text)
 
 
 def column_value(name: str, value: Any) -> Any:
-    """The stored form of one updatable field of a job. Raises TypeError for other names."""
+    """Return the stored form of one updatable field of a job. Raises TypeError for other names."""
     if name not in UPDATABLE:
         raise TypeError(f"a job's {name} cannot be updated")
     if isinstance(value, ProcessRef):
@@ -98,7 +98,7 @@ def column_value(name: str, value: Any) -> Any:
 
 
 def job_values(job: JobRecord) -> dict[str, Any]:
-    """Statement parameters of a whole job."""
+    """Return the statement parameters of a whole job."""
     values = {name: column_value(name, getattr(job, name)) for name in UPDATABLE}
     return values | {
         "job_id": job.job_id,
@@ -111,7 +111,7 @@ def job_values(job: JobRecord) -> dict[str, Any]:
 
 @_checked("a job")
 def job_of(row: Row) -> JobRecord:
-    """A job of a row with :data:`JOB_COLUMNS`."""
+    """Return the job of a row with :data:`JOB_COLUMNS`."""
     values = dict(row)
     values["state"] = JobState(row["state"])
     values["launch"] = decode(Launch, load(row["launch"]))
@@ -128,25 +128,25 @@ def _process(text: str | None) -> ProcessRef | None:
 
 @_checked("a state of a job")
 def change_of(row: Row) -> JobStateChange:
-    """A line of a job's state history."""
+    """Return the state change of a row of a job's history."""
     return JobStateChange(JobState(row["state"]), row["time"], row["reason"])
 
 
 @_checked("a query")
 def query_of(row: Row) -> QueryStatus:
-    """A query as its driver last reported it."""
+    """Return a query as its driver last reported it."""
     return decode(QueryStatus, load(row["status"]))
 
 
 @_checked("a query")
 def facts_of(row: Row) -> QueryFacts | None:
-    """What its driver left to know of a query; None from a driver of an older flinkish."""
+    """Return the facts that a query's driver recorded; None from a driver of an older flinkish."""
     data = load(row["facts"])
     return None if data is None else decode(QueryFacts, data)
 
 
 def request_values(request: Request) -> dict[str, Any]:
-    """Statement parameters of a new request."""
+    """Return the statement parameters of a new request."""
     return {
         "request_id": request.request_id,
         "job_id": request.job_id,
@@ -159,7 +159,7 @@ def request_values(request: Request) -> dict[str, Any]:
 
 
 def settled_values(request: Request) -> dict[str, Any]:
-    """Statement parameters of a request that has its result already."""
+    """Return the statement parameters of a request that already has its result."""
     return request_values(request) | {
         "started": request.started,
         "finished": request.finished,
@@ -170,13 +170,13 @@ def settled_values(request: Request) -> dict[str, Any]:
 
 @_checked("a request")
 def arguments_of(row: Row) -> Arguments:
-    """What a row with ``kind`` and ``arguments`` asks for."""
+    """Return the arguments of a request from a row with ``kind`` and ``arguments``."""
     return decode(ARGUMENTS[RequestKind(row["kind"])], load(row["arguments"]))
 
 
 @_checked("a request")
 def request_of(row: Row) -> Request:
-    """A request of a row with :data:`REQUEST_COLUMNS`."""
+    """Return the request of a row with :data:`REQUEST_COLUMNS`."""
     values = dict(row)
     values["kind"] = RequestKind(row["kind"])
     values["state"] = RequestState(row["state"])
@@ -189,7 +189,7 @@ def request_of(row: Row) -> Request:
 
 
 def savepoint_values(record: SavepointRecord) -> dict[str, Any]:
-    """Statement parameters of a savepoint."""
+    """Return the statement parameters of a savepoint."""
     return {
         "path": record.path,
         "job_id": record.job_id,
@@ -207,7 +207,7 @@ def savepoint_values(record: SavepointRecord) -> dict[str, Any]:
 
 @_checked("a savepoint")
 def savepoint_of(row: Row) -> SavepointRecord:
-    """A savepoint of a row with :data:`SAVEPOINT_COLUMNS`."""
+    """Return the savepoint of a row with :data:`SAVEPOINT_COLUMNS`."""
     values = dict(row)
     values["trigger"] = values.pop("cause")
     values["queries"] = tuple(load(row["queries"]))

@@ -1,10 +1,10 @@
-"""The registry's tables, as a list of forward steps: the schema's version is their number.
+"""The registry's tables as a list of forward steps; the schema's version is their number.
 
-One SQL text for SQLite and PostgreSQL: types both know (``DOUBLE PRECISION`` has SQLite's REAL
-affinity, ``BIGINT`` its INTEGER affinity), JSON as TEXT, booleans as 0 and 1. Tables carry a
-prefix because a PostgreSQL database may be shared with other programs.
+The SQL text is the same for SQLite and PostgreSQL: types that both know (``DOUBLE PRECISION`` has
+SQLite's REAL affinity, ``BIGINT`` its INTEGER affinity), JSON as TEXT, booleans as 0 and 1. Tables
+carry a prefix because a PostgreSQL database may be shared with other programs.
 
-A released step is never edited: append a new one.
+Never edit a released step: append a new one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CREATE TABLE IF NOT EXISTS flinkish_schema (
 )
 """
 
-#: Each step is one version: its statements are applied in one transaction with the version's row.
+#: Each step is one version. Its statements and the version's row are one transaction.
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         """
@@ -52,8 +52,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             PRIMARY KEY (job_id, number)
         )
         """,
-        # A program may stop a query and start another of the same name: both rows stay, and
-        # `seen` (the job's revision at the last heartbeat that had it) tells which is current.
+        # A program may stop a query and start another with the same name: both rows stay, and
+        # `seen` (the job's revision at the last heartbeat with that query) shows which is current.
         """
         CREATE TABLE flinkish_queries (
             job_id TEXT NOT NULL REFERENCES flinkish_jobs (job_id),
@@ -101,10 +101,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """,
         "CREATE INDEX flinkish_savepoints_by_job ON flinkish_savepoints (job_id, created)",
     ),
-    # What a savepoint of a query needs when its driver is gone (QueryFacts). A column of its own:
-    # the status is written with every heartbeat, this when the query starts.
+    # What a savepoint of a query needs when its driver is gone (QueryFacts). It is a separate
+    # column: the status is written with every heartbeat, the facts when the query starts.
     ("ALTER TABLE flinkish_queries ADD COLUMN facts TEXT",),
 )
 
-#: The newest version this flinkish reads and writes.
+#: The newest version that this flinkish reads and writes.
 VERSION = len(MIGRATIONS)

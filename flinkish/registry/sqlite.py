@@ -1,9 +1,9 @@
-"""SQLite under the registry: a file of the user's own, shared by the processes of one host.
+"""SQLite as the registry's database: a file of the user, shared by the processes of one host.
 
 SQLite facts used here (sqlite.org: wal.html, lang_transaction.html, rescode.html): in WAL mode
-readers never wait for writers; a write transaction begun with BEGIN IMMEDIATE meets "busy" only
+readers never wait for writers; a write transaction begun with BEGIN IMMEDIATE gets "busy" only
 at its beginning; the switch to WAL, recovery after a crash and the checkpoint of a closing
-connection can be "busy" without asking the busy handler, hence the retries around all of them.
+connection can be "busy" without calling the busy handler, hence the retries around all of them.
 """
 
 from __future__ import annotations
@@ -42,8 +42,10 @@ class SqliteDatabase(Database):
 
     Parameters
     ----------
-    path: absolute path of the file.
-    create: make the file when it is missing; otherwise that is a :class:`RegistryError`.
+    path
+        Absolute path of the file.
+    create
+        Make the file when it is missing; if False, that is a :class:`RegistryError`.
     """
 
     def __init__(self, path: str, *, create: bool = True) -> None:
@@ -97,7 +99,7 @@ class SqliteDatabase(Database):
             self._inherited.append(self._connection)
             self._connection = None
             return
-        # A connection that is closed while another thread uses it takes the process down.
+        # Closing a connection that another thread is using crashes the process.
         with self._lock:
             connection, self._connection = self._connection, None
             if connection is not None:
@@ -116,7 +118,7 @@ class SqliteDatabase(Database):
         return result
 
     def _patiently(self, action: Callable[[], T]) -> T:
-        """Run ``action`` again while the database is busy, up to :data:`PATIENCE` seconds."""
+        """Run ``action`` again while the database is busy, for up to :data:`PATIENCE` seconds."""
         deadline = time.monotonic() + PATIENCE
         while True:
             try:
@@ -128,8 +130,7 @@ class SqliteDatabase(Database):
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None or os.getpid() != self._process:
-            # After a fork the parent's connection is left to the parent: SQLite forbids its use,
-            # its closing included.
+            # SQLite forbids a forked child to use its parent's connection, or to close it.
             self._inherited.append(self._connection)
             self._process = os.getpid()
             self._connection = self._connect("ro" if self.read_only else "rw")
@@ -145,7 +146,7 @@ class SqliteDatabase(Database):
             check_same_thread=False,
         )
         try:
-            # In WAL mode NORMAL loses nothing when a process dies, and at a power cut at most the
+            # In WAL mode NORMAL loses nothing when a process dies. A power cut loses at most the
             # last transactions, never the consistency of the file.
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA foreign_keys = ON")
@@ -155,14 +156,14 @@ class SqliteDatabase(Database):
         return connection
 
     def _prepare(self) -> None:
-        """Bring the schema to :data:`VERSION`; on a current file this is one small query."""
+        """Bring the schema to :data:`VERSION`; for a current file this is one small query."""
         try:
             version = self._patiently(self._version)
         except RegistryError:
             if not self.read_only or os.path.exists(self._path + "-wal"):
                 raise
-            # A WAL file in a directory where no -shm can be made. There is no -wal beside it, so
-            # nobody is writing and the file alone is complete: read it as it stands.
+            # A WAL database in a directory where no -shm can be made. There is no -wal beside it,
+            # so no process is writing and the file alone is complete: read it as it is.
             self.close()
             self._connection = self._patiently(lambda: self._connect("ro", "&immutable=1"))
             version = self._patiently(self._version)
@@ -266,7 +267,7 @@ def _why_read_only(path: str) -> str | None:
 
 
 def _kind(error: sqlite3.Error) -> str:
-    """What a SQLite error means: busy, notadb, corrupt, readonly, full or other."""
+    """Classify a SQLite error: busy, notadb, corrupt, readonly, full or other."""
     if sys.version_info >= (3, 11):
         code = getattr(error, "sqlite_errorcode", None)
         if code is not None:
@@ -286,7 +287,7 @@ _KINDS = {
     15: "busy",
     26: "notadb",
 }
-#: The same by message, for Python 3.10, whose errors carry no code.
+#: The same kinds by message, for Python 3.10, whose errors carry no code.
 _WORDS = {
     "is locked": "busy",
     "locking protocol": "busy",

@@ -1,4 +1,4 @@
-"""Statements on jobs that the registry's transactions share. Each works inside a transaction."""
+"""Statements on jobs that the registry's transactions share. Each runs inside a transaction."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _CHUNK = 500
 
 
 def unknown(job_id: str) -> JobNotFound:
-    """The error for a job id that is in no row."""
+    """Return the error for a job id that is in no row."""
     return JobNotFound(f"could not find job {job_id}")
 
 
 def is_guess(failure: Mapping[str, Any]) -> bool:
-    """True for a failure written by someone who only saw that the process was gone."""
+    """Return whether a failure was recorded by a reader that only saw that the process was gone."""
     return failure.get("id") == "driver-lost"
 
 
 def lock(tx: Transaction, job_id: str) -> None:
-    """Hold the job's row until the transaction ends. Raises :class:`JobNotFound`."""
+    """Lock the job's row until the transaction ends. Raises :class:`JobNotFound`."""
     if not tx.execute(
         "UPDATE flinkish_jobs SET revision = revision + 1 WHERE job_id = :id", id=job_id.lower()
     ):
@@ -33,19 +33,22 @@ def lock(tx: Transaction, job_id: str) -> None:
 
 
 def locked(tx: Transaction, job_id: str) -> JobRecord:
-    """The job, its row held until the transaction ends. Raises :class:`JobNotFound`."""
+    """Lock the job's row until the transaction ends and return the job.
+
+    Raises :class:`JobNotFound`.
+    """
     lock(tx, job_id)
     return job_row(tx, job_id)
 
 
 def job_row(tx: Transaction, job_id: str) -> JobRecord:
-    """The job of an id that is known to be there."""
+    """Return the job with an id that is known to exist."""
     rows = tx.rows(f"SELECT {JOB_COLUMNS} FROM flinkish_jobs WHERE job_id = :id", id=job_id.lower())
     return job_of(rows[0])
 
 
 def set_fields(tx: Transaction, job_id: str, values: Mapping[str, Any]) -> None:
-    """Set columns whose names come from this package, never from outside."""
+    """Set columns of a job. Their names come from this package, never from outside."""
     assert values.keys() <= UPDATABLE | {"state"}
     if values:
         columns = ", ".join(f"{name} = :{name}" for name in values)
@@ -55,7 +58,7 @@ def set_fields(tx: Transaction, job_id: str, values: Mapping[str, Any]) -> None:
 def record_state(
     tx: Transaction, job_id: str, state: JobState, when: float, reason: str | None
 ) -> None:
-    """Append a line to a job's state history; ``when`` in seconds since the epoch."""
+    """Append a state to a job's history; ``when`` is in seconds since the epoch."""
     tx.execute(
         "INSERT INTO flinkish_states (job_id, number, state, time, reason) "
         "VALUES (:id, (SELECT COALESCE(MAX(number), 0) + 1 FROM flinkish_states "
@@ -68,7 +71,7 @@ def record_state(
 
 
 def in_lists(job_ids: Iterable[str]) -> Iterator[tuple[str, dict[str, str]]]:
-    """IN lists of bounded length: (parameter marks, their values)."""
+    """Yield IN lists of bounded length: (parameter marks, their values)."""
     ids = sorted(set(job_ids))
     for start in range(0, len(ids), _CHUNK):
         values = {f"j{i}": job_id for i, job_id in enumerate(ids[start : start + _CHUNK])}

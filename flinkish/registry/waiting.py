@@ -1,4 +1,4 @@
-"""Waiting for a request's result or for a job's state, without waiting for the dead."""
+"""Wait for a request's result or for a job's state, without waiting for dead processes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, Request
 from flinkish.registry.liveness import reconcile
 
-#: Seconds between two looks at the job's processes.
+#: Seconds between two checks of the job's processes.
 _LIVENESS_INTERVAL = 0.5
-#: Seconds a driver that has ended its job may still take to write a request's result.
+#: Seconds that a driver may still take to write a request's result after its job has ended.
 _ORPHAN_GRACE = 3.0
 
 
@@ -26,16 +26,25 @@ def wait_request(
 ) -> Request:
     """Wait until a request is COMPLETED or FAILED, and return it (also when FAILED).
 
-    When its job dies the request fails: nobody else would ever finish it.
+    When the job dies, its request fails: no other process would ever finish it.
 
     Parameters
     ----------
-    timeout: seconds; None waits as long as it takes, 0 looks once.
-    poll: seconds between two looks.
-    on_progress: called with the request at first and whenever its state or progress changed.
+    timeout
+        Seconds; None waits without limit, 0 checks once.
+    poll
+        Seconds between two checks.
+    on_progress
+        Called with the request at first and whenever its state or progress has changed.
 
-    Raises :class:`WaitTimeout` (the work goes on), :class:`RequestNotFound`, and the job's own
-    failure when the job is dead and the registry cannot be written.
+    Raises
+    ------
+    WaitTimeout
+        There is no result in time; the work continues.
+    RequestNotFound
+        There is no such request.
+    FlinkishError
+        The job's own failure, when the job is dead and the registry cannot be written.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     shown: tuple[Any, ...] | None = None
@@ -76,11 +85,16 @@ def wait_job(
     timeout: float | None,
     poll: float = 0.05,
 ) -> JobRecord:
-    """Wait until ``until`` holds of the job, and return it.
+    """Wait until ``until`` returns True for the job, and return the job.
 
-    ``timeout`` and ``poll`` in seconds, as in :func:`wait_request`. Raises :class:`WaitTimeout`
-    (the job goes on), and, when the job has ended so that it can never hold, the job's failure
-    or :class:`WrongState`.
+    ``timeout`` and ``poll`` are seconds, as in :func:`wait_request`.
+
+    Raises
+    ------
+    WaitTimeout
+        The condition does not hold in time; the job continues.
+    FlinkishError
+        The job has ended, so the condition can never hold: its failure, or :class:`WrongState`.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     next_look = 0.0
@@ -106,7 +120,7 @@ def wait_job(
 
 
 def _give_up(registry: Registry, job: JobRecord) -> None:
-    """Fail what a dead job left unfinished; where that cannot be written, raise instead."""
+    """Fail the unfinished requests of a dead job; if the registry is read-only, raise instead."""
     error = _ending(job)
     if registry.read_only:
         raise error

@@ -1,5 +1,5 @@
-"""Typed data that crosses the border of a process, and its one JSON codec.
+"""Typed data that crosses process boundaries, and its one JSON codec.
 
-Whatever one process of flinkish writes for another (the registry's documents, what a driver is
-asked and what it answers) is a frozen dataclass of this package; ``codec`` alone knows the JSON.
+Everything that one flinkish process writes for another (the registry's documents, the calls of a
+driver and its answers) is a frozen dataclass of this package. Only ``codec`` knows the JSON.
 """

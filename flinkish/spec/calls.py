@@ -1,4 +1,4 @@
-"""What a driver without a job is asked, and what it answers."""
+"""The calls of a driver that runs no job, and its answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class KnownRun:
     state
         The name of the job's state.
     last_batch
-        The newest batch that the query has reported.
+        The newest known batch of the query, from its commit log or its reports.
     """
 
     job_id: str
@@ -28,12 +28,12 @@ class KnownRun:
 
 @dataclass(frozen=True)
 class RestoreQuestion:
-    """A restore whose plan is asked for.
+    """A restore whose plan is requested.
 
     Attributes
     ----------
     runs
-        By Spark query id the jobs that ran it.
+        The jobs that ran each query, by Spark query id.
     """
 
     spec: RestoreSpec
@@ -42,14 +42,14 @@ class RestoreQuestion:
 
 @dataclass(frozen=True)
 class Described:
-    """What a driver says of a program.
+    """A driver's description of a program.
 
     Attributes
     ----------
     queries
         Its queries as ``flinkish.driver.tasks.describe.query_record`` describes them.
     plan
-        The plan of the restore, where one was asked for.
+        The plan of the restore, if one was requested.
     """
 
     queries: tuple[dict[str, Any], ...] = ()
@@ -58,7 +58,7 @@ class Described:
 
 @dataclass(frozen=True)
 class StateTask:
-    """What is to be done with a state: with a ``target`` it is exported, else rows are shown.
+    """A request to show rows of a savepoint's state, or with a ``target`` to export them.
 
     Attributes
     ----------
@@ -67,13 +67,13 @@ class StateTask:
     name
         ``UID[/STATE]``.
     where
-        A condition in SQL on ``partition``, ``key`` and ``value``.
+        A SQL condition on ``partition``, ``key`` and ``value``.
     limit
-        Rows to show, at most.
+        The maximum number of rows to show.
     partition
-        The only one to show.
+        The only state partition to show; None for all.
     target
-        The directory that is made.
+        The directory to create.
     format
         ``parquet``, ``avro`` or ``json``.
     """
@@ -89,14 +89,14 @@ class StateTask:
 
 @dataclass(frozen=True)
 class StateAnswer:
-    """What came of a :class:`StateTask`.
+    """The result of a :class:`StateTask`.
 
     Attributes
     ----------
     rows, more
         The rows to show, and whether there are others.
     exported
-        The number of rows that were written.
+        The number of rows written.
     """
 
     rows: tuple[dict[str, Any], ...] = ()

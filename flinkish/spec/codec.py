@@ -1,11 +1,11 @@
-"""The one JSON codec of the dataclasses that cross process borders. Pure.
+"""The one JSON codec of the dataclasses that cross process boundaries. Pure.
 
-A document is a JSON object: the fields of a dataclass by their names, and ``version``. The reader
-is strict: an unknown key, a value of another type or a required key that is missing is an error.
-So whoever adds a field to a dataclass raises its ``VERSION``, and an older flinkish can say what
-is wrong. A document without a version is one of version 1.
+A document is a JSON object: the fields of a dataclass by name, and ``version``. The reader is
+strict: an unknown key, a value of another type or a missing required key is an error. Adding a
+field to a dataclass therefore means raising its ``VERSION``, so that an older flinkish can report
+why it cannot read the document. A document without a version has version 1.
 
-Fields may be of these types: ``str``, ``int``, ``float``, ``bool``, ``None``, ``Any`` (plain JSON
+Fields may have these types: ``str``, ``int``, ``float``, ``bool``, ``None``, ``Any`` (plain JSON
 data), ``Literal``, enums, dataclasses, ``tuple[X, ...]``, ``tuple[X, Y]``, ``Mapping[str, X]`` and
 unions of them.
 """
@@ -25,16 +25,16 @@ _T = TypeVar("_T")
 
 #: The key of a document's version.
 VERSION_KEY = "version"
-#: ``metadata`` of a field that is left out of the document when it has its default.
+#: ``metadata`` of a field that is left out of the document when it has its default value.
 OMIT_DEFAULT: Mapping[str, bool] = {"omit_default": True}
 
 
 def formerly(key: str) -> Mapping[str, str]:
-    """Return the ``metadata`` of a field that older documents have under another key."""
+    """Return the ``metadata`` of a field that has another key in older documents."""
     return {"formerly": key}
 
 
-#: What JSON calls the types of Python.
+#: The JSON names of Python types, for messages.
 _NAMES = {str: "text", int: "an integer", float: "a number", bool: "true or false"}
 
 
@@ -44,7 +44,7 @@ def encode(document: Any) -> dict[str, Any]:
 
 
 def encode_fields(document: Any) -> dict[str, Any]:
-    """Encode a dataclass as JSON data without a version: a part of a document, or what is shown."""
+    """Encode a dataclass as JSON data without a version, for a part of a document or for output."""
     return {
         each.name: _encoded(getattr(document, each.name))
         for each in fields(document)
@@ -53,20 +53,20 @@ def encode_fields(document: Any) -> dict[str, Any]:
 
 
 def version_of(cls: type) -> int:
-    """Return the version of the documents that this flinkish writes, and the newest it reads."""
+    """Return the document version of ``cls``: the one written, and the newest that can be read."""
     version: int = getattr(cls, "VERSION", 1)
     return version
 
 
 def decode(cls: type[_T], document: object) -> _T:
-    """Decode JSON data of :func:`encode`, also of an older flinkish.
+    """Decode the JSON data of :func:`encode`, also from an older flinkish.
 
     Raises
     ------
     UnsupportedFormat
-        A newer flinkish has made the document.
+        A newer flinkish wrote the document.
     Corrupt
-        The document is none of this class; the message names the place.
+        The document does not fit the class; the message names the place.
     """
     place = cls.__name__
     values = dict(_object(document, place))
@@ -126,7 +126,7 @@ def _dataclass(cls: Any, values: Mapping[str, Any], place: str) -> Any:
 
 
 def _decoded(kind: Any, value: Any, place: str) -> Any:
-    """Return ``value`` as the type of a field. Raises Corrupt."""
+    """Return ``value`` as the type ``kind`` of a field; Corrupt if it is not of that type."""
     if kind is Any:
         return value
     if isinstance(kind, type):

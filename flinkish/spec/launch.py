@@ -1,4 +1,4 @@
-"""How a job is launched, and what it is restored from."""
+"""The launch of a job, and the restore it starts from."""
 
 from __future__ import annotations
 
@@ -9,30 +9,31 @@ from typing import Any
 
 @dataclass(frozen=True)
 class RestoreSpec:
-    """What ``run -s`` asks for.
+    """The restore that ``run -s`` requests.
 
     Attributes
     ----------
     path
         The savepoint, or a plain Spark checkpoint.
     allow_non_restored
-        State that no operator of the program takes is dropped.
+        Whether state that no operator of the program takes is dropped.
     claim_mode
         Who owns the savepoint afterwards: ``no_claim`` or ``claim``.
     fork
-        The queries get new query ids.
+        Whether the queries get new query ids.
     uid_map
-        Pairs (old, new): the state of ``old``, a uid or an operator id (32 hex digits in any
-        case) in the savepoint, is that of the program's operator with the uid ``new``. No state
-        and no uid stands in it twice.
+        Pairs (old, new): the operator of the program with the uid ``new`` gets the state of
+        ``old``, a uid or an operator id (32 hex digits in any case) in the savepoint. No state and
+        no uid occurs twice.
     reset_sources
-        Sources that start afresh.
+        Names of the sources that start without a saved position.
     sink_ahead
-        What to do with a sink that has later batches already: ``rebase`` or ``accept``.
+        What to do with a sink that already has later batches: ``rebase`` or ``accept``.
     parallelism
-        The number of state partitions, None for the savepoint's.
+        The number of state partitions; None for the savepoint's.
     expected
-        What the plan says that was shown to the user, by query: the restore must come to the same.
+        The plan that was shown to the user, as a document of all queries: the restore must have the
+        same plan.
     """
 
     path: str
@@ -48,20 +49,21 @@ class RestoreSpec:
 
 @dataclass(frozen=True)
 class Launch:
-    """How a job is launched: all that the supervisor and the driver need.
+    """All that the supervisor and the driver need to launch a job.
 
     Attributes
     ----------
     application
-        The absolute path of the program, or None with ``module`` set (``-pym``).
+        The absolute path of the program, or None when ``module`` is set (``-pym``).
     python, client_python
-        Interpreter of the executors' workers (``-pyexec``), and of the driver (``-pyclientexec``).
+        The Python interpreter of the executors' workers (``-pyexec``), and of the driver
+        (``-pyclientexec``).
     conf
         Spark's settings.
     options
         flinkish's effective configuration at submission.
     secret_arguments
-        They follow ``arguments``; only the driver gets them as they are
+        Arguments that follow ``arguments``. Only the driver gets them unmasked
         (:mod:`flinkish.launch.secret_settings`).
     """
 
@@ -85,14 +87,14 @@ class Launch:
 
 @dataclass(frozen=True)
 class Secrets:
-    """What a launcher hands to the supervisor, because the registry must not have it.
+    """Values that a launcher passes to the supervisor directly, to keep them out of the registry.
 
     Attributes
     ----------
     conf
         Secret settings of Spark.
     arguments
-        All arguments of the program where one of them is secret, else None.
+        All arguments of the program if one of them is secret, else None.
     """
 
     conf: Mapping[str, str] = field(default_factory=dict)

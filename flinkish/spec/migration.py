@@ -1,4 +1,4 @@
-"""What becomes of a savepoint's state, and what it came to."""
+"""The migration of a savepoint's state, and its result."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from flinkish.spec.savepoints import SavepointRecord, SavepointResult
 
 @dataclass(frozen=True)
 class NewSchema:
-    """The Avro schema that the values of one state get.
+    """The new Avro schema for the values of one state.
 
     Attributes
     ----------
     query, ordinal
-        Whose state it is.
+        The operator whose state it is.
     state
-        Which of its states; "" where it has one.
+        The name of the state; "" where the operator has only one.
     schema
         Avro's JSON.
     name
-        What was asked for, ``UID[/STATE]``.
+        The state as the user named it, ``UID[/STATE]``.
     """
 
     query: str
@@ -34,33 +34,33 @@ class NewSchema:
 
 @dataclass(frozen=True)
 class Migration:
-    """What a savepoint is to become; None stays as it is.
+    """The requested changes to a savepoint; None leaves a property as it is.
 
     Attributes
     ----------
     path
         The savepoint.
     target
-        The directory that gets the new one.
+        The directory of the new savepoint.
     partitions
-        State partitions (``-p``).
+        The number of state partitions (``-p``).
     backend
         ``hdfs`` or ``rocksdb``.
     compression
-        Codec of the state files.
+        The codec of the state files.
     checkpoint_format
-        Spark's, 1 or 2: 2 names state files by unique ids.
+        Spark's checkpoint format, 1 or 2: format 2 names state files by unique ids.
     formats
-        State format versions by the settings that pin them.
+        State format versions, by the settings that pin them.
     schemas
-        Of values.
+        The new schemas of values.
     owner
-        Who does it: ``user@host``.
+        The user who migrates: ``user@host``.
     type
         ``native`` or ``canonical``.
     instead
-        The new one stands for the old one, which is only on the way: it has the same trigger and
-        origin.
+        Whether the new savepoint replaces ``path``, which is only an intermediate result. The new
+        one then keeps the trigger of ``path`` and the savepoint that its job was restored from.
     """
 
     path: str
@@ -78,7 +78,15 @@ class Migration:
 
 @dataclass(frozen=True)
 class MigratedOperator:
-    """What the state of one operator came to: bytes, rows, and their digests in hexadecimal."""
+    """The migrated state of one operator.
+
+    Attributes
+    ----------
+    bytes, rows
+        Its size in bytes and its number of rows.
+    keys, content
+        Digests in hexadecimal: of the keys, and of keys and values.
+    """
 
     query: str
     uid: str | None
@@ -91,7 +99,7 @@ class MigratedOperator:
 
 @dataclass(frozen=True)
 class MigrationResult:
-    """The new savepoint, what the registry keeps of it, and its operators."""
+    """The new savepoint, its record in the registry, and its operators."""
 
     savepoint: SavepointResult
     record: SavepointRecord

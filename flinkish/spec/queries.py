@@ -1,4 +1,4 @@
-"""What a driver tells the registry of its streaming queries."""
+"""The reports of a driver to the registry about its streaming queries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class OperatorStatus:
     Attributes
     ----------
     kind
-        Spark's name for the operator, such as ``stateStoreSave``.
+        Spark's name of the operator, such as ``stateStoreSave``.
     """
 
     ordinal: int
@@ -26,18 +26,18 @@ class OperatorStatus:
 
 @dataclass(frozen=True)
 class QueryStatus:
-    """One streaming query of a job, refreshed with each heartbeat.
+    """One streaming query of a job, updated with each heartbeat.
 
     Attributes
     ----------
     batch_id
         The newest committed batch.
     watermark
-        ISO 8601, as Spark's progress gives it.
+        ISO 8601, as in Spark's progress.
     notes
-        What the user is to hear of its start: uids that are missing, state that starts empty ...
+        Messages for the user about its start: missing uids, state that starts empty ...
     plan
-        How it was restored: its part of the restore plan (``flinkish.restore.plan.document``).
+        Its part of the restore plan (``flinkish.restore.plan.document``).
     """
 
     name: str
@@ -58,19 +58,20 @@ class QueryStatus:
 
 @dataclass(frozen=True)
 class QueryFacts:
-    """What only the driver knows of a query and every savepoint of it holds.
+    """Facts about a query that only the driver knows and every savepoint of the query contains.
 
-    It stays in the registry when the driver is gone, so that a savepoint of what it left is as good
-    as one that it would have taken.
+    The registry keeps them after the driver has ended, so that a savepoint of the files that it
+    left is as complete as one that it would have taken.
 
     Attributes
     ----------
     sources, sink
         Descriptions as in a savepoint.
     operators
-        ``OperatorFacts.to_json()`` of ``flinkish.savepoint.format.contents`` each.
+        One ``OperatorFacts.to_json()`` (``flinkish.savepoint.format.contents``) for each operator.
     problem
-        ``FlinkishError.to_record()`` of the error that says why there can be no savepoint of it.
+        ``FlinkishError.to_record()`` of the error that explains why the query cannot be
+        savepointed.
     """
 
     run_id: str

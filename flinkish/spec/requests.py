@@ -1,4 +1,4 @@
-"""What a request asks of a job's driver, and what comes of it."""
+"""The arguments of a request to a job's driver, and its result."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from flinkish.spec.savepoints import SavepointResult
 
 @dataclass(frozen=True)
 class SavepointArguments:
-    """What a savepoint and a stop ask for.
+    """The arguments of a savepoint and of a stop.
 
     Attributes
     ----------
     target
-        URL of the directory in which the savepoint gets a directory of its own.
+        URL of the directory in which the savepoint gets its own directory.
     format
         ``native`` or ``canonical``.
     timeout
-        Seconds it may wait for a query's first committed batch; None: the driver's own.
+        Seconds to wait for a query's first committed batch; None for the driver's default.
     offline
-        A client takes it of what a dead job has left: nobody was asked.
+        Whether a client takes it from the files of a dead job, without a driver.
     full
-        It shares no files with an earlier savepoint.
+        Whether it shares no files with an earlier savepoint.
     """
 
     target: str
@@ -35,7 +35,7 @@ class SavepointArguments:
 
 @dataclass(frozen=True)
 class CancelArguments:
-    """What a cancel asks for: as :class:`SavepointArguments`; no ``target``, no savepoint."""
+    """The arguments of a cancel, see :class:`SavepointArguments`; no ``target``: no savepoint."""
 
     target: str | None = None
     format: str = "native"
@@ -44,7 +44,7 @@ class CancelArguments:
 
     @property
     def savepoint(self) -> SavepointArguments | None:
-        """The savepoint to be taken first, None for a plain cancel."""
+        """The savepoint to take first, None for a plain cancel."""
         if self.target is None:
             return None
         return SavepointArguments(
@@ -57,7 +57,7 @@ Arguments = SavepointArguments | CancelArguments
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A query that is not in the savepoint, and why."""
+    """A query that is not in the savepoint, and the reason."""
 
     query: str
     reason: str
@@ -65,16 +65,17 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class RequestResult:
-    """What came of a request.
+    """The result of a request.
 
     Attributes
     ----------
     savepoint
         None after a plain cancel.
     stop_method
-        What ended the queries: ``quiesce``, ``stop`` or ``kill``; None where they go on.
+        The method that ended the queries: ``quiesce``, ``stop`` or ``kill``; None if they
+        continue.
     left_out
-        Queries that are not in the savepoint.
+        The queries that are not in the savepoint.
     """
 
     VERSION = 2

@@ -1,4 +1,4 @@
-"""A finished savepoint, as the command line shows it and as a registry keeps it."""
+"""A finished savepoint, as the command line shows it and as the registry keeps it."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ class SavedQuery:
 
 @dataclass(frozen=True, kw_only=True)
 class SavepointResult:
-    """A finished savepoint with the fields that the command line's contract names.
+    """A finished savepoint, with the field names of the command line's contract.
 
     Attributes
     ----------
     bytes, files
-        What it holds; ``shared_files`` of them are held by an earlier savepoint.
+        The size of the savepoint in bytes and its number of files.
+    shared_files
+        How many of ``files`` an earlier savepoint holds.
     moved_bytes
-        What was copied.
+        The number of bytes copied.
     duration
-        Seconds it took.
+        Seconds that the savepoint took.
     """
 
     path: str
@@ -42,7 +44,7 @@ class SavepointResult:
 
 @dataclass(frozen=True)
 class SavepointRecord:
-    """One savepoint the registry knows of; the savepoint's directory is the truth about it.
+    """One savepoint in the registry; the savepoint's directory is authoritative.
 
     Attributes
     ----------
@@ -51,7 +53,7 @@ class SavepointRecord:
     format
         ``native`` or ``canonical``.
     queries
-        ``{"name", "batch_id", "query_id"}`` each.
+        One ``{"name", "batch_id", "query_id"}`` for each query.
     trigger
         ``savepoint``, ``stop``, ``cancel``, ``offline`` or ``migrate``.
     """

@@ -18,7 +18,7 @@ from flinkish.client.offline import query_source
 from flinkish.errors import NotSavepointable
 from flinkish.launch.offline import job_id_of, may_be_running
 from flinkish.operators.identity import OperatorIdentity
-from flinkish.operators.meaning import Column, StateSemantics
+from flinkish.operators.state_semantics import Column, StateSemantics
 from flinkish.registry.jobs import JobRecord, JobState, Launch, QueryFacts, QueryStatus, RestoreSpec
 from flinkish.registry.liveness import process_ref
 from flinkish.savepoint.format.contents import OperatorFacts, QueryRecord, QuerySource, SavepointJob

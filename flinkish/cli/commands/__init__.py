@@ -1,1 +1,1 @@
-"""One module a command: its options, the call of the client, how the answer is shown."""
+"""One module per command: its options, the call of the client, the rendering of the answer."""

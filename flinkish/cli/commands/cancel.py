@@ -86,10 +86,10 @@ def cancel(
 
 
 def resolve_words(job: str | None, savepoint: str | None) -> tuple[str, bool, str | None]:
-    """(job, with a savepoint, its target or None for the default). Pure.
+    """Return (job, with a savepoint, its target or None for the default). Pure.
 
-    ``cancel -s JOB`` reads JOB as the optional target first; as no job is left then, it is the
-    job (Flink: ``CliFrontend.cancel``).
+    In ``cancel -s JOB``, JOB is parsed as the optional target. Because no job is left then, that
+    word is the job (Flink: ``CliFrontend.cancel``).
     """
     if job is None:
         if not savepoint:

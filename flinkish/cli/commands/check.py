@@ -28,7 +28,7 @@ from flinkish.restore.plan.plan_text import verdict_line
 
 @dataclass(frozen=True)
 class CheckOptions(ProgramOptions, RestoreArguments):
-    """The options of ``check`` as parsed."""
+    """The parsed options of ``check``."""
 
     output: str | None
 
@@ -73,6 +73,6 @@ def check(call: Call, **options: Any) -> int:
     else:
         show_plan(plan.document)
         call.out.line(verdict_line(plan.document))
-    if given.output is not None:  # last: a plan that cannot be saved has been shown
+    if given.output is not None:  # last: the plan has been shown even if saving it fails
         plan.save(given.output)
     return plan.exit_code

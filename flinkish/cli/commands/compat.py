@@ -1,4 +1,4 @@
-"""``flinkish compat``: which version can resume what another version has saved."""
+"""``flinkish compat``: which versions can resume the savepoints of which other versions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FRAMEWORKS = ("spark", "flink")
 
-#: Of each verdict: its mark in the table, and the mark's colour on a terminal.
+#: For each verdict, its mark in the table and the mark's colour on a terminal.
 MARKS = {
     "ok": ("O", "green"),
     "ok-with-limitations": ("L", "yellow"),
@@ -128,8 +128,8 @@ def _show_table(
 
 
 def _draw(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """The table with colours. As wide as it is: a table that is cut cannot be read."""
-    from rich.console import Console  # only on a terminal: it costs more than the whole command
+    """Draw the table with colours, in its full width: a truncated table cannot be read."""
+    from rich.console import Console  # only on a terminal: its import is slow
     from rich.table import Table
     from rich.text import Text
 
@@ -147,7 +147,7 @@ def _draw(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def legend(matrix: Matrix, shown: Sequence[VersionComparison], *, one_row: bool) -> list[str]:
-    """What the marks mean, where the table is from, and where to read on. Pure."""
+    """Return the meanings of the marks, the source of the table, and a reference. Pure."""
     seen = {one.verdict.value for one in shown}
     marks = [f"{mark} {name}" for name, (mark, _) in MARKS.items() if name in seen]
     lines = ["", ", ".join(marks), *_wrapped(_origin(matrix))]
@@ -158,7 +158,7 @@ def legend(matrix: Matrix, shown: Sequence[VersionComparison], *, one_row: bool)
 
 
 def pair_lines(matrix: Matrix, comparison: VersionComparison) -> list[str]:
-    """One pair of versions for people. Pure."""
+    """Return one pair of versions as lines for people. Pure."""
     from flinkish.compat.lookup import route
 
     created, resumed = comparison.created, comparison.resumed
@@ -183,7 +183,7 @@ def pair_lines(matrix: Matrix, comparison: VersionComparison) -> list[str]:
 
 
 def _cell_lines(cells: Sequence[Cell]) -> list[str]:
-    """The operators, backends and formats whose verdict is not that of most."""
+    """Return the operators, backends and formats whose verdict differs from the most common one."""
     from flinkish.compat.lookup import usual_verdict
 
     usual = usual_verdict(cells)
@@ -191,7 +191,7 @@ def _cell_lines(cells: Sequence[Cell]) -> list[str]:
     total = f"{len(cells)} combinations of operator, backend and formats were measured"
     if not others:
         return [f"{total}: all {usual.value}."]
-    # Operators that fare alike in the same formats share a line, and so do backends.
+    # Operators with the same verdict for the same formats share a line, and so do backends.
     alike: dict[tuple[tuple[str, ...], str, tuple[str, ...]], list[Cell]] = {}
     for cell in others:
         key = (tuple(sorted(cell.formats)), cell.verdict.value, cell.limitations)
@@ -258,13 +258,13 @@ def _set_of(values: Iterable[str | None]) -> str:
 
 
 def _limitations(matrix: Matrix, shown: Iterable[VersionComparison]) -> list[Limitation]:
-    """Those of some pairs, each once, in the table's order."""
+    """Return the limitations of some pairs, each once, in the table's order."""
     names = {limitation.id for one in shown for limitation in one.limitations}
     return [one for name, one in matrix.limitations.items() if name in names]
 
 
 def pair_document(matrix: Matrix, comparison: VersionComparison) -> dict[str, Any]:
-    """One pair of versions for programs. Pure."""
+    """Return one pair of versions as JSON data. Pure."""
     from flinkish.compat.lookup import route
 
     steps: tuple[str, ...] = ()
@@ -284,7 +284,7 @@ def pair_document(matrix: Matrix, comparison: VersionComparison) -> dict[str, An
 
 
 def table_document(matrix: Matrix, shown: Sequence[VersionComparison]) -> dict[str, Any]:
-    """Several pairs for programs: every cell, and one verdict a pair. Pure."""
+    """Return several pairs as JSON data: every cell, and one verdict per pair. Pure."""
     return {
         "framework": matrix.framework,
         "versions": list(matrix.lines),
@@ -325,7 +325,7 @@ def _preconditions(matrix: Matrix) -> list[dict[str, str]]:
 
 
 def _origin_record(matrix: Matrix) -> dict[str, Any]:
-    """Where the table is from."""
+    """Return the source of the table."""
     if matrix.measured is None:
         return {"source": matrix.source, "scope": matrix.scope}
     return {

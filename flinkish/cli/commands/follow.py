@@ -1,4 +1,4 @@
-"""Following a launched job to its end, with its log (``run`` without ``-d``)."""
+"""Follow a launched job to its end and show its log (``run`` without ``-d``)."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def follow_to_the_end(
     *,
     cancel_on_exit: bool,
 ) -> int:
-    """Show the job's log on stderr until it ends; returns 0 when it FINISHED.
+    """Show the job's log on stderr until the job ends, and return 0 when it FINISHED.
 
-    A failed job raises its error; a canceled one too, as an attached ``flink run`` does.
+    A failed job raises its error. So does a canceled one, as an attached ``flink run`` does.
     """
     out = session.out
     assert job.log_path is not None
@@ -66,7 +66,7 @@ def _copy(out: Output, text: str) -> None:
 def _left(
     session: Session, job: JobRecord, stop: BaseException, *, cancel_on_exit: bool
 ) -> BaseException:
-    """What to raise when the user stops following: the job goes on, or is being canceled."""
+    """Return what to raise when the user stops following: the job continues, or is canceled."""
     code = stop.code if isinstance(stop, Interrupted) else 130
     if not cancel_on_exit:
         return Interrupted(

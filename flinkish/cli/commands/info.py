@@ -99,19 +99,19 @@ def _show(out: Output, queries: list[dict[str, Any]], *, as_dot: bool) -> None:
 
 
 def _addressed(query: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The operators; what has state with the address that is its own in the whole job."""
+    """Return the operators; those with state also have an address that is unique in the job."""
     return [{**operator, "address": _address(query, operator)} for operator in query["operators"]]
 
 
 def _address(query: Mapping[str, Any], operator: Mapping[str, Any]) -> str | None:
-    """As ``savepoint.format.operator_lookup.address``; None for what keeps no state."""
+    """Return ``savepoint.format.operator_lookup.address``; None for an operator without state."""
     if not operator["stateful"]:
         return None
     return address(query["name"], operator["uid"], operator["ordinal"])
 
 
 def _shared_ids(queries: list[dict[str, Any]]) -> list[str]:
-    """``ID: QUERY/ORDINAL, QUERY/ORDINAL`` for ids that stateful operators of several have."""
+    """Return ``ID: QUERY/ORDINAL, QUERY/ORDINAL`` for ids that several stateful operators share."""
     owners: dict[str, list[str]] = {}
     for query in queries:
         for operator in query["operators"]:
@@ -122,7 +122,7 @@ def _shared_ids(queries: list[dict[str, Any]]) -> list[str]:
 
 
 def _text(query: Mapping[str, Any], *, quiet: bool) -> Iterator[str]:
-    """A query for people: its tree, then what each stateful operator keeps."""
+    """Yield a query as lines for people: its tree, then the state of each stateful operator."""
     yield f"Query {query['name']}"
     yield from (f"  {line}" for line in query["tree"])
     if quiet:
@@ -141,7 +141,7 @@ def _text(query: Mapping[str, Any], *, quiet: bool) -> Iterator[str]:
 
 
 def _columns(schema: Mapping[str, Any] | None) -> str:
-    """``k int, ts timestamp`` of a schema in Spark's JSON."""
+    """Return the columns of a schema in Spark's JSON as ``k int, ts timestamp``."""
     fields = (schema or {}).get("fields", ())
     return ", ".join(f"{field['name']} {_type(field['type'])}" for field in fields)
 

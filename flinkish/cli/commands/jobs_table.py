@@ -1,4 +1,4 @@
-"""``flinkish list`` through the registry: every case, with dead jobs put right first."""
+"""``flinkish list`` through the registry: the general case, in which dead jobs are marked first."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ from flinkish.registry.liveness import reconcile
 def list_jobs(
     session: Session, *, running: bool, scheduled: bool, everything: bool, name: str | None
 ) -> int:
-    """Print the jobs; returns the exit status.
+    """Print the jobs and return the exit status.
 
     Parameters
     ----------
-    running, scheduled: only these (Flink's ``-r`` and ``-s``); neither or both: both.
-    everything: jobs in a final state too (``-a``).
-    name: only jobs of that name.
+    running, scheduled
+        Only jobs in these states (Flink's ``-r`` and ``-s``); neither or both: both kinds.
+    everything
+        Include jobs in a final state (``-a``).
+    name
+        Only jobs with this name.
     """
     states = wanted_states(running=running, scheduled=scheduled, everything=everything)
     registry, out = session.registry, session.out
-    # Asked by state before looking at processes, filtered after: a dead job is not running.
+    # Select by state before checking the processes, and filter after: a dead job is not running.
     jobs = [
         job
         for job in reconcile(registry, registry.jobs(states=states, name=name))
@@ -54,7 +57,7 @@ def list_jobs(
 def wanted_states(
     *, running: bool, scheduled: bool, everything: bool
 ) -> frozenset[JobState] | None:
-    """The states to list; None for all. Pure."""
+    """Return the states to list; None for all. Pure."""
     if everything:
         return None
     if running == scheduled:

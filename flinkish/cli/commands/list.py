@@ -1,4 +1,4 @@
-"""``flinkish list`` with everything the fast path leaves to click: help, ``--watch``, mistakes."""
+"""``flinkish list`` outside the fast path: help, ``--watch``, errors."""
 
 from __future__ import annotations
 

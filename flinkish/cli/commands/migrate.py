@@ -1,4 +1,4 @@
-"""``flinkish migrate PATH TARGET``: a new savepoint of an old one, with its state rewritten."""
+"""``flinkish migrate PATH TARGET``: make a new savepoint from an old one, with other state."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def migrate(
 
 
 def _schema(text: str, savepoint: OpenSavepoint) -> NewSchema:
-    """The Avro schema of ``UID[/STATE]=FILE``; UsageError where a file or a uid is not there."""
+    """Return the Avro schema of ``UID[/STATE]=FILE``; UsageError without such a file or uid."""
     name, equals, file = text.partition("=")
     if not (name and equals and file):
         raise UsageError(

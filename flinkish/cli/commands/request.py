@@ -1,4 +1,4 @@
-"""``flinkish request show|wait ID``: following a request nobody waits for."""
+"""``flinkish request show|wait ID``: follow a detached request."""
 
 from __future__ import annotations
 

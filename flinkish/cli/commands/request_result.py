@@ -1,4 +1,4 @@
-"""What ``savepoint``, ``stop`` and ``cancel`` share: waiting for a request, showing its result."""
+"""Common parts of ``savepoint``, ``stop`` and ``cancel``: wait for a request, show its result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ from flinkish.registry.jobs import JobRecord, Request, RequestKind
 def wait_for(session: Session, request: Request, timeout: float) -> Request:
     """Wait for a request's result, with progress on a terminal.
 
-    Raises its error when it failed, :class:`WaitTimeout` after ``timeout`` seconds.
+    Raises
+    ------
+    WaitTimeout
+        There is no result within ``timeout`` seconds.
+    FlinkishError
+        The error of the request.
     """
     follow = f"flinkish request wait {request.request_id}"
     message = f"stopped waiting; the {request.kind.value} of job {request.job_id} goes on"
@@ -36,7 +41,7 @@ def wait_for_end(
 
 
 def detached(session: Session, request: Request) -> int:
-    """Show a request nobody waits for; Flink's words (``CliFrontend``)."""
+    """Show a request that is not waited for, in the words of Flink's ``CliFrontend``."""
     out = session.out
     if out.json:
         out.document({"request_id": request.request_id, "job_id": request.job_id})
@@ -65,9 +70,9 @@ def show_result(session: Session, request: Request, job: JobRecord | None) -> in
 
 
 def result_document(request: Request, job: JobRecord | None) -> dict[str, Any]:
-    """A request's result as the JSON of ``savepoint``, ``stop`` and ``cancel``.
+    """Return a request's result as the JSON of ``savepoint``, ``stop`` and ``cancel``.
 
-    ``job`` is None for checkpoints that no job has: then the registry has no request either.
+    ``job`` is None for checkpoints without a job: then the registry has no request either.
     """
     result = requests.shown_result(request)
     return {
@@ -82,13 +87,13 @@ def result_document(request: Request, job: JobRecord | None) -> dict[str, Any]:
 
 
 def warn_of_left_out(out: Output, request: Request) -> None:
-    """Say which queries are not in the savepoint, and why."""
+    """Warn of the queries that are not in the savepoint, with the reasons."""
     for each in requests.left_out(request):
         out.warning(f"query '{each['query']}' is not in the savepoint: {each['reason']}")
 
 
 def dry_run(session: Session, job: JobRecord, kind: RequestKind, target: str | None) -> int:
-    """Say what a request would be; refuse it where the real one would be refused."""
+    """Show the request that would be made; refuse it if the real one would be refused."""
     requests.check_triggerable(job, kind, target)
     out = session.out
     if out.json:
@@ -101,6 +106,6 @@ def dry_run(session: Session, job: JobRecord, kind: RequestKind, target: str | N
 
 
 def completed(savepoint: Mapping[str, Any]) -> str:
-    """Flink's line; the path as a URI, as Flink and Hadoop print it."""
+    """Return Flink's line for a completed savepoint; the path is a URI, as in Flink and Hadoop."""
     path = str(savepoint["path"])
     return f"Savepoint completed. Path: {path if ':' in path.split('/')[0] else 'file:' + path}"

@@ -1,4 +1,4 @@
-"""``flinkish run``: its options, the client's submission, and how a start is shown."""
+"""``flinkish run``: its options, the submission by the client, and the output about the start."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from flinkish.registry.jobs import JobRecord
 
 @dataclass(frozen=True)
 class RunOptions(ProgramOptions, RestoreArguments):
-    """The options of ``run`` as parsed; names as in ``flinkish run --help``."""
+    """The parsed options of ``run``; the names are those of ``flinkish run --help``."""
 
     detached: bool
     claim_mode: str | None
@@ -45,7 +45,7 @@ class RunOptions(ProgramOptions, RestoreArguments):
 
 
 def _claim_mode(_ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """Flink's words in any case; legacy is refused with the reason."""
+    """Accept Flink's claim modes in any case; refuse ``legacy`` with the reason."""
     if value is None:
         return None
     word = value.lower()
@@ -112,7 +112,7 @@ def run(call: Call, **options: Any) -> int:
 
 
 def _submit(call: Call, options: RunOptions) -> int:
-    """Check, register and launch the job, then wait for as much of it as was asked for."""
+    """Check, register and launch the job, then wait as long as the options request."""
     restore = restore_of(options, claim_mode=options.claim_mode)
     parallelism, program = options.parallelism, program_of(options)
     plan = submission.load_plan(options.plan, restore, parallelism)
@@ -146,7 +146,7 @@ def _submit(call: Call, options: RunOptions) -> int:
 
 
 def _show_started(session: Session, job: JobRecord) -> int:
-    """The result of ``run -d``: how the job was restored, what its driver said of its start."""
+    """Show the result of ``run -d``: how the job was restored, and its driver's notes."""
     start = submission.start_of(session, job)
     told: set[str] = set()
     if start.plan is not None and not (session.out.json or session.out.quiet):
@@ -161,9 +161,9 @@ def _show_started(session: Session, job: JobRecord) -> int:
 def show_submitted(
     out: Output, job: JobRecord, notes: Sequence[str] = (), plan: Mapping[str, Any] | None = None
 ) -> int:
-    """The result of ``run``; Flink's line.
+    """Show the result of ``run``; for people, Flink's line.
 
-    ``notes`` are what the driver said of its start, ``plan`` is how it was restored.
+    ``notes`` are the driver's notes about the start, ``plan`` is how the job was restored.
     """
     if out.json:
         document = {"job_id": job.job_id, "name": job.name, "state": job.state.value}
@@ -186,6 +186,6 @@ def _show_dry_run(
     out.line(shlex.join(shown))
     if not out.quiet:
         for old, new in uid_map:
-            # Not on spark-submit's command line; a comment, so that a shell can still read it all.
+            # Not part of the command line: a comment, so that a shell accepts the whole output.
             out.line(f"# the state of {old!r} goes to uid {new!r}")
     return 0

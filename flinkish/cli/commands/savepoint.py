@@ -153,8 +153,10 @@ def _check_words(
     detached: bool,
     policy: Policy,
 ) -> None:
-    """Refuse what does not belong together. With --all and --from-checkpoint the first word is the
-    target."""
+    """Refuse options and arguments that exclude each other.
+
+    With --all and --from-checkpoint the first word, ``job``, is the target.
+    """
     if dispose is not None:
         if job is not None or detached:
             raise UsageError(
@@ -258,13 +260,13 @@ def _would(session: Session, request: Request, of: str) -> int:
 def _finish(
     session: Session, request: Request, job: JobRecord | None, target: str, policy: Policy
 ) -> int:
-    """Show the savepoint, and remove what the policy does not keep of the job's others.
+    """Show the savepoint, and remove the job's other savepoints that the policy does not keep.
 
-    ``job`` is None where there is none, only checkpoints. Raises PartialFailure when the savepoint
-    is there and the others could not be removed.
+    ``job`` is None when there are only checkpoints. Raises PartialFailure when the savepoint was
+    taken but others could not be removed.
     """
     out = session.out
-    if not out.json:  # at once: removing the others may take long
+    if not out.json:  # shown first: removing the others may take long
         request_result.show_result(session, request, job)
     removal = remove_old(session, target, policy, [request.job_id])
     if out.json:

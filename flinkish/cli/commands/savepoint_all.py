@@ -1,4 +1,4 @@
-"""``flinkish savepoint --all``: of every running job, for crontabs."""
+"""``flinkish savepoint --all``: savepoints of all running jobs, for crontabs."""
 
 from __future__ import annotations
 
@@ -31,15 +31,20 @@ def save_all(
     format_: str,
     dry_run: bool,
 ) -> int:
-    """Take a savepoint of every running job; returns the exit status.
+    """Take a savepoint of every running job and return the exit status.
 
     Parameters
     ----------
-    pattern: of the names of the jobs; None: all.
-    timeout: seconds for all of them together.
-    policy: what is kept in ``target`` of the jobs that have a new savepoint.
-    full: they share no files with earlier ones.
-    format_: ``native`` or ``canonical``.
+    pattern
+        Only jobs whose name matches it; None means all.
+    timeout
+        Seconds for all of them together.
+    policy
+        Which savepoints in ``target`` are kept of the jobs that have a new one.
+    full
+        Whether they share no files with earlier savepoints.
+    format_
+        ``native`` or ``canonical``.
     """
     out = session.out
     jobs = all_jobs.running_jobs(session, pattern)
@@ -65,9 +70,10 @@ def save_all(
 
 
 def exit_code(outcomes: Sequence[JobOutcome], removal: Removal) -> int:
-    """0: nothing failed; 1: everything that was tried; 3: a part. Pure.
+    """Return 0 when nothing failed, 1 when every attempt failed, 3 when some did. Pure.
 
-    A target whose old savepoints are just now in somebody else's hands is pruned the next time.
+    When another process holds the target, so that old savepoints cannot be removed now, that is no
+    failure: they are removed the next time.
     """
     failed = [outcome for outcome in outcomes if outcome.error is not None]
     if failed and not any(outcome.savepoint is not None for outcome in outcomes):
@@ -77,7 +83,7 @@ def exit_code(outcomes: Sequence[JobOutcome], removal: Removal) -> int:
 
 
 def document(outcomes: Sequence[JobOutcome], removal: Removal, policy: Policy) -> dict[str, Any]:
-    """The result as JSON. Pure."""
+    """Return the result as JSON data. Pure."""
 
     def entry(outcome: JobOutcome) -> dict[str, Any]:
         job = outcome.job
@@ -125,7 +131,7 @@ def _tell_removal(out: Output, target: str, removal: Removal) -> None:
 
 
 def _complain(out: Output, text: str) -> None:
-    """One line on stderr, also with ``-q``: it is what a crontab mails. JSON has it all."""
+    """Write one line on stderr, even with ``-q``: a crontab mails it. JSON contains it anyway."""
     if not out.json:
         out.complain(text)
 

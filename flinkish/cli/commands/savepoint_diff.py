@@ -11,7 +11,7 @@ import click
 from flinkish.cli.base import Call, command
 from flinkish.cli.output.text import table
 
-#: Longest text of one value in the table; all of it is in the JSON.
+#: Longest text of one value in the table; the JSON has the complete value.
 _WIDTH = 60
 
 
@@ -43,7 +43,7 @@ def diff(call: Call, first: str, second: str, exit_code: bool) -> int:
 
 
 def render(document: Mapping[str, Any]) -> list[str]:
-    """The differences for people. Pure."""
+    """Return the differences as lines for people. Pure."""
     lines = [f"a  {document['a']}", f"b  {document['b']}"]
     if document["equal"]:
         return [*lines, "", "no differences"]

@@ -1,4 +1,4 @@
-"""``flinkish savepoint -d PATH``: asks, deletes, says what stayed."""
+"""``flinkish savepoint -d PATH``: ask, delete, report what is kept."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from flinkish.errors import ConsentNeeded
 
 
 def dispose(session: Session, path: str, *, yes: bool, dry_run: bool) -> int:
-    """Delete the savepoint at ``path``; returns the exit status.
+    """Delete the savepoint at ``path`` and return the exit status.
 
-    Raises :class:`ConsentNeeded` when nobody said yes, and what
-    :func:`flinkish.savepoint.directory.dispose.dispose` raises.
+    Raises
+    ------
+    ConsentNeeded
+        The user did not consent.
+    FlinkishError
+        See :func:`flinkish.savepoint.directory.dispose.dispose`.
     """
     out = session.out
     gone: list[str] = []

@@ -1,4 +1,4 @@
-"""``flinkish savepoint import PATH...``: put savepoints on storage into the registry."""
+"""``flinkish savepoint import PATH...``: add savepoints on storage to the registry."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def _of_directory(where: str, *, must_exist: bool) -> tuple[list[dict[str, Any]]
 
 
 def _of_registry(session: Session) -> tuple[list[dict[str, Any]], str]:
-    """The registry's savepoints as they are now: the directory is the truth about each."""
+    """Return the registry's savepoints as they are on storage; missing ones as recorded."""
     catalog, missing = list_registry(session)
     rows = _rows(catalog)
     for record in missing:
@@ -141,7 +141,7 @@ def _document(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def render(rows: list[dict[str, Any]]) -> list[str]:
-    """The savepoints for people. Pure."""
+    """Return the savepoints as a table for people. Pure."""
     head = ("CREATED", "JOB", "NAME", "BY", "SPARK", "QUERIES", "SIZE", "STATE", "PATH")
     return table(head, [_cells(row) for row in rows], right="6")
 

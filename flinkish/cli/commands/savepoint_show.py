@@ -1,4 +1,4 @@
-"""``flinkish savepoint show PATH``: what is inside a savepoint."""
+"""``flinkish savepoint show PATH``: the contents of a savepoint."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def show(call: Call, path: str) -> int:
 
 
 def describe_in_full(savepoint: OpenSavepoint) -> dict[str, Any]:
-    """The savepoint as JSON data, with the bytes it shares."""
+    """Return the savepoint as JSON data, with the bytes it shares."""
     from flinkish.savepoint.directory.space import measure
     from flinkish.savepoint.format.operator_lookup import address, shared_ids
     from flinkish.savepoint.format.reader import describe
@@ -64,7 +64,7 @@ _SHARED = (
 
 
 def render(savepoint: Mapping[str, Any]) -> list[str]:
-    """A savepoint's description for people. Pure."""
+    """Return a savepoint's description as lines for people. Pure."""
     lines = [
         f"{savepoint['path']}",
         f"  job          {savepoint['job_name']}  {savepoint['job_id']}",

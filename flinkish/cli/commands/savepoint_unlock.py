@@ -1,4 +1,4 @@
-"""``flinkish savepoint unlock [DIR]``: see who is at work in a directory, remove dead locks."""
+"""``flinkish savepoint unlock [DIR]``: show a directory's locks, remove those of dead owners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``flinkish savepoint verify PATH...``: are the savepoints whole?"""
+"""``flinkish savepoint verify PATH...``: check that savepoints are complete."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _show(out: Output, document: dict[str, Any], error: FlinkishError | None) ->
 
 
 def _together(errors: list[FlinkishError], asked: int) -> FlinkishError:
-    """One error for all: damage is the gravest, whatever else went wrong."""
+    """Return one error for all: Corrupt if any savepoint is damaged, else PartialFailure."""
     if asked == 1:
         return errors[0]
     damaged = [error for error in errors if isinstance(error, Corrupt)]

@@ -1,4 +1,4 @@
-"""``flinkish state export SAVEPOINT UID[/STATE] TARGET``: a state as files for other tools."""
+"""``flinkish state export SAVEPOINT UID[/STATE] TARGET``: export a state to files."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from flinkish.cli.output.printer import Output
 from flinkish.cli.output.text import table
 from flinkish.client.state import check_partition, find_rows, first_rows, open_state
 
-#: Longer cells are cut in tables; ``--json`` has all of them.
+#: Longer cells are truncated in tables; ``--json`` has the complete values.
 _WIDEST = 60
 
 
@@ -89,7 +89,7 @@ def _show(
 
 
 def render(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Rows as a table with a column for each field of key and value. Pure."""
+    """Return rows as a table with a column for each field of key and value. Pure."""
     if not rows:
         return []
     fields: dict[tuple[str, str | None], None] = {}

@@ -40,7 +40,7 @@ def status(call: Call, job: str) -> int:
 
 
 def describe(session: Session, job: JobRecord) -> dict[str, Any]:
-    """The job as ``status --json`` shows it."""
+    """Return the job as ``status --json`` shows it."""
     registry = session.registry
     return {
         "job_id": job.job_id,
@@ -69,12 +69,12 @@ def describe(session: Session, job: JobRecord) -> dict[str, Any]:
 
 
 def query_document(query: QueryStatus) -> dict[str, Any]:
-    """A query as JSON: everything its driver last reported."""
+    """Return a query as JSON data: everything that its driver last reported."""
     return encode_fields(query)
 
 
 def savepoint_document(record: SavepointRecord) -> dict[str, Any]:
-    """A savepoint of the registry as JSON."""
+    """Return a savepoint of the registry as JSON data."""
     return {
         "path": record.path,
         "created": iso_time(record.created),
@@ -89,7 +89,7 @@ def savepoint_document(record: SavepointRecord) -> dict[str, Any]:
 
 
 def request_document(request: Request) -> dict[str, Any]:
-    """A request as JSON."""
+    """Return a request as JSON data."""
     return {
         "request_id": request.request_id,
         "job_id": request.job_id,
@@ -107,7 +107,7 @@ def request_document(request: Request) -> dict[str, Any]:
 
 
 def render(session: Session, job: JobRecord) -> list[str]:
-    """The job for people."""
+    """Return the job as lines for people."""
     registry = session.registry
     lines = [f"{job.name}  {job.job_id}  {job.state.value}", ""]
     facts = {
@@ -193,7 +193,7 @@ def _request_table(requests: list[Request]) -> list[str]:
 
 
 def _history(session: Session, job: JobRecord) -> list[JobStateChange]:
-    """The recorded states, and the one a read-only registry could not be given."""
+    """Return the recorded states, and the state that a read-only registry could not record."""
     history = session.registry.state_history(job.job_id)
     if history and history[-1].state is not job.state:
         reason = str((job.failure or {}).get("message") or "")

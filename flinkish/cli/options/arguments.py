@@ -1,4 +1,4 @@
-"""Options and arguments that several commands have."""
+"""Options and arguments that several commands share."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 def complete_job(
     ctx: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Ids and names of the jobs in the registry that begin so, and words that make it another
-    command (``savepoint list``); no jobs when the registry cannot be read."""
+    """Return the ids and names of the registry's jobs that begin with ``incomplete``.
+
+    Words that name another command (``savepoint list``) come first. Without a readable registry
+    there are no jobs.
+    """
     from flinkish.cli.command_index import SUB_WORDS
     from flinkish.config import Config
     from flinkish.registry.job_registry import Registry
@@ -48,7 +51,7 @@ def complete_job(
 def words_of(
     *words: str,
 ) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
-    """A completion of fixed words."""
+    """Return a completion of fixed words."""
 
     def complete(
         _ctx: click.Context, _parameter: click.Parameter, incomplete: str
@@ -61,19 +64,19 @@ def words_of(
 def complete_file(
     _ctx: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """The shell's own completion of file names."""
+    """Let the shell complete file names."""
     return [CompletionItem(incomplete, type="file")]
 
 
 def job_argument(function: F) -> F:
-    """The ``JOB`` argument: an id, a prefix of one, or a name."""
+    """Add the ``JOB`` argument: an id, a prefix of one, or a name."""
     return click.argument("job", metavar="JOB", shell_complete=complete_job)(function)
 
 
 def parse_seconds(
     _ctx: click.Context, _parameter: click.Parameter, value: str | None
 ) -> float | None:
-    """The seconds of a duration such as ``90 s`` or ``10min``."""
+    """Return the seconds of a duration such as ``90 s`` or ``10min``."""
     from flinkish.config import parse_duration
 
     if value is None:
@@ -108,7 +111,7 @@ _FORMATS = ("native", "canonical")
 
 
 def check_format(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str:
-    """A savepoint format in any case, as Flink takes it."""
+    """Accept a savepoint format in any case, as Flink does."""
     word = (value or "native").lower()
     if word not in _FORMATS:
         raise UsageError(
@@ -130,7 +133,7 @@ format_option = click.option(
 
 @contextmanager
 def interruptible(message: str, follow: str) -> Iterator[None]:
-    """Inside, Ctrl-C and SIGTERM end the waiting and say how to go on with it."""
+    """Make Ctrl-C and SIGTERM end the wait with a message about how to follow the work."""
     try:
         yield
     except KeyboardInterrupt:
@@ -139,6 +142,6 @@ def interruptible(message: str, follow: str) -> Iterator[None]:
         raise Interrupted(stop.code, message, follow) from None
 
 
-#: What the commands on state share: the savepoint, and the state in it.
+#: Arguments that the commands on state share: the savepoint, and the state in it.
 savepoint_argument = click.argument("path", metavar="SAVEPOINT", type=click.Path())
 state_argument = click.argument("name", metavar="[QUERY/]UID[/STATE]")

@@ -1,4 +1,4 @@
-"""What ``run`` and ``info`` ask about a program: one list of options, and the record of them."""
+"""The options of ``run`` and ``info`` about a program: one list of options, and their record."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flinkish.errors import UsageError
 
 @dataclass(frozen=True)
 class ProgramOptions:
-    """The options of this module as parsed; names as in ``flinkish info --help``."""
+    """The parsed options of this module; the names are those of ``flinkish info --help``."""
 
     words: tuple[str, ...]
     parallelism: int | None
@@ -33,7 +33,7 @@ class ProgramOptions:
 
 
 def program_of(options: ProgramOptions) -> Program:
-    """The program that the options and words name, and what runs it."""
+    """Return the program that the options and words name, with its Spark."""
     application, arguments = options.program or None, options.words
     if not (options.program or options.module):
         application, arguments = (*options.words, None)[0], options.words[1:]
@@ -57,7 +57,7 @@ def program_of(options: ProgramOptions) -> Program:
 def pairs(
     _ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]
 ) -> dict[str, str]:
-    """``key=value`` options as a mapping; of a repeated key the last wins."""
+    """Return ``key=value`` options as a mapping; of a repeated key the last one counts."""
     found = {}
     for value in values:
         key, equals, text = value.partition("=")
@@ -77,8 +77,8 @@ def _arguments_in(
     return read_arguments(value)
 
 
-#: The program and its arguments, or with ``-py`` and ``-pym`` the arguments only. Needs a command
-#: with ``allow_interspersed_args`` False.
+#: The program and its arguments, or with ``-py`` and ``-pym`` only the arguments. Requires a
+#: command with ``allow_interspersed_args`` False.
 program_words = click.argument(
     "words",
     metavar="APP.py [ARGS]...",
@@ -87,7 +87,7 @@ program_words = click.argument(
     shell_complete=complete_file,
 )
 
-#: Not in the list below: ``run`` has its ``--name`` between this one and them.
+#: Not in the list below: ``run`` has its ``--name`` between this option and the others.
 parallelism_option = click.option(
     "-p",
     "--parallelism",
@@ -96,7 +96,7 @@ parallelism_option = click.option(
     help="State partitions (spark.sql.shuffle.partitions).",
 )
 
-#: Also those of the commands that run Spark without a program (:mod:`flinkish.cli.options.spark`).
+#: Also used by commands that run Spark without a program (:mod:`flinkish.cli.options.spark`).
 master_option = click.option(
     "-m", "--master", "--jobmanager", "master", metavar="URL", help="Spark's master."
 )
@@ -180,7 +180,7 @@ _OPTIONS = (
 
 
 def program_options(function: F) -> F:
-    """Add the options that say which program it is and what Spark runs it, in the help's order."""
+    """Add the options that select the program and its Spark, in the help's order."""
     for option in reversed(_OPTIONS):  # decorators apply from the last to the first
         function = option(function)
     return function

@@ -1,4 +1,4 @@
-"""What ``run -s`` and ``check`` ask about a restore: one list of options and their record."""
+"""The options of ``run -s`` and ``check`` about a restore: one list of options, their record."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flinkish.client.restoring import Restore, check_uid_map, not_a_pair
 
 @dataclass(frozen=True)
 class RestoreArguments:
-    """The options of this module as parsed; names as in ``flinkish check --help``."""
+    """The parsed options of this module; the names are those of ``flinkish check --help``."""
 
     savepoint: str | None
     allow_non_restored: bool
@@ -24,7 +24,7 @@ class RestoreArguments:
 
 
 def restore_of(options: RestoreArguments, *, claim_mode: str | None = None) -> Restore:
-    """The restore that the options ask for; ``claim_mode`` is the flag, if it was given."""
+    """Return the restore that the options request; ``claim_mode`` is the flag, if given."""
     return Restore(
         savepoint=options.savepoint,
         allow_non_restored=options.allow_non_restored,
@@ -39,7 +39,7 @@ def restore_of(options: RestoreArguments, *, claim_mode: str | None = None) -> R
 def _uid_map(
     _ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]
 ) -> tuple[tuple[str, str], ...]:
-    """``OLD=NEW`` options as pairs; the first ``=`` separates, so that NEW may contain more."""
+    """Convert ``OLD=NEW`` options to pairs; the first ``=`` separates, so NEW may contain more."""
     pairs = []
     for value in values:
         old, equals, new = value.partition("=")

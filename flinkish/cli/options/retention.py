@@ -1,4 +1,4 @@
-"""The retention options of ``flinkish savepoint``: what goes once the new savepoint is there."""
+"""The retention options of ``flinkish savepoint``: which savepoints are removed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _seconds(ctx: click.Context, parameter: click.Parameter, value: str | None) 
 
 
 def keep_options(last: str) -> Callable[[F], F]:
-    """The options of a retention policy; the command gets them as the fields of a ``Policy``.
+    """Add the options of a retention policy; the command gets them as the fields of a ``Policy``.
 
     ``last`` is the help of ``--keep-last``.
     """

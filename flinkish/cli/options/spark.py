@@ -1,4 +1,4 @@
-"""Which Spark runs an application of flinkish's own: the options, and what they mean."""
+"""The options that select the Spark for an application of flinkish itself."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _OPTIONS = (
 
 
 def spark_options(function: F) -> F:
-    """Add the options that say which Spark runs the application."""
+    """Add the options that select the Spark for the application."""
     for option in reversed(_OPTIONS):  # decorators apply from the last to the first
         function = option(function)
     return function
 
 
 def prepared(session: Session, options: Mapping[str, Any]) -> tuple[Launch, Installation]:
-    """The Spark application to start, by the options of :func:`spark_options`. LaunchFailed."""
+    """Return the Spark application to start, by :func:`spark_options`. Raises LaunchFailed."""
     return own_application(Program(**options), session.config)

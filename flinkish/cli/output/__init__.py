@@ -1,1 +1,1 @@
-"""What users see: results, tables, progress; nothing is computed here."""
+"""What users see: results, tables, progress. Nothing is computed here."""

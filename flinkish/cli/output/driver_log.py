@@ -1,4 +1,4 @@
-"""What commands show of a driver that they run to its end: its last lines, when it failed."""
+"""The output about a driver that a command runs to its end: its last lines, if it failed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from flinkish.errors import FlinkishError
 
 @contextmanager
 def driver_output(out: Output) -> Iterator[None]:
-    """Around the driver's run: when it was no success, show the last lines of its log.
+    """Show the last lines of the driver's log when the driver that the block runs fails.
 
-    With ``--debug`` the whole log has been shown
-    (:class:`flinkish.cli.output.progress.OutputReporter`); programs that read JSON have the lines
-    in the error.
+    With ``--debug`` the whole log has already been shown
+    (:class:`flinkish.cli.output.progress.OutputReporter`). With ``--json`` the lines are in the
+    error.
     """
     try:
         yield

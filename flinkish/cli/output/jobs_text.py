@@ -1,10 +1,10 @@
-"""How ``flinkish list`` shows its rows; used by the fast path and the long way alike."""
+"""The output of ``flinkish list``, used by the fast path and by the general case."""
 
 from __future__ import annotations
 
 from flinkish.cli.output.text import iso_time, json_document, local_time, table, visible
 
-TYPE_CHECKING = False  # of this name, so that type checkers know it; typing costs start-up time
+TYPE_CHECKING = False  # type checkers know this name; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
@@ -14,11 +14,12 @@ _NUMBERS = "45"
 
 
 def show(rows: Sequence[dict[str, Any]], *, json: bool, quiet: bool) -> str:
-    """The text for stdout, with its line ends; empty when there is nothing to show. Pure.
+    """Return the text for stdout, with its line ends; empty when there is nothing to show. Pure.
 
     Parameters
     ----------
-    rows: of each job job_id, name, state, start_time and end_time (seconds since the epoch),
+    rows
+        For each job: job_id, name, state, start_time and end_time (seconds since the epoch),
         queries (name to newest committed batch), last_savepoint (path or None).
     """
     if json:
@@ -31,7 +32,7 @@ def show(rows: Sequence[dict[str, Any]], *, json: bool, quiet: bool) -> str:
 
 
 def notice(*, running: bool, scheduled: bool, everything: bool, name: str | None) -> list[str]:
-    """Flink's notices for an empty list (``CliFrontend.list``), a line each. Pure."""
+    """Return Flink's notices for an empty list (``CliFrontend.list``), one per line. Pure."""
     named = visible(f" named {name}") if name else ""
     if everything:
         return [f"No jobs{named}."]

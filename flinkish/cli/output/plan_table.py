@@ -1,4 +1,4 @@
-"""How ``check`` and ``run -s`` show a restore plan."""
+"""The output of a restore plan by ``check`` and ``run -s``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _COLOURS = {
 
 
 def show_plan(plan: Mapping[str, Any], stream: TextIO | None = None) -> None:
-    """Write the plan to ``stream`` (stdout), as a table with colours on a terminal."""
+    """Write the plan to ``stream`` (default: stdout), as a table with colours on a terminal."""
     out = sys.stdout if stream is None else stream
     rows = plan_rows(plan)
     drawn = is_terminal(out)
@@ -40,7 +40,7 @@ def show_plan(plan: Mapping[str, Any], stream: TextIO | None = None) -> None:
 
 
 def _draw(rows: list[tuple[str, ...]], out: TextIO) -> None:
-    from rich.console import Console  # only on a terminal: it costs as much as a small command
+    from rich.console import Console  # only on a terminal: its import is slow
     from rich.table import Table
     from rich.text import Text
 
@@ -49,7 +49,7 @@ def _draw(rows: list[tuple[str, ...]], out: TextIO) -> None:
         drawn.add_column(name, overflow="fold", no_wrap=name in ("VERDICT", "STATE"))
     for query, what, kind, verdict, state, why in rows:
         colour = _COLOURS.get(verdict, "red")
-        # As Text: other words are read for rich's own markup.
+        # As Text: rich interprets markup in plain strings.
         shown = [Text(visible(mask_secrets(word))) for word in (query, what, kind, state, why)]
         drawn.add_row(*shown[:3], Text(visible(verdict), colour), *shown[3:])
     Console(file=out).print(drawn)

@@ -1,8 +1,9 @@
 """How results, notices and errors reach the user: stdout for the result, stderr for the rest.
 
 Names, paths and messages come from elsewhere (other users' jobs, directories that others write
-into). What is not printable in them is escaped here, and in :func:`flinkish.units.table` before
-columns are aligned; nothing else of the command writes to the terminal. JSON escapes by itself.
+into). Characters in them that are not printable are escaped here, and in
+:func:`flinkish.units.table` before columns are aligned. No other part of the command writes to the
+terminal. JSON does its own escaping.
 """
 
 from __future__ import annotations
@@ -21,13 +22,16 @@ _CLEAR = "\x1b[H\x1b[J"
 
 
 class Output:
-    """Where one command's words go.
+    """The output of one command.
 
     Parameters
     ----------
-    json: one JSON document on stdout, errors as one JSON line on stderr, no notices.
-    quiet: only the one thing a script wants.
-    debug: tracebacks.
+    json
+        One JSON document on stdout, errors as one JSON line on stderr, no notices.
+    quiet
+        Only the one value that a script needs.
+    debug
+        Show tracebacks.
     """
 
     def __init__(self, *, json: bool = False, quiet: bool = False, debug: bool = False) -> None:
@@ -36,44 +40,47 @@ class Output:
         self.debug = debug
 
     def line(self, text: str = "") -> None:
-        """One line of the result."""
+        """Write one line of the result."""
         sys.stdout.write(visible(text) + "\n")
 
     def start_screen(self, text: str) -> None:
-        """One line at the top of an empty screen; only for a terminal (:func:`is_terminal`)."""
+        """Clear the screen and write one line at its top.
+
+        Only for a terminal (:func:`is_terminal`).
+        """
         sys.stdout.write(_CLEAR + visible(text) + "\n")
 
     def document(self, fields: Mapping[str, Any]) -> None:
-        """The result as the one JSON document."""
+        """Write the result as the one JSON document."""
         sys.stdout.write(json_document(masked(fields)) + "\n")
 
     def note(self, text: str) -> None:
-        """What happens meanwhile; for people, on stderr."""
+        """Write a notice about the current activity, for people, on stderr."""
         if not (self.json or self.quiet):
             self.complain(text)
 
     def complain(self, text: str) -> None:
-        """One line on stderr whatever the options say."""
+        """Write one line on stderr, whatever the options are."""
         sys.stderr.write(_one_line(text) + "\n")
         sys.stderr.flush()
 
     def ask(self, question: str) -> bool:
-        """A question that is answered with yes or no; both ends must be a terminal."""
+        """Ask a question with the answer yes or no; stdin and stderr must be a terminal."""
         sys.stderr.write(f"{_one_line(question)} [y/N] ")
         sys.stderr.flush()
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
     def agree(self, question: str) -> bool:
-        """Ask where both ends are a terminal; nobody agrees where they are not."""
+        """Ask a question if stdin and stderr are a terminal; otherwise the answer is no."""
         return sys.stdin.isatty() and sys.stderr.isatty() and self.ask(question)
 
     def warning(self, text: str) -> None:
-        """Something to know although nothing failed (``-q`` does not hide it)."""
+        """Write a warning about something that did not fail (``-q`` does not hide it)."""
         if not self.json:
             self.complain(f"warning: {text}")
 
     def error(self, error: FlinkishError) -> None:
-        """An error: what, then what to do; with ``--json`` one line."""
+        """Write an error: its message, then its hint; with ``--json`` one line."""
         message, hint = _joined(error.message), _joined(error.hint)
         sys.stdout.flush()
         if self.json:
@@ -88,20 +95,20 @@ class Output:
 
 
 def copy_log(text: str, stream: TextIO) -> None:
-    """A piece of a program's log: raw into a pipe or a file, escaped on a terminal."""
+    """Write part of a program's log: raw into a pipe or a file, escaped on a terminal."""
     stream.write(visible_lines(text) if stream.isatty() else text)
     stream.flush()
 
 
 def show_traceback(error: BaseException) -> None:
-    """The traceback of ``error`` on stderr, for ``--debug``."""
+    """Write the traceback of ``error`` to stderr, for ``--debug``."""
     import traceback
 
     sys.stderr.write(visible_lines("".join(traceback.format_exception(error))))
 
 
 def is_terminal(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:
-    """True when animation and colour may go to ``stream``."""
+    """Return whether animation and colour may go to ``stream``."""
     env = os.environ if environ is None else environ
     if env.get("NO_COLOR") or env.get("TERM", "dumb") == "dumb":
         return False
@@ -109,7 +116,7 @@ def is_terminal(stream: TextIO, environ: Mapping[str, str] | None = None) -> boo
 
 
 def masked(value: Any) -> Any:
-    """Plain data with the passwords in its texts hidden."""
+    """Return plain data with the passwords in its texts masked."""
     if isinstance(value, str):
         return mask_secrets(value)
     if isinstance(value, Mapping):
@@ -132,9 +139,9 @@ def _plain(value: Any) -> Any:
 
 
 def report(error: BaseException, out: Output) -> int:
-    """Show an error that ended a command; returns the exit status.
+    """Show an error that ended a command, and return the exit status.
 
-    A broken pipe is raised again: the console script ends it quietly.
+    A broken pipe is raised again: the console script handles it silently.
     """
     if isinstance(error, BrokenPipeError):
         raise error

@@ -1,4 +1,4 @@
-"""What happens meanwhile: notices on stderr, progress on a terminal, silence where nobody reads."""
+"""Notices on stderr and progress on a terminal while a command runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flinkish.client.reporter import REWRITING, Progress
 class OutputReporter:
     """A :class:`~flinkish.client.reporter.Reporter` that writes to one command's output.
 
-    Progress is drawn inside :meth:`live` only, and only on a terminal.
+    Progress is drawn only inside :meth:`live`, and only on a terminal.
     """
 
     def __init__(self, out: Output) -> None:
@@ -48,8 +48,8 @@ class OutputReporter:
         """See :class:`~flinkish.client.reporter.Reporter`."""
         if not self._is_live:
             return
-        from rich.console import Console  # only on a terminal: it costs more than the whole command
-        from rich.text import Text  # what is no Text is read for rich's own markup
+        from rich.console import Console  # only on a terminal: its import is slow
+        from rich.text import Text  # rich interprets markup in plain strings
 
         text = Text(visible(describe(progress)))
         if self._status is None:
@@ -70,7 +70,7 @@ class OutputReporter:
 
 
 def describe(progress: Progress) -> str:
-    """Progress in a few words. Pure."""
+    """Return the progress in a few words. Pure."""
     if progress.phase == REWRITING:
         return f"{progress.rows or 0:,} rows, {size_text(progress.bytes or 0)} written"
     words = [progress.phase]
@@ -91,7 +91,7 @@ def describe(progress: Progress) -> str:
 
 
 def _span(seconds: float) -> str:
-    """``45 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    """Return seconds as ``45 s``, ``3 min 20 s`` or ``2 h 5 min``."""
     whole = max(1, round(seconds))
     if whole < 60:
         return f"{whole} s"

@@ -1,33 +1,33 @@
-"""Plain text for terminals: times, sizes, aligned tables. Imports next to nothing, see entry.py."""
+"""Plain text for terminals: times, sizes, aligned tables. It imports very little, see entry.py."""
 
 from __future__ import annotations
 
 import time
 
-# The commands take them from here.
+# The commands import these names from here.
 from flinkish.units import size_text as size_text
 from flinkish.units import table as table
 from flinkish.units import visible as visible
 from flinkish.units import visible_lines as visible_lines
 
-TYPE_CHECKING = False  # of this name, so that type checkers know it; typing costs start-up time
+TYPE_CHECKING = False  # type checkers know this name; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-#: Of every JSON document the command prints.
+#: Version in every JSON document that the command prints.
 SCHEMA_VERSION = 1
 
 
 def json_document(fields: Mapping[str, Any]) -> str:
-    """A result as the one JSON document of a command."""
+    """Return a result as the one JSON document of a command."""
     import json
 
     return json.dumps({"schema_version": SCHEMA_VERSION, **fields}, indent=2, default=str)
 
 
 def iso_time(seconds: float | None) -> str | None:
-    """Seconds since the epoch as UTC ISO-8601 with milliseconds."""
+    """Return seconds since the epoch as UTC ISO-8601 with milliseconds."""
     if seconds is None:
         return None
     whole = int(seconds // 1)
@@ -36,7 +36,7 @@ def iso_time(seconds: float | None) -> str | None:
 
 
 def local_time(seconds: float | None) -> str:
-    """Seconds since the epoch in the user's time zone, for tables; ``-`` when unknown."""
+    """Return seconds since the epoch in the user's time zone, for tables; ``-`` when unknown."""
     if seconds is None:
         return "-"
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))

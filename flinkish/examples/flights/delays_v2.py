@@ -1,9 +1,9 @@
 """How late do New York's flights leave? Per airline and quarter of a day, from a stream of files.
 
-The next version of ``delays_v1.py``, which takes over its state: the mean delay is right, there is
-a column more and the airlines have names. What it computes between the source and the aggregation
-is unchanged, and so are the aggregates and the order in which the result first uses them: that is
-what the state consists of.
+The next version of ``delays_v1.py``, which takes over its state: the mean delay is correct, there
+is one more column, and the airlines have names. What it computes between the source and the
+aggregation is unchanged, and so are the aggregates and the order in which the result first uses
+them: the state consists of exactly that.
 
 An ordinary PySpark program: it knows nothing of flinkish. Run it with ``flinkish run`` or, giving
 it a checkpoint of its own, with ``spark-submit``::
@@ -29,7 +29,7 @@ SCHEMA = (
 
 
 def delays(flights: DataFrame, airlines: DataFrame) -> DataFrame:
-    """The query, the same for a stream of flights and for a table of them."""
+    """Return the query, the same for a stream of flights and for a table of them."""
     return (
         flights.withWatermark("departed", "1 day")
         # The feed delivers some rows twice.
@@ -54,7 +54,7 @@ def delays(flights: DataFrame, airlines: DataFrame) -> DataFrame:
 
 
 def read_airlines(spark: SparkSession, directory: str) -> DataFrame:
-    """The static table of carrier codes and airlines' names."""
+    """Return the static table of carrier codes and airlines' names."""
     names = spark.read.schema("carrier STRING, name STRING")
     return names.csv(f"{directory}/airlines.csv", header=True).withColumnRenamed("name", "airline")
 

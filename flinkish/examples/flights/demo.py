@@ -1,8 +1,8 @@
 """The demo: a job is stopped with a savepoint half way and resumed as a better program.
 
-``make demo`` runs it. Every step is a command a person could type; the demo prints it and what it
-answered. At the end the stream's whole output is compared with the same query computed as a batch
-over all 336,776 rows, and the exit status is 1 when one row differs.
+``make demo`` runs it. Every step is a command that a person could type; the demo prints the command
+and its output. At the end the stream's whole output is compared with the same query computed as a
+batch over all 336,776 rows, and the exit status is 1 when one row differs.
 
 Nothing outside a temporary directory is touched: the registry, the configuration, the logs and
 the checkpoints of the jobs are all kept below it.
@@ -28,13 +28,13 @@ from flinkish.examples.flights import data
 
 #: ``status`` reports this watermark (or a later one) once every real window has been emitted.
 ALL_THROUGH = "2014-01-01T00:00"
-#: Seconds: how long to wait for the first batches, and for all days.
+#: Seconds to wait for the first batches, and for all days.
 START_TIMEOUT, STREAM_TIMEOUT = 120.0, 600.0
 SPARK = ("-m", "local[2]", "-p", "2", "--conf", "spark.ui.enabled=false")
 
 
 class DemoError(Exception):
-    """A step of the demo did not do what it should."""
+    """A step of the demo failed."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Shell:
 
     @staticmethod
     def at(directory: Path) -> Shell:
-        """A shell whose state and configuration live below ``directory``."""
+        """Return a shell whose state and configuration are below ``directory``."""
         environment = {
             key: value for key, value in os.environ.items() if not key.startswith("FLINKISH_")
         }
@@ -56,15 +56,17 @@ class Shell:
         return Shell(directory, environment)
 
     def flinkish(self, *arguments: str, show: bool = True) -> str:
-        """Run one command to its end; returns its stdout.
+        """Run one command to its end and return its stdout.
 
         Parameters
         ----------
-        show: print the command line and its output, stderr included.
+        show
+            Print the command line and its output, stderr included.
 
         Raises
         ------
-        DemoError: it exited with a status other than 0.
+        DemoError
+            The command exited with a status other than 0.
         """
         if show:
             print(f"\n$ flinkish {shlex.join(arguments)}", flush=True)
@@ -75,7 +77,7 @@ class Shell:
             env=self.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            # Shown together, as in a terminal; apart where the result is parsed.
+            # Shown together, as in a terminal; separate where the result is parsed.
             stderr=subprocess.STDOUT if show else subprocess.PIPE,
             text=True,
         )
@@ -86,7 +88,7 @@ class Shell:
         return done.stdout
 
     def status(self, job: str) -> dict[str, Any]:
-        """The job as ``flinkish status --json`` gives it."""
+        """Return the job as ``flinkish status --json`` shows it."""
         described: dict[str, Any] = json.loads(self.flinkish("status", job, "--json", show=False))[
             "job"
         ]
@@ -94,7 +96,7 @@ class Shell:
 
 
 def run(directory: Path, files_per_trigger: int) -> bool:
-    """Carry out the demo in ``directory``; returns whether the comparison found no difference."""
+    """Run the demo in ``directory`` and return whether the comparison found no difference."""
     shell = Shell.at(directory)
     say("The input: departures from New York in 2013, a file a day")
     flights = data.prepare(directory / "flights")
@@ -153,7 +155,8 @@ def wait(
 
     Raises
     ------
-    DemoError: the job ended, or it took too long.
+    DemoError
+        The job ended, or the wait took too long.
     """
     deadline = time.monotonic() + (START_TIMEOUT if watermark is None else STREAM_TIMEOUT)
     reported = time.monotonic()
@@ -177,13 +180,13 @@ def wait(
 
 
 def savepoints(directory: Path) -> set[str]:
-    """The savepoints taken so far, as paths relative to ``directory``."""
+    """Return the savepoints taken so far, as paths relative to ``directory``."""
     found = (directory / "savepoints").glob("savepoint-*/_metadata")
     return {str(path.parent.relative_to(directory)) for path in found}
 
 
 def program_difference(directory: Path) -> str:
-    """What version 2 changes in the query itself (the docstrings aside)."""
+    """Return what version 2 changes in the query itself (the docstrings aside)."""
     import difflib
 
     old, new = (
@@ -199,15 +202,15 @@ def program_difference(directory: Path) -> str:
 
 
 def cancel_leftovers(shell: Shell) -> None:
-    """End what still runs when a step failed (or on Ctrl-C)."""
+    """Cancel jobs that still run when a step failed (or on Ctrl-C)."""
     for job in json.loads(shell.flinkish("list", "--json", show=False))["jobs"]:
         shell.flinkish("cancel", job["job_id"])
 
 
 def compare(directory: Path, last_v1_batch: int) -> bool:
-    """Compare the stream's output with the batch query in a process of its own; print both.
+    """Compare the stream's output with the batch query in a separate process, and print the result.
 
-    Spark's log lines are shown only when the comparison could not be made.
+    Spark's log lines are shown only when the comparison itself fails.
     """
     done = subprocess.run(
         [
@@ -226,7 +229,7 @@ def compare(directory: Path, last_v1_batch: int) -> bool:
 
 
 def say(text: str) -> None:
-    """A heading."""
+    """Print a heading."""
     print(f"\n== {text}", flush=True)
 
 

@@ -1,16 +1,16 @@
-"""Operator ids: 16-byte hashes, written as 32 hex digits, by which state finds its operator.
+"""Operator ids: 16-byte hashes, written as 32 hex digits, that link state to its operator.
 
-v2 is Flink's ``StreamGraphHasherV2``, bit for bit; v3 is ours, in the sense of Flink's proposal
-"StreamGraphHasherV3": agnostic of chaining. Notation: ``H`` is murmur3_128 with seed 0 (see
-:mod:`flinkish.operators.murmur3_128`), ``int(n)`` is n as 4 little-endian bytes (two's complement),
-``+`` joins bytes.
+v2 is Flink's ``StreamGraphHasherV2``, bit for bit. v3 is flinkish's own, and is agnostic of
+chaining, as Flink's proposal "StreamGraphHasherV3" is. Notation: ``H`` is murmur3_128 with seed 0
+(see :mod:`flinkish.operators.murmur3_128`), ``int(n)`` is n as 4 little-endian bytes (two's
+complement), ``+`` joins bytes.
 
 **Both.** An operator with a uid has the id ``H(UTF-8 of the uid)``, whatever surrounds it.
 
-**Traversal.** A queue (FIFO) is filled with the sources, keys ascending, each marked visited. Poll
-an operator. If it has to wait for its inputs and one of them is not hashed yet, unmark it and go
-on (a later input queues it again). Otherwise hash it, then queue the targets of its out-edges, in
-out-edge order, that are not marked, marking them.
+**Traversal.** Fill a queue (FIFO) with the sources, keys ascending, each marked visited. Poll an
+operator. If it must wait for its inputs and one of them is not hashed yet, unmark it and continue
+(a later input queues it again). Otherwise hash it, then queue and mark the targets of its out-edges
+that are not marked, in out-edge order.
 
 **Fold.** ``fold(h, [a, b, ...])``: for each id in turn, for each of the 16 bytes,
 ``h[i] = (h[i] * 37 mod 256) xor id[i]``.
@@ -19,14 +19,14 @@ out-edge order, that are not marked, marking them.
 operators hashed so far (those with a uid count), one without uid has the id
 ``fold(H(int(n) * (1 + number of chainable out-edges)), ids of the inputs in in-edge order)``.
 
-**v3.** Generated ids are those of v2 with three things left out: the chainable out-edges, the
-uids, and the operators that keep no state. Precisely:
+**v3.** Generated ids are those of v2 without three influences: the chainable out-edges, the uids,
+and the operators that keep no state. Precisely:
 
 1. *Anchors* are the sources and the stateful operators; all others are *passing*. The skeleton of
-   the graph has the anchors only. An anchor's inputs in the skeleton are, for each of its in-edges
-   in order: the input itself if that is an anchor, else the anchors that reach that input through
-   passing operators only, each once, in the order in which they are met going from in-edge to
-   in-edge depth first. Its outputs are the anchors met likewise along the out-edges, each once.
+   the graph has only the anchors. An anchor's inputs in the skeleton are, for each of its in-edges
+   in order: the input itself if that is an anchor, else the anchors that reach that input only
+   through passing operators, each once, in the order of a depth-first search along the in-edges.
+   Its outputs are the anchors found in the same way along the out-edges, each once.
 2. Traverse the skeleton; every operator waits for its inputs (uids play no part). The n-th anchor
    hashed (from 0) has the generated id ``fold(H(int(n)), generated ids of its inputs)``.
 3. Traverse the whole graph in the same way. The m-th passing operator hashed (from 0) has the
@@ -35,16 +35,16 @@ uids, and the operators that keep no state. Precisely:
    appended to the bytes given to H until it is not: ids of one graph never collide.
 5. An operator's id is that of its uid where it has one, else its generated id.
 
-What follows, and is tested: parallelism, repartitioning, chains, names of operators and columns,
-and the order in which the graph lists its nodes never change an id. Stateless operators may be
-added, removed and reordered without changing a generated id that has state. Giving an operator a
-uid, or renaming one, changes no other operator's id. Without chains, uids and stateless operators
-v3 equals v2. As in v2, generated ids are positional: adding a source or a stateful operator changes
-those behind it, which is what uids are for. They are unique within one graph only: two queries
-each have a first source, with the same generated id.
+Tested consequences: parallelism, repartitioning, chains, names of operators and columns, and the
+order in which the graph lists its nodes never change an id. Stateless operators may be added,
+removed and reordered without changing the generated id of an operator with state. Giving an
+operator a uid, or changing a uid, changes no other operator's id. Without chains, uids and
+stateless operators v3 equals v2. As in v2, generated ids are positional: adding a source or a
+stateful operator changes those after it; uids avoid that. They are unique only within one graph:
+two queries each have a first source, with the same generated id.
 
 **User hashes** (``uid_hash``, Flink's ``setUidHash``) replace no id: state is written under the ids
-above; at restore the given hash is looked up first.
+above; a restore looks up the given hash first.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ _FOLD_FACTOR = 37
 
 
 class HasherVersion(str, Enum):
-    """The values of ``execution.stream-graph-hasher.version``."""
+    """Values of ``execution.stream-graph-hasher.version``."""
 
     V2 = "v2"
     V3 = "v3"
 
 
 def hash_v2(graph: OperatorGraph) -> dict[int, str]:
-    """Flink's ids (module docstring); raises DuplicateUid or HashCollision."""
+    """Return Flink's ids (module docstring); raise DuplicateUid or HashCollision."""
     ids = _uid_ids(graph)
     named = frozenset(ids)
     inputs = {node.key: node.in_edges for node in graph}
@@ -87,7 +87,7 @@ def hash_v2(graph: OperatorGraph) -> dict[int, str]:
 
 
 def hash_v3(graph: OperatorGraph) -> dict[int, str]:
-    """Our ids (module docstring); raises DuplicateUid or HashCollision (between uids only)."""
+    """Return the v3 ids (module docstring); raise DuplicateUid or HashCollision for uids only."""
     generated = generated_v3(graph)
     uids = _uid_ids(graph)
     return {
@@ -97,9 +97,12 @@ def hash_v3(graph: OperatorGraph) -> dict[int, str]:
 
 
 def generated_v3(graph: OperatorGraph) -> dict[int, str]:
-    """The v3 ids as if no operator had a uid (what a program without uids wrote its state under).
+    """Return the v3 ids as if no operator had a uid: those of a program's state before it had uids.
 
-    Raises DuplicateUid or HashCollision (between uids only).
+    Raises
+    ------
+    DuplicateUid, HashCollision
+        Uids repeat or collide; generated ids never do.
     """
     uids = _uid_ids(graph)
     _refuse_collisions(graph, uids)
@@ -127,9 +130,14 @@ def generated_v3(graph: OperatorGraph) -> dict[int, str]:
 
 
 def user_hashes(graph: OperatorGraph) -> dict[int, str]:
-    """The given uid hashes by key, in lower case (Flink: ``StreamGraphUserHashHasher``).
+    """Return the given uid hashes by key, in lower case (Flink: ``StreamGraphUserHashHasher``).
 
-    Raises InvalidUid for one that is not 32 hex digits. Duplicates are not looked for here.
+    Duplicates are not checked here.
+
+    Raises
+    ------
+    InvalidUid
+        A hash is not 32 hex digits.
     """
     return {node.key: check_uid_hash(node.uid_hash) for node in graph if node.uid_hash is not None}
 
@@ -151,7 +159,7 @@ def _refuse_collisions(graph: OperatorGraph, ids: Mapping[int, bytes]) -> None:
 
 
 def collision(one: OperatorNode, two: OperatorNode) -> DuplicateUid | HashCollision:
-    """The error for two operators (of one graph, or of two queries) that have one operator id."""
+    """Return the error for two operators (of one graph or two queries) with one operator id."""
     who = f"operators {one.describe()} and {two.describe()}"
     facts: dict[str, Any] = {
         "operators": [one.name, two.name],
@@ -177,7 +185,7 @@ def _hashing_order(
     outputs: Mapping[int, Sequence[int]],
     impatient: Set[int] = frozenset(),
 ) -> list[int]:
-    """The traversal of the module docstring; ``impatient`` nodes do not wait for their inputs."""
+    """Return the traversal order (module docstring); ``impatient`` nodes do not wait for inputs."""
     queue = deque(sorted(sources))
     visited = set(queue)
     hashed: dict[int, None] = {}
@@ -197,7 +205,7 @@ def _hashing_order(
 def _skeleton(
     graph: OperatorGraph,
 ) -> tuple[frozenset[int], dict[int, Sequence[int]], dict[int, Sequence[int]]]:
-    """The anchors, and their inputs and outputs when passing operators are left out."""
+    """Return the anchors, and their inputs and outputs with passing operators left out."""
     anchors = frozenset(node.key for node in graph if node.stateful or not node.in_edges)
     order = graph.topological
     above = _nearest(order, anchors, lambda key: graph.by_key[key].in_edges)
@@ -216,7 +224,7 @@ def _skeleton(
 def _nearest(
     order: Iterable[int], anchors: Set[int], neighbours: Callable[[int], Iterable[int]]
 ) -> dict[int, Sequence[int]]:
-    """For an anchor itself, for a passing node the nearest anchors, each once, in order met.
+    """Return the nearest anchors of each node, each once, in the order met; an anchor's is itself.
 
     ``order`` lists a node's ``neighbours`` before the node.
     """

@@ -14,7 +14,7 @@ from flinkish.checkpoint.format.operator_files import (
 )
 from flinkish.driver.plan.state_semantics import with_properties
 from flinkish.errors import Incompatible
-from flinkish.operators.meaning import (
+from flinkish.operators.state_semantics import (
     ONLY,
     OUTPUT_MODE,
     TIME_MODE,

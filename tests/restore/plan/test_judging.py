@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from flinkish.checkpoint.operators import StoreInfo
-from flinkish.operators.meaning import ONLY, StateSemantics
+from flinkish.operators.state_semantics import ONLY, StateSemantics
 from flinkish.restore.plan.judging import OperatorJudgement, advice_for, judge_operator, refuse
 from flinkish.restore.plan.verdicts import FOR_THE_ENGINE, Verdict
 from flinkish.restore.source.restore_inputs import NewOperator, SavedOperator, SavedQueryFacts

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flinkish.checkpoint.operators import StoreInfo
-from flinkish.operators.meaning import (
+from flinkish.operators.state_semantics import (
     JOIN_TYPE,
     ONLY,
     OUTPUT_MODE,

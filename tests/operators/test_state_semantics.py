@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from flinkish.operators.meaning import JOIN_TYPE, ONLY, Column, StateSemantics
+from flinkish.operators.state_semantics import JOIN_TYPE, ONLY, Column, StateSemantics
 
 MEANING = StateSemantics(
     keys={"left": (Column("user", "lower(name)"),), "right": (Column("who", "who"),)},
