@@ -111,11 +111,12 @@ def register(context: Context, entries: Sequence[CatalogEntry]) -> tuple[str, ..
     RegistryError
         The registry cannot be written.
     """
-    known = {record.path for record in context.registry.savepoints()}
+    registry = context.own_registry
+    known = {record.path for record in registry.savepoints()}
     new = []
     for entry in entries:
         if entry.path not in known:
-            context.registry.add_savepoint(_record(entry))
+            registry.add_savepoint(_record(entry))
             known.add(entry.path)
             new.append(entry.path)
     return tuple(new)

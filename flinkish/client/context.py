@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 
 from flinkish.client.reporter import Reporter, SilentReporter
-from flinkish.config import Config
+from flinkish.config import Config, sqlite_path
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord
 from flinkish.registry.liveness import reconcile
@@ -29,20 +29,44 @@ class Context:
     def __init__(self, config: Config, reporter: Reporter | None = None) -> None:
         self.config = config
         self.reporter: Reporter = SilentReporter() if reporter is None else reporter
-        self._registry: Registry | None = None
+        self._opened = _OpenedRegistry(config)
         _limit_transfers(config)
 
     @property
     def registry(self) -> Registry:
-        """The registry, opened at first use."""
-        if self._registry is None:
-            self._registry = Registry.open(self.config.registry_url())
-        return self._registry
+        """The registry, opened at first use, for what does not make one.
+
+        A registry that somebody has named must be there. The default one may be absent as long as
+        no job was run: it is empty then, and no file is made.
+
+        Raises
+        ------
+        RegistryError
+            There is none where the configuration says, or it cannot be read.
+        """
+        return self._opened.existing()
+
+    @property
+    def own_registry(self) -> Registry:
+        """The registry, made if there is none, for what adds jobs or savepoints to it.
+
+        Raises
+        ------
+        RegistryError
+            It cannot be made or opened.
+        """
+        return self._opened.made()
+
+    @property
+    def absent_registry(self) -> str | None:
+        """URL of the default registry as long as nobody has made it; None otherwise."""
+        url = self.registry.url_masked
+        return url if self._opened.is_absent else None
 
     def with_config(self, config: Config) -> Context:
         """Return a context with other settings, but the same reporter and registry."""
         other = Context(config, self.reporter)
-        other._registry = self.registry
+        other._opened = self._opened
         return other
 
     def find_job(self, reference: str, *, include_final: bool = False) -> JobRecord:
@@ -74,15 +98,45 @@ class Context:
 
     def close(self) -> None:
         """Close the registry if it was opened."""
-        if self._registry is not None:
-            self._registry.close()
-            self._registry = None
+        self._opened.close()
 
     def __enter__(self) -> Context:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class _OpenedRegistry:
+    """The registry of a configuration, opened when it is needed and as far as it is needed."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._registry: Registry | None = None
+        self.is_absent = False
+
+    def existing(self) -> Registry:
+        if self._registry is None:
+            url = self._config.registry_url()
+            path = sqlite_path(url)
+            is_default = self._config.setting("registry.url").origin == "default"
+            self.is_absent = is_default and path is not None and not os.path.exists(path)
+            if self.is_absent:
+                self._registry = Registry.absent(url)
+            else:
+                self._registry = Registry.open(url, create=False)
+        return self._registry
+
+    def made(self) -> Registry:
+        if self._registry is None or self.is_absent:
+            self.close()
+            self._registry = Registry.open(self._config.registry_url())
+        return self._registry
+
+    def close(self) -> None:
+        if self._registry is not None:
+            self._registry.close()
+        self._registry, self.is_absent = None, False
 
 
 def refuse(_question: str) -> bool:

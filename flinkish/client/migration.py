@@ -177,7 +177,7 @@ def migrate(
     """
     done = rewrite(context, migration, launch, installation)
     try:
-        context.registry.add_savepoint(done.record)
+        context.own_registry.add_savepoint(done.record)
     except RegistryError as error:
         context.reporter.warning(f"the registry does not know the new savepoint: {error.message}")
     return done

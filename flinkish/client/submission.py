@@ -132,7 +132,7 @@ def launch(context: Context, submission: Submission) -> JobRecord:
     LaunchFailed
         No process can be started.
     """
-    registry = context.registry
+    registry = context.own_registry
     job = launcher.new_job(
         submission.name,
         submission.launch,

@@ -82,6 +82,13 @@ class Registry(QueryReports):
         """
         return cls(_open_database(url, create=create))
 
+    @classmethod
+    def absent(cls, url: str) -> Registry:
+        """Return an empty registry in memory, for a file at ``url`` that nobody has made yet."""
+        from flinkish.registry.sqlite import AbsentDatabase
+
+        return cls(AbsentDatabase(sqlite_path(url) or url))
+
     def close(self) -> None:
         """Close the connection."""
         self._database.close()

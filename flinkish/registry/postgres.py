@@ -172,7 +172,7 @@ class PostgresDatabase(Database):
         if version == 0 and not create:
             raise RegistryError(
                 f"there is no registry in {self.url_masked}",
-                hint="start a job with flinkish run, or set registry.url",
+                hint="flinkish run makes one; is registry.url (FLINKISH_REGISTRY) right?",
             )
         self.write(self._migrate)
 

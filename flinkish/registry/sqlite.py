@@ -63,7 +63,7 @@ class SqliteDatabase(Database):
             if not create:
                 raise RegistryError(
                     f"there is no registry at {path}",
-                    hint="start a job with flinkish run, or set registry.url",
+                    hint="flinkish run makes one; is registry.url (FLINKISH_REGISTRY) right?",
                 )
             self._make_file()
         if not os.access(path, os.R_OK):
@@ -245,6 +245,31 @@ class SqliteDatabase(Database):
             message = f"the registry {path} failed: {error}"
             hint = "check the file, its directory and its file system"
         raise RegistryError(message, hint=hint) from error
+
+
+class AbsentDatabase(SqliteDatabase):
+    """An empty database in memory, in place of a file that nobody has made yet.
+
+    Reading commands must not make the file, and have nothing to read.
+
+    Parameters
+    ----------
+    path
+        Absolute path of the file that is not there.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.url_masked = "sqlite:///" + path
+        self._path = path
+        self._lock = allocate_lock()
+        self._connection = None
+        self._inherited = []
+        self._process = os.getpid()
+        self.read_only = None
+        self._prepare()
+
+    def _connect(self, mode: str, suffix: str = "") -> sqlite3.Connection:
+        return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
 
 
 def _fetch(

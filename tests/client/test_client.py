@@ -16,6 +16,7 @@ from flinkish.errors import (
     InvalidConfiguration,
     JobNotFound,
     ProgramFailed,
+    RegistryError,
     SavepointNotFound,
     UsageError,
 )
@@ -103,6 +104,9 @@ def test_what_cannot_be_run_is_refused(cli: Command, client: Client, tmp_path: P
 def test_the_registry_and_the_settings_are_those_given(private: Path) -> None:
     url = f"sqlite:///{private}/elsewhere/registry.db"
     (private / "elsewhere").mkdir()
+    with pytest.raises(RegistryError, match="there is no registry"), Client(url) as client:
+        client.jobs()
+    Registry.open(url).close()
     with Client(url, options={"client.timeout": "5 s"}) as client:
         assert client.jobs() == []
         assert client._context.timeout(None) == 5

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
+from flinkish.registry.job_registry import Registry
 from tests.e2e.test_killed import processes_of
 from tests.registry.conftest import PASSWORD, Cluster, cluster
 from tests.support.cli.command import Flinkish
@@ -48,6 +49,10 @@ def test_lifecycle_and_kill(on_postgres: Flinkish, tmp_path: Path) -> None:
 
 def test_a_server_that_is_away(on_postgres: Flinkish, cluster: Cluster) -> None:
     """It was there a moment ago and is again later, with what the registry had."""
+    nowhere = on_postgres("list", "--json")
+    assert nowhere.code == 16
+    assert "there is no registry in postgresql://" in nowhere.err
+    Registry.open(on_postgres.environ["FLINKISH_REGISTRY"]).close()
     assert on_postgres.ok("list", "--json").json()["jobs"] == []
     cluster.stop()
     try:

@@ -557,12 +557,12 @@ def test_processes_share_one_registry(
 
 CREATOR = """
 import sys
-from flinkish.registry.jobs import Job, JobState, Launch
+from flinkish.registry.jobs import JobRecord, JobState, Launch
 from flinkish.registry.job_registry import Registry, new_job_id
 print("ready", flush=True)
 sys.stdin.readline()
 with Registry.open(sys.argv[1]) as registry:
-    registry.add_job(Job(new_job_id(), "n", JobState.RUNNING, 1.0, Launch("/a.py")))
+    registry.add_job(JobRecord(new_job_id(), "n", JobState.RUNNING, 1.0, Launch("/a.py")))
     assert registry.jobs()
 """
 

@@ -51,6 +51,8 @@ def list_jobs(
     if not rows:
         for line in notice(running=running, scheduled=scheduled, everything=everything, name=name):
             out.note(line)
+        if session.absent_registry is not None:
+            out.note(f"There is no registry yet: flinkish run makes {session.absent_registry}")
     return 0
 
 

@@ -153,9 +153,43 @@ def test_what_is_not_plain_goes_to_click(words: list[str]) -> None:
 def test_no_registry_yet(cli: Command) -> None:
     empty = cli.ok("list")
     assert empty.out == ""
-    assert empty.err == "No running jobs.\nNo scheduled jobs.\n"
+    default = cli.directory / "state" / "flinkish" / "registry.db"
+    assert empty.err.splitlines() == [
+        "No running jobs.",
+        "No scheduled jobs.",
+        f"There is no registry yet: flinkish run makes sqlite:///{default}",
+    ]
     assert cli.ok("list", "--json").json()["jobs"] == []
     assert cli.ok("list", "-q").err == ""
+    assert cli("status", "abcd").code == 10
+    assert cli("savepoint", "--all", "-q", str(cli.directory / "sp")).code == 0
+    assert not default.parent.exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("list",),
+        ("list", "-a", "--json"),
+        ("status", "abcd"),
+        ("savepoint", "--all", "-q", "sp"),
+        ("savepoint", "list"),
+        ("stop", "abcd"),
+        ("logs", "abcd"),
+        ("request", "show", "abcd"),
+    ],
+    ids=" ".join,
+)
+def test_a_named_registry_must_be_there(
+    cli: Command, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    path = cli.directory / "nope" / "x.db"
+    monkeypatch.setenv("FLINKISH_REGISTRY", str(path))
+    result = cli(*words)
+    assert result.code == 16, result.err
+    assert f"there is no registry at {path}" in result.err
+    assert "flinkish run makes one" in result.err
+    assert not path.parent.exists()
 
 
 def test_columns(cli: Command, jobs: list[str]) -> None:
