@@ -173,7 +173,7 @@ def test_every_operator_kind_is_planned_as_spark_runs_it(
     tops = [n for n in planned.graph if n.uid == "top"]
     assert len(tops) == 1
     assert tops[0].location is not None
-    assert "test_planner.py:" in tops[0].location
+    assert "test_plan_extraction.py:" in tops[0].location
     assert [i.operator_id_v3 for i in planned.identities.values() if i.uid == "top"] == [
         uid_to_operator_id("top")
     ]
@@ -322,7 +322,9 @@ def test_the_hasher_decides_which_id_counts(spark: Any, input_dir: str) -> None:
 def test_one_uid_for_two_operators_is_refused_naming_both(spark: Any, input_dir: str) -> None:
     df = _timed(spark, input_dir).dropDuplicates(["id", "ts"]).transform(uid("same"))
     df = df.groupBy("id", "ts").count().transform(uid("same"))
-    with pytest.raises(DuplicateUid, match=r"(?s)same.*test_planner.py:\d+.*test_planner.py:\d+"):
+    with pytest.raises(
+        DuplicateUid, match=r"(?s)same.*test_plan_extraction.py:\d+.*test_plan_extraction.py:\d+"
+    ):
         extract_plan(df, "append", None)
 
 
