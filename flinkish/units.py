@@ -17,6 +17,11 @@ def size_text(size: int) -> str:
     return f"{value:.1f} TiB"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number of things as text for people: ``1 savepoint``, ``2 savepoints``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def visible(text: str) -> str:
     """Return ``text`` as one line that cannot control a terminal.
 

@@ -23,6 +23,7 @@ from flinkish.cli.session import Interrupted
 from flinkish.errors import UsageError
 
 COMPLETE = "_FLINKISH_COMPLETE"
+_COMMON_FLAGS = frozenset({"--json", "-q", "--quiet", "--debug"})
 
 
 class Root(click.Group):
@@ -111,6 +112,7 @@ def run(argv: Sequence[str]) -> int:
         from click.shell_completion import shell_complete
 
         return shell_complete(root, {}, "flinkish", COMPLETE, os.environ[COMPLETE])
+    argv = common_options_behind(argv)
     out = _output_of(argv)
     try:
         with _sigterm_raises():
@@ -121,6 +123,27 @@ def run(argv: Sequence[str]) -> int:
         return report(_usage_error(error), out)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the boundary: all is reported
         return report(error, out)
+
+
+def common_options_behind(argv: Sequence[str]) -> list[str]:
+    """Move options that every command has from before the command's name to behind it.
+
+    ``flinkish -D KEY=VALUE list`` is Flink's order, ``flinkish --json list`` that of other tools.
+    """
+    rest, moved = list(argv), []
+    while rest and rest[0].startswith("-"):
+        if rest[0] in _COMMON_FLAGS or (rest[0].startswith("-D") and len(rest[0]) > 2):
+            moved.append(rest.pop(0))
+        elif rest[0] == "-D" and len(rest) > 1:
+            moved += rest[:2]
+            del rest[:2]
+        else:
+            return list(argv)
+    if not moved or not rest:
+        return list(argv)
+    is_group = isinstance(command_index.load(rest[0]), click.Group)
+    place = 2 if is_group and len(rest) > 1 else 1
+    return rest[:place] + moved + rest[place:]
 
 
 def _invoke(argv: Sequence[str]) -> int:

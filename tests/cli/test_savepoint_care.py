@@ -373,7 +373,7 @@ def test_prune_asks_on_a_terminal(cli: Command, place: str) -> None:
     for n in range(2):
         make_savepoint(place, n)
     command = [sys.executable, "-m", "flinkish", "savepoint", "prune", place, "--keep-last", "1"]
-    question = r"Remove 1 savepoints \(10 B\) in .*\[y/N\] "
+    question = r"Remove 1 savepoint \(10 B\) in .*\[y/N\] "
     for reply, code, count in (("n", 5, 2), ("y", 0, 1)):
         assert answer(command, {"PYTHONPATH": str(ROOT)}, question, reply) == code
         assert len(os.listdir(place)) == count

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from flinkish.cli import command_index
-from flinkish.cli.app import root
+from flinkish.cli.app import common_options_behind, root
 from flinkish.cli.base import Command as FlinkishCommand
 from flinkish.cli.base import scan
 from flinkish.cli.commands.cancel import resolve_words
@@ -228,7 +228,33 @@ def test_config_show(cli: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"key": "client.timeout", "value": "5 s"}.items() <= settings[
         [s["key"] for s in settings].index("client.timeout")
     ].items()
-    assert "client.timeout=5 s" in cli.ok("config", "show").out
+    shown = cli.ok("config", "show").out.splitlines()
+    assert "client.timeout=5 s" in shown
+    assert "execution.checkpointing.savepoint-dir=" in shown  # a key without a value
+
+
+@pytest.mark.parametrize(
+    ("before", "behind"),
+    [
+        (["--json", "list"], ["list", "--json"]),
+        (["-q", "-D", "a=b", "list", "-a"], ["list", "-q", "-D", "a=b", "-a"]),
+        (["-Da=b", "run", "app.py", "--json"], ["run", "-Da=b", "app.py", "--json"]),
+        (["--json", "savepoint", "show", "x"], ["savepoint", "--json", "show", "x"]),
+        (["--debug", "config", "show"], ["config", "show", "--debug"]),
+        (["--json"], ["--json"]),
+        (["-D"], ["-D"]),
+        (["--nope", "--json", "list"], ["--nope", "--json", "list"]),
+        (["--version"], ["--version"]),
+    ],
+)
+def test_common_options_may_stand_before_the_command(before: list[str], behind: list[str]) -> None:
+    assert common_options_behind(before) == behind
+
+
+def test_they_work_there(cli: Command) -> None:
+    assert cli.ok("--json", "-D", "client.timeout=7 s", "config", "show").json()["settings"]
+    assert cli.ok("--json", "list").json()["jobs"] == []
+    assert cli("--json", "status", "abcd").error()["id"] == "job-not-found"
 
 
 def test_misspelt_keys_are_warned_about(cli: Command) -> None:

@@ -12,7 +12,7 @@ from flinkish.cli.base import Call, command
 from flinkish.cli.options.arguments import dry_run_option
 from flinkish.cli.options.retention import keep_options
 from flinkish.cli.output.printer import Output
-from flinkish.cli.output.text import iso_time, local_time, size_text, table
+from flinkish.cli.output.text import counted, iso_time, local_time, size_text, table
 from flinkish.client.retention import PruneResult, not_removed, prune_savepoints
 from flinkish.errors import ConsentNeeded
 
@@ -75,10 +75,10 @@ def _ask(out: Output, planned: PruneResult) -> None:
     what = []
     if going:
         size = size_text(sum(each.bytes for each in going))
-        what.append(f"{len(going)} savepoints ({size})")
+        what.append(f"{counted(len(going), 'savepoint')} ({size})")
     if trash:
         size = size_text(sum(each.found.bytes for each in trash))
-        what.append(f"{len(trash)} unfinished ones ({size})")
+        what.append(f"{counted(len(trash), 'unfinished one')} ({size})")
     text = " and ".join(what)
     refused = ConsentNeeded(
         f"removing {text} in {location} needs your agreement",

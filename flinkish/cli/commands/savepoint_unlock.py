@@ -10,7 +10,7 @@ import click
 
 from flinkish.cli.base import Call, command
 from flinkish.cli.output.printer import Output
-from flinkish.cli.output.text import iso_time, local_time, table
+from flinkish.cli.output.text import counted, iso_time, local_time, table
 from flinkish.client import locks
 from flinkish.errors import ConsentNeeded
 
@@ -115,8 +115,8 @@ def _ask(out: Output, location: str, alive: Sequence[FoundLease]) -> None:
         for each in alive
     )
     refused = ConsentNeeded(
-        f"removing {len(alive)} locks of {location} whose owners may be at work ({names}) needs "
-        "your agreement",
+        f"removing {counted(len(alive), 'lock')} of {location} whose owners may be at work "
+        f"({names}) needs your agreement",
         hint="give --yes, or leave out --force to remove only the stale ones",
     )
     if not (sys.stdin.isatty() and sys.stderr.isatty()):

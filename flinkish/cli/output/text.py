@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 # The commands import these names from here.
+from flinkish.units import counted as counted
 from flinkish.units import size_text as size_text
 from flinkish.units import table as table
 from flinkish.units import visible as visible

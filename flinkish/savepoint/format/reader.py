@@ -14,6 +14,7 @@ from flinkish.errors import Corrupt, SavepointNotFound, UnsupportedFormat, Usage
 from flinkish.savepoint.format import digests
 from flinkish.savepoint.format.contents import FileRecord, Header, OperatorRecord, QueryRecord
 from flinkish.savepoint.format.metadata import FILE_NAME, FORMAT_VERSION, Metadata
+from flinkish.units import counted
 
 #: Levels of :func:`check_files`.
 QUICK, FULL = "quick", "full"
@@ -82,7 +83,16 @@ def open_savepoint(path: str) -> OpenSavepoint:
     directory = savepoint_directory(path)
     if storage.is_local(directory) and not storage.is_directory(directory):
         raise SavepointNotFound(f"no savepoint at {path}: there is no such directory", path=path)
-    metadata = Metadata(storage.join(directory, FILE_NAME))
+    try:
+        metadata = Metadata(storage.join(directory, FILE_NAME))
+    except SavepointNotFound as error:
+        below = _savepoints_below(directory)
+        if below:
+            error.hint = (
+                f"it holds {counted(below, 'savepoint')}: name one of them; see: "
+                f"flinkish savepoint list {path}"
+            )
+        raise
     return OpenSavepoint(
         path=directory,
         header=metadata.header,
@@ -92,6 +102,12 @@ def open_savepoint(path: str) -> OpenSavepoint:
         holders=metadata.holders(),
         _metadata=metadata,
     )
+
+
+def _savepoints_below(directory: str) -> int:
+    """Return how many directories that are named as savepoints there are in a directory."""
+    names = storage.list_directory(directory).directories
+    return sum(name.startswith("savepoint-") for name in names)
 
 
 def check_files(savepoint: OpenSavepoint, level: str = QUICK) -> None:

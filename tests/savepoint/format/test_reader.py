@@ -140,3 +140,11 @@ def test_describe_follows_the_contract(tmp_path: Path, take: Taking) -> None:
     )
     assert len(operator["stores"]) == 4
     assert operator["stores"][0]["key_schema"]["type"] == "struct"
+
+
+def test_a_directory_of_savepoints_is_none(info: SavepointInfo) -> None:
+    directory = str(Path(info.path).parent)
+    with pytest.raises(SavepointNotFound) as caught:
+        open_savepoint(directory)
+    assert "it holds 1 savepoint: name one" in caught.value.hint
+    assert f"flinkish savepoint list {directory}" in caught.value.hint
