@@ -66,6 +66,7 @@ COVERED_BY = {
     "client/context": "cli/test_usage",
     "client/describing": "cli/commands/test_info",
     "client/dryrun": "e2e/test_check",
+    "client/failures": "cli/commands/test_ack",
     "client/locks": "cli/test_savepoint_care",
     "client/offline": "cli/test_offline",
     "client/program": "cli/options/test_program",

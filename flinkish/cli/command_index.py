@@ -42,6 +42,7 @@ COMMANDS: dict[str, CommandEntry] = {
         "check",
         "Show what restoring a savepoint would do, without doing it.",
     ),
+    "ack": CommandEntry("flinkish.cli.commands.ack", "ack", "Acknowledge jobs that have failed."),
     "migrate": CommandEntry(
         "flinkish.cli.commands.migrate",
         "migrate",

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 
-from flinkish.registry.schema import VERSION
+from flinkish.registry.schema import UNACKNOWLEDGED, VERSION
 
 TYPE_CHECKING = False  # type checkers know this name; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ _JOBS = (
     + _PROCESS.format("supervisor")
     + " FROM flinkish_jobs"
 )
+_NEWS = f"SELECT 1 FROM flinkish_jobs WHERE {UNACKNOWLEDGED} LIMIT 1"
 _QUERIES = (
     "SELECT q.job_id, q.name, json_extract(q.status, '$.batch_id') FROM flinkish_queries q "
     "JOIN flinkish_jobs ON flinkish_jobs.job_id = q.job_id {where} "
@@ -114,6 +115,8 @@ def read_jobs(
         if version != VERSION:
             return None
         connection.execute("BEGIN")  # all queries below see the same state of the registry
+        if connection.execute(_NEWS).fetchone() is not None:
+            return None  # failed jobs that nobody has acknowledged are reported too
         return _read(connection, *_condition(running, scheduled, everything, name))
     except sqlite3.Error:
         return None  # busy, damaged or without JSON functions: the slow path reports which

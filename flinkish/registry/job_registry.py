@@ -44,6 +44,7 @@ from flinkish.registry.rows import (
     savepoint_values,
     settled_values,
 )
+from flinkish.registry.schema import UNACKNOWLEDGED
 from flinkish.registry.sqlite import SqliteDatabase
 from flinkish.registry.statements import (
     in_lists,
@@ -281,6 +282,36 @@ class Registry(QueryReports):
             set_fields(tx, job_id.lower(), values)
 
         self._database.write(work)
+
+    def unacknowledged(self, name: str | None = None) -> list[JobRecord]:
+        """Return the jobs that ran and have failed without anybody acknowledging it, by start time.
+
+        A job that failed before it ran is not among them: the command that started it reported it.
+        """
+        rows = self._read(
+            f"SELECT {JOB_COLUMNS} FROM flinkish_jobs WHERE {UNACKNOWLEDGED} "
+            f"{'AND name = :name ' if name is not None else ''}ORDER BY start_time, job_id",
+            **({} if name is None else {"name": name}),
+        )
+        return [job_of(row) for row in rows]
+
+    def acknowledge(self, job_ids: Iterable[str]) -> list[str]:
+        """Record that somebody knows that these jobs have failed; return those that were news."""
+        now = self.now()
+
+        def work(tx: Transaction) -> list[str]:
+            return [
+                job_id
+                for job_id in job_ids
+                if tx.execute(
+                    "UPDATE flinkish_jobs SET acknowledged = :now WHERE job_id = :id "
+                    "AND state = 'FAILED' AND acknowledged IS NULL",
+                    now=now,
+                    id=job_id,
+                )
+            ]
+
+        return self._database.write(work)
 
     def state_history(self, job_id: str) -> list[JobStateChange]:
         """Return all states of a job, oldest first."""

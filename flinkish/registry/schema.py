@@ -104,6 +104,17 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     # What a savepoint of a query needs when its driver is gone (QueryFacts). It is a separate
     # column: the status is written with every heartbeat, the facts when the query starts.
     ("ALTER TABLE flinkish_queries ADD COLUMN facts TEXT",),
+    # When somebody acknowledged that a job has failed. Failures of before are not news.
+    (
+        "ALTER TABLE flinkish_jobs ADD COLUMN acknowledged DOUBLE PRECISION",
+        "UPDATE flinkish_jobs SET acknowledged = end_time WHERE state = 'FAILED'",
+    ),
+)
+
+#: The condition on ``flinkish_jobs`` for jobs that ran and have failed, which nobody acknowledged.
+UNACKNOWLEDGED = (
+    "flinkish_jobs.state = 'FAILED' AND flinkish_jobs.acknowledged IS NULL AND EXISTS (SELECT 1 "
+    "FROM flinkish_states s WHERE s.job_id = flinkish_jobs.job_id AND s.state = 'RUNNING')"
 )
 
 #: The newest version that this flinkish reads and writes.

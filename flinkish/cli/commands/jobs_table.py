@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 from flinkish.cli.output.jobs_text import notice, show
+from flinkish.cli.output.text import counted
 from flinkish.cli.session import Session
-from flinkish.registry.jobs import ACTIVE_STATES, SCHEDULED_STATES, JobState
+from flinkish.client.failures import unacknowledged
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import ACTIVE_STATES, SCHEDULED_STATES, JobRecord, JobState
 from flinkish.registry.liveness import reconcile
 
 
@@ -32,10 +37,45 @@ def list_jobs(
         for job in reconcile(registry, registry.jobs(states=states, name=name))
         if states is None or job.state in states
     ]
+    rows = _rows(registry, jobs)
+    sys.stdout.write(show(rows, json=out.json, quiet=out.quiet))
+    if not rows:
+        for line in notice(running=running, scheduled=scheduled, everything=everything, name=name):
+            out.note(line)
+        if session.absent_registry is not None:
+            out.note(f"There is no registry yet: flinkish run makes {session.absent_registry}")
+    _tell_failed(session)
+    return 0
+
+
+def list_failed(session: Session, *, name: str | None) -> int:
+    """Print the jobs that ran and failed and were not acknowledged; return the exit status."""
+    jobs = [job for job in unacknowledged(session) if name is None or job.name == name]
+    out = session.out
+    sys.stdout.write(show(_rows(session.registry, jobs), json=out.json, quiet=out.quiet))
+    if not jobs:
+        out.note("No failed job that was not acknowledged.")
+    return 0
+
+
+def _tell_failed(session: Session) -> None:
+    """Write one line on the failed jobs that nobody has acknowledged."""
+    failed = session.registry.unacknowledged()
+    if failed:
+        names = ", ".join(f"{job.name} ({job.job_id})" for job in failed[:3])
+        more = f" and {len(failed) - 3} more" if len(failed) > 3 else ""
+        session.out.note(
+            f"{counted(len(failed), 'job')} failed: {names}{more}; see: flinkish list --failed, "
+            "flinkish ack JOB"
+        )
+
+
+def _rows(registry: Registry, jobs: Sequence[JobRecord]) -> list[dict[str, Any]]:
+    """Return the jobs as :func:`flinkish.cli.output.jobs_text.show` takes them."""
     ids = [job.job_id for job in jobs]
     queries = registry.queries_of(ids)
     savepoints = registry.last_savepoints(ids)
-    rows = [
+    return [
         {
             "job_id": job.job_id,
             "name": job.name,
@@ -47,13 +87,6 @@ def list_jobs(
         }
         for job in jobs
     ]
-    sys.stdout.write(show(rows, json=out.json, quiet=out.quiet))
-    if not rows:
-        for line in notice(running=running, scheduled=scheduled, everything=everything, name=name):
-            out.note(line)
-        if session.absent_registry is not None:
-            out.note(f"There is no registry yet: flinkish run makes {session.absent_registry}")
-    return 0
 
 
 def wanted_states(

@@ -56,6 +56,13 @@ if TYPE_CHECKING:
     "--from-checkpoint: the job's name in the savepoint.",
 )
 @click.option(
+    "--expect",
+    "expected",
+    metavar="NAME",
+    multiple=True,
+    help="With --all: exit 3 unless a job of this name runs (repeatable).",
+)
+@click.option(
     "--full",
     is_flag=True,
     help="Share no files with an earlier savepoint: it can be moved and copied alone.",
@@ -77,6 +84,7 @@ def savepoint(
     every: bool,
     checkpoint: str | None,
     name: str | None,
+    expected: tuple[str, ...],
     full: bool,
     format_: str,
     detached: bool,
@@ -95,6 +103,8 @@ def savepoint(
     from flinkish.savepoint.manage.retention import Policy
 
     policy = Policy(**keep)
+    if expected and not every:
+        raise UsageError("--expect goes with --all", hint="see: flinkish savepoint --help")
     _check_words(job, target, dispose, every, checkpoint, name, detached, policy)
     with call.session() as session:
         if dispose is not None:
@@ -105,7 +115,11 @@ def savepoint(
             where = requests.savepoint_target(session, job)
             seconds = session.timeout(timeout)
             return save_all(
-                session, where, name, seconds, policy, full=full, format_=format_, dry_run=dry_run
+                *(session, where, name, seconds, policy),
+                expected=expected,
+                full=full,
+                format_=format_,
+                dry_run=dry_run,
             )
         if checkpoint is not None:
             where = requests.savepoint_target(session, job)

@@ -11,6 +11,7 @@ from flinkish.cli.output.printer import Output
 from flinkish.cli.session import Session
 from flinkish.client import all_jobs
 from flinkish.client.all_jobs import JobOutcome
+from flinkish.client.failures import Troubles, find_troubles
 from flinkish.client.retention import Removal, not_pruned, remove_old
 from flinkish.errors import FlinkishError, Locked
 from flinkish.registry.jobs import JobRecord
@@ -27,6 +28,7 @@ def save_all(
     timeout: float,
     policy: Policy,
     *,
+    expected: Sequence[str] = (),
     full: bool,
     format_: str,
     dry_run: bool,
@@ -41,6 +43,8 @@ def save_all(
         Seconds for all of them together.
     policy
         Which savepoints in ``target`` are kept of the jobs that have a new one.
+    expected
+        Names of jobs that must run.
     full
         Whether they share no files with earlier savepoints.
     format_
@@ -51,8 +55,10 @@ def save_all(
     if not jobs:
         like = f" has a name like {pattern!r}" if pattern else ""
         out.note(f"Nothing to do: no running job{like}.")
+    troubles = find_troubles(session, jobs, pattern, expected)
     if dry_run:
         return _would(out, jobs, target)
+    _tell_troubles(out, troubles)
     message = "stopped waiting; the savepoints that were triggered go on"
     with interruptible(message, "flinkish status JOB"):
         outcomes = all_jobs.save_all(
@@ -64,14 +70,15 @@ def save_all(
     saved = [outcome.job.job_id for outcome in outcomes if outcome.savepoint is not None]
     removal = remove_old(session, target, policy, saved)
     if out.json:
-        out.document(document(outcomes, removal, policy))
+        out.document(document(outcomes, removal, policy, troubles))
     _tell_removal(out, target, removal)
-    return exit_code(outcomes, removal)
+    return exit_code(outcomes, removal, troubles)
 
 
-def exit_code(outcomes: Sequence[JobOutcome], removal: Removal) -> int:
+def exit_code(outcomes: Sequence[JobOutcome], removal: Removal, troubles: Troubles) -> int:
     """Return 0 when nothing failed, 1 when every attempt failed, 3 when some did. Pure.
 
+    Jobs that have failed, or do not run though they should, make it 3.
     When another process holds the target, so that old savepoints cannot be removed now, that is no
     failure: they are removed the next time.
     """
@@ -79,10 +86,15 @@ def exit_code(outcomes: Sequence[JobOutcome], removal: Removal) -> int:
     if failed and not any(outcome.savepoint is not None for outcome in outcomes):
         return FlinkishError.code
     not_removed = removal.error is not None and not isinstance(removal.error, Locked)
-    return 3 if failed or not_removed else 0
+    return 3 if failed or not_removed or troubles.failed or troubles.missing else 0
 
 
-def document(outcomes: Sequence[JobOutcome], removal: Removal, policy: Policy) -> dict[str, Any]:
+def document(
+    outcomes: Sequence[JobOutcome],
+    removal: Removal,
+    policy: Policy,
+    troubles: Troubles,
+) -> dict[str, Any]:
     """Return the result as JSON data. Pure."""
 
     def entry(outcome: JobOutcome) -> dict[str, Any]:
@@ -99,11 +111,28 @@ def document(outcomes: Sequence[JobOutcome], removal: Removal, policy: Policy) -
             {**entry(o), "error": o.error.to_record()} for o in outcomes if o.error is not None
         ],
         "skipped": [{**entry(o), "reason": o.skipped} for o in outcomes if o.skipped is not None],
+        "unacknowledged": [
+            {"job_id": job.job_id, "name": job.name, "error": dict(job.failure or {})}
+            for job in troubles.failed
+        ],
+        "missing": list(troubles.missing),
     }
     if not policy.is_empty:
         found["pruned"] = list(removal.removed)
         found["prune_error"] = None if removal.error is None else removal.error.to_record()
     return found
+
+
+def _tell_troubles(out: Output, troubles: Troubles) -> None:
+    for job in troubles.failed:
+        why = (job.failure or {}).get("message") or "it has failed"
+        _complain(
+            out,
+            f"error: job {job.name} ({job.job_id}) does not run any more: {why}; "
+            f"when that is known: flinkish ack {job.job_id}",
+        )
+    for name in troubles.missing:
+        _complain(out, f"error: no job named {name} is running")
 
 
 def _tell(out: Output, outcome: JobOutcome) -> None:

@@ -74,7 +74,7 @@ def test_nothing_runs(cli: Command) -> None:
         "no running job has a name like 'x*'"
         in cli.ok("savepoint", "--all", "--name", "x*", "sp").err
     )
-    empty = {"savepoints": [], "failed": [], "skipped": []}
+    empty = {"savepoints": [], "failed": [], "skipped": [], "unacknowledged": [], "missing": []}
     assert cli.ok("savepoint", "--all", "--name", "x", "sp", "--json").json() == {
         "schema_version": 1,
         **empty,
@@ -125,22 +125,58 @@ def test_a_job_that_is_being_ended_is_skipped(cli: Command) -> None:
     assert f"being ended by the stop {stop.request_id}" in skipped["reason"]
 
 
-def test_a_job_found_dead_is_a_failure_once(cli: Command) -> None:
+def dead_job(cli: Command, name: str = "dead", digit: str = "d") -> JobRecord:
+    """A job that runs according to the registry, and whose driver is gone."""
     gone = subprocess.Popen(["true"])
-    ticks = process_ref(gone.pid)
+    driver = process_ref(gone.pid)
     gone.wait()
     job = JobRecord(
-        "d" * 32, "dead", JobState.RUNNING, time.time(), Launch("/app.py"), driver=ticks
+        digit * 32, name, JobState.RUNNING, time.time(), Launch("/app.py"), driver=driver
     )
-    cli.start()
     with cli.registry() as registry:
         registry.add_job(job)
+    return job
+
+
+def test_a_job_found_dead_is_a_failure_until_it_is_acknowledged(cli: Command) -> None:
+    cli.start()
+    job = dead_job(cli)
+    assert job.driver is not None
+    reason = f"the driver process {job.driver.pid} on {job.driver.host} is gone"
     result = cli("savepoint", "--all", "sp", "-q")
     assert result.code == 3
-    assert result.err == (
-        f"error: job dead ({job.job_id}): the driver process {gone.pid} on {ticks.host} is gone\n"
-    )
+    assert result.err == f"error: job dead ({job.job_id}): {reason}\n"
+    for _ in range(2):
+        again = cli("savepoint", "--all", "sp", "-q")
+        assert again.code == 3
+        assert again.err == (
+            f"error: job dead ({job.job_id}) does not run any more: {reason}; "
+            f"when that is known: flinkish ack {job.job_id}\n"
+        )
+    document = json.loads(cli("savepoint", "--all", "sp", "--json").out)
+    ((failed),) = document["unacknowledged"]
+    assert (failed["job_id"], failed["error"]["id"]) == (job.job_id, "driver-lost")
+    assert cli("savepoint", "--all", "sp", "--name", "x*").code == 0
+    cli.ok("ack", "dead")
     assert cli.ok("savepoint", "--all", "sp", "-q").err == ""
+
+
+def test_a_death_that_list_has_seen_is_not_lost(cli: Command) -> None:
+    job = dead_job(cli)
+    said = f"1 job failed: dead ({job.job_id}); see: flinkish list --failed, flinkish ack JOB"
+    assert said in cli.ok("list").err
+    assert said in cli.ok("list", "-a").err
+    assert cli("savepoint", "--all", "sp", "-q").code == 3
+    assert said in cli.ok("list").err
+
+
+def test_an_expected_job_must_run(cli: Command) -> None:
+    cli.start("serve", "--name", "one")
+    cli.ok("savepoint", "--all", "sp", "--expect", "one")
+    result = cli("savepoint", "--all", "sp", "-q", "--expect", "one", "--expect", "two")
+    assert result.code == 3
+    assert result.err == "error: no job named two is running\n"
+    assert cli("savepoint", "one", "sp", "--expect", "one").code == 2
 
 
 def test_a_locked_target_is_skipped_by_all_and_exit_12_for_one(cli: Command) -> None:

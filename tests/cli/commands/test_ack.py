@@ -1,0 +1,91 @@
+"""Failed jobs are reported until somebody acknowledges them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from flinkish.registry.jobs import JobRecord, JobState, Launch
+from tests.cli.conftest import Command
+
+
+def add(cli: Command, digit: str, name: str, *states: JobState) -> str:
+    with cli.registry() as registry:
+        first, *rest = states
+        job = JobRecord(digit * 32, name, first, 1.0, Launch("/app.py"))
+        registry.add_job(job)
+        for state in rest:
+            failure = {"id": "program-failed", "message": "it broke"}
+            registry.transition(
+                job.job_id, state, failure=failure if state is JobState.FAILED else None
+            )
+    return job.job_id
+
+
+RAN = (JobState.INITIALIZING, JobState.CREATED, JobState.RUNNING)
+
+
+@pytest.fixture
+def failed(cli: Command) -> Sequence[str]:
+    """Two jobs that ran and failed; one that failed before it ran, and one that was canceled."""
+    found = [add(cli, digit, f"job-{digit}", *RAN, JobState.FAILED) for digit in "ab"]
+    add(cli, "c", "never", JobState.INITIALIZING, JobState.FAILED)
+    add(cli, "d", "canceled", *RAN, JobState.CANCELLING, JobState.CANCELED)
+    return found
+
+
+def ids(cli: Command) -> list[str]:
+    return cli.ok("list", "--failed", "-q").out.split()
+
+
+def test_those_that_ran_and_failed_are_listed(cli: Command, failed: Sequence[str]) -> None:
+    assert ids(cli) == failed
+    assert ids(cli) == failed  # seeing them acknowledges nothing
+    assert cli.ok("list", "--failed", "--name", "job-b", "-q").out.split() == [failed[1]]
+    listed = cli.ok("list", "--failed", "--json").json()["jobs"]
+    assert [job["state"] for job in listed] == ["FAILED", "FAILED"]
+    assert "2 jobs failed: job-a" in cli.ok("list").err
+    assert cli.ok("list", "-q").err == ""
+
+
+def test_one_is_acknowledged(cli: Command, failed: Sequence[str]) -> None:
+    assert cli.ok("ack", "job-a").out == f"Acknowledged: job-a ({failed[0]}).\n"
+    assert ids(cli) == [failed[1]]
+    again = cli.ok("ack", failed[0])
+    assert again.out == ""
+    assert "Nothing to do" in again.err
+    assert cli.ok("ack", failed[1][:6], "-q").out == f"{failed[1]}\n"
+    assert ids(cli) == []
+    assert "failed" not in cli.ok("list", "-a").err
+
+
+def test_all_are_acknowledged(cli: Command, failed: Sequence[str]) -> None:
+    done = cli.ok("ack", "--all", "--json").json()["jobs"]
+    assert [job["job_id"] for job in done] == failed
+    assert ids(cli) == []
+
+
+def test_a_name_is_the_failed_job_while_its_successor_runs(
+    cli: Command, failed: Sequence[str]
+) -> None:
+    cli.start("serve", "--name", "job-a")
+    assert cli.ok("ack", "job-a", "-q").out == f"{failed[0]}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (("job-a", "canceled"), 13, "has not failed: it is CANCELED"),
+        (("job-a", "nobody"), 10, "nobody"),
+        ((), 2, "name the jobs, or give --all"),
+        (("job-a", "--all"), 2, "name the jobs, or give --all"),
+    ],
+)
+def test_nothing_is_acknowledged_by_mistake(
+    cli: Command, failed: Sequence[str], words: tuple[str, ...], code: int, text: str
+) -> None:
+    result = cli("ack", *words)
+    assert result.code == code
+    assert text in result.err
+    assert ids(cli) == failed
