@@ -78,15 +78,19 @@ def list_plainly(arguments: Sequence[str]) -> bool:
         return False
     running, scheduled = "running" in flags, "scheduled" in flags
     everything = "everything" in flags
-    rows = read_jobs(path, running=running, scheduled=scheduled, everything=everything, name=name)
-    if rows is None:
+    found = read_jobs(path, running=running, scheduled=scheduled, everything=everything, name=name)
+    if found is None:
         return False
-    from flinkish.cli.output.jobs_text import notice, show
+    rows, failed = found
+    from flinkish.cli.output.jobs_text import failed_notice, notice, show
 
     json, quiet = "json" in flags, "quiet" in flags
     sys.stdout.write(show(rows, json=json, quiet=quiet))
-    if not rows and not json and not quiet:
-        said = notice(running=running, scheduled=scheduled, everything=everything, name=name)
+    if not json and not quiet:
+        said = failed_notice(failed)
+        if not rows:
+            told = notice(running=running, scheduled=scheduled, everything=everything, name=name)
+            said = [*told, *said]
         sys.stderr.write("".join(line + "\n" for line in said))
     return True
 

@@ -36,7 +36,9 @@ _JOBS = (
     + _PROCESS.format("supervisor")
     + " FROM flinkish_jobs"
 )
-_NEWS = f"SELECT 1 FROM flinkish_jobs WHERE {UNACKNOWLEDGED} LIMIT 1"
+_FAILED = (
+    f"SELECT name, job_id FROM flinkish_jobs WHERE {UNACKNOWLEDGED} ORDER BY start_time, job_id"
+)
 _QUERIES = (
     "SELECT q.job_id, q.name, json_extract(q.status, '$.batch_id') FROM flinkish_queries q "
     "JOIN flinkish_jobs ON flinkish_jobs.job_id = q.job_id {where} "
@@ -91,10 +93,11 @@ _HARMLESS = (
 
 def read_jobs(
     path: str, *, running: bool, scheduled: bool, everything: bool, name: str | None
-) -> list[dict[str, Any]] | None:
-    """Return the rows of ``list``, or None outside the plain case.
+) -> tuple[list[dict[str, Any]], list[tuple[str, str]]] | None:
+    """Return what ``list`` shows, or None outside the plain case.
 
-    The rows are for ``cli.output.jobs_text.show``.
+    These are the rows for ``cli.output.jobs_text.show``, and name and id of each failed job that
+    nobody has acknowledged.
 
     Parameters
     ----------
@@ -115,9 +118,8 @@ def read_jobs(
         if version != VERSION:
             return None
         connection.execute("BEGIN")  # all queries below see the same state of the registry
-        if connection.execute(_NEWS).fetchone() is not None:
-            return None  # failed jobs that nobody has acknowledged are reported too
-        return _read(connection, *_condition(running, scheduled, everything, name))
+        rows = _read(connection, *_condition(running, scheduled, everything, name))
+        return None if rows is None else (rows, connection.execute(_FAILED).fetchall())
     except sqlite3.Error:
         return None  # busy, damaged or without JSON functions: the slow path reports which
     finally:

@@ -6,8 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from flinkish.cli.output.jobs_text import notice, show
-from flinkish.cli.output.text import counted
+from flinkish.cli.output.jobs_text import failed_notice, notice, show
 from flinkish.cli.session import Session
 from flinkish.client.failures import unacknowledged
 from flinkish.registry.job_registry import Registry
@@ -44,7 +43,9 @@ def list_jobs(
             out.note(line)
         if session.absent_registry is not None:
             out.note(f"There is no registry yet: flinkish run makes {session.absent_registry}")
-    _tell_failed(session)
+    failed = registry.unacknowledged()
+    for line in failed_notice([(job.name, job.job_id) for job in failed]):
+        out.note(line)
     return 0
 
 
@@ -56,18 +57,6 @@ def list_failed(session: Session, *, name: str | None) -> int:
     if not jobs:
         out.note("No failed job that was not acknowledged.")
     return 0
-
-
-def _tell_failed(session: Session) -> None:
-    """Write one line on the failed jobs that nobody has acknowledged."""
-    failed = session.registry.unacknowledged()
-    if failed:
-        names = ", ".join(f"{job.name} ({job.job_id})" for job in failed[:3])
-        more = f" and {len(failed) - 3} more" if len(failed) > 3 else ""
-        session.out.note(
-            f"{counted(len(failed), 'job')} failed: {names}{more}; see: flinkish list --failed, "
-            "flinkish ack JOB"
-        )
 
 
 def _rows(registry: Registry, jobs: Sequence[JobRecord]) -> list[dict[str, Any]]:

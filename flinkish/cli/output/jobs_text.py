@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flinkish.cli.output.text import iso_time, json_document, local_time, table, visible
+from flinkish.cli.output.text import counted, iso_time, json_document, local_time, table, visible
 
 TYPE_CHECKING = False  # type checkers know this name; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -42,6 +42,24 @@ def notice(*, running: bool, scheduled: bool, everything: bool, name: str | None
     if scheduled or not running:
         notices.append(f"No scheduled jobs{named}.")
     return notices
+
+
+def failed_notice(failed: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the line on failed jobs that nobody has acknowledged, if there are any. Pure.
+
+    Parameters
+    ----------
+    failed
+        Their names and ids.
+    """
+    if not failed:
+        return []
+    names = ", ".join(f"{visible(name)} ({visible(job_id)})" for name, job_id in failed[:3])
+    more = f" and {len(failed) - 3} more" if len(failed) > 3 else ""
+    return [
+        f"{counted(len(failed), 'job')} failed: {names}{more}; see: flinkish list --failed, "
+        "flinkish ack JOB"
+    ]
 
 
 def _last_batch(row: dict[str, Any]) -> int | None:
