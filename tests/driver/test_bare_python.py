@@ -12,12 +12,12 @@ from flinkish.driver.migration.checkpoint_migration import NEEDED
 #: What a driver imports before it knows that state is to be rewritten.
 MODULES = (
     "bootstrap",
-    "describe",
-    "restorer",
-    "runtime",
-    "actions",
-    "agent",
-    "rewrittencheckpoint",
+    "tasks.describe",
+    "restore.restorer",
+    "runtime.job_runtime",
+    "requests.actions",
+    "requests.agent",
+    "migration.checkpoint_migration",
 )
 PROGRAM = """
 import importlib, sys
