@@ -120,9 +120,8 @@ class _OpenedRegistry:
             url = self._config.registry_url()
             path = sqlite_path(url)
             is_default = self._config.setting("registry.url").origin == "default"
-            self.is_absent = is_default and path is not None and not os.path.exists(path)
-            if self.is_absent:
-                self._registry = Registry.absent(url)
+            if is_default and path is not None and not os.path.exists(path):
+                self._registry, self.is_absent = Registry.absent(path), True
             else:
                 self._registry = Registry.open(url, create=False)
         return self._registry

@@ -45,7 +45,7 @@ from flinkish.registry.rows import (
     settled_values,
 )
 from flinkish.registry.schema import UNACKNOWLEDGED
-from flinkish.registry.sqlite import SqliteDatabase
+from flinkish.registry.sqlite import AbsentDatabase, SqliteDatabase
 from flinkish.registry.statements import (
     in_lists,
     is_guess,
@@ -84,11 +84,9 @@ class Registry(QueryReports):
         return cls(_open_database(url, create=create))
 
     @classmethod
-    def absent(cls, url: str) -> Registry:
-        """Return an empty registry in memory, for a file at ``url`` that nobody has made yet."""
-        from flinkish.registry.sqlite import AbsentDatabase
-
-        return cls(AbsentDatabase(sqlite_path(url) or url))
+    def absent(cls, path: str) -> Registry:
+        """Return an empty registry in memory, for a SQLite file that nobody has made yet."""
+        return cls(AbsentDatabase(path))
 
     def close(self) -> None:
         """Close the connection."""
@@ -283,15 +281,14 @@ class Registry(QueryReports):
 
         self._database.write(work)
 
-    def unacknowledged(self, name: str | None = None) -> list[JobRecord]:
+    def unacknowledged(self) -> list[JobRecord]:
         """Return the jobs that ran and have failed without anybody acknowledging it, by start time.
 
         A job that failed before it ran is not among them: the command that started it reported it.
         """
         rows = self._read(
             f"SELECT {JOB_COLUMNS} FROM flinkish_jobs WHERE {UNACKNOWLEDGED} "
-            f"{'AND name = :name ' if name is not None else ''}ORDER BY start_time, job_id",
-            **({} if name is None else {"name": name}),
+            "ORDER BY start_time, job_id"
         )
         return [job_of(row) for row in rows]
 

@@ -95,6 +95,13 @@ class Listing:
         """Return the size of a listed file in bytes; raise FileNotFoundError if it is gone."""
         return self.files[name].size()
 
+    def size_if_there(self, name: str) -> int | None:
+        """Return the size of a file in bytes; None if it is not listed, or gone since."""
+        try:
+            return self.size(name) if name in self.files else None
+        except FileNotFoundError:
+            return None
+
     def modified(self, name: str) -> float:
         """Return when a listed file was written, in seconds since the epoch (0.0 if unknown)."""
         return self.files[name].modified()

@@ -191,13 +191,9 @@ def _check_file(
 
 def _sizes(directory: str) -> dict[str, int]:
     listing = storage.list_directory(directory)
-    sizes: dict[str, int] = {}
-    for name in listing.files:
-        try:
-            sizes[name] = listing.size(name)
-        except FileNotFoundError:
-            continue  # removed since it was listed, or a dangling link: reported as missing
-    return sizes
+    # A file that is gone since it was listed, or a link that leads nowhere, is missing.
+    sizes = ((name, listing.size_if_there(name)) for name in listing.files)
+    return {name: size for name, size in sizes if size is not None}
 
 
 def describe(savepoint: OpenSavepoint) -> dict[str, Any]:

@@ -475,20 +475,12 @@ def first_wrong_size(root: str, files: Iterator[tuple[str, int]]) -> str | None:
         directory, members = group
         listing = storage.list_directory(storage.join(root, directory) if directory else root)
         for name, size in members:
-            if _size_listed(listing, name) != size:
+            if listing.size_if_there(name) != size:
                 return f"{directory}/{name}" if directory else name
         return None
 
     results = storage.in_flight(root, check, _by_directory(files))
     return next((wrong for wrong in results if wrong is not None), None)
-
-
-def _size_listed(listing: storage.Listing, name: str) -> int | None:
-    """Return the size of a file; None if it is not listed or has been removed since."""
-    try:
-        return listing.size(name) if name in listing.files else None
-    except FileNotFoundError:
-        return None
 
 
 def _by_directory(
