@@ -11,6 +11,7 @@ from flinkish.cli.commands import request_result
 from flinkish.cli.commands.savepoint_all import _tell, document
 from flinkish.cli.output.printer import Output
 from flinkish.client.all_jobs import JobOutcome
+from flinkish.client.failures import Troubles
 from flinkish.client.retention import Removal
 from flinkish.errors import NoCommittedBatch
 from flinkish.launch.offline import check_savable
@@ -83,7 +84,7 @@ def test_savepoint_all(capsys: pytest.CaptureFixture[str]) -> None:
     outcome = JobOutcome(JOB, "r", savepoint={"path": "/t/savepoint-1"}, left_out=LEFT)
     _tell(Output(quiet=True), outcome)
     assert "query 'c4' is not in the savepoint" in capsys.readouterr().err
-    (entry,) = document([outcome], Removal((), None), Policy())["savepoints"]
+    (entry,) = document([outcome], Removal((), None), Policy(), Troubles())["savepoints"]
     assert entry["left_out"] == LEFT
 
 
