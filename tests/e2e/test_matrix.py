@@ -23,7 +23,7 @@ def spark35() -> str:
     """The interpreter of the environment with Spark 3.5.9."""
     python = os.environ.get("FLINKISH_SPARK35_PYTHON")
     if not python:
-        pytest.skip("FLINKISH_SPARK35_PYTHON is not set: run this through make test-matrix")
+        pytest.skip("needs FLINKISH_SPARK35_PYTHON: run this through make test-matrix")
     return python
 
 

@@ -80,11 +80,17 @@ def short(module: str) -> str:
 
 
 def _run(words: Sequence[str], python: str = sys.executable, timeout: float = 2900) -> str:
-    """Run a module in a process of its own; the ends of what it said."""
+    """Run a module in a process of its own; the ends of what it said.
+
+    The environment of an older Spark holds nothing that flinkish needs, because jobs must run there
+    without: what the engine needs is beside it (``for-tests``; see the Makefile).
+    """
+    beside = Path(python).parents[1] / "for-tests"
+    path = [str(REPOSITORY), *([str(beside)] if beside.is_dir() else [])]
     done = subprocess.run(
         [python, "-m", *words],
         cwd=REPOSITORY,
-        env={**os.environ, "PYSPARK_PYTHON": python, "PYTHONPATH": str(REPOSITORY)},
+        env={**os.environ, "PYSPARK_PYTHON": python, "PYTHONPATH": os.pathsep.join(path)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
