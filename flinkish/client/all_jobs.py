@@ -34,6 +34,8 @@ class JobOutcome:
         Why no savepoint was attempted.
     left_out : sequence of mappings
         Queries that are not in the savepoint, ``{"query", "reason"}`` each.
+    warnings : sequence of str
+        Sentences about what the savepoint does not have.
     """
 
     job: JobRecord
@@ -42,6 +44,7 @@ class JobOutcome:
     error: FlinkishError | None = None
     skipped: str | None = None
     left_out: Sequence[Mapping[str, Any]] = ()
+    warnings: Sequence[str] = ()
 
     @property
     def who(self) -> str:
@@ -164,7 +167,12 @@ def _await(context: Context, outcome: JobOutcome, timeout: float) -> JobOutcome:
         return replace(outcome, error=error)
     if request.state is RequestState.COMPLETED:
         savepoint = requests.shown_result(request).get("savepoint") or {}
-        return replace(outcome, savepoint=savepoint, left_out=requests.left_out(request))
+        return replace(
+            outcome,
+            savepoint=savepoint,
+            left_out=requests.left_out(request),
+            warnings=requests.warnings_of(request),
+        )
     failure = from_record(request.error or {})
     if isinstance(failure, Locked):  # another host holds the target
         return replace(outcome, skipped=failure.message)

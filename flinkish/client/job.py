@@ -209,6 +209,6 @@ def taken(context: Context, request: Request) -> Savepoint:
     assert result is not None
     assert result.savepoint is not None
     left_out = {each.query: each.reason for each in result.left_out}
-    for name, reason in left_out.items():
-        context.reporter.warning(f"query '{name}' is not in the savepoint: {reason}")
+    for warning in requests.warnings_of(request):
+        context.reporter.warning(warning)
     return open_savepoint(context, result.savepoint.path, left_out)

@@ -19,9 +19,10 @@ from flinkish.client.program import pinned
 from flinkish.client.reporter import Progress, Reporter
 from flinkish.errors import ConsentNeeded, FlinkishError, NoCommittedBatch, RegistryError
 from flinkish.launch.offline import TRIGGER, check_owner, check_savable, job_id_of, may_be_running
-from flinkish.registry.job_registry import new_request_id
+from flinkish.registry.job_registry import Registry, new_request_id
 from flinkish.registry.jobs import (
     JobRecord,
+    JobState,
     Launch,
     QueryFacts,
     QueryStatus,
@@ -127,6 +128,8 @@ def save_dead_job(
                 python_version=next((f.python_version for f in facts.values()), None),
                 restored_from=job.launch.restore.path if job.launch.restore else None,
                 owner=request.requester,
+                left_out=left,
+                complete=ever_ran(registry, job),
             ),
             [query_source(query, facts.get(query.name)) for query in queries],
         )
@@ -134,7 +137,7 @@ def save_dead_job(
         failed = replace(request, state=RequestState.FAILED, error=error.to_record())
         _remember(context, lambda: registry.record_request(_finished(failed, registry.now())))
         raise
-    done = _done(request, RequestResult(shown, left_out=left))
+    done = _done(request, RequestResult(shown, left_out=left, complete=ever_ran(registry, job)))
     record = replace(kept, request_id=done.request_id)
     _remember(context, lambda: registry.add_savepoint(record))
     _remember(context, lambda: registry.record_request(_finished(done, registry.now())))
@@ -225,6 +228,11 @@ def save_checkpoints(
     shown, kept = _write(context, request, launch, job, sources)
     _remember(context, lambda: context.own_registry.add_savepoint(kept))
     return _done(request, RequestResult(shown))
+
+
+def ever_ran(registry: Registry, job: JobRecord) -> bool:
+    """Return whether a job ever was RUNNING: its program had started all its queries then."""
+    return any(each.state is JobState.RUNNING for each in registry.state_history(job.job_id))
 
 
 def query_source(query: QueryStatus, facts: QueryFacts | None) -> QuerySource:

@@ -274,6 +274,24 @@ def left_out(request: Request) -> list[Mapping[str, Any]]:
     return list(shown_result(request).get("left_out", ()))
 
 
+#: The warning about a savepoint of a program that may still be starting queries.
+INCOMPLETE = (
+    "the program may not have started all its queries yet: those that it starts later are not in "
+    "the savepoint, and a restore needs consent (-n) to start them empty"
+)
+
+
+def warnings_of(request: Request) -> list[str]:
+    """Return sentences about what a request's savepoint does not have."""
+    found = [
+        f"query '{each['query']}' is not in the savepoint: {each['reason']}"
+        for each in left_out(request)
+    ]
+    if request.result is not None and not request.result.complete:
+        found.append(INCOMPLETE)
+    return found
+
+
 def progress_of(request: Request) -> Progress:
     """Return a request's progress, as its driver reported it."""
     facts = dict(request.progress or {})

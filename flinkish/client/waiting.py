@@ -11,6 +11,8 @@ from flinkish.registry.liveness import reconcile
 from flinkish.registry.waiting import wait_job
 
 _POLL = 0.1
+#: The setting with the number of queries that the program starts.
+QUERIES = "execution.start.queries"
 #: States before a job has started.
 STARTING = (JobState.INITIALIZING, JobState.CREATED)
 #: Seconds that the supervisor gets to record the failure of a dead driver.
@@ -26,7 +28,8 @@ def wait_until_started(context: Context, job: JobRecord) -> JobRecord:
     Raises
     ------
     WaitTimeout
-        The job has not started in time; it continues.
+        The job has not started in time, or not the number of queries that was announced
+        (``execution.start.queries``); it continues.
     FlinkishError
         The job failed or was canceled.
     """
@@ -38,15 +41,33 @@ def wait_until_started(context: Context, job: JobRecord) -> JobRecord:
         if current.state not in STARTING:
             break
         if deadline is not None and time.monotonic() >= deadline:
-            raise WaitTimeout(
-                f"job {job.name} ({job.job_id}) is still {current.state.value} after "
-                f"{timeout:g} s; it goes on",
-                hint=f"follow it with: flinkish status {job.job_id}",
-                job_id=job.job_id,
-                state=current.state.value,
+            raise _not_started(
+                current,
+                f"is still {current.state.value} after {timeout:g} s{_running(context, job)}",
             )
         time.sleep(_POLL)
-    return not_canceled(not_failed(context, current))
+    started = not_canceled(not_failed(context, current))
+    announced = int(job.launch.options.get(QUERIES) or 0)
+    if started.state is JobState.RUNNING and len(context.registry.queries(job.job_id)) < announced:
+        raise _not_started(
+            started, f"has not started the {announced} queries announced{_running(context, job)}"
+        )
+    return started
+
+
+def _running(context: Context, job: JobRecord) -> str:
+    """Return which queries run, as the end of a sentence's part."""
+    names = ", ".join(f"'{query.name}'" for query in context.registry.queries(job.job_id))
+    return f" (running: {names or 'no query'})"
+
+
+def _not_started(job: JobRecord, what: str) -> WaitTimeout:
+    return WaitTimeout(
+        f"job {job.name} ({job.job_id}) {what}; it goes on",
+        hint=f"follow it with: flinkish status {job.job_id}",
+        job_id=job.job_id,
+        state=job.state.value,
+    )
 
 
 def wait_until_ended(context: Context, job: JobRecord, timeout: float | None = None) -> JobRecord:

@@ -136,6 +136,13 @@ KEYS: tuple[Key, ...] = (
         "duration",
     ),
     Key(
+        "execution.start.queries",
+        None,
+        "how many streaming queries the program starts, as `run --queries`",
+        (),
+        "int",
+    ),
+    Key(
         "execution.heartbeat.interval",
         "2 s",
         "how often a driver reports to the registry",

@@ -111,6 +111,7 @@ def conclude(
     """
     if outcome.error is not None and runtime.ending is None:
         print_traceback(outcome.error)
+    runtime.program_ended()
     runtime.wait_for_requests()
     if runtime.jvm_is_gone():
         _fail(runtime.registry, runtime.job_id, jvm_lost())

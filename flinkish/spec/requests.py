@@ -57,10 +57,17 @@ Arguments = SavepointArguments | CancelArguments
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A query that is not in the savepoint, and the reason."""
+    """A query that is not in the savepoint, and the reason.
+
+    Attributes
+    ----------
+    pending
+        Whether it has yet to commit its first batch. Else it had ended without one.
+    """
 
     query: str
     reason: str
+    pending: bool = field(default=False, metadata=OMIT_DEFAULT)
 
 
 @dataclass(frozen=True)
@@ -76,10 +83,14 @@ class RequestResult:
         continue.
     left_out
         The queries that are not in the savepoint.
+    complete
+        Whether the program had started all its queries when the savepoint was taken, as far as can
+        be known.
     """
 
-    VERSION = 2
+    VERSION = 3
 
     savepoint: SavepointResult | None = None
     stop_method: str | None = field(default=None, metadata=formerly("rung"))
     left_out: tuple[LeftOut, ...] = field(default=(), metadata=OMIT_DEFAULT)
+    complete: bool = field(default=True, metadata=OMIT_DEFAULT)

@@ -81,7 +81,13 @@ def test_request_show(cli: Command) -> None:
 
 
 def test_savepoint_all(capsys: pytest.CaptureFixture[str]) -> None:
-    outcome = JobOutcome(JOB, "r", savepoint={"path": "/t/savepoint-1"}, left_out=LEFT)
+    outcome = JobOutcome(
+        JOB,
+        "r",
+        savepoint={"path": "/t/savepoint-1"},
+        left_out=LEFT,
+        warnings=["query 'c4' is not in the savepoint: it ended"],
+    )
     _tell(Output(quiet=True), outcome)
     assert "query 'c4' is not in the savepoint" in capsys.readouterr().err
     (entry,) = document([outcome], Removal((), None), Policy(), Troubles())["savepoints"]

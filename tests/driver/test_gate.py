@@ -339,7 +339,7 @@ def test_a_program_without_a_query_has_nothing_to_save(
     go_on = threading.Event()
     job = new_job().start(lambda: go_on.wait(60))
     with pytest.raises(WrongState) as caught:
-        job.request(RequestKind.SAVEPOINT, str(tmp_path))
+        job.request(RequestKind.SAVEPOINT, str(tmp_path), timeout=0.3)
     assert "no streaming query" in caught.value.message
     go_on.set()
     assert job.wait().state is JobState.FINISHED

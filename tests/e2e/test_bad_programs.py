@@ -61,7 +61,7 @@ def test_a_batch_program_that_still_runs_has_no_query_to_savepoint(
         "run", "-d", "-q", "--no-wait", *LIGHT, str(PROGRAMS / "no_query.py"), "60"
     ).out.strip()
     flinkish.wait(job, lambda r: r["spark_version"])
-    failed = flinkish("savepoint", job, str(tmp_path))
+    failed = flinkish("savepoint", job, str(tmp_path), "--timeout", "5s")
     assert failed.code == 13
     assert "no streaming query" in failed.err
     flinkish.ok("cancel", job)

@@ -43,6 +43,8 @@ def show(call: Call, request_id: str) -> int:
                 out.line(f"savepoint  {savepoint['path']}")
             for each in requests.left_out(found):
                 out.line(f"left out   query '{each['query']}': {each['reason']}")
+            if found.result is not None and not found.result.complete:
+                out.line(f"incomplete {requests.INCOMPLETE}")
             if found.error:
                 out.line(f"error      {found.error.get('message')}")
     return 0

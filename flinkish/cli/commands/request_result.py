@@ -83,13 +83,14 @@ def result_document(request: Request, job: JobRecord | None) -> dict[str, Any]:
         "savepoint": result.get("savepoint"),
         "stop_method": result.get("stop_method"),
         "left_out": requests.left_out(request),
+        "complete": result.get("complete", True),
     }
 
 
 def warn_of_left_out(out: Output, request: Request) -> None:
-    """Warn of the queries that are not in the savepoint, with the reasons."""
-    for each in requests.left_out(request):
-        out.warning(f"query '{each['query']}' is not in the savepoint: {each['reason']}")
+    """Warn of what is not in the savepoint, with the reasons."""
+    for warning in requests.warnings_of(request):
+        out.warning(warning)
 
 
 def dry_run(session: Session, job: JobRecord, kind: RequestKind, target: str | None) -> int:

@@ -25,7 +25,7 @@ from flinkish.cli.output.plan_table import show_plan
 from flinkish.cli.output.printer import Output
 from flinkish.cli.session import Session
 from flinkish.client import submission
-from flinkish.client.waiting import wait_until_started
+from flinkish.client.waiting import QUERIES, wait_until_started
 from flinkish.config.secrets import mask_words
 from flinkish.errors import FlinkishError, UsageError
 from flinkish.registry.jobs import JobRecord
@@ -39,6 +39,7 @@ class RunOptions(ProgramOptions, RestoreArguments):
     claim_mode: str | None
     plan: str | None
     name: str | None
+    queries: int | None
     cancel_on_exit: bool
     no_wait: bool
     dry_run: bool
@@ -90,6 +91,13 @@ def _claim_mode(_ctx: click.Context, parameter: click.Parameter, value: str | No
 )
 @parallelism_option
 @click.option("--name", metavar="NAME", help="Name of the job. Default: the program's.")
+@click.option(
+    "--queries",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="The program starts N queries: RUNNING, and ready for a savepoint, when all run. Default: "
+    "when it waits for one of them.",
+)
 @program_options
 @click.option(
     "-sae",
@@ -122,6 +130,7 @@ def _submit(call: Call, options: RunOptions) -> int:
     flags = {
         **restore.settings(),
         "parallelism.default": None if parallelism is None else str(parallelism),
+        QUERIES: None if options.queries is None else str(options.queries),
     }
     with call.session(flags) as session:
         ready = submission.prepare(session, program, restore, plan=plan, name=options.name)

@@ -136,10 +136,8 @@ def _tell_troubles(out: Output, troubles: Troubles) -> None:
 
 
 def _tell(out: Output, outcome: JobOutcome) -> None:
-    for each in outcome.left_out:
-        out.warning(
-            f"job {outcome.who}: query '{each['query']}' is not in the savepoint: {each['reason']}"
-        )
+    for warning in outcome.warnings:
+        out.warning(f"job {outcome.who}: {warning}")
     if outcome.error is not None:
         _complain(out, f"error: job {outcome.who}: {outcome.error.message}")
     elif outcome.skipped is not None:

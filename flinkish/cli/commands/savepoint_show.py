@@ -58,6 +58,8 @@ def describe_in_full(savepoint: OpenSavepoint) -> dict[str, Any]:
     }
 
 
+#: What is said of a savepoint that was taken before the program had waited for its queries.
+INCOMPLETE = "the program may not have started all its queries: later ones are missing"
 _SHARED = (
     "Operators of several queries have the same operator id: name them QUERY/UID or QUERY/ORDINAL."
 )
@@ -80,6 +82,12 @@ def render(savepoint: Mapping[str, Any]) -> list[str]:
     ]
     if savepoint["users"]:
         lines.append(f"  used by      {', '.join(savepoint['users'])}")
+    lines += [
+        f"  left out     query '{each['query']}': {each['reason']}"
+        for each in savepoint["left_out"]
+    ]
+    if not savepoint["complete"]:
+        lines.append(f"  incomplete   {INCOMPLETE}")
     for query in savepoint["queries"]:
         lines += ["", *_query(query)]
     if savepoint["shared_ids"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import time
 import traceback
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 from flinkish import __version__, storage
@@ -13,7 +14,12 @@ from flinkish.driver.migration.file_transfer import SparkTransferer
 from flinkish.driver.plan.planned_queries import operator_facts
 from flinkish.driver.plan.writer_settings import why_not_savepointable
 from flinkish.driver.requests.canonical_savepoints import check_engine, save_canonical
-from flinkish.driver.requests.unsavable import ended_without_commit, has_committed, left_out
+from flinkish.driver.requests.unsavable import (
+    ended_without_commit,
+    has_committed,
+    left_out,
+    waits_for_input,
+)
 from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.runtime.quiesce import quiesce, stop_hard
 from flinkish.driver.runtime.running_query import ManagedQuery, sources_of, status_of
@@ -34,6 +40,8 @@ from flinkish.spec.savepoints import SavepointResult
 
 #: Seconds that a savepoint may take if the request sets no limit.
 DEFAULT_SAVEPOINT_TIMEOUT = 600.0
+#: Seconds for the answer to reach a client before its own time-out.
+_ANSWER = 3.0
 
 
 class Actions:
@@ -73,10 +81,13 @@ class Actions:
             RequestKind.STOP: self._stop,
             RequestKind.CANCEL: self._cancel,
         }[request.kind]
-        if request.kind is not RequestKind.SAVEPOINT:
-            self._runtime.restore_gate.open()  # a query that is held cannot end
-        with self._runtime.in_flight():
+        with ExitStack() as in_flight:
             try:
+                if request.savepoint is not None:
+                    in_flight.enter_context(self._when_started(request))
+                else:
+                    self._runtime.restore_gate.open()  # a query that is held cannot end
+                    in_flight.enter_context(self._runtime.in_flight())
                 if self._runtime.ending is not None:
                     raise WrongState(f"the job is ending ({self._runtime.ending.value})")
                 result = do(request)
@@ -93,10 +104,24 @@ class Actions:
             else:
                 registry.complete(request.request_id, result)
 
+    def _when_started(self, request: Request) -> AbstractContextManager[None]:
+        """Wait until the program has started its queries, and keep it from starting others.
+
+        A savepoint is of the job: it waits for the queries that the program is starting.
+        """
+        deadline = time.monotonic() + _patience(self._timeout(request))
+        while (in_flight := self._runtime.try_in_flight()) is None:
+            if time.monotonic() > deadline:
+                raise _not_started(self._runtime)
+            self._check_not_cancelled(request)
+            time.sleep(0.1)
+        return in_flight
+
     def _savepoint(self, request: Request) -> RequestResult:
         queries, left = self._await_first_commits(request, self._savepointable(request))
-        info = self._write(request, queries, "savepoint", _wanted(request).format)
-        return RequestResult(info, left_out=left)
+        return self._result(
+            self._write(request, queries, "savepoint", _wanted(request).format, left), left
+        )
 
     def _stop(self, request: Request) -> RequestResult:
         result = self._quiesce_and_write(request, "stop")
@@ -116,10 +141,7 @@ class Actions:
     def _savepointable(self, request: Request) -> list[ManagedQuery]:
         queries = self._runtime.queries()
         if not queries:
-            raise WrongState(
-                "the job has no streaming query",
-                hint="a savepoint is of streaming queries; a batch program has no state to keep",
-            )
+            raise no_query()
         for query in queries:
             reason = why_not_savepointable(query.facts)
             if reason is not None:
@@ -131,10 +153,10 @@ class Actions:
 
     def _quiesce_and_write(self, request: Request, trigger: str) -> RequestResult:
         """Take a savepoint and end the queries as one action; on an error the queries continue."""
-        queries = self._savepointable(request)
+        known = self._savepointable(request)
         check_writable(_wanted(request).target)
-        queries, left = self._await_first_commits(request, queries)
-        active = [q for q in queries if not spark_jvm.has_ended(q.jsq)]
+        self._await_first_commits(request, known)
+        active = [q for q in known if not spark_jvm.has_ended(q.jsq)]
         for query in active:
             query.quiesced = True
         try:
@@ -145,14 +167,25 @@ class Actions:
                     self._quiesce_timeout,
                     lambda: self._check_not_cancelled(request),
                 )
-            info = self._write_at_the_end(request, queries, trigger)
-            return RequestResult(info, "quiesce", left)
+            # A query that had no input before may have committed its first batch by now.
+            queries, left = self._await_first_commits(request, known)
+            info = self._write_at_the_end(request, queries, trigger, left)
+            return self._result(info, left, "quiesce")
         except BaseException:
             self._runtime.resume(active)
             raise
 
+    def _result(
+        self, info: SavepointResult, left: tuple[LeftOut, ...], stop_method: str | None = None
+    ) -> RequestResult:
+        return RequestResult(info, stop_method, left, self._runtime.start_phase.is_complete)
+
     def _write_at_the_end(
-        self, request: Request, queries: list[ManagedQuery], trigger: str
+        self,
+        request: Request,
+        queries: list[ManagedQuery],
+        trigger: str,
+        left: tuple[LeftOut, ...],
     ) -> SavepointResult:
         """Write the savepoint that a job ends with.
 
@@ -161,22 +194,27 @@ class Actions:
         """
         format_ = _wanted(request).format
         try:
-            return self._write(request, queries, trigger, format_)
+            return self._write(request, queries, trigger, format_, left)
         except Exception as error:
             if format_ == FORMAT_NATIVE:
                 raise
             self._check_not_cancelled(request)
-            raise self._with_native(request, queries, trigger, _ours(error)) from error
+            raise self._with_native(request, queries, trigger, left, _ours(error)) from error
 
     def _with_native(
-        self, request: Request, queries: list[ManagedQuery], trigger: str, error: FlinkishError
+        self,
+        request: Request,
+        queries: list[ManagedQuery],
+        trigger: str,
+        left: tuple[LeftOut, ...],
+        error: FlinkishError,
     ) -> FlinkishError:
         """Keep a native savepoint in place of the canonical one, and return ``error`` extended."""
         log(f"no canonical savepoint: {error.message}")
         what = f"no canonical savepoint could be made, and the job goes on: {error.message}"
         facts = {}
         try:
-            path = self._write(request, queries, trigger, FORMAT_NATIVE).path
+            path = self._write(request, queries, trigger, FORMAT_NATIVE, left).path
         except Exception as second:  # noqa: BLE001 - the first error is the one to tell
             kept = f"; nor could a native one be kept: {_ours(second).message}"
             hint = error.hint
@@ -209,14 +247,17 @@ class Actions:
         """Wait for queries that have not committed a batch yet, as they have nothing to save.
 
         Returns the queries that have committed one, and for the result those left out because they
-        ended without a commit.
+        ended without a commit, or have no input while others have committed.
         """
-        deadline = time.monotonic() + self._timeout(request)
+        deadline = time.monotonic() + _patience(self._timeout(request))
         ended: list[ManagedQuery] = []
         waiting = queries
         while waiting := [q for q in waiting if not has_committed(q)]:
             ended += [q for q in waiting if ended_without_commit(q)]
             waiting = [q for q in waiting if q not in ended]
+            if len(waiting) + len(ended) < len(queries) and all(map(waits_for_input, waiting)):
+                ended += waiting
+                break
             if not waiting:
                 break
             if time.monotonic() > deadline:
@@ -248,7 +289,12 @@ class Actions:
         return _wanted(request).timeout or DEFAULT_SAVEPOINT_TIMEOUT
 
     def _write(
-        self, request: Request, queries: list[ManagedQuery], trigger: str, format_: str
+        self,
+        request: Request,
+        queries: list[ManagedQuery],
+        trigger: str,
+        format_: str,
+        left: tuple[LeftOut, ...],
     ) -> SavepointResult:
         runtime = self._runtime
         session = queries[0].session
@@ -262,6 +308,8 @@ class Actions:
             program=digest_of_program(job.launch.application),
             restored_from=job.launch.restore.path if job.launch.restore else None,
             owner=request.requester,
+            left_out=left,
+            complete=runtime.start_phase.is_complete,
         )
         target = _wanted(request).target
         sources = [_source_of(query) for query in queries]
@@ -295,6 +343,40 @@ def _wanted(request: Request) -> SavepointArguments:
     """Return the savepoint that a request asks for; it is not a plain cancel."""
     assert request.savepoint is not None, request.kind
     return request.savepoint
+
+
+def _patience(timeout: float) -> float:
+    """Return the seconds to wait for a client that waits ``timeout`` seconds for the answer.
+
+    The answer says more than the client's own time-out.
+    """
+    return max(timeout - _ANSWER, timeout * 0.7)
+
+
+def _not_started(runtime: Runtime) -> FlinkishError:
+    """Return the error of a request whose time-out passed before the program had started."""
+    names = [f"'{query.name}'" for query in runtime.queries()]
+    starting = [f"'{name}'" for name in runtime.start_phase.in_flight]
+    if not names and not starting:
+        return no_query()
+    missing = runtime.start_phase.missing
+    facts = [
+        f"running: {', '.join(names) or 'none'}",
+        *([f"being started: {', '.join(starting)}"] if starting else []),
+        *([f"announced: {missing} more"] if missing else []),
+    ]
+    return WaitTimeout(
+        f"the program has not started all its queries yet ({'; '.join(facts)})",
+        hint="a savepoint is of all queries; try again, or give it more time with --timeout",
+    )
+
+
+def no_query() -> WrongState:
+    """Return the error of a savepoint of a job without a query."""
+    return WrongState(
+        "the job has no streaming query",
+        hint="a savepoint is of streaming queries; a batch program has no state to keep",
+    )
 
 
 def _ours(error: Exception) -> FlinkishError:

@@ -1,9 +1,9 @@
 """Queries that have nothing to save, as opposed to those whose checkpoint is gone.
 
-A savepoint covers the whole job. A query that ended before it committed a batch has no state, and
-the others are saved without it. If a query did commit and its checkpoint has no commit any more,
-the state that a savepoint must hold is lost: no savepoint is made, and the error names the query
-and the reason.
+A savepoint covers the whole job. A query that ended before it committed a batch, or has found no
+input for its first one, has no state, and the others are saved without it. If a query did commit
+and its checkpoint has no commit any more, the state that a savepoint must hold is lost: no
+savepoint is made, and the error names the query and the reason.
 """
 
 from __future__ import annotations
@@ -58,6 +58,26 @@ def _known_commit(query: ManagedQuery) -> int | None:
     return query.restored_batch
 
 
+def waits_for_input(query: ManagedQuery) -> bool:
+    """Return whether ``query`` has looked for input, found none, and has committed nothing.
+
+    Spark reports such a trigger too, as one that added no batch (``ProgressReporter``); a query
+    whose first batch runs has not reported any.
+    """
+    progress = spark_jvm.last_progress(query.jsq)
+    return (
+        progress is not None
+        and "addBatch" not in progress.get("durationMs", {})
+        and not spark_jvm.has_input(query.jsq)
+        and not has_committed(query)
+    )
+
+
+#: Why a query is not in the savepoint.
+ENDED = "it ended before it committed a batch"
+NO_INPUT = "it has committed no batch yet, because it has found no input"
+
+
 def left_out(
     queries: Sequence[ManagedQuery], savable: Sequence[ManagedQuery]
 ) -> tuple[LeftOut, ...]:
@@ -67,7 +87,9 @@ def left_out(
     """
     names = {query.name for query in savable}
     out = tuple(
-        LeftOut(query.name, "it ended before it committed a batch")
+        LeftOut(query.name, ENDED)
+        if spark_jvm.has_ended(query.jsq)
+        else LeftOut(query.name, NO_INPUT, pending=True)
         for query in queries
         if query.name not in names
     )

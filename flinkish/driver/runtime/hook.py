@@ -143,21 +143,18 @@ class Hook:
             return property(is_active, doc=original.__doc__)
 
         def make_settled(original: Any) -> Any:
-            """Wrap a method that a program may wait with: it settles the restore gate first.
-
-            A query that is held makes no progress.
-            """
+            """Wrap a method that a program may poll."""
             if isinstance(original, property):
 
                 def get(query: Any) -> Any:
-                    runtime.restore_gate.settle()
+                    runtime.program_asks()
                     return original.__get__(query, type(query))
 
                 return property(get, doc=original.__doc__)
 
             @functools.wraps(original)
             def call(query: Any) -> Any:
-                runtime.restore_gate.settle()
+                runtime.program_asks()
                 return original(query)
 
             return call

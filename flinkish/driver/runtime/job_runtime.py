@@ -14,7 +14,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 from flinkish.driver.log import log
@@ -30,11 +30,14 @@ from flinkish.driver.runtime.running_query import (
     set_identity,
     status_of,
 )
+from flinkish.driver.runtime.start_phase import StartPhase
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import FlinkishError, ProgramFailed, WaitTimeout
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, QueryStatus
 
+#: The setting with the number of queries that the program starts (``run --queries``).
+QUERIES = "execution.start.queries"
 _AWAIT_SLICE = 3600.0  # seconds; any value works, as waits are renewed
 #: Seconds after which a stream thread, whose end was requested and then taken back, has ended if it
 #: is going to.
@@ -72,10 +75,13 @@ class Runtime:
         self._by_run: dict[str, ManagedQuery] = {}
         self._resumes = 0
         self._announced = False
+        self._is_running = False
         self._session: Any = None
         self.session_stopped = False
         self._failed_before_stop: tuple[str, str] | None = None
-        self.restore_gate = RestoreGate(self.restorer, self.queries, self.fail, self._running)
+        self.restore_gate = RestoreGate(self.restorer, self.queries, self.fail, self._let_go)
+        announced = job.launch.options.get(QUERIES)
+        self.start_phase = StartPhase(int(announced) if announced else None)
         #: Interrupts a program that waits for nothing when its job is over.
         self.interrupt: Callable[[], None] = lambda: os.kill(os.getpid(), signal.SIGINT)
 
@@ -87,11 +93,27 @@ class Runtime:
             newest = {query.name: query for query in self._queries}
         return list(newest.values())
 
+    def try_in_flight(self) -> AbstractContextManager[None] | None:
+        """Return :meth:`in_flight`, entered before the program can start another query.
+
+        Returns None while the program starts its queries: a savepoint would lack one.
+        """
+        with self._changed:
+            if not self.start_phase.is_over or self.start_phase.in_flight:
+                return None
+            self._in_flight += 1
+        return self._until_done()
+
     @contextmanager
     def in_flight(self) -> Iterator[None]:
         """Keep the program from continuing past an ended query inside the block."""
         with self._changed:
             self._in_flight += 1
+        with self._until_done():
+            yield
+
+    @contextmanager
+    def _until_done(self) -> Iterator[None]:
         try:
             yield
         finally:
@@ -154,6 +176,8 @@ class Runtime:
         meanwhile.
         """
         self.restore_gate.settle_late(self.interrupt)
+        self.start_phase.look()
+        self._running_if_started()
         statuses = [] if self.session_stopped else self.statuses()
         state = self._beat(statuses)
         self.settle_claim({s.name: s.batch_id for s in statuses})
@@ -197,11 +221,21 @@ class Runtime:
         FlinkishError
             The restore is refused; the job will fail with this error.
         """
-        self._settle()
-        if self.ending is not None:
-            raise SystemExit(0)
-        with self.restore_gate.starting():
+        with self._start_after_requests(str(facts.query_name or "without a name")):
             return self._start_query(writer, facts, begin)
+
+    @contextmanager
+    def _start_after_requests(self, name: str) -> Iterator[None]:
+        """Start a query inside the block, which begins when no request is in flight."""
+        with ExitStack() as starting:
+            with self._changed:
+                self._settle()
+                if self.ending is not None:
+                    raise SystemExit(0)
+                starting.enter_context(self.start_phase.starting(name))
+            with self.restore_gate.starting():
+                yield
+        self._running_if_started()
 
     def _start_query(self, writer: Any, facts: WriterFacts, begin: Callable[[], Any]) -> Any:
         session = writer._spark
@@ -238,23 +272,56 @@ class Runtime:
         with self._changed:
             self._queries.append(query)
             self._by_run[query.run_id] = query
-        if self.restore_gate.closed:
-            self._beat(self.statuses())
-        else:
-            self._running([query])
+        self.start_phase.started(query.name)
+        self._beat(self.statuses())
         return handle
 
-    def _running(self, queries: Sequence[ManagedQuery]) -> None:
+    def _let_go(self, _queries: Sequence[ManagedQuery]) -> None:
+        """Do what follows when queries that were held may run."""
+        self._running_if_started()
+
+    def _running_if_started(self) -> None:
+        """Make the job RUNNING, once, when the program has started its queries."""
+        queries = self.queries()
+        if self._is_running or self.fatal is not None or not queries:
+            return
+        if not self.start_phase.is_over or self.restore_gate.closed:
+            return
+        self._is_running = True
         self._beat(self.statuses())
         names = ", ".join(f"'{query.name}'" for query in queries)
-        noun = "query" if len(queries) == 1 else "queries"
-        self.registry.transition(self.job_id, JobState.RUNNING, f"{noun} {names} started")
+        reason = f"{'query' if len(queries) == 1 else 'queries'} {names} started"
+        missing = self.start_phase.missing
+        if missing:
+            reason += f", {missing} more announced"
+            log(f"{reason}; the job counts as running")
+        self.registry.transition(self.job_id, JobState.RUNNING, reason)
+
+    def _program_waits(self) -> None:
+        """Do what follows when the program starts no other query for now."""
+        self.restore_gate.settle()
+        self.start_phase.waited()
+        self._running_if_started()
+
+    def program_asks(self) -> None:
+        """Do what follows when the program asks for the state of a query.
+
+        A query that is held makes no progress, so a program that polls would wait for ever.
+        """
+        self.restore_gate.settle()
+        self.start_phase.asked()
+        self._running_if_started()
+
+    def program_ended(self) -> None:
+        """Do what follows when the program starts no other query."""
+        self.start_phase.ended()
+        self._running_if_started()
 
     def await_query(
         self, query: Any, wait: Callable[[float], Any], timeout: float | None
     ) -> bool | None:
         """Run ``StreamingQuery.awaitTermination`` behind the gate."""
-        self.restore_gate.settle()
+        self._program_waits()
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             self._rebind(query)
@@ -274,7 +341,7 @@ class Runtime:
         self, manager: Any, wait: Callable[[float], Any], timeout: float | None
     ) -> bool | None:
         """Run ``StreamingQueryManager.awaitAnyTermination`` behind the gate."""
-        self.restore_gate.settle()
+        self._program_waits()
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             resumes = self._resumes
@@ -294,7 +361,7 @@ class Runtime:
 
     def appears_active(self, query: Any) -> bool:
         """Return whether ``query`` is quiesced by a request that has no result yet."""
-        self.restore_gate.settle()
+        self.program_asks()
         with self._changed:
             self._rebind(query)
             managed = self._managed(query)
@@ -302,6 +369,7 @@ class Runtime:
 
     def before_session_stop(self) -> None:
         """Let the request in flight finish before the program stops Spark."""
+        self.program_ended()
         self._settle()
         self.report()
         self._failed_before_stop = self.failed_query()

@@ -77,6 +77,11 @@ def in_trigger(jsq: Any) -> bool:
     return bool(jsq.status().isTriggerActive())
 
 
+def has_input(jsq: Any) -> bool:
+    """Return whether the query's newest look for input has found some."""
+    return bool(jsq.status().isDataAvailable())
+
+
 class Stage(Enum):
     """The position of a query's stream thread within its trigger."""
 

@@ -207,6 +207,9 @@ class Description:
     def wait_for_requests(self) -> None:
         """Return at once, as there are no requests."""
 
+    def program_asks(self) -> None:
+        """Do nothing, as no query is held."""
+
     def appears_active(self, query: Any) -> bool:
         """Return False, as no query is active."""
         return False

@@ -98,4 +98,6 @@ def _job(savepoint: OpenSavepoint, owner: str | None, *, instead: bool) -> Savep
         program=header.program,
         restored_from=header.restored_from if instead else savepoint.path,
         owner=owner,
+        left_out=header.left_out,
+        complete=header.complete,
     )

@@ -15,6 +15,7 @@ from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible
 from flinkish.restore.plan import document
 from flinkish.restore.plan.decisions import QueryPlan, plan_query
 from flinkish.restore.plan.judging import WITHOUT_ENGINE, refuse
+from flinkish.restore.plan.left_out import check_left_out
 from flinkish.restore.plan.matching import check_uid_map
 from flinkish.restore.plan.non_restored_state import NonRestored, find_non_restored
 from flinkish.restore.plan.pins import pin_plans
@@ -101,7 +102,7 @@ class RestorePlanner:
         except FlinkishError as error:
             return QueryRestore(new.name, refusal=error)
         if plan.base is None:
-            return QueryRestore(new.name, plan, checks=tuple(preconditions(new, None)))
+            return self._without_state(new, plan)
         offer = self.offers.by_key[plan.base.key]
         identity = self._identity(plan, offer)
         rows = source_plans(new, plan.base if plan.own else None, plan.sources)
@@ -142,6 +143,22 @@ class RestorePlanner:
             rewrite=rewrite,
             refusal=refusal,
         )
+
+    def _without_state(self, new: NewQuery, plan: QueryPlan) -> QueryRestore:
+        """Return the plan of a query that the savepoint does not have."""
+        checks = list(preconditions(new, None))
+        left_out = check_left_out(
+            new.name,
+            self.offers.left_out,
+            complete=self.offers.complete,
+            agreed=self.options.allow_non_restored,
+        )
+        refusal = None
+        if left_out is not None:
+            checks.append(left_out)
+            if left_out.outcome is RestoreOutcome.CONSENT:
+                refusal = ConsentNeeded(left_out.text, hint=left_out.advice, reasons=[left_out.id])
+        return QueryRestore(new.name, plan, checks=tuple(checks), refusal=refusal)
 
     def _identity(self, plan: QueryPlan, offer: RestorableQuery) -> QueryIdentity:
         if not plan.own:

@@ -19,6 +19,7 @@ from flinkish.restore.source.restore_inputs import (
 from flinkish.restore.source.spark_compat import SparkFit
 from flinkish.savepoint.format.contents import FORMAT_CANONICAL, QueryRecord, identity_of
 from flinkish.savepoint.format.reader import check_files, open_savepoint
+from flinkish.spec.requests import LeftOut
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,17 @@ class RestoreSource:
         Whether they come from a savepoint.
     spark_version
         The Spark that wrote the savepoint, None if it is not known.
+    left_out
+        The queries of the job that the savepoint does not have.
+    complete
+        Whether the job had started all its queries when the savepoint was taken.
     """
 
     by_key: Mapping[QueryKey, RestorableQuery]
     is_savepoint: bool
     spark_version: str | None = None
+    left_out: tuple[LeftOut, ...] = ()
+    complete: bool = True
 
     @property
     def queries(self) -> tuple[SavedQueryFacts, ...]:
@@ -107,6 +114,8 @@ def open_restore_source(path: str, *, complete: bool = False) -> RestoreSource:
         },
         is_savepoint=True,
         spark_version=savepoint.header.spark_version,
+        left_out=savepoint.header.left_out,
+        complete=savepoint.header.complete,
     )
 
 

@@ -258,6 +258,12 @@ def _double(data: bytes, at: int) -> tuple[float, int]:
     return _DOUBLE.unpack_from(data, at)[0], at + 8
 
 
+def _boolean(data: bytes, at: int) -> tuple[bool, int]:
+    if data[at] > 1:
+        raise Damaged(f"a truth value of {data[at]}")
+    return data[at] == 1, at + 1
+
+
 def _text(data: bytes, at: int) -> tuple[str, int]:
     size, at = _long(data, at)
     end = at + size
@@ -268,6 +274,7 @@ def _text(data: bytes, at: int) -> tuple[str, int]:
 
 _PRIMITIVES: dict[str, Decoder] = {
     "null": _null,
+    "boolean": _boolean,
     "int": _long,
     "long": _long,
     "double": _double,

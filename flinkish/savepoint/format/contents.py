@@ -9,6 +9,7 @@ from typing import Any
 from flinkish.checkpoint.operators import StoreInfo
 from flinkish.operators.identity import UNKNOWN, Identified, OperatorIdentity
 from flinkish.operators.state_semantics import StateSemantics
+from flinkish.spec.requests import LeftOut
 from flinkish.spec.savepoints import SavedQuery, SavepointRecord, SavepointResult
 
 FORMAT_NATIVE = "native"
@@ -33,6 +34,10 @@ class Header:
     program: str | None = None
     #: Location of the savepoint or checkpoint that the job was started from.
     restored_from: str | None = None
+    #: Queries of the job that the savepoint does not have.
+    left_out: tuple[LeftOut, ...] = ()
+    #: Whether the program had started all its queries, as far as could be known.
+    complete: bool = True
 
 
 @dataclass(frozen=True)
@@ -116,6 +121,8 @@ class SavepointJob:
     restored_from: str | None = None
     #: The user who takes it: ``user@host``.
     owner: str | None = None
+    left_out: tuple[LeftOut, ...] = ()
+    complete: bool = True
 
 
 @dataclass(frozen=True)

@@ -217,6 +217,11 @@ def describe(savepoint: OpenSavepoint) -> dict[str, Any]:
             "format": header.format,
             "format_version": FORMAT_VERSION,
             "queries": [_describe_query(query) for query in savepoint.queries],
+            "left_out": [
+                {"query": each.query, "reason": each.reason, "pending": each.pending}
+                for each in header.left_out
+            ],
+            "complete": header.complete,
             "files": savepoint.files,
             "bytes": savepoint.bytes,
         }

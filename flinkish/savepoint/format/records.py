@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any
 
 from flinkish.checkpoint.format.schema_files import parse_struct
@@ -26,13 +26,16 @@ from flinkish.savepoint.format.contents import (
     identity_of,
 )
 from flinkish.savepoint.format.schemas import HEADER, OPERATOR, QUERY
+from flinkish.spec.requests import LeftOut
 
 _INT64 = 1 << 63
 
 
 def header_to_avro(header: Header) -> dict[str, Any]:
     """Convert a header into its Avro record."""
-    return {f["name"]: getattr(header, f["name"]) for f in HEADER["fields"]}
+    data = {f["name"]: getattr(header, f["name"]) for f in HEADER["fields"]}
+    data["left_out"] = [asdict(each) for each in header.left_out]
+    return data
 
 
 def header_from_avro(record: Mapping[str, Any]) -> Header:
@@ -40,7 +43,8 @@ def header_from_avro(record: Mapping[str, Any]) -> Header:
     # A comparison with NaN is false.
     if not 0 <= record["created"] <= limits.MAX_TIME:
         raise Damaged(f"it was created at the time {record['created']}")
-    return Header(**record)
+    left_out = tuple(LeftOut(**each) for each in record.get("left_out", ()))
+    return Header(**{**record, "left_out": left_out})
 
 
 def query_to_avro(query: QueryRecord) -> dict[str, Any]:

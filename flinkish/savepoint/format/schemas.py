@@ -65,6 +65,7 @@ QUERY = _record(
     files="long",
     bytes="long",
 )
+_LEFT_OUT = _record("LeftOut", query="string", reason="string", pending="boolean")
 HEADER = _record(
     "Header",
     job_id="string",
@@ -78,6 +79,8 @@ HEADER = _record(
     host=_NULL_STRING,
     program=_NULL_STRING,
     restored_from=_NULL_STRING,
+    left_out={"type": "array", "items": _LEFT_OUT},
+    complete="boolean",
 )
 _FILE = _record(
     "File",
@@ -104,6 +107,7 @@ _YOUNGER: tuple[frozenset[tuple[str, str]], ...] = (
         {("Header", "program"), ("Header", "restored_from"), ("File", "held"), ("File", "stamp")}
     ),
     frozenset({("Operator", "state_digest")}),
+    frozenset({("Header", "left_out"), ("Header", "complete")}),
 )
 
 

@@ -205,6 +205,8 @@ def _header(job: SavepointJob, created: float, trigger: str, format_: str) -> He
         host=job.host or os.uname().nodename,
         program=job.program,
         restored_from=job.restored_from,
+        left_out=job.left_out,
+        complete=job.complete,
     )
 
 

@@ -4,6 +4,7 @@ gone. The others are saved, or the error says what would be missing."""
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,8 @@ from typing import Any
 import pytest
 
 from flinkish.checkpoint.cut import newest_committed_batch
-from flinkish.errors import Corrupt, WrongState
-from flinkish.registry.jobs import JobState, RequestKind
+from flinkish.errors import ConsentNeeded, Corrupt, WaitTimeout, WrongState
+from flinkish.registry.jobs import JobState, RequestKind, RestoreSpec
 from flinkish.savepoint.format.reader import check_files, open_savepoint
 from tests.support.driver.in_process_job import InProcessJob
 
@@ -92,6 +93,94 @@ def test_when_all_have_ended_there_is_nothing_to_save(
         job.request(RequestKind.SAVEPOINT, str(tmp_path / "savepoints"))
     job.request(RequestKind.CANCEL)
     assert job.wait().state is JobState.CANCELED
+
+
+@pytest.mark.parametrize(
+    "kind", [RequestKind.SAVEPOINT, pytest.param(RequestKind.STOP, marks=pytest.mark.deep)]
+)
+def test_a_savepoint_waits_for_queries_that_the_program_has_yet_to_start(
+    spark: Any, new_job: NewJob, tmp_path: Path, kind: RequestKind
+) -> None:
+    go_on = threading.Event()
+
+    def program() -> None:
+        start(spark, "a")
+        assert go_on.wait(60)
+        start(spark, "b").awaitTermination()
+
+    target = str(tmp_path / "savepoints")
+    job = new_job(quiet=60).start(program)
+    job.wait_until(lambda: committed(job, "a") is not None)
+    assert job.job().state is JobState.CREATED
+    with pytest.raises(WaitTimeout, match="running: 'a'"):
+        job.request(kind, target, timeout=0.3)
+    request = job.submit(kind, target)
+    job.wait_until(lambda: job.registry.request(request).started is not None)
+    go_on.set()
+    result = job.finish(request).result
+    assert result is not None
+    assert result.savepoint is not None
+    saved = open_savepoint(result.savepoint.path)
+    assert [query.name for query in saved.queries] == ["a", "b"]
+    assert (saved.header.left_out, saved.header.complete, result.complete) == ((), True, True)
+    if kind is RequestKind.SAVEPOINT:
+        job.request(RequestKind.CANCEL)
+    job.wait()
+
+
+def test_an_incomplete_savepoint_says_so(spark: Any, new_job: NewJob, tmp_path: Path) -> None:
+    """The program neither waits nor ends: it may start another query, and then does."""
+    go_on = threading.Event()
+
+    def program() -> None:
+        start(spark, "a")
+        assert go_on.wait(60)
+        start(spark, "b").awaitTermination()
+
+    job = new_job().start(program)
+    job.wait_until(lambda: committed(job, "a") is not None)
+    taken = job.request(RequestKind.SAVEPOINT, str(tmp_path / "savepoints"))
+    assert taken["complete"] is False
+    go_on.set()
+    job.wait_until(lambda: committed(job, "b") is not None)
+    job.request(RequestKind.CANCEL)
+    job.wait()
+    path = taken["savepoint"]["path"]
+    refused = new_job(restore=RestoreSpec(path)).start(program)
+    refused.wait()
+    assert refused.outcome is not None
+    assert isinstance(refused.outcome.error, ConsentNeeded)
+    assert "'b' may have been one of them" in str(refused.outcome.error)
+    agreed = new_job(restore=RestoreSpec(path, allow_non_restored=True)).start(program)
+    agreed.wait_until(lambda: committed(agreed, "b") is not None)
+    agreed.request(RequestKind.CANCEL)
+    agreed.wait()
+
+
+def test_a_query_without_input_is_left_out_and_named(
+    spark: Any, new_job: NewJob, tmp_path: Path
+) -> None:
+    def program() -> None:
+        start(spark, "c1")
+        start(spark, "c4", tmp_path / "empty").awaitTermination()
+
+    target = str(tmp_path / "savepoints")
+    job = new_job().start(program)
+    job.wait_until(lambda: committed(job, "c1") is not None)
+    taken = job.request(RequestKind.SAVEPOINT, target)
+    assert names(taken) == ["c1"]
+    (left,) = open_savepoint(taken["savepoint"]["path"]).header.left_out
+    assert (left.query, left.pending) == ("c4", True)
+    assert "no input" in left.reason
+    (tmp_path / "empty" / "1.json").write_text('{"value": 1}')
+    job.wait_until(lambda: committed(job, "c4") is not None)
+    assert names(job.request(RequestKind.STOP, target)) == ["c1", "c4"]
+    job.wait()
+    refused = new_job(restore=RestoreSpec(taken["savepoint"]["path"])).start(program)
+    refused.wait()
+    assert refused.outcome is not None
+    assert isinstance(refused.outcome.error, ConsentNeeded)
+    assert "'c4' was a query of the saved job" in str(refused.outcome.error)
 
 
 @pytest.mark.parametrize(

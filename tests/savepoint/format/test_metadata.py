@@ -15,8 +15,14 @@ from flinkish.operators.identity import OperatorIdentity
 from flinkish.savepoint.format import metadata
 from flinkish.savepoint.format.contents import FileRecord, Header, OperatorRecord, QueryRecord
 from flinkish.savepoint.format.metadata import Metadata, MetadataWriter
+from flinkish.spec.requests import LeftOut
 
-HEADER = Header("a" * 32, "job é", 1700000000.25, "savepoint", spark_version="4.3.0", host=None)
+HEADER = Header(
+    *("a" * 32, "job é", 1700000000.25, "savepoint"),
+    spark_version="4.3.0",
+    left_out=(LeftOut("q", "no input", pending=True), LeftOut("r", "it ended")),
+    complete=False,
+)
 STRUCT: dict[str, Any] = {"type": "struct", "fields": []}
 QUERY = QueryRecord(
     name="counts",

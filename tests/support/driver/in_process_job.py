@@ -43,6 +43,7 @@ class InProcessJob:
         options: Mapping[str, str] | None = None,
         quiesce_timeout: float = 60.0,
         cancel_grace: float = 5.0,
+        quiet: float = 0.5,
     ) -> None:
         self.registry = registry
         self.job_id = new_job_id()
@@ -58,6 +59,8 @@ class InProcessJob:
         registry.add_job(job)
         registry.transition(self.job_id, JobState.CREATED)
         self.runtime = Runtime(registry, job, str(job.checkpoint_dir))
+        # Programs of tests rarely wait for their queries: they wait for the test.
+        self.runtime.start_phase.quiet = quiet
         actions = Actions(self.runtime, quiesce_timeout=quiesce_timeout, cancel_grace=cancel_grace)
         self.agent = Agent(self.runtime, actions, heartbeat_interval=0.3, shutdown_grace=60.0)
         self.hook = Hook(self.runtime)

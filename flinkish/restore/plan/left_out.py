@@ -1,0 +1,57 @@
+"""Queries of the program that a savepoint leaves out: said, and only started empty with consent.
+
+A savepoint is of a whole job, and names the queries that it does not have
+(``Header.left_out``). A query that it lacks for this reason is not a new one: started empty, it
+processes its input from the beginning again. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flinkish.restore.plan.verdicts import Check, RestoreOutcome
+from flinkish.spec.requests import LeftOut
+
+_CONSENT = "give -n to start it from the beginning, or restore a later savepoint"
+
+
+def check_left_out(
+    name: str, left_out: Sequence[LeftOut], *, complete: bool, agreed: bool
+) -> Check | None:
+    """Check a query of the program that the savepoint does not have.
+
+    Parameters
+    ----------
+    name
+        The query.
+    left_out
+        The queries that the savepoint says it leaves out.
+    complete
+        Whether the job had started all its queries when the savepoint was taken.
+    agreed
+        Whether ``-n`` was given.
+
+    Returns
+    -------
+    Check or None
+        ``consent-needed`` for a query that the job was starting, or may have been; a note for one
+        that had ended before it committed anything; None for a new query.
+    """
+    outcome = RestoreOutcome.NOTE if agreed else RestoreOutcome.CONSENT
+    advice = "" if agreed else _CONSENT
+    found = next((each for each in left_out if each.query == name), None)
+    if found is not None:
+        text = f"query '{name}' was a query of the saved job, and the savepoint is without it: "
+        text += f"{found.reason}; it starts empty"
+        if not found.pending:
+            return Check("left-out", RestoreOutcome.NOTE, text)
+        return Check("left-out", outcome, text, advice)
+    if complete:
+        return None
+    return Check(
+        "left-out",
+        outcome,
+        f"the savepoint was taken before its job had started all its queries: '{name}' may have "
+        "been one of them, and would start empty",
+        advice,
+    )
