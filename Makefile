@@ -70,7 +70,7 @@ faults: java $(INSTALLED) ## only the tests that break things: kill -9, full dis
 completions: $(INSTALLED) ## write completions/flinkish.{bash,zsh,fish} from the commands
 	$(PYTHON) -m flinkish.cli.completion_files
 
-docs: $(INSTALLED) ## write the README's tables of commands, exit codes and settings from the code
+docs: $(INSTALLED) ## write the tables of commands, exit codes and settings from the code
 	$(PYTHON) -m flinkish.cli.docs
 
 clean: ## remove what this Makefile made, the virtual environments included

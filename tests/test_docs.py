@@ -1,4 +1,4 @@
-"""The README does not lie: its tables come from the code, its commands and links exist."""
+"""The documentation does not lie: its tables come from the code, its commands and links exist."""
 
 from __future__ import annotations
 
@@ -11,22 +11,31 @@ from flinkish.cli import command_index, docs
 from flinkish.errors import error_classes
 
 ROOT = Path(__file__).resolve().parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+GUIDES = sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))
+PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", *GUIDES)
 
 
-def test_the_tables_are_up_to_date() -> None:
-    assert docs.render(README) == README, "run: make docs"
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
 
 
-def test_rendering_twice_changes_nothing() -> None:
-    emptied = re.sub(r"(<!-- begin [^\n]*\n).*?(<!-- end)", r"\1\2", README, flags=re.DOTALL)
-    assert emptied != README
-    assert docs.render(emptied) == README
+@pytest.mark.parametrize("page", docs.PAGES)
+def test_the_tables_are_up_to_date(page: str) -> None:
+    assert docs.render(text_of(page), docs.PAGES[page]) == text_of(page), "run: make docs"
+
+
+@pytest.mark.parametrize("page", docs.PAGES)
+def test_rendering_twice_changes_nothing(page: str) -> None:
+    text = text_of(page)
+    emptied = re.sub(r"(<!-- begin [^\n]*\n).*?(<!-- end)", r"\1\2", text, flags=re.DOTALL)
+    assert emptied != text
+    assert docs.render(emptied, docs.PAGES[page]) == text
 
 
 def test_a_missing_place_is_an_error() -> None:
+    text = text_of("README.md").replace("<!-- begin exit codes -->", "")
     with pytest.raises(ValueError, match="no place for the table: <!-- begin exit codes -->"):
-        docs.render(README.replace("<!-- begin exit codes -->", ""))
+        docs.render(text, docs.PAGES["README.md"])
 
 
 def test_every_exit_code_has_a_meaning() -> None:
@@ -39,20 +48,27 @@ def test_every_command_is_in_the_table() -> None:
         assert f"| `{name}" in table
 
 
-def test_links_lead_somewhere() -> None:
-    for page in (ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")):
-        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
-            assert "://" in target or (ROOT / target).exists(), f"{page.name}: {target}"
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text_of(page)):
+        found = (ROOT / page).parent / target
+        assert "://" in target or found.exists(), f"{page}: {target}"
 
 
-def test_the_commands_shown_exist() -> None:
-    for page in ("README.md", "CONTRIBUTING.md"):
-        text = (ROOT / page).read_text(encoding="utf-8")
-        for word in re.findall(r"^\$ flinkish (\S+)", text, flags=re.MULTILINE):
-            assert word in command_index.COMMANDS
-        makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-        for target in re.findall(r"(?:^\$ |`)make ([a-z0-9-]+)", text, flags=re.MULTILINE):
-            assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
+@pytest.mark.parametrize("page", GUIDES)
+def test_every_guide_is_linked_from_the_readme(page: str) -> None:
+    assert f"({page})" in text_of("README.md")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_commands_shown_exist(page: str) -> None:
+    text = text_of(page)
+    for block in re.findall(r"```(?:console|bash)\n(.*?)```", text, flags=re.DOTALL):
+        for word in re.findall(r"^(?:\$ )?flinkish (?:--json |-q )?([a-z]\S*)", block, flags=re.M):
+            assert word in command_index.COMMANDS, f"{page}: flinkish {word}"
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"(?:^\$ |`)make ([a-z0-9-]+)", text, flags=re.MULTILINE):
+        assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
 
 
 def test_the_tables_do_not_depend_on_what_is_imported() -> None:

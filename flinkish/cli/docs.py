@@ -1,4 +1,4 @@
-"""Generate the README's tables from the code; ``python -m flinkish.cli.docs`` writes them into it.
+"""Generate the tables of the documentation; ``python -m flinkish.cli.docs`` writes them.
 
 A table is between ``<!-- begin NAME -->`` and ``<!-- end NAME -->``; that text is replaced.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import click
 
@@ -81,14 +81,14 @@ def configuration_table() -> str:
     return _table(rows)
 
 
-TABLES = {
-    "commands": command_table,
-    "exit codes": exit_code_table,
-    "configuration": configuration_table,
+#: The pages with tables, relative to the checkout, and the tables of each.
+PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
+    "README.md": {"exit codes": exit_code_table},
+    "docs/reference.md": {"commands": command_table, "configuration": configuration_table},
 }
 
 
-def render(text: str) -> str:
+def render(text: str, tables: Mapping[str, Callable[[], str]]) -> str:
     """Return ``text`` with every table updated.
 
     Raises
@@ -96,7 +96,7 @@ def render(text: str) -> str:
     ValueError
         A table's markers are missing.
     """
-    for name, table in TABLES.items():
+    for name, table in tables.items():
         begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->"
         before, found, rest = text.partition(begin)
         _, found_end, after = rest.partition(end)
@@ -106,19 +106,20 @@ def render(text: str) -> str:
     return text
 
 
-def readme_path() -> str:
-    """Return the path of this checkout's README."""
+def checkout() -> str:
+    """Return the path of this checkout."""
     here = os.path.dirname(os.path.abspath(__file__))
-    return os.path.join(os.path.dirname(os.path.dirname(here)), "README.md")
+    return os.path.dirname(os.path.dirname(here))
 
 
 def main() -> int:
-    """Write the tables into the README."""
-    path = readme_path()
-    with open(path, encoding="utf-8") as file:
-        text = file.read()
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(render(text))
+    """Write the tables into their pages."""
+    for page, tables in PAGES.items():
+        path = os.path.join(checkout(), page)
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(render(text, tables))
     return 0
 
 
