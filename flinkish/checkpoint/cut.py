@@ -115,6 +115,26 @@ def newest_committed_batch(root: str) -> int | None:
     return found[-1] if found else None
 
 
+def newest_entries(root: str) -> tuple[OffsetEntry, CommitEntry] | None:
+    """Return the offsets and the commit of the newest committed batch; None where there is none.
+
+    Only these two files are read.
+
+    Raises
+    ------
+    Corrupt
+        One of them is missing or damaged.
+    """
+    batch = newest_committed_batch(root)
+    if batch is None:
+        return None
+    reader = _Reader(fs.locate(root), batch, [batch])
+    try:
+        return reader.entries()
+    except FileNotFoundError as error:
+        raise missing(root, batch, str(error.filename), newest_committed_batch) from error
+
+
 def read_cut(root: str, batch_id: int | None = None) -> Cut:
     """Return the cut at a batch of a checkpoint.
 
@@ -162,6 +182,11 @@ class _Reader:
         self.batch = batch
         self.committed = committed
         self.files = FileSet()
+
+    def entries(self) -> tuple[OffsetEntry, CommitEntry]:
+        """Return the batch's offsets and its commit; FileNotFoundError for a missing file."""
+        commit: CommitEntry = self._parse(f"{COMMITS}/{self.batch}", parse_commit)
+        return self._offsets(self.batch), commit
 
     def read(self) -> Cut:
         """Return the cut; FileNotFoundError for a missing file."""

@@ -43,6 +43,12 @@ COMMANDS: dict[str, CommandEntry] = {
         "Show what restoring a savepoint would do, without doing it.",
     ),
     "ack": CommandEntry("flinkish.cli.commands.ack", "ack", "Acknowledge jobs that have failed."),
+    "restart": CommandEntry(
+        "flinkish.cli.commands.restart", "restart", "Start an ended job again."
+    ),
+    "recover": CommandEntry(
+        "flinkish.cli.commands.recover", "recover", "Start lost jobs again, after a reboot."
+    ),
     "migrate": CommandEntry(
         "flinkish.cli.commands.migrate",
         "migrate",

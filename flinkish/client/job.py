@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flinkish.client import requests
@@ -198,6 +199,56 @@ class Job:
         seconds = context.timeout(timeout)
         done = requests.cancel(context, self.record, target, seconds, format_=format)
         return self._taken(done)
+
+    def restart(
+        self,
+        savepoint: str | os.PathLike[str] | None = None,
+        *,
+        conf: Mapping[str, str] | None = None,
+        secret_args: Sequence[str] | None = None,
+        wait: bool = True,
+    ) -> Job:
+        """Start the ended job again, with its recorded program, arguments and settings.
+
+        Parameters
+        ----------
+        savepoint : path, optional
+            Start a new job from this savepoint. Default: the same job goes on in its own
+            checkpoints, from its newest committed batch.
+        conf : mapping, optional
+            Secret Spark settings, which are not recorded.
+        secret_args : sequence of str, optional
+            Secret arguments of the program, which are not recorded.
+        wait : bool
+            Whether to wait until the job runs.
+
+        Returns
+        -------
+        Job
+            The started job; a new one with ``savepoint``.
+
+        Raises
+        ------
+        WrongState
+            The job has not ended, another one has gone on from its state, or its program or its
+            checkpoints are gone.
+        UsageError
+            Secrets are missing.
+        FlinkishError
+            The error with which the program failed.
+        """
+        from flinkish.client import restarts
+
+        context = self._context
+        if savepoint is not None:
+            path = os.fspath(savepoint)
+            started = restarts.restart_from(
+                context, self.record, path, conf=conf, secret_args=secret_args
+            )
+        else:
+            plan = restarts.plan_restart(context, self.record, conf=conf, secret_args=secret_args)
+            started = restarts.carry_out(context, plan)
+        return Job.of(context, wait_until_started(context, started) if wait else started)
 
     def _taken(self, request: Request) -> Savepoint:
         return taken(self._context, request)

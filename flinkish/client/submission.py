@@ -16,6 +16,7 @@ from flinkish.config.secrets import MASK
 from flinkish.errors import UsageError
 from flinkish.launch import launcher
 from flinkish.launch import spark_submit as programs
+from flinkish.launch.restart_strategy import strategy_of
 from flinkish.launch.secret_settings import without_secrets
 from flinkish.launch.spark_submit import Installation
 from flinkish.registry.jobs import JobRecord, Launch
@@ -109,6 +110,7 @@ def prepare(
     """
     launch = launch_of(program, context.config, os.getcwd())
     spec = restore_spec(restore, context.config, parallelism=asked_partitions(launch))
+    strategy_of(launch.options)  # refuses wrong settings
     installation = find_spark(launch)
     spark = programs.spark_version(installation.spark_home)
     if plan is not None and spec is not None:

@@ -13,8 +13,8 @@ from flinkish.registry.waiting import wait_job
 _POLL = 0.1
 #: The setting with the number of queries that the program starts.
 QUERIES = "execution.start.queries"
-#: States before a job has started.
-STARTING = (JobState.INITIALIZING, JobState.CREATED)
+#: States before a job runs, or runs again.
+STARTING = (JobState.INITIALIZING, JobState.CREATED, JobState.FAILING, JobState.RESTARTING)
 #: Seconds that the supervisor gets to record the failure of a dead driver.
 _REASON_PATIENCE = 3.0
 

@@ -23,8 +23,9 @@ from flinkish.driver.script import (
     run_program,
 )
 from flinkish.errors import FlinkishError, LaunchFailed, ProgramFailed, WrongState
+from flinkish.launch.restart_strategy import failed_state
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState
+from flinkish.registry.jobs import JobRecord, JobState, Launch
 from flinkish.registry.liveness import process_ref
 from flinkish.storage import set_connections
 
@@ -48,7 +49,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         runtime, agent, hook = _prepare(registry, job)
     except FlinkishError as error:
-        _fail(registry, job.job_id, error)
+        _fail(registry, job.job_id, job.launch, error)
         return 1
     registry.transition(job.job_id, JobState.CREATED, f"driver started on {platform.node()}")
     hook.install()
@@ -114,7 +115,7 @@ def conclude(
     runtime.program_ended()
     runtime.wait_for_requests()
     if runtime.jvm_is_gone():
-        _fail(runtime.registry, runtime.job_id, jvm_lost())
+        _fail(runtime.registry, runtime.job_id, runtime.launch, jvm_lost())
         # Without the JVM an orderly exit hangs: Py4J's threads would wait for it.
         os._exit(1)
     error = runtime.fatal
@@ -147,12 +148,13 @@ def conclude(
             tail=outcome_lines(failed_query[1]),
         )
     if error is not None:
-        _fail(registry, job_id, error)
+        _fail(registry, job_id, runtime.launch, error)
         return outcome.status or 1
     registry.transition(job_id, JobState.FINISHED, "program ended")
     return 0
 
 
-def _fail(registry: Registry, job_id: str, error: FlinkishError) -> None:
+def _fail(registry: Registry, job_id: str, launch: Launch, error: FlinkishError) -> None:
     log(f"job failed: {error.message}")
-    registry.transition(job_id, JobState.FAILED, error.message, failure=error.to_record())
+    state = failed_state(launch.options)
+    registry.transition(job_id, state, error.message, failure=error.to_record())

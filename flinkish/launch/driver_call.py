@@ -20,8 +20,8 @@ from flinkish.errors import (
     from_record,
 )
 from flinkish.launch import job_logs, secret_settings, spark_submit
+from flinkish.launch.driver_end import end_of
 from flinkish.launch.spark_submit import Installation
-from flinkish.launch.supervisor import end_of
 from flinkish.spec.codec import decode
 from flinkish.spec.launch import Launch
 

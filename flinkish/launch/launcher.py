@@ -1,10 +1,10 @@
-"""Start a job: its record in the registry, its log, its supervisor process."""
+"""Start a job, for the first time or again: its record, its log, its supervisor process."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from flinkish.errors import LaunchFailed, StorageError
@@ -63,6 +63,45 @@ def launch_job(registry: Registry, url: str, job: JobRecord, environ: Mapping[st
     RegistryError
         See :meth:`.job_registry.Registry.add_job`.
     """
+    return _supervised(
+        registry,
+        url,
+        job,
+        environ,
+        lambda: registry.add_job(replace(job, launch=secret_settings.without_secrets(job.launch))),
+    )
+
+
+def restart_job(
+    registry: Registry, url: str, seen: JobRecord, reason: str, environ: Mapping[str, str]
+) -> int:
+    """Start the supervisor of an ended job again, and return the supervisor's pid.
+
+    Parameters
+    ----------
+    seen
+        The job in its final state. Its launch has the secrets that the registry does not have.
+    reason
+        For the job's history.
+
+    Raises
+    ------
+    StorageError, LaunchFailed, RegistryError
+        As :func:`launch_job`.
+    WrongState
+        The job has changed since; see :meth:`.job_registry.Registry.restart`.
+    """
+    return _supervised(registry, url, seen, environ, lambda: registry.restart(seen, reason))
+
+
+def _supervised(
+    registry: Registry,
+    url: str,
+    job: JobRecord,
+    environ: Mapping[str, str],
+    record: Callable[[], object],
+) -> int:
+    """Record that a job starts, and start its supervisor."""
     import subprocess
 
     assert job.log_path is not None
@@ -74,7 +113,7 @@ def launch_job(registry: Registry, url: str, job: JobRecord, environ: Mapping[st
             hint="set XDG_STATE_HOME to a directory that can be written",
         ) from error
     try:
-        registry.add_job(replace(job, launch=secret_settings.without_secrets(job.launch)))
+        record()
         environment = secret_settings.hand_over({**environ, "FLINKISH_REGISTRY": url}, job.launch)
         # The interpreter options of this process must not reach the supervisor.
         environment.pop("PYTHONINSPECT", None)

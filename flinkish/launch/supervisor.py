@@ -6,34 +6,40 @@ driver (``spark-submit``, its JVM, its Python) runs in a second session below it
 process group to signal. Nothing stays open during the wait: the registry is opened to read the
 launch and opened again when the driver has ended.
 
-The driver normally records its own end. The supervisor records it only when the driver could not:
-killed, crashed, never started.
+The driver normally records its own end. The supervisor records it when the driver could not
+(killed, crashed, never started), and starts the driver again where the job's restart strategy asks
+for it: RUNNING, FAILING, RESTARTING, CREATED, RUNNING, as in Flink.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import FrameType
+from typing import Any, TypeVar
 
-from flinkish.errors import DriverLost, FlinkishError, LaunchFailed, ProgramFailed, RegistryError
-from flinkish.launch import job_logs, secret_settings, spark_submit
+from flinkish.errors import DriverLost, FlinkishError, RegistryError, WrongState
+from flinkish.launch import job_logs, secret_settings
+from flinkish.launch.driver_end import end_of, how_it_ended
+from flinkish.launch.driver_process import DriverProcess
+from flinkish.launch.restart_strategy import may_restart, strategy_of
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState
+from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
 from flinkish.registry.liveness import process_ref
 from flinkish.spec.launch import Secrets
+from flinkish.spec.requests import RequestResult
 
-#: Seconds between SIGTERM and SIGKILL for leftover processes of a driver.
-LEFTOVER_GRACE = 3.0
-#: Seconds that a driver gets to end by itself when the supervisor is asked to end.
-TERMINATE_GRACE = 10.0
+_T = TypeVar("_T")
+
 #: Seconds to wait at the end of a job for a registry that is unavailable (a restarting server).
 REGISTRY_PATIENCE = 300.0
+#: Seconds between two looks for a cancel while a job waits to be started again.
+_LOOK = 0.5
 
 
 def main(argv: Sequence[str]) -> int:
@@ -41,7 +47,27 @@ def main(argv: Sequence[str]) -> int:
     job_id = argv[0]
     secrets = secret_settings.take(os.environ)
     url = os.environ["FLINKISH_REGISTRY"]
-    driver = _Driver()
+    failures: list[float] = []
+    while True:
+        driver = DriverProcess()
+        if not _start(driver, job_id, url, secrets):
+            return 1 if failures else 0
+        try:
+            status = driver.wait()
+        finally:
+            driver.forget_secrets()
+        failures.append(time.monotonic())
+        end = partial(_record_end, url, job_id, status, failures, told=driver.told)
+        delay = _persistently(end)
+        driver.end_leftovers()
+        if delay is None:
+            return 0 if status == 0 else 1
+        if not _wait_to_restart(url, job_id, delay):
+            return 1
+
+
+def _start(driver: DriverProcess, job_id: str, url: str, secrets: Secrets) -> bool:
+    """Start the driver; return False when there is nothing to start, or it cannot be started."""
     registry = Registry.open(url, create=False)
     try:
         registry.update_job(job_id, supervisor=process_ref())
@@ -49,213 +75,142 @@ def main(argv: Sequence[str]) -> int:
         if job.state is JobState.CANCELLING:
             job = registry.transition(job_id, JobState.CANCELED, "before its driver started")
         if job.state.is_final:
-            return 0
+            return False
         try:
             driver.start(job, url, secrets)
         except FlinkishError as error:
             print(f"flinkish: {error.message}", file=sys.stderr)
             registry.transition(job_id, JobState.FAILED, error.message, failure=error.to_record())
             registry.abandon(job_id, error.to_record())
-            return 1
+            return False
     finally:
         registry.close()
-    try:
-        status = driver.wait()
-    finally:
-        driver.forget_secrets()
-    _persistently(lambda: _record_end(url, job_id, status))
-    driver.end_leftovers()
-    return 0 if status == 0 else 1
+    return True
 
 
-class _Driver:
-    """``spark-submit`` in a session, and thus a process group, of its own.
-
-    SIGTERM and SIGINT to this process are passed on to that group as SIGTERM, and enforced by
-    SIGKILL after :data:`TERMINATE_GRACE` seconds.
-    """
-
-    def __init__(self) -> None:
-        self._group: int | None = None
-        self._told = False
-        self._cleanup = ExitStack()
-        # Set before the driver exists: a signal between its start and its registration here would
-        # otherwise end this process and leave the driver running alone.
-        signal.signal(signal.SIGALRM, self._enforce)
-        signal.signal(signal.SIGTERM, self._terminate)
-        signal.signal(signal.SIGINT, self._terminate)
-
-    def start(self, job: JobRecord, url: str, secrets: Secrets) -> None:
-        """Start the driver, with settings and arguments that only this process knows.
-
-        Raises :class:`LaunchFailed` when it cannot be started.
-        """
-        try:
-            self._start(job, url, secrets)
-        except BaseException:
-            self.forget_secrets()
-            raise
-
-    def _start(self, job: JobRecord, url: str, secrets: Secrets) -> None:
-        import subprocess
-
-        launch = secret_settings.without_masked(job.launch)
-        launch = replace(launch, conf={**launch.conf, **secrets.conf})
-        installation = spark_submit.resolve(launch, os.environ)
-        beside = os.path.dirname(job.log_path or "") or None
-        properties = self._cleanup.enter_context(
-            secret_settings.secrets_file(secrets.conf, beside, installation.spark_home, os.environ)
-        )
-        arguments = self._cleanup.enter_context(
-            secret_settings.arguments_file(secrets.arguments, beside)
-        )
-        command = spark_submit.build_command(
-            launch,
-            installation,
-            name=job.name,
-            driver_main=spark_submit.driver_main(),
-            properties=properties,
-            arguments=arguments,
-        )
-        environment = spark_submit.build_environment(
-            os.environ,
-            installation,
-            job_id=job.job_id,
-            registry_url=url,
-            flinkish_home=spark_submit.flinkish_home(),
-            fallback_path=spark_submit.fallback_path(),
-            properties=properties,
-            arguments=arguments,
-        )
-        try:
-            child = subprocess.Popen(
-                command,
-                env=environment,
-                cwd=launch.working_directory,
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise LaunchFailed(
-                f"the driver could not be started: {error.filename or command[0]}: "
-                f"{error.strerror}",
-                hint="see that it exists and may be executed",
-            ) from error
-        child.returncode = 0  # this class waits for the pid itself
-        self._group = child.pid
-        if self._told:
-            self._terminate(signal.SIGTERM, None)
-
-    def wait(self) -> int:
-        """Wait for the driver and return its exit status, negative for a signal."""
-        assert self._group is not None
-        _, status = os.waitpid(self._group, 0)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, signal.SIG_IGN)  # the remaining work is short
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        return os.waitstatus_to_exitcode(status)
-
-    def forget_secrets(self) -> None:
-        """Remove the files with its secrets, if the driver has not done so."""
-        self._cleanup.close()
-
-    def end_leftovers(self) -> None:
-        """End the processes that the driver left running in its process group."""
-        if not self._signal(signal.SIGTERM):
-            return
-        deadline = time.monotonic() + LEFTOVER_GRACE
-        while time.monotonic() < deadline:
-            if not self._signal(0):
-                return
-            time.sleep(0.05)
-        self._signal(signal.SIGKILL)
-
-    def _terminate(self, _number: int, _frame: FrameType | None) -> None:
-        self._told = True
-        if self._group is not None:
-            self._signal(signal.SIGTERM)
-            signal.setitimer(signal.ITIMER_REAL, TERMINATE_GRACE)
-
-    def _enforce(self, _number: int, _frame: FrameType | None) -> None:
-        self._signal(signal.SIGKILL)
-
-    def _signal(self, number: int) -> bool:
-        """Signal the group and return whether it still has a process."""
-        assert self._group is not None
-        try:
-            os.killpg(self._group, number)
-        except (ProcessLookupError, PermissionError):
-            return False
-        return True
-
-
-def _record_end(url: str, job_id: str, status: int) -> None:
-    with Registry.open(url, create=False) as registry:
-        job = registry.job(job_id)
-        registry.update_job(job_id, exit_status=status)
-        if job.state is JobState.CANCELLING:
-            registry.transition(job_id, JobState.CANCELED, f"its driver {how_it_ended(status)}")
-            return
-        if job.state.is_final and not (
-            job.state is JobState.FAILED and (job.failure or {}).get("id") == DriverLost.id
-        ):
-            return
-        text = job_logs.last_text(job.log_path) if job.log_path else ""
-        error = end_of(status, job_logs.error_tail(text), started=job.driver is not None)
-        registry.abandon(job_id, error.to_record())
-        if job.state.is_final:
-            # A reader found the job dead before this process could say why.
-            registry.update_job(job_id, failure=error.to_record())
-        else:
-            registry.transition(job_id, JobState.FAILED, error.message, failure=error.to_record())
-
-
-def end_of(status: int, tail: list[str], *, started: bool) -> FlinkishError:
-    """Return the failure of a driver that recorded no end of its own. Pure.
+def _record_end(
+    url: str, job_id: str, status: int, failures: Sequence[float], *, told: bool
+) -> float | None:
+    """Record how a driver ended; return the seconds after which it is to be started again, or None.
 
     Parameters
     ----------
-    status
-        Exit status of ``spark-submit``; negative: minus the number of a signal.
-    tail
-        :func:`flinkish.launch.job_logs.error_tail` of its log.
-    started
-        Whether flinkish's part of the driver had begun to run.
+    failures
+        The times of all failures, in seconds; the last is this one.
+    told
+        Whether this process was asked to end, as at a shutdown of the machine. Such a job is lost,
+        whatever its program made of its end: ``flinkish recover`` starts it again.
     """
-    how = how_it_ended(status)
-    summary = job_logs.error_summary(tail)
-    if status == 0:
-        return DriverLost(f"the driver {how} without recording an end of the job", tail=tail)
-    if status < 0 or _killed_child(status) is not None:
-        return DriverLost(f"the driver {how}", tail=tail)
-    kind = ProgramFailed if started else LaunchFailed
-    hint = ProgramFailed.default_hint
-    return kind(f"the driver {how}" + (f": {summary}" if summary else ""), hint=hint, tail=tail)
+    with Registry.open(url, create=False) as registry:
+        job = registry.job(job_id)
+        if job.supervisor != process_ref():
+            return None  # the job had ended, and has been started again since
+        registry.update_job(job_id, exit_status=status)
+        if job.state is JobState.CANCELLING:
+            registry.transition(job_id, JobState.CANCELED, f"its driver {how_it_ended(status)}")
+            return None
+        guessed = job.state is JobState.FAILED and (job.failure or {}).get("id") == DriverLost.id
+        if job.state.is_final and not guessed:
+            return None
+        failure: Mapping[str, Any]
+        if told:
+            lost = DriverLost("its supervisor was told to end (SIGTERM), and ended it")
+            failure = lost.to_record()
+        elif job.state is JobState.FAILING and job.failure is not None:
+            failure = job.failure
+        else:
+            text = job_logs.last_text(job.log_path) if job.log_path else ""
+            tail = job_logs.error_tail(text)
+            failure = end_of(status, tail, started=job.driver is not None).to_record()
+        registry.abandon(job_id, failure)
+        return _fail_or_restart(registry, job, failure, failures, may=not told)
 
 
-def how_it_ended(status: int) -> str:
-    """Return ``was killed by SIGKILL`` or ``exited with status 1``. Pure."""
-    if status < 0:
-        return f"was killed by {_signal_name(-status)}"
-    number = _killed_child(status)
-    # The JVM passes on its Python child's status, 128 + N when signal N ended it (PythonRunner).
-    child = f" (its Python was killed by {_signal_name(number)})" if number else ""
-    return f"exited with status {status}{child}"
+def _fail_or_restart(
+    registry: Registry,
+    job: JobRecord,
+    failure: Mapping[str, Any],
+    failures: Sequence[float],
+    *,
+    may: bool,
+) -> float | None:
+    """Move a failed job to FAILED, or, if it ``may``, to RESTARTING; return the restart's delay."""
+    message = str(failure.get("message"))
+    history = registry.state_history(job.job_id)
+    has_run = any(each.state is JobState.RUNNING for each in history)
+    strategy = strategy_of(job.launch.options) if may else None
+    delay = None
+    if strategy is not None and may_restart(failure, has_run=has_run):
+        delay = strategy.next_delay(failures, random.random)
+    if delay is None:
+        if job.state.is_final:
+            # A reader found the job dead before this process could say why.
+            registry.update_job(job.job_id, failure=failure)
+            return None
+        given_up = strategy is not None and has_run and may_restart(failure, has_run=True)
+        reason = f"{message} (its restart strategy allows no further attempt)" if given_up else ""
+        registry.transition(job.job_id, JobState.FAILED, reason or message, failure=failure)
+        return None
+    if not job.state.is_final:
+        job = registry.transition(job.job_id, JobState.FAILING, message, failure=failure)
+    reason = f"attempt {len(failures)}, in {delay:.3g} s, after: {message}"
+    registry.restart(job, reason, process_ref())
+    print(f"flinkish: {message}; starting the driver again in {delay:.3g} s", file=sys.stderr)
+    return delay
 
 
-def _killed_child(status: int) -> int | None:
-    number = status - 128
-    return number if number in (signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV) else None
+def _wait_to_restart(url: str, job_id: str, delay: float) -> bool:
+    """Wait before a driver is started again; return False when the job is ended meanwhile.
+
+    No driver is there to serve a cancel, so this process does. Other requests wait for the driver.
+    """
+    told = False
+
+    def tell(_number: int, _frame: FrameType | None) -> None:
+        nonlocal told
+        told = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, tell)
+    deadline = time.monotonic() + delay
+    while True:
+        if told or _persistently(lambda: _is_cancelled(url, job_id)):
+            if told:
+                _persistently(lambda: _record_told(url, job_id))
+            return False
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return True
+        time.sleep(min(left, _LOOK))
 
 
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+def _is_cancelled(url: str, job_id: str) -> bool:
+    """Return whether the job has ended, after carrying out a plain cancel that waits for it."""
+    with Registry.open(url, create=False) as registry:
+        for request in registry.requests(job_id):
+            plain = request.kind is RequestKind.CANCEL and request.savepoint is None
+            if plain and request.state is RequestState.PENDING:
+                registry.transition(job_id, JobState.CANCELLING, "cancel requested")
+                registry.transition(job_id, JobState.CANCELED, "before its driver started again")
+                registry.complete(request.request_id, RequestResult())
+                ended = WrongState("the job was canceled before it served the request")
+                registry.abandon(job_id, ended.to_record())
+        return registry.job(job_id).state.is_final
 
 
-def _persistently(action: Callable[[], None]) -> None:
+def _record_told(url: str, job_id: str) -> None:
+    """Record the end of a job whose supervisor was told to end before the driver was started."""
+    with Registry.open(url, create=False) as registry:
+        job = registry.job(job_id)
+        if job.state is JobState.CANCELLING:
+            registry.transition(job_id, JobState.CANCELED, "before its driver started again")
+        elif not job.state.is_final:
+            lost = DriverLost("its supervisor was ended before it could start the driver again")
+            registry.transition(job_id, JobState.FAILED, lost.message, failure=lost.to_record())
+            registry.abandon(job_id, lost.to_record())
+
+
+def _persistently(action: Callable[[], _T]) -> _T:
     """Run ``action``, and repeat it while the registry is unavailable."""
     deadline = time.monotonic() + REGISTRY_PATIENCE
     pause = 0.5

@@ -27,6 +27,7 @@ from flinkish.registry.jobs import (
     JobRecord,
     JobState,
     JobStateChange,
+    ProcessRef,
     Request,
     SavepointRecord,
     may_follow,
@@ -256,6 +257,60 @@ class Registry(QueryReports):
                     values["end_time"] = now
                 record_state(tx, job.job_id, new, now, reason)
             set_fields(tx, job.job_id, values)
+            return job_row(tx, job.job_id)
+
+        return self._database.write(work)
+
+    def restart(
+        self, seen: JobRecord, reason: str, supervisor: ProcessRef | None = None
+    ) -> JobRecord:
+        """Move a job that has failed or ended to RESTARTING, for whoever starts it; return it.
+
+        Two callers that have seen the same end cannot both have it: the job must still be as the
+        caller has seen it.
+
+        Parameters
+        ----------
+        seen
+            The job, FAILING or in a final state.
+        supervisor
+            The process that starts it, if it is known.
+
+        Raises
+        ------
+        WrongState
+            The job has changed since; another process has started it, for instance.
+        """
+
+        def work(tx: Transaction) -> JobRecord:
+            job = locked(tx, seen.job_id)
+            restartable = seen.state.is_final or seen.state is JobState.FAILING
+            if not restartable or (job.state, job.end_time) != (seen.state, seen.end_time):
+                raise WrongState(
+                    f"job {job.name} ({job.job_id}) is {job.state.value} by now, it is not started "
+                    "again here",
+                    hint="see what runs with: flinkish list",
+                    job_id=job.job_id,
+                    state=job.state.value,
+                )
+            now = self.now()
+            set_fields(
+                tx,
+                job.job_id,
+                {
+                    "state": JobState.RESTARTING.value,
+                    "end_time": None,
+                    "supervisor": column_value("supervisor", supervisor),
+                    "driver": None,
+                    "exit_status": None,
+                    "failure": None,
+                    "heartbeat": now,
+                },
+            )
+            tx.execute(
+                "UPDATE flinkish_jobs SET acknowledged = NULL WHERE job_id = :id", id=job.job_id
+            )
+            record_state(tx, job.job_id, JobState.RESTARTING, now, reason)
             return job_row(tx, job.job_id)
 
         return self._database.write(work)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import product
 
@@ -595,3 +596,24 @@ def test_changes_by_others_are_noticed(registry: Registry, registry_url: str) ->
 def test_a_registry_that_must_exist(registry_url: str) -> None:
     with pytest.raises(RegistryError, match="there is no registry"):
         Registry.open(registry_url, create=False)
+
+
+def test_only_one_of_many_starts_a_job_again(
+    registry: Registry, registry_url: str, make_job: MakeJob
+) -> None:
+    job = make_job()
+    registry.add_job(job)
+    seen = registry.transition(job.job_id, JobState.FAILED, failure={"id": "failed"})
+
+    def restart(_: int) -> bool:
+        with Registry.open(registry_url) as mine:
+            try:
+                mine.restart(seen, "by one of many")
+            except WrongState:
+                return False
+            return True
+
+    with ThreadPoolExecutor(8) as threads:
+        assert sum(threads.map(restart, range(8))) == 1
+    states = [change.state for change in registry.state_history(job.job_id)]
+    assert states.count(JobState.RESTARTING) == 1

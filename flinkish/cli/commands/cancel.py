@@ -19,7 +19,7 @@ from flinkish.cli.options.arguments import (
 from flinkish.cli.session import Session
 from flinkish.client import requests
 from flinkish.errors import UsageError
-from flinkish.registry.jobs import Request, RequestKind
+from flinkish.registry.jobs import JobState, Request, RequestKind
 
 _DEFAULT_TARGET = ""
 
@@ -70,6 +70,8 @@ def cancel(
                 session, found, RequestKind.CANCEL, where, seconds, format_=format_
             )
         else:
+            if found.state is JobState.FAILED and session.registry.acknowledge([found.job_id]):
+                session.out.note(f"Job {found.job_id} has failed; that is acknowledged now.")
             request = requests.submit_cancel(session, found, seconds)
         if detached:
             return request_result.detached(session, request)

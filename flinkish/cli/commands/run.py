@@ -28,6 +28,7 @@ from flinkish.client import submission
 from flinkish.client.waiting import QUERIES, wait_until_started
 from flinkish.config.secrets import mask_words
 from flinkish.errors import FlinkishError, UsageError
+from flinkish.launch import restart_strategy
 from flinkish.registry.jobs import JobRecord
 
 
@@ -40,6 +41,7 @@ class RunOptions(ProgramOptions, RestoreArguments):
     plan: str | None
     name: str | None
     queries: int | None
+    restart_strategy: str | None
     cancel_on_exit: bool
     no_wait: bool
     dry_run: bool
@@ -98,6 +100,13 @@ def _claim_mode(_ctx: click.Context, parameter: click.Parameter, value: str | No
     help="The program starts N queries: RUNNING, and ready for a savepoint, when all run. Default: "
     "when it waits for one of them.",
 )
+@click.option(
+    "--restart-strategy",
+    metavar="STRATEGY",
+    shell_complete=words_of("none", "fixed-delay", "exponential-delay", "failure-rate"),
+    help="Start the driver again when it fails, from the newest committed batch: none (default), "
+    "fixed-delay, exponential-delay or failure-rate, with Flink's settings restart-strategy.*.",
+)
 @program_options
 @click.option(
     "-sae",
@@ -130,6 +139,7 @@ def _submit(call: Call, options: RunOptions) -> int:
     flags = {
         **restore.settings(),
         "parallelism.default": None if parallelism is None else str(parallelism),
+        restart_strategy.KEY: options.restart_strategy,
         QUERIES: None if options.queries is None else str(options.queries),
     }
     with call.session(flags) as session:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flinkish.cli.base import Call, command
@@ -10,9 +10,11 @@ from flinkish.cli.options.arguments import job_argument
 from flinkish.cli.output.text import iso_time, local_time, size_text, table
 from flinkish.cli.session import Session
 from flinkish.config import mask_secrets
+from flinkish.launch.restart_strategy import name_of
 from flinkish.launch.secret_settings import shown_arguments
 from flinkish.registry.jobs import (
     JobRecord,
+    JobState,
     JobStateChange,
     ProcessRef,
     QueryStatus,
@@ -49,6 +51,12 @@ def describe(session: Session, job: JobRecord) -> dict[str, Any]:
         "start_time": iso_time(job.start_time),
         "end_time": iso_time(job.end_time),
         "state_history": [_change(change) for change in _history(session, job)],
+        "restart_strategy": name_of(job.launch.options),
+        "restarts": [
+            {"time": iso_time(change.time), "reason": change.reason}
+            for change in registry.state_history(job.job_id)
+            if change.state is JobState.RESTARTING
+        ],
         "spark_version": job.spark_version,
         "application_id": job.application_id,
         "program": job.launch.application or job.launch.module,
@@ -119,6 +127,7 @@ def render(session: Session, job: JobRecord) -> list[str]:
         "restored from": job.launch.restore.path if job.launch.restore else None,
         "checkpoints": job.checkpoint_dir,
         "log": job.log_path,
+        "restarts": _restarts(registry.state_history(job.job_id)),
         "exit status": None if job.exit_status is None else str(job.exit_status),
     }
     width = max(len(name) for name in facts)
@@ -199,6 +208,12 @@ def _history(session: Session, job: JobRecord) -> list[JobStateChange]:
         reason = str((job.failure or {}).get("message") or "")
         history.append(JobStateChange(job.state, job.end_time or job.start_time, reason or None))
     return history
+
+
+def _restarts(history: Sequence[JobStateChange]) -> str | None:
+    """Return how often a job was started again, and why the last time; None if it never was."""
+    found = [change for change in history if change.state is JobState.RESTARTING]
+    return f"{len(found)}; the last: {found[-1].reason}" if found else None
 
 
 def _change(change: JobStateChange) -> dict[str, Any]:

@@ -124,6 +124,15 @@ conf_option = click.option(
     help="A Spark setting (repeatable).",
 )
 
+secret_args_option = click.option(
+    "--secret-args",
+    "secret_arguments",
+    metavar="FILE",
+    callback=_arguments_in,
+    shell_complete=complete_file,
+    help="More arguments of the program, one a line, that are shown nowhere (mode 0600).",
+)
+
 _OPTIONS = (
     master_option,
     click.option(
@@ -168,14 +177,7 @@ _OPTIONS = (
     ),
     spark_home_option,
     conf_option,
-    click.option(
-        "--secret-args",
-        "secret_arguments",
-        metavar="FILE",
-        callback=_arguments_in,
-        shell_complete=complete_file,
-        help="More arguments of the program, one a line, that are shown nowhere (mode 0600).",
-    ),
+    secret_args_option,
 )
 
 

@@ -13,7 +13,9 @@ from flinkish.driver.log import log
 from flinkish.driver.requests.actions import Actions
 from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.errors import DriverLost, RegistryError, WrongState
-from flinkish.registry.jobs import JobState
+from flinkish.launch.restart_strategy import failed_state
+from flinkish.registry.jobs import JobState, ProcessRef
+from flinkish.registry.liveness import process_ref
 
 _POLL = 0.1  # seconds between cheap checks for changes in the registry
 _FULL_POLL = 1.0  # seconds after which the registry is read even if it seems unchanged
@@ -44,6 +46,8 @@ class Agent:
         self._grace = shutdown_grace
         self._closed = threading.Event()
         self._parent = os.getppid()
+        recorded = runtime.registry.job(runtime.job_id).driver
+        self._driver: ProcessRef | None = process_ref() if recorded is not None else None
         self._threads = [
             threading.Thread(target=self._serve, name="flinkish-agent", daemon=True),
             threading.Thread(target=self._beat, name="flinkish-heartbeat", daemon=True),
@@ -94,7 +98,7 @@ class Agent:
                 self._lost()
             try:
                 state = self._runtime.report()
-                if state.is_final and not self._closed.is_set():
+                if (state.is_final or self._is_replaced()) and not self._closed.is_set():
                     self._disowned(state)
             except RegistryError as error:
                 log(f"registry: {error.message}")
@@ -106,14 +110,20 @@ class Agent:
                 # Spark did not answer: log it, the next heartbeat asks again.
                 traceback.print_exc()
 
+    def _is_replaced(self) -> bool:
+        """Return whether the registry names another driver for the job, which was started since."""
+        job = self._runtime.registry.job(self._runtime.job_id)
+        if job.state is JobState.RESTARTING:
+            return True
+        return self._driver is not None and job.driver != self._driver
+
     def _lost(self) -> None:
         error = jvm_lost()
         log(error.message)
         registry = self._runtime.registry
         registry.abandon(self._runtime.job_id, error.to_record())
-        registry.transition(
-            self._runtime.job_id, JobState.FAILED, error.message, failure=error.to_record()
-        )
+        state = failed_state(self._runtime.launch.options)
+        registry.transition(self._runtime.job_id, state, error.message, failure=error.to_record())
         os._exit(1)
 
     def _disowned(self, state: JobState) -> None:

@@ -15,7 +15,7 @@ from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.planned_queries import empty_states, new_query
 from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
 from flinkish.driver.plan.writer_settings import WriterFacts
-from flinkish.errors import FlinkishError, UsageError
+from flinkish.errors import FlinkishError, SavepointNotFound, UsageError
 from flinkish.operators.hasher import HasherVersion
 from flinkish.registry.job_registry import Registry
 from flinkish.restore.check.version_check import fit_offers
@@ -72,10 +72,43 @@ class Restorer:
         self._given: dict[str, tuple[int, str]] = {}
         self._claimed = False
         self._agreed = False
+        self._resumed = False
         self._offers = offers_here(spec.path)
         self._planner = RestorePlanner(
             self._offers, options_of(spec, hasher), DriverRestoreEnvironment(self._other_runs)
         )
+
+    @staticmethod
+    def resumed(
+        registry: Registry,
+        job_id: str,
+        spec: RestoreSpec,
+        hasher: HasherVersion,
+        given: Mapping[str, tuple[int, str]],
+    ) -> Restorer | None:
+        """Return the restorer of a job that is started again, for queries not started before.
+
+        All state of the savepoint has had an owner, or was dropped by consent, when the job first
+        ran. So nothing is checked again.
+
+        Parameters
+        ----------
+        given
+            The restored batch and the location of the checkpoint, by query that was restored.
+
+        Returns
+        -------
+        Restorer or None
+            None when the savepoint is gone: the job had claimed it, or it was disposed of.
+        """
+        try:
+            found = Restorer(registry, job_id, spec, hasher)
+        except SavepointNotFound as gone:
+            log(f"the savepoint that the job began with is gone: {gone.message}")
+            return None
+        found._agreed = found._resumed = True
+        found._given.update(given)
+        return found
 
     def settings_for(self, name: str) -> Mapping[str, str]:
         """Return the Spark settings to plan query ``name`` with: those its checkpoint will pin."""
@@ -163,6 +196,8 @@ class Restorer:
             An option names an operator or source that the program does not have
             (:func:`check_names`).
         """
+        if self._resumed:
+            return []
         left = self.non_restored()
         if not more_to_come:
             check_names(self._spec, list(self._starting.values()))
@@ -208,6 +243,8 @@ class Restorer:
             return
         if not self._agreed and self.non_restored():
             return
+        if self._resumed and not self._given:
+            return  # it is not known which queries were restored
         with self._lock:
             for name, (restored_at, _) in self._given.items():
                 batch = committed.get(name)

@@ -21,6 +21,7 @@ from flinkish.driver.log import log
 from flinkish.driver.plan.uid_rules import Planning
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.restore.restorer import Restorer
+from flinkish.driver.runtime.earlier_runs import earlier_runs
 from flinkish.driver.runtime.query_setup import Preparer
 from flinkish.driver.runtime.quiesce import quiesce, stop_hard
 from flinkish.driver.runtime.restore_gate import RestoreGate
@@ -53,7 +54,8 @@ class Runtime:
     registry
         The control plane.
     job
-        The job's record, in state INITIALIZING or CREATED.
+        The job's record, in state INITIALIZING or CREATED; RESTARTING for a job that goes on where
+        its last driver has left it.
     checkpoint_root
         Directory under which the job's queries get their checkpoints.
     """
@@ -64,8 +66,19 @@ class Runtime:
         self.launch = job.launch
         planning = Planning(job.launch.options)
         spec = job.launch.restore
-        self.restorer = Restorer(registry, job.job_id, spec, planning.hasher) if spec else None
-        self._preparer = Preparer(checkpoint_root, planning, self.restorer, self.queries)
+        earlier = earlier_runs(registry, job)
+        if spec is None:
+            self.restorer = None
+        elif job.state is JobState.RESTARTING:
+            given = {
+                name: (run.restored_batch, run.checkpoint)
+                for name, run in earlier.items()
+                if run.restored_batch is not None
+            }
+            self.restorer = Restorer.resumed(registry, job.job_id, spec, planning.hasher, given)
+        else:
+            self.restorer = Restorer(registry, job.job_id, spec, planning.hasher)
+        self._preparer = Preparer(checkpoint_root, planning, self.restorer, self.queries, earlier)
         #: The final state of the job once its program ends; set by stop and cancel.
         self.ending: JobState | None = None
         self.fatal: FlinkishError | None = None
@@ -149,7 +162,7 @@ class Runtime:
             if time.monotonic() > deadline:
                 return
             time.sleep(0.05)
-        with self._preparer.session_settings(query.session):
+        with self._preparer.session_settings(query.session, query.name):
             query.restart()
         with self._changed:
             self._by_run[query.run_id] = query
@@ -248,7 +261,7 @@ class Runtime:
         set_identity(writer, prepared.name, prepared.location)
         kept = facts.copy()
         with (
-            self._preparer.session_settings(session),
+            self._preparer.session_settings(session, prepared.name),
             self.restore_gate.watching(prepared, session) as started,
         ):
             handle = begin()

@@ -66,5 +66,17 @@ class Names:
             if fresh:
                 self._runs[name] = self._runs.get(name, 0) + 1
             run = self._runs.setdefault(name, 1)
-        safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in name).strip(".") or "_"
+        safe = directory_name(name)
         return os.path.join(self._root, safe if run == 1 else f"{safe}-{run}")
+
+    def resume(self, name: str, checkpoint: str) -> None:
+        """Count on from the run of ``name`` that an earlier driver of the job has left."""
+        start = os.path.basename(checkpoint.rstrip("/"))
+        rest = start.removeprefix(f"{directory_name(name)}-")
+        with self._lock:
+            self._runs[name] = int(rest) if rest != start and rest.isdigit() else 1
+
+
+def directory_name(name: str) -> str:
+    """Return the name of the directory of a query's first run. Pure."""
+    return "".join(c if c.isalnum() or c in "-_." else "_" for c in name).strip(".") or "_"

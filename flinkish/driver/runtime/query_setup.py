@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from flinkish import storage
+from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
 from flinkish.driver.log import log
 from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.uid_rules import Planning
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.restore.restorer import Restorer
+from flinkish.driver.runtime.earlier_runs import EarlierRun
 from flinkish.driver.runtime.naming import Names
 from flinkish.driver.runtime.running_query import ManagedQuery
 from flinkish.driver.spark import jvm as spark_jvm
@@ -55,6 +57,8 @@ class Preparer:
     ----------
     queries
         Returns the newest run of each query started so far.
+    earlier
+        The queries of the job's last driver, by name, when the job is started again.
     """
 
     def __init__(
@@ -63,6 +67,7 @@ class Preparer:
         planning: Planning,
         restorer: Restorer | None,
         queries: Callable[[], Sequence[ManagedQuery]],
+        earlier: Mapping[str, EarlierRun] | None = None,
     ) -> None:
         self._names = Names(checkpoint_root)
         self._planning = planning
@@ -71,6 +76,11 @@ class Preparer:
         self._lock = threading.Lock()
         #: Locations of the checkpoints restored in this job, by query name.
         self._restored: dict[str, str] = {}
+        self._earlier = dict(earlier or {})
+        #: Spark settings of the queries that go on in place, by query name.
+        self._settings: dict[str, Mapping[str, str]] = {}
+        for run in self._earlier.values():
+            self._names.resume(run.name, run.checkpoint)
 
     def prepare(self, writer: Any, facts: WriterFacts) -> Prepared:
         """Do everything that can be refused before Spark is asked.
@@ -88,12 +98,31 @@ class Preparer:
             name = self._names.generate(own, self._retried())
         else:
             name = self._names.given(str(facts.query_name))
-        settings = self._restorer.settings_for(name) if self._restorer is not None else {}
+        run = self._earlier.get(name)
+        if run is not None:
+            settings: Mapping[str, str] = run.read_settings()
+        else:
+            settings = self._restorer.settings_for(name) if self._restorer is not None else {}
         planned, notes = self._planning.plan_to_run(name, writer, facts, settings)
         for note in notes:
             log(note)
         prepared = Prepared(name, facts.query_name is None, own, None, planned, tuple(notes))
+        if run is not None:
+            return self._resumed(prepared, run, settings)
         return self._placed(prepared, facts, session)
+
+    def _resumed(
+        self, prepared: Prepared, run: EarlierRun, settings: Mapping[str, str]
+    ) -> Prepared:
+        """Return the query with the checkpoint that it had in the job's last driver."""
+        with self._lock:
+            self._earlier.pop(run.name, None)  # the program's next start of it is another run
+            self._restored[run.name] = run.location
+            self._settings[run.name] = {
+                key: value for key, value in settings.items() if key == SETTING_CHECKPOINT_FORMAT
+            }
+        log(f"query '{run.name}' goes on in {run.checkpoint}")
+        return replace(prepared, location=run.location, plan=run.plan)
 
     def _placed(self, prepared: Prepared, facts: WriterFacts, session: Any) -> Prepared:
         """Return the query with the location of its checkpoint, restored if necessary.
@@ -147,12 +176,14 @@ class Preparer:
         newest = next((q for q in self._queries() if q.name == name), None)
         return newest is None or spark_jvm.error_of(newest.jsq) is None
 
-    def session_settings(self, session: Any) -> AbstractContextManager[None]:
-        """Return a context manager that sets what a restored checkpoint needs.
+    def session_settings(self, session: Any, name: str) -> AbstractContextManager[None]:
+        """Return a context manager that sets what the checkpoint of query ``name`` needs.
 
         These are settings that Spark does not pin; the previous values are restored afterwards.
         """
-        wanted = self._restorer.session_settings() if self._restorer is not None else {}
+        wanted = self._settings.get(name)
+        if wanted is None:
+            wanted = self._restorer.session_settings() if self._restorer is not None else {}
         return configured(session, wanted)
 
 

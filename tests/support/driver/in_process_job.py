@@ -44,19 +44,24 @@ class InProcessJob:
         quiesce_timeout: float = 60.0,
         cancel_grace: float = 5.0,
         quiet: float = 0.5,
+        again: JobRecord | None = None,
     ) -> None:
         self.registry = registry
-        self.job_id = new_job_id()
         launch = Launch(application="in-process", restore=restore, options=dict(options or {}))
-        job = JobRecord(
-            job_id=self.job_id,
+        job_id = new_job_id() if again is None else again.job_id
+        job = again or JobRecord(
+            job_id=job_id,
             name="test",
             state=JobState.INITIALIZING,
             start_time=time.time(),
             launch=launch,
-            checkpoint_dir=os.path.join(directory, self.job_id),
+            checkpoint_dir=os.path.join(directory, job_id),
         )
-        registry.add_job(job)
+        self.job_id = job_id
+        if again is None:
+            registry.add_job(job)
+        else:
+            job = registry.restart(again, "again")
         registry.transition(self.job_id, JobState.CREATED)
         self.runtime = Runtime(registry, job, str(job.checkpoint_dir))
         # Programs of tests rarely wait for their queries: they wait for the test.

@@ -1,0 +1,316 @@
+"""Start ended jobs again: one by wish, or after a reboot all that ask for it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from flinkish.checkpoint.cut import newest_committed_batch
+from flinkish.client.context import Context
+from flinkish.client.submission import check_restorable
+from flinkish.config import MASK
+from flinkish.errors import DriverLost, FlinkishError, UsageError, WrongState
+from flinkish.launch import launcher, spark_submit
+from flinkish.launch.restart_strategy import name_of
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import JobRecord, QueryStatus, RestoreSpec
+from flinkish.registry.liveness import is_alive, reconcile
+from flinkish.spec.launch import Launch
+
+_POLL = 0.05
+#: Seconds that the processes of an ended job get to end.
+_GONE_PATIENCE = 30.0
+
+
+@dataclass(frozen=True)
+class Restart:
+    """A job that can be started again (:func:`carry_out`).
+
+    Parameters
+    ----------
+    job : JobRecord
+        The ended job, with the secrets that were given again.
+    batches : mapping
+        The batch that each query goes on from; None for one that starts from the beginning.
+    """
+
+    job: JobRecord
+    batches: Mapping[str, int | None]
+
+
+def plan_restart(
+    context: Context,
+    job: JobRecord,
+    *,
+    conf: Mapping[str, str] | None = None,
+    secret_args: Sequence[str] | None = None,
+) -> Restart:
+    """Check that an ended job can be started again in place, from its newest committed batch.
+
+    Parameters
+    ----------
+    context : Context
+        Has the registry.
+    job : JobRecord
+        The job.
+    conf : mapping, optional
+        Spark settings in place of recorded ones: the secret ones, which are not recorded.
+    secret_args : sequence of str, optional
+        The secret arguments of the program, which are not recorded.
+
+    Returns
+    -------
+    Restart
+        What will be started.
+
+    Raises
+    ------
+    WrongState
+        The job has not ended, another job has gone on from its state or has its name, its program
+        is gone, or its checkpoints are.
+    UsageError
+        Secrets are missing, or there are none.
+    """
+    (job,) = reconcile(context.registry, [job])
+    who = f"job {job.name} ({job.job_id})"
+    if not job.state.is_final:
+        raise WrongState(
+            f"{who} is {job.state.value}: only a job that has ended can be started again",
+            hint=f"end it first, with: flinkish stop {job.job_id}",
+            job_id=job.job_id,
+            state=job.state.value,
+        )
+    queries = context.registry.queries(job.job_id)
+    check_alone(context.registry, job, queries)
+    launch = with_secrets(job.launch, conf or {}, secret_args)
+    if launch.application is not None and not os.path.exists(launch.application):
+        raise WrongState(
+            f"the program of {who} is gone: {launch.application}",
+            hint="put it back, or run another",
+        )
+    batches = {query.name: newest_committed_batch(query.checkpoint_dir) for query in queries}
+    for query in queries:
+        if query.batch_id is not None and batches[query.name] is None:
+            raise WrongState(
+                f"query '{query.name}' of {who} had committed batch {query.batch_id}, and its "
+                f"checkpoint {query.checkpoint_dir} is gone",
+                hint="start the program from a savepoint instead",
+            )
+    return Restart(replace(job, launch=launch), batches)
+
+
+def check_alone(registry: Registry, job: JobRecord, queries: Sequence[QueryStatus]) -> None:
+    """Raise WrongState when another job runs in place of ``job``, or has gone on from its state."""
+    others = {other.job_id: (other, "has the same name") for other in registry.jobs(name=job.name)}
+    started = job.end_time or job.start_time
+    for query in queries:
+        for other, _ in registry.find_query(query.query_id):
+            if other.start_time >= started or not other.state.is_final:
+                others[other.job_id] = (other, "has gone on from its state")
+    others.pop(job.job_id, None)
+    for other, why in others.values():
+        (current,) = reconcile(registry, [other])
+        if not current.state.is_final or why != "has the same name":
+            raise WrongState(
+                f"job {job.name} ({job.job_id}) cannot be started again in place: job "
+                f"{other.name} ({other.job_id}), which is {current.state.value}, {why}",
+                hint=f"start that one again, or this one from a savepoint; see: flinkish status "
+                f"{other.job_id}",
+                job_id=other.job_id,
+                state=current.state.value,
+            )
+
+
+def with_secrets(
+    launch: Launch, conf: Mapping[str, str], secret_args: Sequence[str] | None
+) -> Launch:
+    """Return a recorded launch with the secrets that were given again. Pure.
+
+    Raises
+    ------
+    UsageError
+        A secret is missing, or an argument of the program is masked that no option can give.
+    """
+    found = replace(launch, conf={**launch.conf, **conf})
+    if secret_args is not None:
+        found = replace(found, secret_arguments=tuple(secret_args))
+    # "KEY=..." would be masked as a secret where it is printed.
+    missing = [f"--conf {key}" for key, value in found.conf.items() if value == MASK]
+    if MASK in found.secret_arguments:
+        missing.append("--secret-args FILE")
+    if missing:
+        raise UsageError(
+            "secrets of the job are not in the registry, so it cannot be started again without "
+            f"them: {', '.join(missing)}",
+            hint="give them again",
+        )
+    if any(MASK in word for word in found.arguments):
+        raise UsageError(
+            "an argument of the program is a secret, which the registry does not have",
+            hint="start the program anew with flinkish run, its secret arguments in --secret-args",
+        )
+    return found
+
+
+def carry_out(context: Context, restart: Restart, reason: str = "restart requested") -> JobRecord:
+    """Start a job again in place; return it.
+
+    Raises
+    ------
+    WrongState
+        The job has changed since it was checked, or its last driver does not end.
+    StorageError, LaunchFailed
+        No process can be started.
+    """
+    registry = context.registry
+    _wait_until_gone(restart.job)
+    launcher.restart_job(registry, context.config.registry_url(), restart.job, reason, os.environ)
+    return registry.job(restart.job.job_id)
+
+
+def _wait_until_gone(job: JobRecord) -> None:
+    """Wait until no process of the ended job is left: a driver records the end before it exits."""
+    deadline = time.monotonic() + _GONE_PATIENCE
+    for ref in (job.supervisor, job.driver):
+        while ref is not None and is_alive(ref):
+            if time.monotonic() >= deadline:
+                raise WrongState(
+                    f"job {job.name} ({job.job_id}) has ended, but its process {ref.pid} has not",
+                    hint="try again when it is gone, or end it",
+                    job_id=job.job_id,
+                    state=job.state.value,
+                )
+            time.sleep(_POLL)
+
+
+def restart_from(
+    context: Context,
+    job: JobRecord,
+    savepoint: str,
+    *,
+    conf: Mapping[str, str] | None = None,
+    secret_args: Sequence[str] | None = None,
+) -> JobRecord:
+    """Start the program of an ended job as a new job that begins with a savepoint; return that.
+
+    Parameters are those of :func:`plan_restart`; ``savepoint`` is a location.
+
+    Raises
+    ------
+    WrongState
+        The job has not ended.
+    UsageError
+        Secrets are missing.
+    SavepointNotFound, Corrupt, UnsupportedFormat, Incompatible
+        The savepoint cannot be restored.
+    """
+    from flinkish.storage import locate
+
+    (job,) = reconcile(context.registry, [job])
+    if not job.state.is_final:
+        raise WrongState(
+            f"job {job.name} ({job.job_id}) is {job.state.value}",
+            hint=f"end it first, with: flinkish stop {job.job_id}",
+            job_id=job.job_id,
+            state=job.state.value,
+        )
+    launch = with_secrets(job.launch, conf or {}, secret_args)
+    path = locate(savepoint)
+    installation = spark_submit.resolve(launch, os.environ)
+    check_restorable(context, path, spark_submit.spark_version(installation.spark_home))
+    registry = context.registry
+    new = launcher.new_job(
+        job.name,
+        replace(launch, restore=RestoreSpec(path)),
+        checkpoints=os.path.dirname((job.checkpoint_dir or "").rstrip("/")),
+        environ=os.environ,
+        now=registry.now(),
+    )
+    launcher.launch_job(registry, context.config.registry_url(), new, os.environ)
+    if job.state.is_final:
+        registry.acknowledge([job.job_id])
+    return new
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What has become of one job in :func:`recover`.
+
+    Parameters
+    ----------
+    job : JobRecord
+        The job as it was found.
+    restart : Restart or None
+        How it is started again.
+    error : FlinkishError or None
+        Why it is not.
+    """
+
+    job: JobRecord
+    restart: Restart | None = None
+    error: FlinkishError | None = None
+
+
+def recover(
+    context: Context,
+    *,
+    dry_run: bool = False,
+    on_recovery: Callable[[Recovery], None] | None = None,
+) -> list[Recovery]:
+    """Start again the jobs of this host that died with their processes and ask for restarts.
+
+    After a reboot these are all jobs that ran, as nobody could record an end. A job that somebody
+    has acknowledged is left alone, and so is one without a restart strategy.
+
+    Parameters
+    ----------
+    context : Context
+        Has the registry.
+    dry_run : bool
+        Only find out what would be started.
+    on_recovery : callable, optional
+        Called with each job as it is started.
+
+    Returns
+    -------
+    list of Recovery
+        One for each such job, by start time.
+    """
+    found = []
+    for job in lost_jobs(context):
+        try:
+            restart = plan_restart(context, job)
+            if not dry_run:
+                carry_out(context, restart, "recovered: its processes were gone")
+            recovery = Recovery(job, restart)
+        except FlinkishError as error:
+            recovery = Recovery(job, error=error)
+        found.append(recovery)
+        if on_recovery is not None:
+            on_recovery(recovery)
+    return found
+
+
+def lost_jobs(context: Context, host: str | None = None) -> list[JobRecord]:
+    """Return the jobs whose processes are gone and that ask for a restart.
+
+    Parameters
+    ----------
+    context : Context
+        Has the registry.
+    host : str, optional
+        Only jobs that ran there. Default: this host.
+    """
+    registry = context.registry
+    reconcile(registry, [job for job in registry.jobs() if not job.state.is_final])
+    here = host or os.uname().nodename
+    return [
+        job
+        for job in registry.unacknowledged()
+        if (job.failure or {}).get("id") == DriverLost.id
+        and name_of(job.launch.options) != "none"
+        and not (job.supervisor is not None and is_alive(job.supervisor))  # which does it itself
+        and here in {ref.host for ref in (job.supervisor, job.driver) if ref is not None}
+    ]

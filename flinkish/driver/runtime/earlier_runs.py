@@ -1,0 +1,86 @@
+"""The queries of a job as its last driver left them, for a driver that is started again.
+
+A job that is started again (RESTARTING) goes on in place: each query in the checkpoint that it had,
+from its newest committed batch, with the same query id. Nothing is copied, and the savepoint that
+the job once began with is only needed for queries that were not started before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish import storage
+from flinkish.checkpoint.cut import newest_entries
+from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
+from flinkish.errors import NoCommittedBatch
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import JobRecord, JobState, QueryStatus
+
+
+@dataclass(frozen=True)
+class EarlierRun:
+    """The newest run of one query in an earlier driver of the job.
+
+    Attributes
+    ----------
+    checkpoint
+        Its checkpoint, a local path or a URL.
+    plan
+        Its part of the plan of the restore that the job began with.
+    """
+
+    name: str
+    checkpoint: str
+    batch_id: int | None = None
+    plan: Mapping[str, Any] | None = None
+
+    @property
+    def location(self) -> str:
+        """The checkpoint as Spark takes it."""
+        if storage.is_local(self.checkpoint):
+            return f"file://{self.checkpoint}"
+        return storage.for_spark(self.checkpoint)
+
+    @property
+    def restored_batch(self) -> int | None:
+        """The batch of the savepoint that the query was restored at; None if it was not."""
+        rows = (self.plan or {}).get("queries", ())
+        return next((row.get("batch_id") for row in rows if row.get("name") == self.name), None)
+
+    def read_settings(self) -> dict[str, str]:
+        """Return the Spark settings that the checkpoint pins, and the one that it does not.
+
+        ``checkpointFormatVersion`` is not in the offset log, and Spark before 4.3 needs it again.
+
+        Raises
+        ------
+        NoCommittedBatch
+            The query had committed a batch, and the checkpoint is gone.
+        Corrupt, UnsupportedFormat
+            Its logs cannot be read.
+        """
+        entries = newest_entries(self.checkpoint)
+        if entries is None:
+            if self.batch_id is None:
+                return {}
+            raise NoCommittedBatch(
+                f"query '{self.name}' had committed batch {self.batch_id}, and its checkpoint "
+                f"{self.checkpoint} is gone",
+                hint="its state is lost: start the program from a savepoint, with flinkish run -s",
+            )
+        offsets, commit = entries
+        return {**offsets.pins, SETTING_CHECKPOINT_FORMAT: str(commit.version)}
+
+
+def earlier_runs(registry: Registry, job: JobRecord) -> dict[str, EarlierRun]:
+    """Return the queries of a job that is started again, by name; none for a new job."""
+    if job.state is not JobState.RESTARTING:
+        return {}
+    return {query.name: run_of(query) for query in registry.queries(job.job_id)}
+
+
+def run_of(query: QueryStatus) -> EarlierRun:
+    """Return the run that a query's last status describes."""
+    return EarlierRun(query.name, query.checkpoint_dir, query.batch_id, query.plan)

@@ -1,0 +1,53 @@
+"""Why a driver has ended that recorded no end of its own. Pure."""
+
+from __future__ import annotations
+
+import signal
+
+from flinkish.errors import DriverLost, FlinkishError, LaunchFailed, ProgramFailed
+from flinkish.launch import job_logs
+
+
+def end_of(status: int, tail: list[str], *, started: bool) -> FlinkishError:
+    """Return the failure of a driver that recorded no end of its own. Pure.
+
+    Parameters
+    ----------
+    status
+        Exit status of ``spark-submit``; negative: minus the number of a signal.
+    tail
+        :func:`flinkish.launch.job_logs.error_tail` of its log.
+    started
+        Whether flinkish's part of the driver had begun to run.
+    """
+    how = how_it_ended(status)
+    summary = job_logs.error_summary(tail)
+    if status == 0:
+        return DriverLost(f"the driver {how} without recording an end of the job", tail=tail)
+    if status < 0 or _killed_child(status) is not None:
+        return DriverLost(f"the driver {how}", tail=tail)
+    kind = ProgramFailed if started else LaunchFailed
+    hint = ProgramFailed.default_hint
+    return kind(f"the driver {how}" + (f": {summary}" if summary else ""), hint=hint, tail=tail)
+
+
+def how_it_ended(status: int) -> str:
+    """Return ``was killed by SIGKILL`` or ``exited with status 1``. Pure."""
+    if status < 0:
+        return f"was killed by {_signal_name(-status)}"
+    number = _killed_child(status)
+    # The JVM passes on its Python child's status, 128 + N when signal N ended it (PythonRunner).
+    child = f" (its Python was killed by {_signal_name(number)})" if number else ""
+    return f"exited with status {status}{child}"
+
+
+def _killed_child(status: int) -> int | None:
+    number = status - 128
+    return number if number in (signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV) else None
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

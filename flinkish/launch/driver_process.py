@@ -1,0 +1,146 @@
+"""The process of a job's driver (``spark-submit``): started, waited for, and ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import ExitStack
+from dataclasses import replace
+from types import FrameType
+
+from flinkish.errors import LaunchFailed
+from flinkish.launch import secret_settings, spark_submit
+from flinkish.registry.jobs import JobRecord
+from flinkish.spec.launch import Secrets
+
+#: Seconds between SIGTERM and SIGKILL for leftover processes of a driver.
+LEFTOVER_GRACE = 3.0
+#: Seconds that a driver gets to end by itself when the supervisor is asked to end.
+TERMINATE_GRACE = 10.0
+
+
+class DriverProcess:
+    """``spark-submit`` in a session, and thus a process group, of its own.
+
+    SIGTERM and SIGINT to this process are passed on to that group as SIGTERM, and enforced by
+    SIGKILL after :data:`TERMINATE_GRACE` seconds.
+    """
+
+    def __init__(self) -> None:
+        self._group: int | None = None
+        self._told = False
+        self._cleanup = ExitStack()
+        # Set before the driver exists: a signal between its start and its registration here would
+        # otherwise end this process and leave the driver running alone.
+        signal.signal(signal.SIGALRM, self._enforce)
+        signal.signal(signal.SIGTERM, self._terminate)
+        signal.signal(signal.SIGINT, self._terminate)
+
+    def start(self, job: JobRecord, url: str, secrets: Secrets) -> None:
+        """Start the driver, with settings and arguments that only this process knows.
+
+        Raises :class:`LaunchFailed` when it cannot be started.
+        """
+        try:
+            self._start(job, url, secrets)
+        except BaseException:
+            self.forget_secrets()
+            raise
+
+    def _start(self, job: JobRecord, url: str, secrets: Secrets) -> None:
+        import subprocess
+
+        launch = secret_settings.without_masked(job.launch)
+        launch = replace(launch, conf={**launch.conf, **secrets.conf})
+        installation = spark_submit.resolve(launch, os.environ)
+        beside = os.path.dirname(job.log_path or "") or None
+        properties = self._cleanup.enter_context(
+            secret_settings.secrets_file(secrets.conf, beside, installation.spark_home, os.environ)
+        )
+        arguments = self._cleanup.enter_context(
+            secret_settings.arguments_file(secrets.arguments, beside)
+        )
+        command = spark_submit.build_command(
+            launch,
+            installation,
+            name=job.name,
+            driver_main=spark_submit.driver_main(),
+            properties=properties,
+            arguments=arguments,
+        )
+        environment = spark_submit.build_environment(
+            os.environ,
+            installation,
+            job_id=job.job_id,
+            registry_url=url,
+            flinkish_home=spark_submit.flinkish_home(),
+            fallback_path=spark_submit.fallback_path(),
+            properties=properties,
+            arguments=arguments,
+        )
+        try:
+            child = subprocess.Popen(
+                command,
+                env=environment,
+                cwd=launch.working_directory,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise LaunchFailed(
+                f"the driver could not be started: {error.filename or command[0]}: "
+                f"{error.strerror}",
+                hint="see that it exists and may be executed",
+            ) from error
+        child.returncode = 0  # this class waits for the pid itself
+        self._group = child.pid
+        if self._told:
+            self._terminate(signal.SIGTERM, None)
+
+    def wait(self) -> int:
+        """Wait for the driver and return its exit status, negative for a signal."""
+        assert self._group is not None
+        _, status = os.waitpid(self._group, 0)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)  # the remaining work is short
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        return os.waitstatus_to_exitcode(status)
+
+    @property
+    def told(self) -> bool:
+        """Whether this process was asked to end while it waited for the driver."""
+        return self._told
+
+    def forget_secrets(self) -> None:
+        """Remove the files with its secrets, if the driver has not done so."""
+        self._cleanup.close()
+
+    def end_leftovers(self) -> None:
+        """End the processes that the driver left running in its process group."""
+        if not self._signal(signal.SIGTERM):
+            return
+        deadline = time.monotonic() + LEFTOVER_GRACE
+        while time.monotonic() < deadline:
+            if not self._signal(0):
+                return
+            time.sleep(0.05)
+        self._signal(signal.SIGKILL)
+
+    def _terminate(self, _number: int, _frame: FrameType | None) -> None:
+        self._told = True
+        if self._group is not None:
+            self._signal(signal.SIGTERM)
+            signal.setitimer(signal.ITIMER_REAL, TERMINATE_GRACE)
+
+    def _enforce(self, _number: int, _frame: FrameType | None) -> None:
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: int) -> bool:
+        """Signal the group and return whether it still has a process."""
+        assert self._group is not None
+        try:
+            os.killpg(self._group, number)
+        except (ProcessLookupError, PermissionError):
+            return False
+        return True

@@ -1,0 +1,188 @@
+"""Flink's restart strategies: whether, and after which delay, a failed job is started again. Pure.
+
+They follow ``FixedDelayRestartBackoffTimeStrategy``, ``ExponentialDelayRestartBackoffTimeStrategy``
+and ``FailureRateRestartBackoffTimeStrategy`` of Flink, with Flink's keys and the defaults of Flink
+2. The default is ``none``: unlike a task of Flink, a driver that fails takes all of its job with
+it, and a program that was not written for that should not be repeated unasked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from flinkish.config import Config, parse_duration
+from flinkish.errors import InvalidConfiguration
+from flinkish.registry.jobs import JobState
+
+KEY = "restart-strategy.type"
+_FIXED = "restart-strategy.fixed-delay."
+_EXPONENTIAL = "restart-strategy.exponential-delay."
+_RATE = "restart-strategy.failure-rate."
+#: Other spellings of the strategies that Flink accepts.
+_SPELLINGS = {
+    "off": "none",
+    "disable": "none",
+    "fixeddelay": "fixed-delay",
+    "exponentialdelay": "exponential-delay",
+    "failurerate": "failure-rate",
+}
+INFINITE = "infinite"
+
+
+@dataclass(frozen=True)
+class FixedDelay:
+    """At most ``attempts`` restarts, each after ``delay`` seconds."""
+
+    attempts: int
+    delay: float
+
+    def next_delay(self, failures: Sequence[float], _random: Callable[[], float]) -> float | None:
+        """Return the seconds before the next restart, or None when no attempt is left."""
+        return self.delay if len(failures) <= self.attempts else None
+
+
+@dataclass(frozen=True)
+class ExponentialDelay:
+    """Restarts after delays that grow until the job runs for ``reset`` seconds without a failure.
+
+    Attributes
+    ----------
+    initial, most
+        The first and the longest delay in seconds.
+    jitter
+        The part of the delay, 0 to 1, that is added or subtracted at random.
+    attempts
+        The number of failures without such a reset after which the job is given up; None: never.
+    """
+
+    initial: float
+    most: float
+    multiplier: float
+    reset: float
+    jitter: float
+    attempts: int | None = None
+
+    def next_delay(self, failures: Sequence[float], random: Callable[[], float]) -> float | None:
+        """Return the seconds before the next restart, or None when no attempt is left."""
+        delay, count = self.initial, 0
+        last: float | None = None
+        for failure in failures:
+            if last is None or failure - last >= self.reset + delay:
+                delay, count = self.initial, 1
+            else:
+                delay, count = min(delay * self.multiplier, self.most), count + 1
+            last = failure
+        if self.attempts is not None and count > self.attempts:
+            return None
+        return min(delay * (1 + self.jitter * (2 * random() - 1)), self.most)
+
+
+@dataclass(frozen=True)
+class FailureRate:
+    """Restarts after ``delay`` seconds, unless more than ``most`` failures are in ``interval``."""
+
+    most: int
+    interval: float
+    delay: float
+
+    def next_delay(self, failures: Sequence[float], _random: Callable[[], float]) -> float | None:
+        """Return the seconds before the next restart, or None when failures are too frequent."""
+        if len(failures) <= self.most:
+            return self.delay
+        earliest = failures[-self.most - 1]
+        return self.delay if failures[-1] - earliest > self.interval else None
+
+
+Strategy = FixedDelay | ExponentialDelay | FailureRate
+
+
+def strategy_of(options: Mapping[str, str]) -> Strategy | None:
+    """Return the strategy that a job's configuration asks for; None: it is not restarted.
+
+    Parameters
+    ----------
+    options
+        flinkish's configuration, by key; defaults may be missing.
+
+    Raises
+    ------
+    InvalidConfiguration
+        A value is out of range.
+    """
+    defaults = Config.load(environ={})
+
+    def text(key: str) -> str:
+        return options.get(key) or str(defaults.get(key))
+
+    def seconds(key: str) -> float:
+        return parse_duration(text(key))
+
+    def number(key: str, least: float, most: float | None = None) -> float:
+        try:
+            value = float(text(key))
+        except ValueError:
+            value = float("nan")
+        if not value >= least or (most is not None and value > most):
+            upper = "" if most is None else f" and at most {most:g}"
+            raise InvalidConfiguration(
+                f"{key} is {text(key)!r}: a number of at least {least:g}{upper} is expected"
+            )
+        return value
+
+    kind = name_of(options)
+    if kind == "fixed-delay":
+        return FixedDelay(int(number(_FIXED + "attempts", 0)), seconds(_FIXED + "delay"))
+    if kind == "failure-rate":
+        return FailureRate(
+            int(number(_RATE + "max-failures-per-interval", 1)),
+            seconds(_RATE + "failure-rate-interval"),
+            seconds(_RATE + "delay"),
+        )
+    if kind == "exponential-delay":
+        attempts = _EXPONENTIAL + "attempts-before-reset-backoff"
+        initial = seconds(_EXPONENTIAL + "initial-backoff")
+        return ExponentialDelay(
+            initial=initial,
+            most=max(seconds(_EXPONENTIAL + "max-backoff"), initial),
+            multiplier=number(_EXPONENTIAL + "backoff-multiplier", 1),
+            reset=seconds(_EXPONENTIAL + "reset-backoff-threshold"),
+            jitter=number(_EXPONENTIAL + "jitter-factor", 0, 1),
+            attempts=None if text(attempts) == INFINITE else int(number(attempts, 1)),
+        )
+    if kind == "none":
+        return None
+    raise InvalidConfiguration(
+        f"{KEY} is {kind!r}", hint=f"it takes {', '.join(sorted({'none', *_SPELLINGS.values()}))}"
+    )
+
+
+def name_of(options: Mapping[str, str]) -> str:
+    """Return the name of the strategy: none, fixed-delay, exponential-delay or failure-rate."""
+    name = (options.get(KEY) or "none").lower()
+    return _SPELLINGS.get(name, name)
+
+
+def failed_state(options: Mapping[str, str]) -> JobState:
+    """Return the state in which a driver leaves its failed job.
+
+    With a restart strategy that is FAILING: its supervisor decides what follows.
+    """
+    return JobState.FAILED if name_of(options) == "none" else JobState.FAILING
+
+
+#: Exit codes of failures that the next attempt meets again: wrong arguments, a refused restore.
+_LASTING = frozenset({2, 4, 5})
+
+
+def may_restart(failure: Mapping[str, object] | None, *, has_run: bool) -> bool:
+    """Return whether starting a failed job again can help.
+
+    Parameters
+    ----------
+    failure
+        The job's failure, as ``FlinkishError.to_record``.
+    has_run
+        Whether the job was ever RUNNING. A program that fails before is wrong.
+    """
+    return has_run and (failure or {}).get("code") not in _LASTING

@@ -1,0 +1,232 @@
+"""``restart`` and ``recover``: ended jobs again. The drivers are processes without Spark."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flinkish.registry.jobs import JobRecord, JobState, Launch, ProcessRef, QueryStatus
+from flinkish.registry.liveness import is_alive, process_ref
+from tests.cli.conftest import Command, wait_until
+
+RAN = (JobState.INITIALIZING, JobState.CREATED, JobState.RUNNING)
+LOST = {"id": "driver-lost", "code": 1, "message": "the driver process is gone"}
+BROKEN = {"id": "program-failed", "code": 1, "message": "it broke"}
+RETURNS = {"restart-strategy.type": "fixed-delay"}
+
+
+def add(
+    cli: Command,
+    digit: str,
+    name: str,
+    end: JobState = JobState.FAILED,
+    *,
+    failure: dict[str, object] | None = None,
+    launch: Launch | None = None,
+    host: str | None = None,
+    query: QueryStatus | None = None,
+) -> str:
+    """Add a job that ran on ``host`` (default: this one) and has ended."""
+    ran_on = ProcessRef(host or os.uname().nodename, 4_194_304, 1)
+    given = launch or Launch(str(cli.program), spark_home=str(cli.spark_home))
+    given = replace(given, arguments=given.arguments or ("serve",))
+    job = JobRecord(
+        digit * 32,
+        name,
+        JobState.INITIALIZING,
+        1.0,
+        given,
+        log_path=str(cli.directory / f"{digit}.log"),
+        checkpoint_dir=str(cli.directory / "checkpoints" / (digit * 32)),
+    )
+    with cli.registry() as registry:
+        registry.add_job(job)
+        registry.update_job(job.job_id, supervisor=ran_on, driver=ran_on)
+        for state in RAN[1:]:
+            registry.transition(job.job_id, state)
+        if query is not None:
+            registry.heartbeat(job.job_id, [query])
+        if end is JobState.CANCELED:
+            registry.transition(job.job_id, JobState.CANCELLING)
+        registry.transition(
+            job.job_id, end, failure=failure or (BROKEN if end is JobState.FAILED else None)
+        )
+    return job.job_id
+
+
+def query(cli: Command, batch: int | None) -> QueryStatus:
+    return QueryStatus("q", "query-id", "run-id", str(cli.directory / "cp"), batch_id=batch)
+
+
+@pytest.mark.parametrize("end", [JobState.FAILED, JobState.CANCELED, JobState.FINISHED])
+def test_an_ended_job_is_started_again(cli: Command, end: JobState) -> None:
+    job = add(cli, "a", "rides", end)
+    assert cli.ok("restart", "rides", "-q").out.strip() == job
+    record = cli.status(job)
+    assert record["state"] == "RUNNING"
+    assert (record["failure"], record["exit_status"], record["end_time"]) == (None, None, None)
+    history = [change["state"] for change in record["state_history"]]
+    assert history[-4:] == [end.value, "RESTARTING", "CREATED", "RUNNING"]
+    assert [each["reason"] for each in record["restarts"]] == ["restart requested"]
+    assert "failed" not in cli.ok("list").err
+
+
+def test_a_running_job_is_not(cli: Command) -> None:
+    job = cli.start()
+    refused = cli("restart", job, "--json")
+    assert refused.code == 13
+    assert "RUNNING" in refused.error()["message"]
+    assert f"flinkish stop {job}" in refused.error()["hint"]
+
+
+def test_dry_run_starts_nothing(cli: Command) -> None:
+    job = add(cli, "a", "rides", query=query(cli, None))
+    shown = cli.ok("restart", job, "--dry-run").out
+    assert shown == f"Would start job rides ({job}) again: query 'q' from the beginning.\n"
+    assert cli.status(job)["state"] == "FAILED"
+
+
+def test_a_checkpoint_that_is_gone_is_named(cli: Command) -> None:
+    job = add(cli, "a", "rides", query=query(cli, 7))
+    refused = cli("restart", job)
+    assert refused.code == 13
+    assert "had committed batch 7" in refused.err
+    assert str(cli.directory / "cp") in refused.err
+
+
+def test_a_program_that_is_gone_is_named(cli: Command) -> None:
+    job = add(cli, "a", "rides", launch=Launch("/nope/app.py"))
+    refused = cli("restart", job)
+    assert refused.code == 13
+    assert "/nope/app.py" in refused.err
+
+
+def test_not_beside_another_job_of_the_name(cli: Command) -> None:
+    job = add(cli, "a", "rides")
+    other = cli.start("serve", "--name", "rides")
+    refused = cli("restart", job)
+    assert refused.code == 13
+    assert other in refused.err
+
+
+def test_not_when_another_job_has_gone_on_from_its_state(cli: Command) -> None:
+    job = add(cli, "a", "rides", query=query(cli, None))
+    later = add(cli, "b", "rides-2", JobState.CANCELED, query=query(cli, None))
+    with cli.registry() as registry:
+        ended = registry.job(job).end_time
+        assert ended is not None
+        registry._database.write(
+            lambda tx: tx.execute(
+                "UPDATE flinkish_jobs SET start_time = :t WHERE job_id = :id",
+                t=ended + 1,
+                id=later,
+            )
+        )
+    refused = cli("restart", job)
+    assert refused.code == 13
+    assert f"rides-2 ({later})" in refused.err
+    assert "has gone on from its state" in refused.err
+    assert cli("restart", later, "--dry-run").code == 0, "the one that has gone on can"
+
+
+def test_secrets_have_to_be_given_again(cli: Command) -> None:
+    program = Launch(
+        str(cli.program),
+        spark_home=str(cli.spark_home),
+        conf={"spark.my.password": "******", "spark.x": "1"},
+        secret_arguments=("******",),
+    )
+    job = add(cli, "a", "rides", launch=program)
+    refused = cli("restart", job)
+    assert refused.code == 2
+    assert "--conf spark.my.password" in refused.err
+    assert "--secret-args FILE" in refused.err
+    path = cli.directory / "secret"
+    path.write_text("--token=abc\n")
+    path.chmod(0o600)
+    given = ("--conf", "spark.my.password=open sesame", "--secret-args", str(path))
+    assert cli.ok("restart", job, "-q", *given).out.strip() == job
+    shown = cli.ok("status", job, "--json").out
+    assert "open sesame" not in shown
+    assert "abc" not in shown
+
+
+def test_from_a_savepoint_that_is_not_there(cli: Command) -> None:
+    job = add(cli, "a", "rides")
+    assert cli("restart", job, "--from", str(cli.directory / "nope")).code == 11
+    assert cli.status(job)["state"] == "FAILED"
+
+
+def test_cancel_acknowledges_a_failure(cli: Command) -> None:
+    job = add(cli, "a", "rides")
+    assert cli.ok("list", "--failed", "-q").out.split() == [job]
+    refused = cli("cancel", job)
+    assert refused.code == 13
+    assert "acknowledged" in refused.err
+    assert cli.ok("list", "--failed", "-q").out == ""
+
+
+def test_it_waits_for_the_last_driver_to_end(cli: Command) -> None:
+    job = add(cli, "a", "rides")
+    with subprocess.Popen(["sleep", "0.5"]) as last:
+        with cli.registry() as registry:
+            registry.update_job(job, driver=process_ref(last.pid))
+        assert cli.ok("restart", job, "-q").out.strip() == job
+        assert last.poll() is not None or not is_alive(process_ref(last.pid))
+
+
+def test_recover_takes_what_is_lost_and_asks_for_it(cli: Command) -> None:
+    program = Launch(str(cli.program), spark_home=str(cli.spark_home), options=RETURNS)
+    lost = add(cli, "a", "lost", failure=LOST, launch=program)
+    add(cli, "b", "broken", failure=BROKEN, launch=program)
+    add(cli, "c", "unasked", failure=LOST)
+    add(cli, "d", "elsewhere", failure=LOST, launch=program, host="another-host")
+    known = add(cli, "e", "known", failure=LOST, launch=program)
+    cli.ok("ack", known)
+    would = cli.ok("recover", "--dry-run", "--json").json()
+    assert would["dry_run"] is True
+    assert [job["job_id"] for job in would["restarted"]] == [lost]
+    assert cli.status(lost)["state"] == "FAILED"
+    assert cli.ok("recover", "-q").out.split() == [lost]
+    wait_until(lambda: cli.status(lost)["state"] == "RUNNING", "it runs")
+    assert "Nothing to do" in cli.ok("recover").err
+
+
+def test_recover_says_what_it_could_not_start(cli: Command) -> None:
+    program = Launch(str(cli.program), spark_home=str(cli.spark_home), options=RETURNS)
+    add(cli, "a", "gone", failure=LOST, launch=replace(program, application="/nope/app.py"))
+    alone = cli("recover")
+    assert alone.code == 1
+    assert "/nope/app.py" in alone.err
+    add(cli, "b", "fine", failure=LOST, launch=program)
+    assert cli("recover", "--json").code == 3
+
+
+def test_a_killed_job_is_recovered(cli: Command) -> None:
+    job = cli.start("serve", "--restart-strategy", "fixed-delay")
+    with cli.registry() as registry:
+        record = registry.job(job)
+    assert record.supervisor is not None
+    assert record.driver is not None
+    (checkpoint,) = (query["checkpoint_dir"] for query in cli.status(job)["queries"])
+    commits = Path(checkpoint, "commits")
+    commits.mkdir(parents=True)
+    (commits / "7").write_text("v1\n{}")
+    os.kill(record.supervisor.pid, signal.SIGKILL)
+    os.killpg(record.driver.pid, signal.SIGKILL)
+    processes = (record.supervisor, record.driver)
+    wait_until(lambda: not any(is_alive(process) for process in processes), "both are gone")
+    assert cli.ok("recover", "-q").out.split() == [job]
+    wait_until(lambda: cli.status(job)["state"] == "RUNNING", "it runs again")
+
+
+def test_a_wrong_strategy_is_refused_before_anything_starts(cli: Command) -> None:
+    refused = cli(*cli.run_words("serve", "-d", "--restart-strategy", "always"))
+    assert refused.code == 2
+    assert "fixed-delay" in refused.err
+    assert cli.ok("list", "-a", "--json").json()["jobs"] == []

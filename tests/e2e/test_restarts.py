@@ -1,0 +1,120 @@
+"""Jobs that come back: by their restart strategy, by ``recover`` after a reboot, by ``restart``.
+
+What each batch has to put out is worked out in Python: batch N counts the numbers below 10 (N + 1).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.test_killed import processes_of
+from tests.support.cli.command import PATIENCE, Flinkish, wait_until
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+COMES_BACK = (
+    *("--restart-strategy", "fixed-delay"),
+    *("-D", "restart-strategy.fixed-delay.attempts=3"),
+    *("-D", "restart-strategy.fixed-delay.delay=100 ms"),
+)
+
+
+def check_output(directory: Path) -> int:
+    """Compare the output of every batch; returns the number of the newest."""
+    found = {int(path.stem): json.loads(path.read_text()) for path in directory.glob("*.json")}
+    newest = max(found)
+    assert sorted(found) == list(range(newest + 1)), "no batch is missing"
+    for batch, counts in found.items():
+        expected = Counter(number % 7 for number in range(10 * (batch + 1)))
+        assert {int(k): count for k, count in counts.items()} == expected
+    return newest
+
+
+def start(flinkish: Flinkish, name: str, out: Path) -> str:
+    out.mkdir()
+    return flinkish.run("counted.py", str(out), options=("--name", name, *COMES_BACK))
+
+
+def goes_on(flinkish: Flinkish, job: str, out: Path, more: int = 2) -> None:
+    """Wait until the job runs and has put out more batches."""
+    flinkish.wait_for_state(job, "RUNNING")
+    batch = check_output(out) + more
+    wait_until(lambda: (out / f"{batch}.json").exists(), PATIENCE)
+
+
+def kill(pids: list[int], number: signal.Signals = signal.SIGKILL) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):  # ended with one that was killed before it
+            os.kill(pid, number)
+
+
+def states(flinkish: Flinkish, job: str) -> list[str]:
+    return [change["state"] for change in flinkish.job(job)["state_history"]]
+
+
+def test_jobs_come_back(flinkish: Flinkish, tmp_path: Path) -> None:
+    outs = {"a": tmp_path / "a", "b": tmp_path / "b"}
+    jobs = {name: start(flinkish, name, out) for name, out in outs.items()}
+    a, b = jobs["a"], jobs["b"]
+    flinkish.wait_for_batch(a, 1)
+    query_id = flinkish.job(a)["queries"][0]["query_id"]
+
+    # Its driver is killed: the strategy brings it back.
+    processes = processes_of(a)
+    kill([processes["jvm"], processes["driver"]])
+    flinkish.wait(a, lambda record: "RESTARTING" in states(flinkish, a))
+    goes_on(flinkish, a, outs["a"])
+    assert flinkish.job(a)["queries"][0]["query_id"] == query_id
+    shown = flinkish.ok("status", a).out
+    assert "restarts" in shown
+    assert "attempt 1, in 0.1 s, after: the driver" in shown
+
+    # The machine restarts: one job is told to end, there is no time for the other.
+    flinkish.wait_for_batch(b, 1)
+    kill(list(processes_of(b).values()), signal.SIGTERM)
+    kill(list(processes_of(a).values()))
+    wait_until(lambda: not flinkish.processes())
+    lost = flinkish("savepoint", "--all", "-q", str(tmp_path / "sp"))
+    assert lost.code == 1, "no savepoint was taken"
+    would = flinkish.ok("recover", "--dry-run").out
+    assert would.count("Would start job") == 2
+    assert flinkish.job(a)["state"] == "FAILED"
+    done = flinkish.ok("recover", "--json").json()
+    assert [job["job_id"] for job in done["restarted"]] == [a, b]
+    assert done["failed"] == []
+    for name, job in jobs.items():
+        goes_on(flinkish, job, outs[name])
+    assert "Nothing to do" in flinkish.ok("recover").err
+    assert "failed" not in flinkish.ok("list").err
+
+    # One that was stopped goes on where it ended, if nobody has gone on from it since.
+    assert flinkish("restart", a).code == 13
+    flinkish.ok("stop", "-q", a, "-p", str(tmp_path / "sp"))
+    ended = check_output(outs["a"])
+    assert f"query 'counted' after batch {ended}" in flinkish.ok("restart", a, "--dry-run").out
+    assert flinkish.ok("restart", "-q", a).out.strip() == a
+    goes_on(flinkish, a, outs["a"])
+    assert states(flinkish, a)[-4:] == ["FINISHED", "RESTARTING", "CREATED", "RUNNING"]
+    savepoint = flinkish.ok("stop", "-q", a, "-p", str(tmp_path / "sp")).out.strip()
+    flinkish.ok("cancel", b)
+
+    # From a savepoint it is another job, and what it goes on from cannot be started in place.
+    other = flinkish.ok("restart", "-q", b, "--from", savepoint).out.strip()
+    assert other not in jobs.values()
+    assert flinkish.job(other)["name"] == "b"
+    refused = flinkish("restart", b, "--json")
+    assert refused.code == 13
+    assert other in refused.error()["message"]
+    refused = flinkish("restart", a)
+    assert refused.code == 13
+    assert "has gone on from its state" in refused.err
+    flinkish.ok("cancel", other)
+    for out in outs.values():
+        check_output(out)

@@ -1,0 +1,148 @@
+"""A driver that fails is started again by its supervisor. Here it is a script of the test."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
+from flinkish.registry.liveness import is_alive
+from flinkish.spec.requests import CancelArguments
+from tests.launch.conftest import Run, ended, wait
+
+RETURNS = {
+    "restart-strategy.type": "fixed-delay",
+    "restart-strategy.fixed-delay.attempts": "2",
+    "restart-strategy.fixed-delay.delay": "50 ms",
+}
+WAITS = {**RETURNS, "restart-strategy.fixed-delay.delay": "60 s"}
+
+
+@pytest.fixture
+def runs(tmp_path: Path, registry_url: str) -> str:
+    """A shell command by which the driver records that its job runs, and counts its starts."""
+    script = tmp_path / "runs.py"
+    script.write_text(
+        f"""
+import os
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import JobState
+from flinkish.registry.liveness import process_ref
+job_id = os.environ["FLINKISH_JOB_ID"]
+with Registry.open({registry_url!r}, create=False) as registry:
+    registry.update_job(job_id, driver=process_ref(os.getppid()))
+    registry.transition(job_id, JobState.CREATED)
+    registry.transition(job_id, JobState.RUNNING)
+"""
+    )
+    home = Path(__file__).parents[2]
+    return f"echo start >> {tmp_path}/starts; PYTHONPATH={home} {sys.executable} {script}"
+
+
+def starts(tmp_path: Path) -> int:
+    path = tmp_path / "starts"
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def states(registry: Registry, job: JobRecord) -> list[str]:
+    return [change.state.value for change in registry.state_history(job.job_id)]
+
+
+def test_it_is_started_as_often_as_the_strategy_allows(
+    run: Run, registry: Registry, runs: str, tmp_path: Path
+) -> None:
+    job = run(f"{runs}; echo 'Error: why' >&2; kill -9 $$", options=RETURNS)
+    final = wait(registry, job, ended)
+    assert starts(tmp_path) == 3
+    assert final.state is JobState.FAILED
+    assert final.failure is not None
+    assert "SIGKILL" in final.failure["message"]
+    life = ["CREATED", "RUNNING", "FAILING", "RESTARTING"]
+    assert states(registry, job) == [
+        *("INITIALIZING", *life, *life),
+        *("CREATED", "RUNNING", "FAILED"),
+    ]
+    reasons = [c.reason for c in registry.state_history(job.job_id)]
+    assert reasons[4] is not None
+    assert reasons[4].startswith("attempt 1, in 0.05 s, after: the driver was killed by SIGKILL")
+    assert reasons[-1] is not None
+    assert "no further attempt" in reasons[-1]
+
+
+def test_a_job_that_never_ran_is_not_started_again(
+    run: Run, registry: Registry, tmp_path: Path
+) -> None:
+    job = run(f"echo start >> {tmp_path}/starts; exit 3", options=RETURNS)
+    assert wait(registry, job, ended).state is JobState.FAILED
+    assert starts(tmp_path) == 1
+    assert "RESTARTING" not in states(registry, job)
+
+
+def test_without_a_strategy_it_is_not_either(
+    run: Run, registry: Registry, runs: str, tmp_path: Path
+) -> None:
+    job = run(f"{runs}; kill -9 $$")
+    assert wait(registry, job, ended).state is JobState.FAILED
+    assert starts(tmp_path) == 1
+
+
+def test_a_cancel_while_it_waits(run: Run, registry: Registry, runs: str, tmp_path: Path) -> None:
+    job = run(f"{runs}; kill -9 $$", options=WAITS)
+    wait(registry, job, lambda now: now.state is JobState.RESTARTING)
+    request = registry.submit(job.job_id, RequestKind.CANCEL, CancelArguments())
+    assert wait(registry, job, lambda now: now.state.is_final).state is JobState.CANCELED
+    deadline = time.monotonic() + 60
+    while registry.request(request.request_id).state is not RequestState.COMPLETED:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert starts(tmp_path) == 1
+
+
+def test_a_supervisor_that_is_ended_while_it_waits_says_so(
+    run: Run, registry: Registry, runs: str
+) -> None:
+    job = run(f"{runs}; kill -9 $$", options=WAITS)
+    waiting = wait(registry, job, lambda now: now.state is JobState.RESTARTING and now.supervisor)
+    assert waiting.supervisor is not None
+    os.kill(waiting.supervisor.pid, signal.SIGTERM)
+    final = wait(registry, job, lambda now: now.state.is_final)
+    assert final.failure is not None
+    assert final.failure["id"] == "driver-lost"
+
+
+def test_a_supervisor_that_is_ended_starts_no_other_driver(
+    run: Run, registry: Registry, runs: str, tmp_path: Path
+) -> None:
+    """As at a shutdown: ``recover`` starts again what is lost, and nothing else does."""
+    job = run(f"{runs}; trap 'exit 1' TERM; sleep 60 & wait", options=RETURNS)
+    running = wait(registry, job, lambda now: now.state is JobState.RUNNING)
+    assert running.supervisor is not None
+    os.kill(running.supervisor.pid, signal.SIGTERM)
+    final = wait(registry, job, ended)
+    assert starts(tmp_path) == 1
+    assert final.failure is not None
+    assert final.failure["id"] == "driver-lost"
+    assert "told to end" in final.failure["message"]
+
+
+def test_a_supervisor_leaves_a_job_alone_that_was_started_again(
+    run: Run, registry: Registry, runs: str, tmp_path: Path
+) -> None:
+    """Its own driver may take a while to end after it has recorded the end of the job."""
+    job = run(f"{runs}; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done", options=RETURNS)
+    first = wait(registry, job, lambda now: now.state is JobState.RUNNING)
+    assert first.supervisor is not None
+    done = registry.transition(job.job_id, JobState.FINISHED, "as a driver records it")
+    registry.restart(done, "by somebody else")
+    (tmp_path / "go").touch()
+    supervisor = first.supervisor
+    wait(registry, job, lambda _now: not is_alive(supervisor))
+    assert states(registry, job)[-2:] == ["FINISHED", "RESTARTING"]
+    assert registry.job(job.job_id).exit_status is None
+    assert starts(tmp_path) == 1
