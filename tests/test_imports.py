@@ -25,7 +25,8 @@ PACKAGE = Path(__file__).resolve().parent.parent / "flinkish"
 
 #: The room below both `checkpoint` and `engine`; who may import `checkpoint` may import it too.
 FORMAT = "checkpoint.format"
-#: room -> the other rooms it may import. "errors" and "units" are the package's own modules.
+#: room -> the other rooms it may import. "errors", "log_lines" and "units" are
+#: modules of the package itself.
 ALLOWED: dict[str, frozenset[str]] = {
     room: frozenset(others.split()) | ({FORMAT} if "checkpoint" in others.split() else frozenset())
     for room, others in {
@@ -43,8 +44,9 @@ ALLOWED: dict[str, frozenset[str]] = {
         "storage errors config spec",
         "upgrade": "client launch registry restore savepoint compat checkpoint operators "
         "engine storage errors config",
-        "launch": "registry compat checkpoint operators errors config spec",
-        "registry": "checkpoint operators errors config spec",
+        "log_lines": "",
+        "launch": "registry compat checkpoint operators errors config spec log_lines",
+        "registry": "checkpoint operators errors config spec log_lines",
         "restore": "savepoint compat checkpoint operators engine storage errors config units spec",
         "savepoint": "checkpoint operators engine storage errors config units spec",
         "compat": "checkpoint operators errors config",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from flinkish.client.context import Context
 from flinkish.client.program import Program, default_name, launch_of, pinned
@@ -43,3 +45,10 @@ def describe(context: Context, program: Program) -> Described:
         environ=os.environ,
         show_log=context.reporter.log,
     )
+
+
+def dot_graph(queries: Sequence[Mapping[str, Any]]) -> str:
+    """Return the graph of a described program for Graphviz, each query a cluster."""
+    from flinkish.operators.render import digraph
+
+    return digraph([str(query["dot"]) for query in queries])

@@ -8,7 +8,16 @@ from typing import Any
 
 from flinkish.client.context import Context, requester
 from flinkish.client.reporter import Progress
-from flinkish.errors import Locked, NoSavepointDirectory, WaitTimeout, WrongState, from_record
+from flinkish.errors import (
+    FlinkishError,
+    JobNotFound,
+    Locked,
+    NoSavepointDirectory,
+    UsageError,
+    WaitTimeout,
+    WrongState,
+    from_record,
+)
 from flinkish.registry.jobs import JobRecord, Request, RequestKind, RequestState, arguments_for
 from flinkish.registry.waiting import wait_job, wait_request
 from flinkish.spec.codec import encode_fields
@@ -58,6 +67,33 @@ def savepoint_target(context: Context, given: str | None, job: JobRecord | None 
     from flinkish.storage import locate
 
     return locate(location)
+
+
+def job_to_save(context: Context, reference: str, target: str | None) -> JobRecord:
+    """Return the job that ``savepoint REFERENCE TARGET`` is about.
+
+    Raises
+    ------
+    UsageError
+        The two are the other way round.
+    JobNotFound, AmbiguousJob
+        No job, or several, match.
+    """
+    try:
+        return context.find_job(reference)
+    except (JobNotFound, UsageError):
+        if target is None or "/" not in reference:
+            raise
+        try:
+            job = context.find_job(target)
+        except FlinkishError:
+            job = None
+        if job is None:
+            raise
+        raise UsageError(
+            f"{target!r} is a job, {reference!r} is not: the job comes first, then the directory",
+            hint=f"flinkish savepoint {target} {reference}",
+        ) from None
 
 
 def submit(

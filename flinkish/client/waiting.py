@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from flinkish.client.context import Context
-from flinkish.errors import FlinkishError, WaitTimeout, from_record
+from flinkish.errors import DriverLost, FlinkishError, ProgramFailed, WaitTimeout, from_record
 from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.waiting import wait_job
@@ -46,13 +48,22 @@ def wait_until_started(context: Context, job: JobRecord) -> JobRecord:
                 f"is still {current.state.value} after {timeout:g} s{_running(context, job)}",
             )
         time.sleep(_POLL)
-    started = not_canceled(not_failed(context, current))
+    started = with_queries(context, not_canceled(not_failed(context, current)))
     announced = int(job.launch.options.get(QUERIES) or 0)
     if started.state is JobState.RUNNING and len(context.registry.queries(job.job_id)) < announced:
         raise _not_started(
             started, f"has not started the {announced} queries announced{_running(context, job)}"
         )
     return started
+
+
+def with_queries(context: Context, job: JobRecord) -> JobRecord:
+    """Return the job; warn when it has finished and had nothing that flinkish could keep."""
+    if job.state is JobState.FINISHED and not context.registry.queries(job.job_id):
+        context.reporter.warning(
+            f"the program of job {job.name} ({job.job_id}) has ended without starting a query"
+        )
+    return job
 
 
 def _running(context: Context, job: JobRecord) -> str:
@@ -90,7 +101,7 @@ def wait_until_ended(context: Context, job: JobRecord, timeout: float | None = N
         The job failed or was canceled.
     """
     ended = wait_job(context.registry, job.job_id, lambda now: now.state.is_final, timeout)
-    return not_canceled(not_failed(context, ended))
+    return with_queries(context, not_canceled(not_failed(context, ended)))
 
 
 def look(context: Context, job: JobRecord) -> JobRecord:
@@ -114,10 +125,11 @@ def not_failed(context: Context, job: JobRecord) -> JobRecord:
     """Return the job; if it failed, report the end of its log and raise its error."""
     if job.state is not JobState.FAILED:
         return job
-    # A reader's guess (driver-lost) is replaced by the supervisor's failure, if it comes soon.
+    # The supervisor replaces a reader's guess (driver-lost) and adds lines of the log to a failure
+    # that has none, if it comes soon.
     deadline = time.monotonic() + _REASON_PATIENCE
     while (
-        (job.failure or {}).get("id") == "driver-lost"
+        _may_be_replaced(job.failure or {})
         and job.exit_status is None
         and time.monotonic() < deadline
     ):
@@ -139,3 +151,10 @@ def not_failed(context: Context, job: JobRecord) -> JobRecord:
     )
     error.data.update(job_id=job.job_id, state=job.state.value)
     raise error
+
+
+def _may_be_replaced(failure: Mapping[str, Any]) -> bool:
+    """Return whether a supervisor has more to say than this failure. Pure."""
+    return failure.get("id") == DriverLost.id or (
+        failure.get("id") == ProgramFailed.id and not failure.get("tail")
+    )

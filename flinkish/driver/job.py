@@ -150,7 +150,8 @@ def conclude(
     if error is not None:
         _fail(registry, job_id, runtime.launch, error)
         return outcome.status or 1
-    registry.transition(job_id, JobState.FINISHED, "program ended")
+    why = "program ended" if runtime.queries() else "program ended without starting a query"
+    registry.transition(job_id, JobState.FINISHED, why)
     return 0
 
 

@@ -20,7 +20,7 @@ from flinkish.errors import (
     from_record,
 )
 from flinkish.launch import job_logs, secret_settings, spark_submit
-from flinkish.launch.driver_end import end_of
+from flinkish.launch.driver_end import end_of, explained
 from flinkish.launch.spark_submit import Installation
 from flinkish.spec.codec import decode
 from flinkish.spec.launch import Launch
@@ -114,11 +114,12 @@ def call_driver(
             with open(result, "rb") as file:
                 record = _parsed(file.read())
             failure = record.pop("error")
+            if failure and failure.get("id") == ProgramFailed.id:
+                failure = explained(failure, job_logs.last_text(log))
             error = from_record(failure) if failure else None
         except FileNotFoundError:
             # The driver did not finish: no Spark, killed, or a program that calls os._exit.
-            tail = job_logs.error_tail(job_logs.last_text(log))
-            error = end_of(status, tail, started=True)
+            error = end_of(status, job_logs.last_text(log), started=True)
         if error is not None:
             if isinstance(error, (ProgramFailed, LaunchFailed, DriverLost)):
                 error.hint = "run it again with --debug to see the whole output of the driver"

@@ -3,32 +3,45 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Mapping
+from typing import Any
 
 from flinkish.errors import DriverLost, FlinkishError, LaunchFailed, ProgramFailed
 from flinkish.launch import job_logs
 
 
-def end_of(status: int, tail: list[str], *, started: bool) -> FlinkishError:
+def end_of(status: int, text: str, *, started: bool) -> FlinkishError:
     """Return the failure of a driver that recorded no end of its own. Pure.
 
     Parameters
     ----------
     status
         Exit status of ``spark-submit``; negative: minus the number of a signal.
-    tail
-        :func:`flinkish.launch.job_logs.error_tail` of its log.
+    text
+        The end of its log.
     started
         Whether flinkish's part of the driver had begun to run.
     """
     how = how_it_ended(status)
+    killed = status < 0 or _killed_child(status) is not None
+    tail = job_logs.error_tail(text, killed=killed)
     summary = job_logs.error_summary(tail)
     if status == 0:
         return DriverLost(f"the driver {how} without recording an end of the job", tail=tail)
-    if status < 0 or _killed_child(status) is not None:
+    if killed:
         return DriverLost(f"the driver {how}", tail=tail)
     kind = ProgramFailed if started else LaunchFailed
     hint = ProgramFailed.default_hint
     return kind(f"the driver {how}" + (f": {summary}" if summary else ""), hint=hint, tail=tail)
+
+
+def explained(failure: Mapping[str, Any], text: str) -> dict[str, Any]:
+    """Return a failure that a driver recorded, with lines of its log if it has none. Pure.
+
+    A driver sees only that its program exited; why, ``argparse`` for one, is on stderr.
+    """
+    tail = failure.get("tail") or job_logs.error_tail(text)
+    return {**failure, "tail": tail} if tail else dict(failure)
 
 
 def how_it_ended(status: int) -> str:

@@ -6,6 +6,8 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 
+from flinkish.log_lines import own_lines
+
 _TAIL_BYTES = 64 * 1024
 _ERROR_LINES = 12
 _LINE_LIMIT = 500
@@ -102,15 +104,22 @@ class Follower:
         yield data[:at].decode("utf-8", "replace")
 
 
-def error_tail(text: str, count: int = _ERROR_LINES) -> list[str]:
+def error_tail(text: str, count: int = _ERROR_LINES, *, killed: bool = False) -> list[str]:
     """Return the lines of a driver's log that say why it failed, at most ``count``. Pure.
 
     First choice is the end of the last Python traceback (its last frame, the exception, and the
     causes that Java adds to it); second, errors of a JVM or of ``spark-submit`` (exceptions and
-    their causes without frames); otherwise the last lines of the log.
+    their causes without frames); otherwise the last lines that are not Spark's log.
+
+    Parameters
+    ----------
+    killed
+        The driver was killed from outside: its last lines say nothing about that.
     """
     lines = [line.rstrip() for line in text.splitlines()]
-    found = _python_error(lines) or _jvm_error(lines) or [line for line in lines if line.strip()]
+    found = _python_error(lines) or _jvm_error(lines)
+    if not found and not killed:
+        found = list(own_lines(lines))
     return [line[:_LINE_LIMIT] for line in found[-count:]]
 
 

@@ -23,9 +23,9 @@ from functools import partial
 from types import FrameType
 from typing import Any, TypeVar
 
-from flinkish.errors import DriverLost, FlinkishError, RegistryError, WrongState
+from flinkish.errors import DriverLost, FlinkishError, ProgramFailed, RegistryError, WrongState
 from flinkish.launch import job_logs, secret_settings
-from flinkish.launch.driver_end import end_of, how_it_ended
+from flinkish.launch.driver_end import end_of, explained, how_it_ended
 from flinkish.launch.driver_process import DriverProcess
 from flinkish.launch.restart_strategy import may_restart, strategy_of
 from flinkish.registry.job_registry import Registry
@@ -105,23 +105,22 @@ def _record_end(
         job = registry.job(job_id)
         if job.supervisor != process_ref():
             return None  # the job had ended, and has been started again since
-        registry.update_job(job_id, exit_status=status)
+        text = job_logs.last_text(job.log_path) if job.log_path else ""
+        failure: Mapping[str, Any] | None = job.failure
+        if failure is not None and failure.get("id") == ProgramFailed.id:
+            failure = explained(failure, text)
+        registry.update_job(job_id, exit_status=status, failure=failure)
         if job.state is JobState.CANCELLING:
             registry.transition(job_id, JobState.CANCELED, f"its driver {how_it_ended(status)}")
             return None
-        guessed = job.state is JobState.FAILED and (job.failure or {}).get("id") == DriverLost.id
+        guessed = job.state is JobState.FAILED and (failure or {}).get("id") == DriverLost.id
         if job.state.is_final and not guessed:
             return None
-        failure: Mapping[str, Any]
         if told:
             lost = DriverLost("its supervisor was told to end (SIGTERM), and ended it")
             failure = lost.to_record()
-        elif job.state is JobState.FAILING and job.failure is not None:
-            failure = job.failure
-        else:
-            text = job_logs.last_text(job.log_path) if job.log_path else ""
-            tail = job_logs.error_tail(text)
-            failure = end_of(status, tail, started=job.driver is not None).to_record()
+        elif job.state is not JobState.FAILING or failure is None:
+            failure = end_of(status, text, started=job.driver is not None).to_record()
         registry.abandon(job_id, failure)
         return _fail_or_restart(registry, job, failure, failures, may=not told)
 

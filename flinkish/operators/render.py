@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from flinkish.operators.graph import OperatorGraph, OperatorNode
 from flinkish.operators.hasher import HasherVersion
@@ -47,19 +47,29 @@ def tree(
 
 
 def dot(
-    graph: OperatorGraph, identities: Mapping[int, NodeIdentity], version: HasherVersion
+    graph: OperatorGraph, identities: Mapping[int, NodeIdentity], version: HasherVersion, name: str
 ) -> str:
-    """Return the graph in DOT: stateful operators as boxes, exchanges as dashed edges."""
-    lines = ["digraph operators {", "  rankdir=LR;"]
+    """Return the graph of the query ``name`` in DOT, as a subgraph (see :func:`digraph`).
+
+    Stateful operators are boxes, exchanges are dashed edges. The query is part of the names of its
+    nodes, as an operator's key is unique in its query only.
+    """
+    lines = [f"  subgraph {_quoted(f'cluster {name}')} {{", f"    label={_quoted(name)};"]
+    names = {node.key: _quoted(f"{name}/{node.key}") for node in graph}
     for node in graph:
         shape = "box" if node.stateful else "ellipse"
         label = _quoted("\n".join(_label(node, identities[node.key].operator_id(version))))
-        lines.append(f"  n{node.key} [shape={shape}, label={label}];")
+        lines.append(f"    {names[node.key]} [shape={shape}, label={label}];")
     for node in graph:
         for edge in node.out_edges:
             style = "" if edge.chainable else " [style=dashed]"
-            lines.append(f"  n{node.key} -> n{edge.target}{style};")
-    return "\n".join([*lines, "}"])
+            lines.append(f"    {names[node.key]} -> {names[edge.target]}{style};")
+    return "\n".join([*lines, "  }"])
+
+
+def digraph(subgraphs: Sequence[str]) -> str:
+    """Return the graph of a program, of the :func:`dot` of each of its queries."""
+    return "\n".join(["digraph operators {", "  rankdir=LR;", *subgraphs, "}"])
 
 
 def _label(node: OperatorNode, operator_id: str) -> Iterator[str]:

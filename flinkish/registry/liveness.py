@@ -158,9 +158,11 @@ def _reconciled(registry: Registry, job: JobRecord, now: float) -> JobRecord:
 
 
 def log_tail(path: str | None, lines: int = _TAIL_LINES) -> list[str]:
-    """Return the last non-empty lines of a log; empty when it cannot be read."""
+    """Return the last lines of a log that are not Spark's; empty when it cannot be read."""
     if not path:
         return []
+    from flinkish.log_lines import own_lines  # only for dead jobs: `list` starts without it
+
     try:
         with open(path, "rb") as stream:
             size = stream.seek(0, os.SEEK_END)
@@ -168,7 +170,7 @@ def log_tail(path: str | None, lines: int = _TAIL_LINES) -> list[str]:
             text = stream.read().decode("utf-8", "replace")
     except OSError:
         return []
-    return [line.rstrip() for line in text.splitlines() if line.strip()][-lines:]
+    return [line.rstrip() for line in own_lines(text.splitlines())][-lines:]
 
 
 def _stat(pid: int) -> tuple[str, int] | None:

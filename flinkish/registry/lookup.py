@@ -65,6 +65,7 @@ def _ambiguous(reference: str, jobs: Sequence[JobRecord]) -> AmbiguousJob:
     more = f" and {len(jobs) - 5} more" if len(jobs) > 5 else ""
     return AmbiguousJob(
         f"{reference!r} means {len(jobs)} jobs: {lines}{more}",
+        hint="give the id of one of them",
         candidates=[
             {"job_id": job.job_id, "name": job.name, "state": job.state.value} for job in jobs
         ],

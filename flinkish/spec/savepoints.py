@@ -23,7 +23,7 @@ class SavepointResult:
     Attributes
     ----------
     bytes, files
-        The size of the savepoint in bytes and its number of files.
+        The bytes and the number of its data files: ``_metadata`` is not counted.
     shared_files
         How many of ``files`` an earlier savepoint holds.
     moved_bytes

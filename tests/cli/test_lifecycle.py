@@ -64,6 +64,29 @@ def test_attached_run_follows_to_the_end(cli: Command) -> None:
     assert cli(*cli.run_words("die")).code == 1
 
 
+def test_a_program_without_a_query_is_warned_about(cli: Command) -> None:
+    for words in (cli.run_words("batch"), cli.run_words("batch", "-d")):
+        assert "has ended without starting a query" in cli.ok(*words).err
+
+
+def test_what_a_program_said_before_it_exited_is_shown(cli: Command) -> None:
+    failed = cli(*cli.run_words("usage", "-d"))
+    assert failed.code == 1
+    assert "  app.py: error: --out is required\n" in failed.err
+    assert "SparkContext" not in failed.err
+    (job,) = cli.ok("list", "-a", "--json").json()["jobs"]
+    assert "app.py: error: --out is required" in cli.ok("status", job["job_id"]).out
+
+
+def test_the_arguments_of_savepoint_the_other_way_round(cli: Command, tmp_path: Path) -> None:
+    job = cli.start()
+    swapped = cli("savepoint", str(tmp_path), job, "--json")
+    assert swapped.code == 2
+    assert swapped.error()["hint"] == f"flinkish savepoint {job} {tmp_path}"
+    assert "the job comes first" in swapped.error()["message"]
+    assert cli("savepoint", str(tmp_path), "nobody").code == 10
+
+
 def test_no_wait_returns_at_once(cli: Command) -> None:
     result = cli.ok(*cli.run_words("silent", "-d", "--no-wait", "--json")).json()
     assert result["state"] == "INITIALIZING"

@@ -47,6 +47,7 @@ def test_a_killed_job_is_saved_and_resumed_by_uid(flinkish: Flinkish, tmp_path: 
     assert set(processes) == {"supervisor", "jvm", "driver"}
     for pid in processes.values():
         os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not processes_of(job))
     # Nothing has to notice it: whoever looks first finds out, and nothing of the job goes on.
     assert flinkish.ok("list", "--json").json()["jobs"] == []
     (listed,) = flinkish.ok("list", "-a", "--json").json()["jobs"]

@@ -8,7 +8,7 @@ from flinkish.errors import DuplicateUid, HashCollision, InvalidUid
 from flinkish.operators.graph import Edge, OperatorGraph, OperatorNode, connect
 from flinkish.operators.hasher import HasherVersion, hash_v2, hash_v3
 from flinkish.operators.identity import OperatorIdentity, identify
-from flinkish.operators.render import dot, tree
+from flinkish.operators.render import digraph, dot, tree
 from flinkish.operators.uids import uid_to_operator_id
 
 V2, V3 = HasherVersion.V2, HasherVersion.V3
@@ -103,9 +103,18 @@ def test_tree_of_branches_draws_a_shared_operator_once() -> None:
 
 
 def test_dot() -> None:
-    text = dot(program(dedup={"uid": 'a"b'}), identify(program()), V2)
-    assert '\n  n2 [shape=box, label="dedup\\ndeduplicate\\nuid a\\"b\\n' in text
-    assert "\n  n2 -> n3 [style=dashed];\n  n3 -> n4;\n}" in text
+    text = dot(program(dedup={"uid": 'a"b'}), identify(program()), V2, "q")
+    assert '\n    "q/2" [shape=box, label="dedup\\ndeduplicate\\nuid a\\"b\\n' in text
+    assert '\n    "q/2" -> "q/3" [style=dashed];\n    "q/3" -> "q/4";\n  }' in text
+
+
+def test_the_nodes_of_two_queries_have_names_of_their_own() -> None:
+    graphs = [dot(program(), identify(program()), V2, name) for name in ("one", 'the "other"')]
+    text = digraph(graphs)
+    assert text.count("digraph") == 1
+    nodes = [line.split(" [")[0] for line in text.splitlines() if "shape=" in line]
+    assert len(nodes) == len(set(nodes)) == 2 * len(list(program()))
+    assert text.count("{") == text.count("}")
 
 
 def test_what_a_savepoint_keeps_has_the_id_of_the_hasher_that_writes() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from flinkish.cli.output.printer import Output, copy_log
 from flinkish.cli.session import Interrupted, Session
 from flinkish.client.context import requester
-from flinkish.client.waiting import STARTING, look, not_canceled, not_failed
+from flinkish.client.waiting import STARTING, look, not_canceled, not_failed, with_queries
 from flinkish.errors import WrongState
 from flinkish.launch.job_logs import Follower
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind
@@ -48,7 +48,7 @@ def follow_to_the_end(
         raise _left(session, job, stop, cancel_on_exit=cancel_on_exit) from None
     finished = not_failed(session, current)
     _copy(out, log.rest())
-    not_canceled(finished)
+    with_queries(session, not_canceled(finished))
     if out.json:
         return show_submitted(out, finished)
     seconds = (finished.end_time or finished.start_time) - finished.start_time

@@ -17,7 +17,7 @@ from flinkish.cli.options.program import (
 )
 from flinkish.cli.output.driver_log import driver_output
 from flinkish.cli.output.printer import Output
-from flinkish.client.describing import describe
+from flinkish.client.describing import describe, dot_graph
 from flinkish.errors import MissingUid, UsageError
 from flinkish.savepoint.format.operator_lookup import address
 
@@ -32,7 +32,7 @@ _SHOWN = ("tree", "dot", "coverage_message", "missing")
     options_metavar="[OPTIONS]",
 )
 @program_words
-@click.option("--dot", "as_dot", is_flag=True, help="The graph for Graphviz, one a query.")
+@click.option("--dot", "as_dot", is_flag=True, help="One graph for Graphviz, each query a cluster.")
 @click.option(
     "--require-uids",
     is_flag=True,
@@ -81,9 +81,8 @@ def _show(out: Output, queries: list[dict[str, Any]], *, as_dot: bool) -> None:
         ]
         out.document({"queries": documents})
     elif as_dot:
-        for query in queries:
-            for line in query["dot"].split("\n"):
-                out.line(line)
+        for line in dot_graph(queries).split("\n"):
+            out.line(line)
     else:
         for number, query in enumerate(queries):
             if number:

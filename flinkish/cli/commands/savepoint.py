@@ -132,7 +132,7 @@ def savepoint(
                 dry_run=dry_run,
             )
         assert job is not None
-        found = session.find_job(job)
+        found = requests.job_to_save(session, job, target)
         where = requests.savepoint_target(session, target, found)
         if found.state.is_final:
             return _of_dead_job(

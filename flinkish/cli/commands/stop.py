@@ -16,6 +16,7 @@ from flinkish.cli.options.arguments import (
     timeout_option,
 )
 from flinkish.client import requests
+from flinkish.errors import UsageError
 from flinkish.registry.jobs import RequestKind
 
 
@@ -29,6 +30,7 @@ from flinkish.registry.jobs import RequestKind
     type=click.Path(),
     help="Directory for the savepoint. Default: execution.checkpointing.savepoint-dir.",
 )
+@click.option("-d", "--drain", is_flag=True, hidden=True)
 @format_option
 @detached_option
 @timeout_option
@@ -37,6 +39,7 @@ def stop(
     call: Call,
     job: str,
     target: str | None,
+    drain: bool,
     format_: str,
     detached: bool,
     timeout: float | None,
@@ -46,6 +49,11 @@ def stop(
 
     When the savepoint fails, the job goes on from where it was.
     """
+    if drain:
+        raise UsageError(
+            "stop cannot drain a job yet",
+            hint="without --drain, what is in open windows is saved, and goes on with the restore",
+        )
     with call.session() as session:
         found = session.find_job(job)
         where = requests.savepoint_target(session, target, found)

@@ -271,7 +271,7 @@ def query_record(name: str, planned: PlannedQuery) -> dict[str, Any]:
         "coverage": {"stateful": found.stateful, "with_uid": found.with_uid},
         "notes": list(planned.notes),
         "tree": list(tree(planned.graph, planned.identities, planned.hasher)),
-        "dot": dot(planned.graph, planned.identities, planned.hasher),
+        "dot": dot(planned.graph, planned.identities, planned.hasher, name),
         "coverage_message": found.message(),
         "missing": [_facts(node) for node in found.missing],
     }

@@ -146,7 +146,7 @@ def write_savepoint(
                     builder.share_nothing()
                     taken = builder.take_all(queries)
                 reporter.phase("metadata")
-                size = _seal(path, ledger, _header(job, created, trigger, format_), taken)
+                _seal(path, ledger, _header(job, created, trigger, format_), taken)
                 if storage.is_local(parent):
                     storage.sync_directory(parent)
             except BaseException as error:
@@ -165,8 +165,8 @@ def write_savepoint(
         created=created,
         format=format_,
         trigger=trigger,
-        bytes=totals.bytes + size,
-        files=totals.files + 1,
+        bytes=totals.bytes,
+        files=totals.files,
         duration=time.monotonic() - started,
         linked=totals.linked,
         copied=totals.copied,
@@ -176,8 +176,8 @@ def write_savepoint(
     )
 
 
-def _seal(path: str, ledger: Ledger, header: Header, queries: Sequence[QueryRecord]) -> int:
-    """Write ``_metadata`` and return its size in bytes."""
+def _seal(path: str, ledger: Ledger, header: Header, queries: Sequence[QueryRecord]) -> None:
+    """Write ``_metadata``, the last file."""
     features = [SHARED_FILES] if ledger.totals().shared else []
     if header.format == FORMAT_CANONICAL:
         features.append(CANONICAL_STATE)
@@ -185,7 +185,7 @@ def _seal(path: str, ledger: Ledger, header: Header, queries: Sequence[QueryReco
         for index in range(len(queries)):
             for f in ledger.files(index):
                 metadata.add(FileRecord(index, f.path, f.size, f.digest, f.held, f.stamp))
-        return metadata.commit()
+        metadata.commit()
 
 
 def _header(job: SavepointJob, created: float, trigger: str, format_: str) -> Header:

@@ -51,7 +51,7 @@ QUERY: dict[str, Any] = {
     "coverage": {"stateful": 1, "with_uid": 0},
     "notes": ["a note"],
     "tree": ['"counts" (stateful stateStoreSave)'],
-    "dot": "digraph operators {\n}",
+    "dot": '  subgraph "cluster q" {\n  }',
     "coverage_message": "0 of 1 stateful operator has a uid",
     "missing": [
         {"name": "counts", "kind": "stateStoreSave", "stateful": True, "location": "a.py:3"}
@@ -119,7 +119,9 @@ def test_json_has_the_contract_and_no_drawing(cli: Command) -> None:
 
 def test_dot(cli: Command) -> None:
     _answers(cli, {"queries": [QUERY], "error": None})
-    assert cli.ok(*_words(cli, "--dot")).out == QUERY["dot"] + "\n"
+    assert cli.ok(*_words(cli, "--dot")).out == (
+        f"digraph operators {{\n  rankdir=LR;\n{QUERY['dot']}\n}}\n"
+    )
     refused = cli(*_words(cli, "--dot", "--json"))
     assert refused.code == 2
 

@@ -48,6 +48,12 @@ def main() -> int:
         error = ProgramFailed("ModuleNotFoundError: No module named 'nothing'", tail=["a", "b"])
         registry.transition(job_id, JobState.FAILED, error.message, failure=error.to_record())
         return 1
+    if mode == "usage":  # what argparse does
+        print("usage: app.py [-h] --out OUT\napp.py: error: --out is required", file=sys.stderr)
+        print("26/11/23 14:00:00 INFO SparkContext: stopped", file=sys.stderr, flush=True)
+        exited = ProgramFailed("the program exited with status 2")
+        registry.transition(job_id, JobState.FAILED, exited.message, failure=exited.to_record())
+        return 2
     if mode == "batch":
         registry.transition(job_id, JobState.FINISHED, "program ended")
         return 0
