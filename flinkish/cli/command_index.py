@@ -37,6 +37,9 @@ COMMANDS: dict[str, CommandEntry] = {
     ),
     "stop": CommandEntry("flinkish.cli.commands.stop", "stop", "Stop a job with a savepoint."),
     "cancel": CommandEntry("flinkish.cli.commands.cancel", "cancel", "Cancel a job."),
+    "wait": CommandEntry(
+        "flinkish.cli.commands.wait", "wait", "Wait until a job runs, is idle, or has ended."
+    ),
     "check": CommandEntry(
         "flinkish.cli.commands.check",
         "check",

@@ -11,7 +11,8 @@ from flinkish.client.context import Context
 from flinkish.client.offline import save_dead_job
 from flinkish.client.savepoints import Savepoint, open_savepoint
 from flinkish.client.submission import Start, start_of
-from flinkish.client.waiting import look, wait_until_ended, wait_until_started
+from flinkish.client.wait_goals import parse_goal
+from flinkish.client.waiting import look, wait_for, wait_until_started
 from flinkish.registry.jobs import JobRecord as JobRecord
 from flinkish.registry.jobs import JobState, QueryStatus, Request, RequestKind, SavepointRecord
 
@@ -68,22 +69,35 @@ class Job:
         """Wait until it runs or has finished; see :func:`.waiting.wait_until_started`."""
         return Job.of(self._context, wait_until_started(self._context, self.record))
 
-    def wait(self, timeout: float | None = None) -> Job:
-        """Wait until it has finished.
+    def wait(
+        self, timeout: float | None = None, *, until: str = "ended", query: str | None = None
+    ) -> Job:
+        """Wait until it has finished, or has come so far.
 
         Parameters
         ----------
         timeout : float, optional
             Seconds; None waits without limit.
+        until : str
+            ``ended``, ``running``, ``batch=N`` (every query has committed batch N or a later one),
+            or ``idle`` (every query has committed what its sources had, see
+            :mod:`flinkish.client.wait_goals`).
+        query : str, optional
+            With ``batch=N`` and ``idle``: only this query counts.
 
         Raises
         ------
         WaitTimeout
-            It has not ended in time; it continues.
+            It has not come so far in time; it continues.
+        WrongState
+            It has finished or was canceled without coming so far.
+        UsageError
+            ``until`` is none of these.
         FlinkishError
-            The job failed or was canceled.
+            The job failed, or, where its end is waited for, was canceled.
         """
-        return Job.of(self._context, wait_until_ended(self._context, self.record, timeout))
+        goal = parse_goal(until, query)
+        return Job.of(self._context, wait_for(self._context, self.record, goal, timeout))
 
     def savepoint(
         self,

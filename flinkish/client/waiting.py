@@ -1,4 +1,4 @@
-"""Wait for a launched job: until it runs, or has ended."""
+"""Wait for a launched job: until it runs, has committed a batch, is idle, or has ended."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from flinkish.client.context import Context
-from flinkish.errors import DriverLost, FlinkishError, ProgramFailed, WaitTimeout, from_record
+from flinkish.client.wait_goals import Goal, GoalKind, Watch
+from flinkish.errors import (
+    DriverLost,
+    FlinkishError,
+    ProgramFailed,
+    WaitTimeout,
+    WrongState,
+    from_record,
+)
 from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.waiting import wait_job
@@ -102,6 +110,64 @@ def wait_until_ended(context: Context, job: JobRecord, timeout: float | None = N
     """
     ended = wait_job(context.registry, job.job_id, lambda now: now.state.is_final, timeout)
     return with_queries(context, not_canceled(not_failed(context, ended)))
+
+
+def wait_for(
+    context: Context, job: JobRecord, goal: Goal, timeout: float | None = None
+) -> JobRecord:
+    """Wait until a job has reached a goal, and return it.
+
+    Parameters
+    ----------
+    context : Context
+        Has the registry.
+    job : JobRecord
+        The job.
+    goal : Goal
+        What is waited for.
+    timeout : float, optional
+        Seconds; None waits without limit, 0 looks once.
+
+    Raises
+    ------
+    WaitTimeout
+        The job has not reached it in time; the message says what it lacks. The job continues.
+    WrongState
+        The job has finished or was canceled without reaching it.
+    FlinkishError
+        The job failed; for :attr:`GoalKind.ENDED` also: it was canceled.
+    """
+    if goal.kind is GoalKind.ENDED:
+        return wait_until_ended(context, job, timeout)
+    registry = context.registry
+    watch = Watch(goal, registry.now())
+    lacks: str | None = None
+
+    def over(current: JobRecord) -> bool:
+        nonlocal lacks
+        lacks = watch.lacking(current, registry.queries(current.job_id))
+        return lacks is None or current.state.is_final
+
+    try:
+        current = wait_job(registry, job.job_id, over, timeout, _POLL)
+    except WaitTimeout as error:
+        raise WaitTimeout(
+            f"job {job.name} ({job.job_id}) has not come so far after {timeout:g} s: {lacks}; "
+            "it goes on",
+            hint=error.hint,
+            **error.data,
+        ) from error
+    not_failed(context, current)
+    if lacks is not None:
+        state = current.state.value
+        why = "" if lacks == f"it is {state}" else f": {lacks}"
+        raise WrongState(
+            f"job {job.name} ({job.job_id}) is {state}{why}",
+            hint=f"see what it did with: flinkish status {job.job_id}",
+            job_id=job.job_id,
+            state=state,
+        )
+    return current
 
 
 def look(context: Context, job: JobRecord) -> JobRecord:

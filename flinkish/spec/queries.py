@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
+
+from flinkish.spec.codec import OMIT_DEFAULT
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,14 @@ class QueryStatus:
         Messages for the user about its start: missing uids, state that starts empty ...
     plan
         Its part of the restore plan (``flinkish.restore.plan.document``).
+    waits_for_input
+        Whether its newest look for input has found none, and it computes no batch; None if that
+        is not known.
+    trigger_interval
+        The seconds from one look for input to the next; 0 if it looks all the time.
     """
+
+    VERSION: ClassVar[int] = 2
 
     name: str
     query_id: str
@@ -54,6 +63,8 @@ class QueryStatus:
     error: str | None = None
     notes: tuple[str, ...] = ()
     plan: Mapping[str, Any] | None = None
+    waits_for_input: bool | None = field(default=None, metadata=OMIT_DEFAULT)
+    trigger_interval: float | None = field(default=None, metadata=OMIT_DEFAULT)
 
 
 @dataclass(frozen=True)

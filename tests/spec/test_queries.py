@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from flinkish.errors import RegistryError
 from flinkish.registry import rows
-from flinkish.spec.codec import decode, encode
+from flinkish.spec.codec import decode, encode, version_of
 from flinkish.spec.queries import OperatorStatus, QueryFacts, QueryStatus
 
 #: As the flinkish wrote them whose documents had no version.
@@ -48,8 +49,15 @@ def test_a_registry_of_before_is_read() -> None:
 def test_only_the_version_was_added(document: object, before: str) -> None:
     written = encode(document)
     assert decode(type(document), json.loads(json.dumps(written))) == document
-    assert written.pop("version") == 1
+    assert written.pop("version") == version_of(type(document))
     assert json.dumps(written, separators=(",", ":")) == before
+
+
+def test_what_a_query_waits_for_needs_a_reader_that_knows_it() -> None:
+    waiting = replace(STATUS, waits_for_input=True, trigger_interval=60.0)
+    written = encode(waiting)
+    assert written["version"] == 2
+    assert decode(QueryStatus, written) == waiting
 
 
 def test_a_damaged_row_names_the_place() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from flinkish.errors import NotSavepointable
+from flinkish.config import parse_duration
+from flinkish.errors import InvalidConfiguration, NotSavepointable
 
 
 @dataclass
@@ -27,6 +28,13 @@ class WriterFacts:
     def bounded(self) -> bool:
         """True when the query ends by itself after it has read the available input."""
         return bool(self.trigger.get("once") or self.trigger.get("availableNow"))
+
+    @property
+    def trigger_interval(self) -> float | None:
+        """Seconds from one look for input to the next; None if it is not known."""
+        if self.bounded or not self.trigger:
+            return 0.0
+        return interval_seconds(str(self.trigger.get("processingTime", "")))
 
     @property
     def async_progress(self) -> bool:
@@ -51,6 +59,23 @@ class WriterFacts:
             "async_progress": self.async_progress,
         }
         return {key: value for key, value in facts.items() if value}
+
+
+def interval_seconds(text: str) -> float | None:
+    """Return the seconds of a trigger's interval, such as ``1 minute 30 seconds``; None if unknown.
+
+    Only what Spark and flinkish read alike is known: numbers with units up to days.
+    """
+    words = text.lower().removeprefix("interval ").split()
+    if not words or len(words) % 2:
+        return None
+    try:
+        return sum(
+            parse_duration(f"{number} {unit}")
+            for number, unit in zip(words[::2], words[1::2], strict=True)
+        )
+    except InvalidConfiguration:
+        return None
 
 
 _ATTRIBUTE = "_flinkish_facts"

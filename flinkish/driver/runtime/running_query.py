@@ -144,7 +144,16 @@ def status_of(query: ManagedQuery) -> QueryStatus:
         error=spark_jvm.error_of(query.jsq),
         notes=query.notes,
         plan=query.plan,
+        waits_for_input=_waits_for_input(query),
+        trigger_interval=query.facts.trigger_interval,
     )
+
+
+def _waits_for_input(query: ManagedQuery) -> bool | None:
+    """Return whether the query waits for input; None if that cannot be told of its trigger."""
+    if query.facts.trigger_interval is None:
+        return None
+    return not query.quiesced and spark_jvm.waits_for_input(query.jsq)
 
 
 def sources_of(query: ManagedQuery) -> list[dict[str, Any]]:

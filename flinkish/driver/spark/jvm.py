@@ -82,6 +82,26 @@ def has_input(jsq: Any) -> bool:
     return bool(jsq.status().isDataAvailable())
 
 
+#: Messages of ``StreamingQueryStatus`` between two looks for input, and during a look
+#: (``MicroBatchExecution``, the same from 3.5 to 4.3).
+_BETWEEN_LOOKS = ("Waiting for next trigger", "Waiting for data to arrive")
+_LOOKS = "Getting offsets from "
+
+
+def waits_for_input(jsq: Any) -> bool:
+    """Return whether the query's newest look for input has found none, and no batch is computed.
+
+    A batch without data, which removes old state, counts as one that is computed.
+    """
+    status = jsq.status()
+    if status.isDataAvailable():
+        return False
+    message = str(status.message())
+    if message.startswith(_LOOKS):  # of the look before this one; there may have been none yet
+        return jsq.lastProgress() is not None
+    return message in _BETWEEN_LOOKS
+
+
 class Stage(Enum):
     """The position of a query's stream thread within its trigger."""
 

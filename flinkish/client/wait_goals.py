@@ -1,0 +1,179 @@
+"""What one can wait for a job to reach, and what it lacks of that. Pure.
+
+What is known of a job is what its driver reports: its state, and of each query the newest committed
+batch and whether it waits for input. A query is *idle* when it has committed what its sources had:
+over a quiet time, every report says that it waits for input, and it has committed no batch. The
+quiet time is longer than the interval of its trigger, so that it has looked for input meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from flinkish.errors import UsageError
+from flinkish.registry.jobs import JobRecord, JobState, QueryStatus
+
+#: Seconds without a batch after which a query that waits for input is idle.
+QUIET = 2.0
+#: States of a job whose program has started its queries.
+_STARTED = frozenset({JobState.RUNNING, JobState.CANCELLING, JobState.FINISHED})
+
+
+class GoalKind(Enum):
+    """The kinds of goals; the values are the words of ``flinkish wait --for``."""
+
+    RUNNING = "running"
+    BATCH = "batch"
+    IDLE = "idle"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What is waited for.
+
+    Parameters
+    ----------
+    kind : GoalKind
+        ``RUNNING``: the job runs. ``BATCH``: every query has committed ``batch`` or a later one.
+        ``IDLE``: every query has committed what its sources had. ``ENDED``: the job has ended.
+    batch : int or None
+        For ``BATCH``.
+    query : str or None
+        Only this query counts, for ``BATCH`` and ``IDLE``; None means every query.
+    quiet : float
+        Seconds without a batch, for ``IDLE``.
+    """
+
+    kind: GoalKind
+    batch: int | None = None
+    query: str | None = None
+    quiet: float = QUIET
+
+
+def parse_goal(text: str, query: str | None = None) -> Goal:
+    """Return the goal of ``running``, ``batch=N``, ``idle`` or ``ended``.
+
+    Raises
+    ------
+    UsageError
+        It is none of these, or a query is named where none counts.
+    """
+    word, equals, number = text.strip().lower().partition("=")
+    if word == GoalKind.BATCH.value and number.isascii() and number.isdigit():
+        return Goal(GoalKind.BATCH, int(number), query)
+    try:
+        kind = GoalKind(word)
+    except ValueError:
+        kind = GoalKind.BATCH
+    if kind is GoalKind.BATCH or equals:
+        raise UsageError(
+            f"--for {text!r} is nothing to wait for", hint="give running, batch=N, idle or ended"
+        )
+    if query is not None and kind is not GoalKind.IDLE:
+        raise UsageError(
+            f"--query does not go with --for {word}", hint="it goes with batch=N and with idle"
+        )
+    return Goal(kind, query=query)
+
+
+class Watch:
+    """Compares what a job's driver reports with a goal, one look after the other.
+
+    Parameters
+    ----------
+    goal : Goal
+        What is waited for.
+    began : float
+        When the wait began, in seconds since the epoch by the registry's clock: what a driver
+        reported before may not know of input that was there by then.
+    """
+
+    def __init__(self, goal: Goal, began: float) -> None:
+        self._goal = goal
+        self._began = began
+        #: The first report of the present quiet time, and the batches since then.
+        self._since: float | None = None
+        self._batches: dict[str, int | None] = {}
+
+    def lacking(self, job: JobRecord, queries: Sequence[QueryStatus]) -> str | None:
+        """Return what the job lacks, as a clause; None when it has reached the goal."""
+        kind = self._goal.kind
+        if kind is GoalKind.ENDED:
+            return None if job.state.is_final else f"it is {job.state.value}"
+        if kind is GoalKind.RUNNING:
+            return None if job.state is JobState.RUNNING else f"it is {job.state.value}"
+        if job.state not in _STARTED:
+            return f"it is {job.state.value}"
+        chosen = [query for query in queries if self._goal.query in (None, query.name)]
+        if not chosen:
+            return _no_query(self._goal.query, queries)
+        if kind is GoalKind.BATCH:
+            assert self._goal.batch is not None
+            return _joined(_behind(query, self._goal.batch) for query in chosen)
+        return self._busy(job, chosen)
+
+    def _busy(self, job: JobRecord, queries: Sequence[QueryStatus]) -> str | None:
+        if job.state is not JobState.RUNNING:
+            return f"it is {job.state.value}"
+        heartbeat = job.heartbeat or 0.0
+        if heartbeat <= self._began:
+            return "its driver has not reported since the wait began"
+        busy = _joined(_works(query) for query in queries)
+        batches = {query.name: query.batch_id for query in queries}
+        if busy is not None or batches != self._batches or self._since is None:
+            self._batches = batches
+            self._since = None if busy is not None else heartbeat
+        if busy is not None:
+            return busy
+        quiet = max([self._goal.quiet, *(q.trigger_interval or 0.0 for q in queries if q.active)])
+        since = heartbeat if self._since is None else self._since
+        if heartbeat - since > quiet:
+            return None
+        return (
+            f"it has waited for input for {heartbeat - since:.1f} s, and has to for more than "
+            f"{quiet:g} s"
+        )
+
+
+def _no_query(name: str | None, queries: Sequence[QueryStatus]) -> str:
+    if name is None:
+        return "it has no streaming query"
+    known = ", ".join(f"'{query.name}'" for query in queries)
+    return f"it has no query '{name}' (it has: {known or 'none'})"
+
+
+def _behind(query: QueryStatus, batch: int) -> str | None:
+    """Return that a query has not committed a batch, or None."""
+    if query.batch_id is not None and query.batch_id >= batch:
+        return None
+    at = "has committed no batch" if query.batch_id is None else f"is at batch {query.batch_id}"
+    return f"query '{query.name}' {_ended(query)}{at}, not {batch}"
+
+
+def _works(query: QueryStatus) -> str | None:
+    """Return why a query is not waiting for input, or None; one that has ended waits for none."""
+    if query.error is not None:
+        return f"query '{query.name}' has failed"
+    if not query.active or query.waits_for_input:
+        return None
+    if query.waits_for_input is None:
+        return (
+            f"query '{query.name}' does not tell whether it waits for input (its trigger is "
+            "irregular, or an older flinkish runs it)"
+        )
+    at = "its first batch" if query.batch_id is None else f"batch {query.batch_id + 1}"
+    return f"query '{query.name}' is at work on {at}"
+
+
+def _ended(query: QueryStatus) -> str:
+    if query.active:
+        return ""
+    return "has failed and " if query.error is not None else "has ended and "
+
+
+def _joined(found: Iterable[str | None]) -> str | None:
+    texts = [text for text in found if text is not None]
+    return "; ".join(texts) or None
