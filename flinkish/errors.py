@@ -25,6 +25,7 @@
     +-- Locked                    12  locked
     +-- WrongState                13  wrong-state
     |   +-- NoCommittedBatch      13  no-committed-batch
+    |   +-- NameTaken             13  name-taken
     +-- WaitTimeout               14  timeout
     +-- Corrupt                   15  corrupt
     |   +-- UnsafePath            15  unsafe-path
@@ -184,6 +185,12 @@ class Locked(FlinkishError):
 
 class WrongState(FlinkishError):
     code, id = 13, "wrong-state"
+
+
+class NameTaken(WrongState):
+    """Another job that has not ended has the name; ``data`` has its ``job_id`` and ``state``."""
+
+    id = "name-taken"
 
 
 class NoCommittedBatch(WrongState):

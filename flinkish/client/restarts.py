@@ -228,7 +228,7 @@ def restart_from(
         environ=os.environ,
         now=registry.now(),
     )
-    launcher.launch_job(registry, context.config.registry_url(), new, os.environ)
+    launcher.launch_job(registry, context.config.registry_url(), new, os.environ, unique_name=True)
     if job.state.is_final:
         registry.acknowledge([job.job_id])
     return new

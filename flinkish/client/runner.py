@@ -15,6 +15,7 @@ from flinkish.client.restoring import Restore, check_uid_map
 from flinkish.client.savepoints import Savepoint
 from flinkish.client.waiting import wait_until_started
 from flinkish.config import Config
+from flinkish.errors import NameTaken
 
 #: A path, a URL, or a savepoint.
 Location = str | os.PathLike[str] | Savepoint
@@ -53,6 +54,7 @@ class ProgramRunner:
         jars: Sequence[str] = (),
         packages: Sequence[str] = (),
         secret_args: Sequence[str] = (),
+        if_not_running: bool = False,
         wait: bool = True,
     ) -> Job:
         """Start a job from an unchanged PySpark program.
@@ -66,7 +68,8 @@ class ProgramRunner:
         module : str, optional
             The program as a module.
         name : str, optional
-            The job's name. Default: the program's.
+            The job's name, which no other job that has not ended may have. Default: the program's,
+            which others may have.
         from_savepoint : path or Savepoint, optional
             The savepoint, or the plain Spark checkpoint, to restore.
         plan : Plan or path, optional
@@ -96,6 +99,9 @@ class ProgramRunner:
             Accompanying files: files for imports, archives, jars, Maven coordinates.
         secret_args : sequence of str
             Further arguments of the program, which are never shown.
+        if_not_running : bool
+            Whether a job of the name (also of the program's) that has not ended is returned
+            instead of starting another.
         wait : bool
             Whether to wait until the job runs (or has finished). If so, a program that fails raises
             its error.
@@ -109,6 +115,8 @@ class ProgramRunner:
         ------
         UsageError
             There is no such program, or arguments exclude each other.
+        NameTaken
+            Another job that has not ended has the name.
         LaunchFailed
             Spark, Java or a Python is missing.
         SavepointNotFound, Corrupt, UnsupportedFormat
@@ -141,8 +149,18 @@ class ProgramRunner:
             restore, parallelism = submission.planned_restore(planned, restore)
             program = submission.planned_program(planned, program)
         context = self._with(restore.settings(), parallelism)
-        ready = submission.prepare(context, program, restore, plan=planned, name=name)
-        job = submission.launch(context, ready)
+        try:
+            ready = submission.prepare(
+                *(context, program, restore),
+                plan=planned,
+                name=name,
+                if_not_running=if_not_running,
+            )
+            job = submission.launch(context, ready)
+        except NameTaken as taken:
+            if not if_not_running:
+                raise
+            job = submission.holder_of(context, taken)
         if wait:
             job = wait_until_started(context, job)
         return Job.of(self._context, job)

@@ -13,13 +13,15 @@ from flinkish.client.program import Program, asked_partitions, default_name, fin
 from flinkish.client.restoring import Restore, restore_spec
 from flinkish.config import Config
 from flinkish.config.secrets import MASK
-from flinkish.errors import UsageError
+from flinkish.errors import NameTaken, UsageError
 from flinkish.launch import launcher
 from flinkish.launch import spark_submit as programs
 from flinkish.launch.restart_strategy import strategy_of
 from flinkish.launch.secret_settings import without_secrets
 from flinkish.launch.spark_submit import Installation
-from flinkish.registry.jobs import JobRecord, Launch
+from flinkish.registry.jobs import ACTIVE_STATES, JobRecord, Launch
+from flinkish.registry.liveness import reconcile
+from flinkish.registry.statements import name_taken
 
 if TYPE_CHECKING:
     from flinkish.client.planfile import PlanFile
@@ -37,11 +39,14 @@ class Submission:
         The launch.
     installation : Installation
         The Spark that runs it.
+    unique_name : bool
+        Whether no other job that has not ended may have its name.
     """
 
     name: str
     launch: Launch
     installation: Installation
+    unique_name: bool = False
 
     def command(self) -> list[str]:
         """Return the ``spark-submit`` command line, without secrets."""
@@ -76,6 +81,7 @@ def prepare(
     *,
     plan: PlanFile | None = None,
     name: str | None = None,
+    if_not_running: bool = False,
 ) -> Submission:
     """Check everything that can be checked before a job is launched.
 
@@ -90,7 +96,10 @@ def prepare(
     plan : PlanFile, optional
         The saved plan that the restore must match.
     name : str, optional
-        The job's name. Default: the program's.
+        The job's name, which no other job that has not ended may have. Default: the program's,
+        which others may have.
+    if_not_running : bool
+        Whether no other such job may have the default name either.
 
     Returns
     -------
@@ -99,6 +108,8 @@ def prepare(
 
     Raises
     ------
+    NameTaken
+        Another job has the name; :func:`holder_of` returns it.
     UsageError
         There is no such program, or no savepoint to restore from.
     LaunchFailed
@@ -109,6 +120,10 @@ def prepare(
         This Spark cannot resume the savepoint, or something has changed since the plan.
     """
     launch = launch_of(program, context.config, os.getcwd())
+    chosen = name or default_name(launch)
+    unique = name is not None or if_not_running
+    if unique:
+        _check_name(context, chosen)
     spec = restore_spec(restore, context.config, parallelism=asked_partitions(launch))
     strategy_of(launch.options)  # refuses wrong settings
     installation = find_spark(launch)
@@ -121,7 +136,7 @@ def prepare(
     launch = replace(programs.pinned(launch, installation), restore=spec)
     if spec is not None:
         check_restorable(context, spec.path, spark)
-    return Submission(name or default_name(launch), launch, installation)
+    return Submission(chosen, launch, installation, unique)
 
 
 def launch(context: Context, submission: Submission) -> JobRecord:
@@ -129,6 +144,8 @@ def launch(context: Context, submission: Submission) -> JobRecord:
 
     Raises
     ------
+    NameTaken
+        Another job got the name since it was checked.
     StorageError
         The job's log cannot be written.
     LaunchFailed
@@ -142,8 +159,36 @@ def launch(context: Context, submission: Submission) -> JobRecord:
         environ=os.environ,
         now=registry.now(),
     )
-    launcher.launch_job(registry, context.config.registry_url(), job, os.environ)
-    return job
+    url, unique = context.config.registry_url(), submission.unique_name
+    while True:
+        try:
+            launcher.launch_job(registry, url, job, os.environ, unique_name=unique)
+        except NameTaken:
+            _drop_log(job)
+            _check_name(context, job.name)  # no error: its holder turned out to be dead
+        else:
+            return job
+
+
+def holder_of(context: Context, taken: NameTaken) -> JobRecord:
+    """Return the job that has the name that was refused."""
+    return context.registry.job(str(taken.data["job_id"]))
+
+
+def _drop_log(job: JobRecord) -> None:
+    """Remove the log of a job that was not registered after all."""
+    from flinkish import storage
+
+    if job.log_path is not None:
+        storage.remove_file(*storage.split(job.log_path))
+
+
+def _check_name(context: Context, name: str) -> None:
+    """Raise NameTaken when a job of that name has not ended; one whose driver died has."""
+    found = reconcile(context.registry, context.registry.jobs(states=ACTIVE_STATES, name=name))
+    holders = [job for job in found if not job.state.is_final]
+    if holders:
+        raise name_taken(holders[-1])
 
 
 def check_restorable(context: Context, path: str, spark: str | None) -> None:

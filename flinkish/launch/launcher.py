@@ -47,7 +47,14 @@ def new_job(
     )
 
 
-def launch_job(registry: Registry, url: str, job: JobRecord, environ: Mapping[str, str]) -> int:
+def launch_job(
+    registry: Registry,
+    url: str,
+    job: JobRecord,
+    environ: Mapping[str, str],
+    *,
+    unique_name: bool = False,
+) -> int:
     """Register ``job``, start its supervisor, and return the supervisor's pid.
 
     The supervisor has its own session, no terminal and no standard input: it and its driver keep
@@ -60,15 +67,16 @@ def launch_job(registry: Registry, url: str, job: JobRecord, environ: Mapping[st
         The log cannot be written.
     LaunchFailed
         No process can be started; the job is then FAILED.
-    RegistryError
-        See :meth:`.job_registry.Registry.add_job`.
+    RegistryError, NameTaken
+        See :meth:`.job_registry.Registry.add_job`, also for ``unique_name``.
     """
+    recorded = replace(job, launch=secret_settings.without_secrets(job.launch))
     return _supervised(
         registry,
         url,
         job,
         environ,
-        lambda: registry.add_job(replace(job, launch=secret_settings.without_secrets(job.launch))),
+        lambda: registry.add_job(recorded, unique_name=unique_name),
     )
 
 

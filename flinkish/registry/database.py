@@ -65,6 +65,14 @@ class Database:
         """
         raise NotImplementedError
 
+    def serialize(self, transaction: Transaction) -> None:
+        """Wait until no other transaction that called this is open, and keep others out.
+
+        For a condition on rows that other transactions may add. What they have committed is seen
+        by the statements after this one.
+        """
+        raise NotImplementedError
+
     def changes_marker(self) -> object:
         """Return a value, cheap to get, that changes when another connection has written."""
         raise NotImplementedError

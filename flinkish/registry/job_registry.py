@@ -54,6 +54,7 @@ from flinkish.registry.statements import (
     lock,
     locked,
     record_state,
+    refuse_taken,
     set_fields,
     unknown,
 )
@@ -124,18 +125,30 @@ class Registry(QueryReports):
 
     # jobs
 
-    def add_job(self, job: JobRecord) -> None:
+    def add_job(self, job: JobRecord, *, unique_name: bool = False) -> None:
         """Register a job; its state becomes the first entry of its history.
+
+        Parameters
+        ----------
+        job
+            The job.
+        unique_name
+            Refuse the job if another of its name has not ended, also one that is being added now.
 
         Raises
         ------
         RegistryError
             The id is taken.
+        NameTaken
+            The name is, and has to be unique.
         """
         values = job_values(job)
         columns = list(values)
 
         def work(tx: Transaction) -> None:
+            if unique_name:
+                self._database.serialize(tx)
+                refuse_taken(tx, job.name, job.job_id)
             if tx.rows("SELECT 1 AS one FROM flinkish_jobs WHERE job_id = :id", id=job.job_id):
                 raise RegistryError(f"job {job.job_id} is already in the registry")
             tx.execute(
@@ -280,6 +293,8 @@ class Registry(QueryReports):
         ------
         WrongState
             The job has changed since; another process has started it, for instance.
+        NameTaken
+            The job had ended, and another one that runs has its name now.
         """
 
         def work(tx: Transaction) -> JobRecord:
@@ -293,6 +308,9 @@ class Registry(QueryReports):
                     job_id=job.job_id,
                     state=job.state.value,
                 )
+            if job.state.is_final:
+                self._database.serialize(tx)
+                refuse_taken(tx, job.name, job.job_id)
             now = self.now()
             set_fields(
                 tx,

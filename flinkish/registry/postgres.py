@@ -42,6 +42,8 @@ T = TypeVar("T")
 
 #: Lock that serialises schema changes; any number that all versions of flinkish share.
 _MIGRATION_LOCK = 0x666C696E6B
+#: Lock of :meth:`PostgresDatabase.serialize`; as the one above.
+_SERIAL_LOCK = _MIGRATION_LOCK + 1
 _CONNECT_TIMEOUT = 10  # seconds
 _ATTEMPTS = 5
 
@@ -71,6 +73,9 @@ class PostgresDatabase(Database):
     def write(self, work: Callable[[Transaction], T]) -> T:
         with self._lock:
             return self._reliably(lambda connection: self._transact(connection, work))
+
+    def serialize(self, transaction: Transaction) -> None:
+        transaction.rows("SELECT pg_advisory_xact_lock(:lock)", lock=_SERIAL_LOCK)
 
     def changes_marker(self) -> object:
         return object()

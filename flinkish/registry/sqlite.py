@@ -88,6 +88,9 @@ class SqliteDatabase(Database):
         with self._lock:
             return self._patiently(lambda: self._transact(work))
 
+    def serialize(self, transaction: Transaction) -> None:
+        """See :meth:`Database.serialize`: every write began with BEGIN IMMEDIATE."""
+
     def changes_marker(self) -> object:
         with self._lock:
             return self._patiently(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from flinkish.errors import JobNotFound
+from flinkish.errors import JobNotFound, NameTaken
 from flinkish.registry.database import Transaction
-from flinkish.registry.jobs import JobRecord, JobState
+from flinkish.registry.jobs import FINAL_STATES, JobRecord, JobState
 from flinkish.registry.rows import JOB_COLUMNS, UPDATABLE, job_of
 
 #: Values in one statement's IN list; SQLite's oldest limit on parameters is 999.
@@ -45,6 +45,32 @@ def job_row(tx: Transaction, job_id: str) -> JobRecord:
     """Return the job with an id that is known to exist."""
     rows = tx.rows(f"SELECT {JOB_COLUMNS} FROM flinkish_jobs WHERE job_id = :id", id=job_id.lower())
     return job_of(rows[0])
+
+
+def refuse_taken(tx: Transaction, name: str, job_id: str) -> None:
+    """Raise :class:`NameTaken` when a job other than ``job_id`` has the name and has not ended."""
+    final = {f"s{i}": state for i, state in enumerate(sorted(s.value for s in FINAL_STATES))}
+    rows = tx.rows(
+        f"SELECT {JOB_COLUMNS} FROM flinkish_jobs WHERE name = :name AND job_id <> :id "
+        f"AND state NOT IN ({', '.join(':' + mark for mark in final)}) "
+        "ORDER BY start_time DESC, job_id LIMIT 1",
+        name=name,
+        id=job_id,
+        **final,
+    )
+    if rows:
+        raise name_taken(job_of(rows[0]))
+
+
+def name_taken(holder: JobRecord) -> NameTaken:
+    """Return the error for a name that the job ``holder`` has."""
+    return NameTaken(
+        f"the name {holder.name} is that of job {holder.job_id}, which is {holder.state.value}",
+        hint=f"stop that job with: flinkish stop {holder.job_id}; flinkish run also takes another "
+        "--name, or --if-not-running to leave it at that",
+        job_id=holder.job_id,
+        state=holder.state.value,
+    )
 
 
 def set_fields(tx: Transaction, job_id: str, values: Mapping[str, Any]) -> None:

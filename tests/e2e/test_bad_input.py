@@ -136,7 +136,9 @@ def test_dash_n_without_dash_s(shared: Flinkish) -> None:
 
 @pytest.mark.deep
 def test_finished_and_ambiguous_jobs(shared: Flinkish, job: str, tmp_path: Path) -> None:
-    other = shared.run("rate.py", options=("--name", "alive"))
+    # Names that programs get from their files may be those of other jobs.
+    namesake = shutil.copy(PROGRAMS / "rate.py", tmp_path / "alive.py")
+    other = shared.run(str(namesake))
     expect(shared, 2, "ambiguous-job", [job, other], "stop", "alive", "-p", str(tmp_path))
     shared.ok("cancel", other)
     # Its savepoint can still be had (test_dead_jobs); it cannot be stopped once more.

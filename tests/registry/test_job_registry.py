@@ -16,6 +16,7 @@ from flinkish.errors import (
     DriverLost,
     JobNotFound,
     Locked,
+    NameTaken,
     ProgramFailed,
     RegistryError,
     RequestNotFound,
@@ -63,6 +64,44 @@ def savepoint(path: str, job_id: str, created: float, **fields: object) -> Savep
 
 
 # jobs
+
+
+def test_one_of_many_gets_a_name(registry_url: str, make_job: MakeJob) -> None:
+    jobs = [make_job("rides", JobState.INITIALIZING) for _ in range(6)]
+    start = threading.Barrier(len(jobs))
+
+    def add(job: JobRecord) -> bool:
+        with Registry.open(registry_url) as own:
+            start.wait(60)
+            try:
+                own.add_job(job, unique_name=True)
+            except NameTaken:
+                return False
+            return True
+
+    Registry.open(registry_url).close()
+    with ThreadPoolExecutor(len(jobs)) as threads:
+        assert sum(threads.map(add, jobs)) == 1
+    with Registry.open(registry_url) as registry:
+        assert len(registry.jobs()) == 1
+        registry.add_job(make_job("rides"))  # who does not ask for it may share it
+        registry.add_job(make_job("other"), unique_name=True)
+
+
+def test_a_name_is_free_when_its_job_has_ended(registry: Registry, make_job: MakeJob) -> None:
+    old, new, third = make_job("rides"), make_job("rides"), make_job("rides")
+    registry.add_job(old)
+    with pytest.raises(NameTaken, match=f"{old.job_id}, which is RUNNING") as taken:
+        registry.add_job(new, unique_name=True)
+    assert taken.value.data == {"job_id": old.job_id, "state": "RUNNING"}
+    ended = registry.transition(old.job_id, JobState.FINISHED)
+    registry.add_job(new, unique_name=True)
+    with pytest.raises(NameTaken, match=new.job_id):
+        registry.restart(ended, "again")
+    registry.transition(new.job_id, JobState.FINISHED)
+    assert registry.restart(ended, "again").state is JobState.RESTARTING
+    with pytest.raises(NameTaken, match=f"{old.job_id}, which is RESTARTING"):
+        registry.add_job(third, unique_name=True)
 
 
 def test_a_job_comes_back_as_it_was_given(registry: Registry, make_job: MakeJob) -> None:

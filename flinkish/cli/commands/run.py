@@ -27,7 +27,7 @@ from flinkish.cli.session import Session
 from flinkish.client import submission
 from flinkish.client.waiting import QUERIES, wait_until_started
 from flinkish.config.secrets import mask_words
-from flinkish.errors import FlinkishError, UsageError
+from flinkish.errors import FlinkishError, NameTaken, UsageError
 from flinkish.launch import restart_strategy
 from flinkish.registry.jobs import JobRecord
 
@@ -40,6 +40,7 @@ class RunOptions(ProgramOptions, RestoreArguments):
     claim_mode: str | None
     plan: str | None
     name: str | None
+    if_not_running: bool
     queries: int | None
     restart_strategy: str | None
     cancel_on_exit: bool
@@ -64,7 +65,7 @@ def _claim_mode(_ctx: click.Context, parameter: click.Parameter, value: str | No
 
 @command(
     "run",
-    exit_codes=(4, 5, 11, 14, 15),
+    exit_codes=(4, 5, 11, 13, 14, 15),
     context_settings={"allow_interspersed_args": False},
     options_metavar="[OPTIONS]",
 )
@@ -92,7 +93,17 @@ def _claim_mode(_ctx: click.Context, parameter: click.Parameter, value: str | No
     help="Carry out the restore plan of check -o; the program may be left out.",
 )
 @parallelism_option
-@click.option("--name", metavar="NAME", help="Name of the job. Default: the program's.")
+@click.option(
+    "--name",
+    metavar="NAME",
+    help="Name of the job, which no other job that has not ended may have. Default: the program's, "
+    "which others may have.",
+)
+@click.option(
+    "--if-not-running",
+    is_flag=True,
+    help="If a job of the name (also of the program's) has not ended, show that one and exit 0.",
+)
 @click.option(
     "--queries",
     metavar="N",
@@ -143,10 +154,20 @@ def _submit(call: Call, options: RunOptions) -> int:
         QUERIES: None if options.queries is None else str(options.queries),
     }
     with call.session(flags) as session:
-        ready = submission.prepare(session, program, restore, plan=plan, name=options.name)
-        if options.dry_run:
-            return _show_dry_run(session.out, ready.name, ready.command(), options.uid_map)
-        job = submission.launch(session, ready)
+        try:
+            ready = submission.prepare(
+                *(session, program, restore),
+                plan=plan,
+                name=options.name,
+                if_not_running=options.if_not_running,
+            )
+            if options.dry_run:
+                return _show_dry_run(session.out, ready.name, ready.command(), options.uid_map)
+            job = submission.launch(session, ready)
+        except NameTaken as taken:
+            if not options.if_not_running:
+                raise
+            return _show_running(session.out, submission.holder_of(session, taken))
         if options.no_wait:
             return show_submitted(session.out, job)
         if options.detached:
@@ -192,6 +213,19 @@ def show_submitted(
         out.line(job.job_id)
     else:
         out.line(f"Job has been submitted with JobID {job.job_id}")
+    return 0
+
+
+def _show_running(out: Output, job: JobRecord) -> int:
+    """Show the job that has not ended, and has the name, with ``--if-not-running``."""
+    state = job.state.value
+    if out.json:
+        fields = {"job_id": job.job_id, "name": job.name, "state": state, "already_running": True}
+        out.document(fields)
+    elif out.quiet:
+        out.line(job.job_id)
+    else:
+        out.line(f"Job {job.name} is {state} already, with JobID {job.job_id}")
     return 0
 
 
