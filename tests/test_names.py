@@ -71,6 +71,7 @@ COVERED_BY = {
     "client/locks": "cli/test_savepoint_care",
     "client/offline": "cli/test_offline",
     "client/program": "cli/options/test_program",
+    "client/purge": "cli/commands/test_purge",
     "client/reporter": "cli/test_terminal_escapes",
     "client/requests": "cli/test_lifecycle",
     "client/restarts": "cli/commands/test_restart",

@@ -52,6 +52,9 @@ COMMANDS: dict[str, CommandEntry] = {
     "recover": CommandEntry(
         "flinkish.cli.commands.recover", "recover", "Start lost jobs again, after a reboot."
     ),
+    "purge": CommandEntry(
+        "flinkish.cli.commands.purge", "purge", "Remove jobs that ended long ago."
+    ),
     "migrate": CommandEntry(
         "flinkish.cli.commands.migrate",
         "migrate",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from flinkish.client.client import Client, prune
     from flinkish.client.job import Job
     from flinkish.client.migration import Changes
+    from flinkish.client.purge import PurgeResult
     from flinkish.client.reporter import Progress, Reporter, SilentReporter
     from flinkish.client.retention import PruneResult
     from flinkish.client.savepoints import Savepoint
@@ -37,6 +38,7 @@ __all__ = [
     "Plan",
     "Progress",
     "PruneResult",
+    "PurgeResult",
     "Reporter",
     "Savepoint",
     "SilentReporter",
@@ -53,6 +55,7 @@ _HOMES = {
     "Plan": "checking",
     "Progress": "reporter",
     "PruneResult": "retention",
+    "PurgeResult": "purge",
     "Reporter": "reporter",
     "Savepoint": "savepoints",
     "SilentReporter": "reporter",

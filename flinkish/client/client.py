@@ -18,6 +18,7 @@ from flinkish.registry.jobs import ACTIVE_STATES
 from flinkish.registry.liveness import reconcile
 
 if TYPE_CHECKING:
+    from flinkish.client.purge import PurgeResult
     from flinkish.client.retention import PruneResult
 
 
@@ -300,6 +301,37 @@ class Client(ProgramRunner):
 
         policy = Policy(keep_last, keep_within, keep_hourly, keep_daily, keep_weekly)
         return prune_savepoints(self._context, directory, policy, garbage=garbage, dry_run=dry_run)
+
+    def purge(
+        self, ended_before: float, *, failed: bool = False, dry_run: bool = False
+    ) -> PurgeResult:
+        """Remove ended jobs: their records, requests, logs and checkpoints. Savepoints stay.
+
+        Of checkpoints only those go that flinkish placed and that no job that stays needs. The
+        record of a job stays while there is a savepoint of an earlier batch of its queries.
+
+        Parameters
+        ----------
+        ended_before : float
+            Jobs that ended more than so many seconds ago.
+        failed : bool
+            Also jobs that ran and failed, if nobody has acknowledged it.
+        dry_run : bool
+            Touch nothing, and return what would be done.
+
+        Returns
+        -------
+        PurgeResult
+            The outcome for each ended job; failed removals are in its ``errors``.
+
+        Raises
+        ------
+        RegistryError
+            The registry cannot be read.
+        """
+        from flinkish.client.purge import purge_jobs
+
+        return purge_jobs(self._context, ended_before, failed=failed, dry_run=dry_run)
 
 
 def prune(

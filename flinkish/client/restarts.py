@@ -17,6 +17,7 @@ from flinkish.launch.restart_strategy import name_of
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, QueryStatus, RestoreSpec
 from flinkish.registry.liveness import is_alive, reconcile
+from flinkish.registry.purging import why_purged
 from flinkish.spec.launch import Launch
 
 _POLL = 0.05
@@ -82,6 +83,9 @@ def plan_restart(
             job_id=job.job_id,
             state=job.state.value,
         )
+    purged = why_purged(job)
+    if purged is not None:
+        raise purged
     queries = context.registry.queries(job.job_id)
     check_alone(context.registry, job, queries)
     launch = with_secrets(job.launch, conf or {}, secret_args)

@@ -15,6 +15,7 @@ from flinkish.errors import NoCommittedBatch, WrongState, from_record
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, QueryFacts, QueryStatus
 from flinkish.registry.liveness import reconcile
+from flinkish.registry.purging import why_purged
 
 #: The trigger of savepoints without a driver, in their metadata and in the registry.
 TRIGGER = "offline"
@@ -54,6 +55,9 @@ def check_savable(
     who = f"job {job.name} ({job.job_id})"
     if not job.state.is_final:
         raise WrongState(f"{who} is {job.state.value}: its driver takes its savepoints")
+    purged = why_purged(job)
+    if purged is not None:
+        raise purged
     if not queries:
         raise WrongState(
             f"{who} is {job.state.value} and never started a streaming query",

@@ -32,7 +32,7 @@ from flinkish.registry.jobs import (
     SavepointRecord,
     may_follow,
 )
-from flinkish.registry.queries import QueryReports
+from flinkish.registry.purging import Purging, why_purged
 from flinkish.registry.requests import new_request_id
 from flinkish.registry.rows import (
     JOB_COLUMNS,
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 __all__ = ["Registry", "new_job_id", "new_request_id"]
 
 
-class Registry(QueryReports):
+class Registry(Purging):
     """An open registry. A context manager; safe to use from several threads of a process.
 
     Every method may raise :class:`RegistryError` when the database cannot be reached, read or
@@ -308,6 +308,9 @@ class Registry(QueryReports):
                     job_id=job.job_id,
                     state=job.state.value,
                 )
+            purged = why_purged(job)
+            if purged is not None:
+                raise purged
             if job.state.is_final:
                 self._database.serialize(tx)
                 refuse_taken(tx, job.name, job.job_id)

@@ -12,7 +12,8 @@ from flinkish.errors import InvalidConfiguration, UsageError
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _seconds(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+def seconds_of(_ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+    """Return the seconds of an option's duration, such as ``7d``."""
     from flinkish.config import parse_duration
 
     if value is None:
@@ -43,7 +44,7 @@ def keep_options(last: str) -> Callable[[F], F]:
             "--keep-within",
             "--max-age",
             "keep_within",
-            callback=_seconds,
+            callback=seconds_of,
             metavar="DURATION",
             help="Those not older than this, such as 7d.",
         ),

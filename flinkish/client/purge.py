@@ -1,0 +1,327 @@
+"""Remove ended jobs: their records, their logs, and the checkpoints that flinkish placed."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from flinkish import storage
+from flinkish.client.context import Context
+from flinkish.errors import FlinkishError, PartialFailure, StorageError
+from flinkish.registry.in_use import outlived
+from flinkish.registry.jobs import JobRecord, QueryStatus, SavepointRecord
+from flinkish.registry.liveness import reconcile
+from flinkish.registry.purge_plan import (
+    Found,
+    JobFacts,
+    JobPlan,
+    Rules,
+    RunFacts,
+    SavepointFacts,
+    What,
+    is_inside,
+    plan_purge,
+    standing_reason,
+)
+from flinkish.restore.plan.query_id import newest_batch
+from flinkish.savepoint.directory.leases import LeaseRecord, read_leases
+from flinkish.savepoint.format.metadata import FILE_NAME
+
+_SAVEPOINTS = "execution.checkpointing.savepoint-dir"
+
+
+@dataclass(frozen=True)
+class PurgeOutcome:
+    """What became of one ended job.
+
+    Parameters
+    ----------
+    plan : JobPlan
+        Its parts, and the reasons why they stay or it stays as a whole.
+    removed : bool
+        Whether all is gone that was to go.
+    error : FlinkishError or None
+        Why not.
+    """
+
+    plan: JobPlan
+    removed: bool = False
+    error: FlinkishError | None = None
+
+    @property
+    def job(self) -> JobRecord:
+        """The job as it was found."""
+        return self.plan.job
+
+
+@dataclass(frozen=True)
+class PurgeResult:
+    """What a purge did, or with ``dry_run`` would do.
+
+    Parameters
+    ----------
+    ended_before : float
+        Jobs that ended before this time were purged, in seconds since the epoch.
+    dry_run : bool
+        Whether nothing was touched.
+    jobs : tuple of PurgeOutcome
+        Each job that has ended, by start time.
+    """
+
+    ended_before: float
+    dry_run: bool
+    jobs: tuple[PurgeOutcome, ...] = ()
+
+    @property
+    def going(self) -> tuple[PurgeOutcome, ...]:
+        """The jobs of which something is to be removed."""
+        return tuple(each for each in self.jobs if not each.plan.keep)
+
+    @property
+    def errors(self) -> tuple[FlinkishError, ...]:
+        """The errors of failed removals."""
+        return tuple(each.error for each in self.jobs if each.error is not None)
+
+    @property
+    def failure(self) -> PartialFailure | None:
+        """The error of a purge that could not remove all, or None."""
+        if not self.errors:
+            return None
+        first = self.errors[0]
+        return PartialFailure(
+            f"{len(self.errors)} of {len(self.going)} jobs could not be removed: {first.message}",
+            hint=first.hint or "run it again to go on",
+        )
+
+
+def purge_jobs(
+    context: Context,
+    age: float,
+    *,
+    failed: bool = False,
+    dry_run: bool = False,
+    agreed: Collection[str] | None = None,
+) -> PurgeResult:
+    """Remove the jobs that ended more than ``age`` seconds ago.
+
+    Parameters
+    ----------
+    context : Context
+        Has the registry.
+    age : float
+        Seconds.
+    failed : bool
+        Also jobs that ran and failed, if nobody has acknowledged it.
+    dry_run : bool
+        Only return what would be done.
+    agreed : collection of str, optional
+        Remove at most these jobs (ids), which a dry run has shown; None removes all.
+
+    Returns
+    -------
+    PurgeResult
+        Failed removals are in its ``errors``.
+
+    Raises
+    ------
+    RegistryError
+        The registry cannot be read.
+    """
+    rules = Rules(context.registry.now() - age, failed)
+    jobs, savepoints = _facts(context, rules)
+    outcomes = []
+    for plan in plan_purge(jobs, savepoints, rules):
+        if not plan.keep and agreed is not None and plan.job.job_id not in agreed:
+            plan = JobPlan(plan.job, ("not agreed to",))
+        outcomes.append(PurgeOutcome(plan))
+    if not dry_run:
+        by_id = {facts.job.job_id: facts for facts in jobs}
+        outcomes = [
+            each if each.plan.keep else _carry_out(context, by_id[each.job.job_id], each)
+            for each in outcomes
+        ]
+    return PurgeResult(rules.ended_before, dry_run, tuple(outcomes))
+
+
+def _carry_out(context: Context, facts: JobFacts, outcome: PurgeOutcome) -> PurgeOutcome:
+    """Remove what the plan says of one job: files first, so that the rest can be found again."""
+    registry, job = context.registry, outcome.job
+    batches = {run.query_id: run.batch_id for run in facts.runs if run.batch_id is not None}
+    try:
+        registry.begin_purge(job, batches)
+        for item in outcome.plan.items:
+            if item.stays is not None:
+                continue
+            if item.what is What.RECORD:
+                registry.forget(job.job_id)
+                continue
+            assert item.location is not None
+            root, name = storage.split(item.location)
+            if item.what is What.LOG:
+                storage.remove_file(root, name)
+            elif not storage.remove_tree(root, name):
+                raise StorageError(
+                    f"{item.location} could not be removed completely",
+                    hint="see who owns what is left; the purge can be run again",
+                )
+    except FlinkishError as error:
+        return replace(outcome, error=error)
+    return replace(outcome, removed=True)
+
+
+def _facts(
+    context: Context, rules: Rules
+) -> tuple[tuple[JobFacts, ...], tuple[SavepointFacts, ...]]:
+    """Look up what the plan has to know."""
+    registry = context.registry
+    jobs = reconcile(registry, registry.jobs())
+    runs = registry.runs()
+    news = {job.job_id for job in registry.unacknowledged()}
+    records = registry.savepoints()
+    known = [_known(job, runs.get(job.job_id, ()), news=job.job_id in news) for job in jobs]
+    chosen = {f.job.job_id for f in known if standing_reason(f, rules) is None}
+    saving = _saving(context, [f for f in known if f.job.job_id in chosen], records)
+    found = tuple(
+        _looked_up(replace(f, saving=saving.get(f.job.job_id))) if f.job.job_id in chosen else f
+        for f in known
+    )
+    return found, tuple(
+        SavepointFacts(
+            record.path,
+            _place(record.path),
+            {
+                str(query["query_id"]): int(query["batch_id"])
+                for query in record.queries
+                if query.get("query_id") is not None and query.get("batch_id") is not None
+            },
+        )
+        for record in records
+    )
+
+
+def _known(job: JobRecord, queries: Sequence[QueryStatus], *, news: bool) -> JobFacts:
+    """Return what the registry knows of a job."""
+    restore = job.launch.restore
+    needs_origin = restore is not None and not outlived(queries)
+    return JobFacts(
+        job,
+        tuple(
+            RunFacts(q.name, q.query_id, q.checkpoint_dir, _place(q.checkpoint_dir), q.batch_id)
+            for q in queries
+        ),
+        None if job.checkpoint_dir is None else _place(job.checkpoint_dir),
+        _place(restore.path) if restore is not None and needs_origin else None,
+        news,
+    )
+
+
+def _looked_up(facts: JobFacts) -> JobFacts:
+    """Add what only the storage knows: the files of a candidate, and its newest batches."""
+    return replace(
+        facts,
+        runs=tuple(replace(run, batch_id=_newest(run)) for run in facts.runs),
+        checkpoint=_checkpoint(facts.job),
+        log_bytes=_log_bytes(facts.job.log_path),
+    )
+
+
+@dataclass(frozen=True)
+class _Committing:
+    checkpoint_dir: str
+    batch_id: int | None
+
+
+def _newest(run: RunFacts) -> int | None:
+    return newest_batch(_Committing(run.checkpoint, run.batch_id))
+
+
+def _checkpoint(job: JobRecord) -> Found | None:
+    """Return the files of a job's directory of checkpoints; None if there is none."""
+    path = job.checkpoint_dir
+    if path is None:
+        return None
+    try:
+        if not storage.exists(path):
+            return None
+        if storage.base_name(path) != job.job_id:
+            return Found(stays="it is not named as flinkish names checkpoints")
+        if storage.is_local(path) and os.path.islink(path):
+            return Found(stays="it is a link: what it leads to is elsewhere")
+        files = size = 0
+        for name, entry in storage.walk_files(path):
+            if storage.base_name(f"/{name}") == FILE_NAME:
+                return Found(stays=f"a savepoint lies in it: {storage.join(path, name)}")
+            files, size = files + 1, size + _size(entry)
+    except FlinkishError as error:
+        return Found(stays=f"it cannot be read: {error.message}")
+    return Found(files, size)
+
+
+def _size(entry: storage.FileEntry) -> int:
+    try:
+        return entry.size()
+    except FileNotFoundError:
+        return 0
+
+
+def _log_bytes(path: str | None) -> int | None:
+    if path is None:
+        return None
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return None
+
+
+def _saving(
+    context: Context, candidates: Sequence[JobFacts], savepoints: Sequence[SavepointRecord]
+) -> Mapping[str, str]:
+    """Return the jobs of which a savepoint is written now, or may be, with the reason.
+
+    What a job has left is saved by whoever asks for it: only the lease in the target tells. Targets
+    are known from earlier savepoints and from the configuration.
+    """
+    found: dict[str, str] = {}
+    mine = {facts.job.job_id: facts for facts in candidates}
+    targets: dict[str, set[str]] = {}
+    for record in savepoints:
+        targets.setdefault(storage.parent(record.path), set()).add(record.job_id)
+    configured = [context.config.get(_SAVEPOINTS)]
+    configured += [facts.job.launch.options.get(_SAVEPOINTS) for facts in candidates]
+    for directory in filter(None, configured):
+        targets.setdefault(directory, set())
+    now = time.time()
+    for target, owners in targets.items() if candidates else ():
+        try:
+            leases = [lease for lease in read_leases(target) if not lease.is_stale(now)]
+        except FlinkishError as error:
+            context.reporter.warning(f"{target} is not looked at: {error.message}")
+            reason = f"whether a savepoint of it is being written in {target} cannot be seen"
+            found.update((job_id, reason) for job_id in owners & mine.keys())
+            continue
+        for lease in leases:
+            found.update((job_id, lease.describe()) for job_id in _of(lease, mine.values()))
+    return found
+
+
+def _of(lease: LeaseRecord, candidates: Iterable[JobFacts]) -> list[str]:
+    """Return the candidates that a lease is about."""
+    return [
+        facts.job.job_id
+        for facts in candidates
+        if lease.job_id == facts.job.job_id
+        or (lease.path and facts.place and is_inside(lease.path, facts.place))
+    ]
+
+
+def _place(location: str) -> str:
+    """Return one name for a place: a local one without links, a URL as flinkish writes it."""
+    if storage.is_local(location):
+        return os.path.realpath(location)
+    try:
+        found = storage.locate(location)
+    except StorageError:
+        return location
+    return os.path.realpath(found) if storage.is_local(found) else found

@@ -1,0 +1,271 @@
+"""Which ended jobs a purge removes, with the reason for everything that stays. Pure.
+
+A purged job loses its record with its requests, its log, and the checkpoints that flinkish placed
+for it. A job stays as a whole when it is not to be purged (it ended too late, its failure is not
+acknowledged, a savepoint of it is being written), or when its checkpoint is needed: by a job that
+stays, or by a savepoint that lies in it. Savepoints share no files with checkpoints.
+
+The record alone stays, without the files, as long as a savepoint is of an earlier batch of one of
+its queries. Sinks remember query ids and batch numbers, so a restore of that savepoint has to know
+that the batches after it were written already (``flinkish.restore.plan.query_id``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from flinkish.registry.jobs import JobRecord
+
+
+class What(str, Enum):
+    """The parts of a job."""
+
+    CHECKPOINT = "checkpoint"
+    LOG = "log"
+    RECORD = "record"
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """One run of a query.
+
+    Attributes
+    ----------
+    checkpoint, place
+        Its checkpoint, as recorded and by the one name that comparisons need.
+    batch_id
+        The newest batch that it has committed.
+    """
+
+    name: str
+    query_id: str
+    checkpoint: str
+    place: str
+    batch_id: int | None
+
+
+@dataclass(frozen=True)
+class Found:
+    """The files below a job's directory of checkpoints.
+
+    Attributes
+    ----------
+    stays
+        Why they are not removed, whatever the plan is: the directory is a link, for instance.
+    """
+
+    files: int = 0
+    bytes: int = 0
+    stays: str | None = None
+
+
+@dataclass(frozen=True)
+class JobFacts:
+    """What the plan has to know of a job.
+
+    Attributes
+    ----------
+    runs
+        All runs of its queries.
+    place
+        Its own directory of checkpoints, by one name.
+    origin
+        What it was restored from, by one name, as long as its own checkpoints do not replace that.
+    news
+        Whether it has failed and nobody acknowledged it.
+    saving
+        Why a savepoint of it may be under way now.
+    checkpoint, log_bytes
+        What is there; looked up only of candidates (:func:`standing_reason` gives none).
+    """
+
+    job: JobRecord
+    runs: Sequence[RunFacts] = ()
+    place: str | None = None
+    origin: str | None = None
+    news: bool = False
+    saving: str | None = None
+    checkpoint: Found | None = None
+    log_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class SavepointFacts:
+    """A savepoint that exists: its location, and the batch of each of its queries by query id."""
+
+    path: str
+    place: str
+    batches: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Item:
+    """A part of a job: it is removed, or stays for a reason.
+
+    Attributes
+    ----------
+    location
+        Its path or URL; None for the record.
+    """
+
+    what: What
+    location: str | None = None
+    bytes: int = 0
+    stays: str | None = None
+
+
+@dataclass(frozen=True)
+class JobPlan:
+    """What becomes of one ended job.
+
+    Attributes
+    ----------
+    reasons
+        Why it stays as a whole; empty if it does not.
+    items
+        Its parts; empty when it stays as a whole.
+    """
+
+    job: JobRecord
+    reasons: tuple[str, ...] = ()
+    items: tuple[Item, ...] = ()
+
+    @property
+    def keep(self) -> bool:
+        """Whether nothing of it is removed."""
+        return all(item.stays is not None for item in self.items)
+
+    @property
+    def bytes(self) -> int:
+        """The size of what is removed."""
+        return sum(item.bytes for item in self.items if item.stays is None)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Which jobs are to be purged.
+
+    Attributes
+    ----------
+    ended_before
+        They ended before this time, in seconds since the epoch.
+    failed
+        Also those whose failure nobody has acknowledged.
+    """
+
+    ended_before: float
+    failed: bool = False
+
+
+def standing_reason(facts: JobFacts, rules: Rules) -> str | None:
+    """Return why a job stays whatever the others do; None for a candidate."""
+    if not facts.job.state.is_final:
+        return f"it is {facts.job.state.value}"
+    if facts.job.end_time is None or facts.job.end_time >= rules.ended_before:
+        return "it has not ended that long ago"
+    if facts.news and not rules.failed:
+        return "its failure is not acknowledged (flinkish ack, or --failed)"
+    return facts.saving
+
+
+def plan_purge(
+    jobs: Sequence[JobFacts], savepoints: Sequence[SavepointFacts], rules: Rules
+) -> tuple[JobPlan, ...]:
+    """Return what becomes of each ended job, in the order of ``jobs``.
+
+    Parameters
+    ----------
+    jobs
+        All jobs of the registry.
+    savepoints
+        All savepoints of the registry that exist.
+    """
+    kept = {facts.job.job_id: standing_reason(facts, rules) for facts in jobs}
+    while True:  # what a job that stays needs may keep another, which needs a third
+        staying = [facts for facts in jobs if kept[facts.job.job_id] is not None]
+        more = {
+            facts.job.job_id: reason
+            for facts in jobs
+            if kept[facts.job.job_id] is None
+            and (reason := _needed(facts, staying, savepoints)) is not None
+        }
+        if not more:
+            break
+        kept.update(more)
+    plans = []
+    for facts in jobs:
+        reason = kept[facts.job.job_id]
+        if reason is None:
+            plans.append(JobPlan(facts.job, items=tuple(_items(facts, staying, savepoints))))
+        elif facts.job.state.is_final:
+            plans.append(JobPlan(facts.job, (reason,)))
+    return tuple(plans)
+
+
+def _needed(
+    facts: JobFacts, staying: Sequence[JobFacts], savepoints: Sequence[SavepointFacts]
+) -> str | None:
+    """Return who needs the job's checkpoints, as the reason why it stays."""
+    place = facts.place
+    if place is None or facts.checkpoint is None:
+        return None
+    if facts.checkpoint.stays is not None:
+        return f"its checkpoints stay: {facts.checkpoint.stays}"
+    for savepoint in savepoints:
+        if _overlap(savepoint.place, place):
+            return f"the savepoint {savepoint.path} lies in its checkpoints"
+    for other in staying:
+        who = f"job {other.job.name} ({other.job.job_id})"
+        if any(_overlap(run.place, place) for run in other.runs):
+            return f"{who} has its checkpoints there"
+        if other.origin is not None and _overlap(other.origin, place):
+            return f"{who} was restored from its checkpoints and has no commit of its own yet"
+    return None
+
+
+def _items(
+    facts: JobFacts, staying: Collection[JobFacts], savepoints: Collection[SavepointFacts]
+) -> Iterator[Item]:
+    """Yield the parts of a job that is purged."""
+    job, found = facts.job, facts.checkpoint
+    if found is not None:
+        yield Item(What.CHECKPOINT, job.checkpoint_dir, found.bytes)
+    for run in facts.runs:
+        if facts.place is None or not is_inside(run.place, facts.place):
+            yield Item(What.CHECKPOINT, run.checkpoint, stays="the program chose that place")
+    if facts.log_bytes is not None:
+        named = job.log_path is not None and job.log_path.endswith(f"/{job.job_id}.log")
+        stays = None if named else "it is not named as flinkish names logs"
+        yield Item(What.LOG, job.log_path, facts.log_bytes, stays)
+    yield Item(What.RECORD, stays=_remembered(facts, staying, savepoints))
+
+
+def _remembered(
+    facts: JobFacts, staying: Collection[JobFacts], savepoints: Collection[SavepointFacts]
+) -> str | None:
+    """Return why the record stays: whoever restores an earlier batch has to know of the later."""
+    for run in facts.runs:
+        if run.batch_id is None:
+            continue
+        went_on = f"of query '{run.name}', which this job took on to batch {run.batch_id}"
+        for savepoint in savepoints:
+            batch = savepoint.batches.get(run.query_id)
+            if batch is not None and batch < run.batch_id:
+                return f"the savepoint {savepoint.path} is of batch {batch} {went_on}"
+        for other in staying:
+            for theirs in other.runs:
+                if theirs.query_id == run.query_id and (theirs.batch_id or 0) < run.batch_id:
+                    who = f"job {other.job.name} ({other.job.job_id})"
+                    return f"{who} is at an earlier batch {went_on}"
+    return None
+
+
+def is_inside(place: str, directory: str) -> bool:
+    """Return whether a place is a directory or lies in it; both by the one name of a place."""
+    return place == directory or place.startswith(f"{directory.rstrip('/')}/")
+
+
+def _overlap(one: str, other: str) -> bool:
+    return is_inside(one, other) or is_inside(other, one)

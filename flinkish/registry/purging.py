@@ -1,0 +1,143 @@
+"""Removing the records of ended jobs: a part of the registry.
+
+The files of a job go first, its record last, so that an interrupted purge can be run again. Before
+the first file goes the job is marked: it cannot be started again, or saved, from what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from flinkish.errors import WrongState
+from flinkish.registry.database import Transaction
+from flinkish.registry.jobs import JobRecord, QueryStatus
+from flinkish.registry.queries import QueryReports
+from flinkish.registry.rows import dump, query_of
+from flinkish.registry.statements import locked, set_fields
+from flinkish.spec.codec import encode
+
+#: The key in a job's failure that marks it: when its files were given up.
+MARK = "purged"
+_TABLES = ("flinkish_states", "flinkish_queries", "flinkish_requests", "flinkish_jobs")
+
+
+def why_purged(job: JobRecord) -> WrongState | None:
+    """Return the error of whoever needs the files of a job that is being purged; else None."""
+    if not job.failure or MARK not in job.failure:
+        return None
+    return WrongState(
+        f"flinkish purge has removed the checkpoints of job {job.name} ({job.job_id}), or is about "
+        "to",
+        hint="start the program from a savepoint, or afresh, with: flinkish run",
+        job_id=job.job_id,
+        state=job.state.value,
+    )
+
+
+class Purging(QueryReports):
+    """The end of records, on top of the reports about queries."""
+
+    def runs(self, job_ids: Sequence[str] | None = None) -> dict[str, list[QueryStatus]]:
+        """Return all runs of the queries of jobs (default: of all jobs), by job.
+
+        Unlike :meth:`queries_of`, earlier queries of the same name are among them.
+        """
+        found: dict[str, list[QueryStatus]] = {}
+        rows = self._read("SELECT job_id, status FROM flinkish_queries ORDER BY job_id, name, seen")
+        for row in rows:
+            if job_ids is None or row["job_id"] in job_ids:
+                found.setdefault(row["job_id"], []).append(query_of(row))
+        return found
+
+    def begin_purge(self, seen: JobRecord, batches: Mapping[str, int]) -> JobRecord:
+        """Mark an ended job as one whose files are given up; return it.
+
+        Parameters
+        ----------
+        seen
+            The job as the purge was planned.
+        batches
+            The newest batch of its queries, by query id. The registry knows only what the last
+            heartbeat said, and afterwards nothing else does.
+
+        Raises
+        ------
+        WrongState
+            The job has changed since: it was started again.
+        JobNotFound
+            Another purge has removed it.
+        """
+
+        def work(tx: Transaction) -> JobRecord:
+            job = locked(tx, seen.job_id)
+            if not job.state.is_final or (job.state, job.end_time) != (seen.state, seen.end_time):
+                raise WrongState(
+                    f"job {job.name} ({job.job_id}) is {job.state.value} by now, it stays",
+                    job_id=job.job_id,
+                    state=job.state.value,
+                )
+            if why_purged(job) is None:
+                marked = _mark(job, self.now())
+                set_fields(tx, job.job_id, {"failure": dump(marked)})
+                job = replace(job, failure=marked)
+            tx.execute(
+                "UPDATE flinkish_jobs SET acknowledged = :now WHERE job_id = :id "
+                "AND state = 'FAILED' AND acknowledged IS NULL",
+                now=self.now(),
+                id=job.job_id,
+            )
+            _keep_batches(tx, job.job_id, batches)
+            return job
+
+        return self._database.write(work)
+
+    def forget(self, job_id: str) -> None:
+        """Remove a marked job with its states, queries and requests, and its disposed savepoints.
+
+        Raises
+        ------
+        WrongState
+            The job is not marked (:meth:`begin_purge`).
+        JobNotFound
+            There is no such job.
+        """
+
+        def work(tx: Transaction) -> None:
+            job = locked(tx, job_id)
+            if why_purged(job) is None or not job.state.is_final:
+                raise WrongState(f"job {job.name} ({job.job_id}) is not being purged")
+            tx.execute(
+                "DELETE FROM flinkish_savepoints WHERE job_id = :id AND disposed IS NOT NULL",
+                id=job.job_id,
+            )
+            for table in _TABLES:  # the jobs last: the others refer to them
+                tx.execute(f"DELETE FROM {table} WHERE job_id = :id", id=job.job_id)
+
+        self._database.write(work)
+
+
+def _mark(job: JobRecord, now: float) -> dict[str, Any]:
+    """Return the failure of a job whose files are given up; it has the job's own."""
+    removed = WrongState("its checkpoints and its log were removed by flinkish purge", hint="")
+    own = dict(job.failure) if job.failure else removed.to_record()
+    return {**own, MARK: now}
+
+
+def _keep_batches(tx: Transaction, job_id: str, batches: Mapping[str, int]) -> None:
+    """Record the newest batches of queries."""
+    rows = tx.rows(
+        "SELECT name, query_id, status FROM flinkish_queries WHERE job_id = :id", id=job_id
+    )
+    for row in rows:
+        query, newest = query_of(row), batches.get(row["query_id"])
+        if newest is not None and newest > (-1 if query.batch_id is None else query.batch_id):
+            tx.execute(
+                "UPDATE flinkish_queries SET status = :status "
+                "WHERE job_id = :id AND name = :name AND query_id = :query_id",
+                status=dump(encode(replace(query, batch_id=newest))),
+                id=job_id,
+                name=row["name"],
+                query_id=row["query_id"],
+            )
