@@ -103,7 +103,6 @@ COVERED_BY = {
     "driver/runtime/query_setup": "driver/test_identity",
     "driver/runtime/quiesce": "driver/test_gate",
     "driver/runtime/restore_gate": "driver/test_identity",
-    "driver/runtime/running_query": "driver/test_gate",
     "driver/runtime/start_listener": "driver/test_identity",
     "driver/script": "driver/test_gate",
     "driver/spark/jvm": "driver/plan/test_plan_extraction",

@@ -75,6 +75,9 @@ COMMANDS: dict[str, CommandEntry] = {
         "flinkish.cli.commands.request", "request", "Follow a detached savepoint or stop."
     ),
     "logs": CommandEntry("flinkish.cli.commands.logs", "logs", "Show the driver's log of a job."),
+    "metrics": CommandEntry(
+        "flinkish.cli.commands.metrics", "metrics", "Print numbers for Prometheus."
+    ),
     "config": CommandEntry(
         "flinkish.cli.commands.config", "config", "Show the effective configuration."
     ),

@@ -18,6 +18,7 @@ from flinkish.registry.jobs import ACTIVE_STATES
 from flinkish.registry.liveness import reconcile
 
 if TYPE_CHECKING:
+    from flinkish.client.metrics import Metric
     from flinkish.client.purge import PurgeResult
     from flinkish.client.retention import PruneResult
 
@@ -102,6 +103,18 @@ class Client(ProgramRunner):
             No job, or several, match.
         """
         return Job.of(self._context, self._context.find_job(reference, include_final=True))
+
+    def metrics(self) -> list[Metric]:
+        """Return the numbers of the registry for Prometheus; see :mod:`flinkish.client.metrics`.
+
+        Raises
+        ------
+        RegistryError
+            The registry cannot be read.
+        """
+        from flinkish.client.metrics import measure
+
+        return measure(self._context)
 
     def savepoint(self, path: Location) -> Savepoint:
         """Open a savepoint as :meth:`Savepoint.open`; this registry records its disposal."""

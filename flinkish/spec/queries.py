@@ -45,6 +45,9 @@ class QueryStatus:
         is not known.
     trigger_interval
         The seconds from one look for input to the next; 0 if it looks all the time.
+    last_batch_end
+        When the newest batch of this driver ended, ISO 8601; None before it, and from a driver of
+        an older flinkish.
     """
 
     VERSION: ClassVar[int] = 2
@@ -65,6 +68,7 @@ class QueryStatus:
     plan: Mapping[str, Any] | None = None
     waits_for_input: bool | None = field(default=None, metadata=OMIT_DEFAULT)
     trigger_interval: float | None = field(default=None, metadata=OMIT_DEFAULT)
+    last_batch_end: str | None = field(default=None, metadata=OMIT_DEFAULT)
 
 
 @dataclass(frozen=True)

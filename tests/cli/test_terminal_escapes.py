@@ -294,6 +294,14 @@ def test_logs_are_escaped_on_a_terminal_and_raw_in_a_pipe(cli: Command) -> None:
     assert "escaped" in cli.ok("logs", "--help").out
 
 
+def test_metrics_are_escaped_on_a_terminal_and_prometheus_own_in_a_pipe(cli: Command) -> None:
+    world(cli.directory, HOSTILE_NAME)
+    assert 'job_name="n\x1b]0;' in cli.ok("metrics").out
+    text = on_a_terminal("metrics")
+    assert only_printable(text.replace("\t", " "))
+    assert r'job_name="n\x1b]0;' in text
+
+
 def test_a_plan_on_a_terminal_has_no_styling_but_ours(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

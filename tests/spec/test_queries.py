@@ -60,6 +60,11 @@ def test_what_a_query_waits_for_needs_a_reader_that_knows_it() -> None:
     assert decode(QueryStatus, written) == waiting
 
 
+def test_the_end_of_a_batch_is_written_when_there_is_one() -> None:
+    ended = replace(STATUS, last_batch_end="2026-11-23T10:00:01.500Z")
+    assert decode(QueryStatus, json.loads(json.dumps(encode(ended)))) == ended
+
+
 def test_a_damaged_row_names_the_place() -> None:
     with pytest.raises(RegistryError, match=r"damaged row of a query: .*batch_id is "):
         rows.query_of({"status": STATUS_BEFORE.replace('"batch_id":3', '"batch_id":"3"')})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
 from flinkish.checkpoint.cut import newest_committed_batch
@@ -122,6 +123,18 @@ def operators_of(progress: Mapping[str, Any]) -> tuple[OperatorStatus, ...]:
     )
 
 
+def batch_end(progress: Mapping[str, Any]) -> str | None:
+    """Return when the batch of a progress report ended, in ISO 8601; None if it does not say. Pure.
+
+    Spark reports when the batch was triggered (UTC) and how long it took.
+    """
+    began, took = progress.get("timestamp"), progress.get("durationMs", {}).get("triggerExecution")
+    if not began or took is None:
+        return None
+    moment = datetime.strptime(began, "%Y-%m-%dT%H:%M:%S.%fZ") + timedelta(milliseconds=took)
+    return moment.isoformat(timespec="milliseconds") + "Z"
+
+
 def status_of(query: ManagedQuery) -> QueryStatus:
     """Ask the JVM and the checkpoint for the query's present status."""
     progress = spark_jvm.last_progress(query.jsq)
@@ -146,6 +159,7 @@ def status_of(query: ManagedQuery) -> QueryStatus:
         plan=query.plan,
         waits_for_input=_waits_for_input(query),
         trigger_interval=query.facts.trigger_interval,
+        last_batch_end=batch_end(facts),
     )
 
 

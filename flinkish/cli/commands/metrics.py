@@ -1,0 +1,56 @@
+"""``flinkish metrics``: the registry in numbers, for Prometheus."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from flinkish.cli.base import Call, command
+from flinkish.cli.options.arguments import complete_file
+from flinkish.cli.output.printer import copy_log
+from flinkish.client.metrics import Metric, measure, prometheus_text, write_text
+
+
+@command("metrics", exit_codes=())
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Write them to this file, complete or not at all, instead of to stdout.",
+)
+def metrics(call: Call, output: str | None) -> int:
+    """Print numbers on jobs, queries and savepoints in Prometheus' text format.
+
+    Meant for the textfile collector of node_exporter, by cron. The numbers come from the registry:
+    they are as old as the drivers' last heartbeats. On a terminal what is not printable is escaped.
+    """
+    with call.session() as session:
+        found = measure(session)
+    if output is not None:
+        write_text(output, prometheus_text(found))
+    if call.out.json:
+        call.out.document(document(found))
+    elif output is None:
+        copy_log(prometheus_text(found), sys.stdout)
+    return 0
+
+
+def document(found: list[Metric]) -> dict[str, Any]:
+    """Return metrics as JSON data. Pure."""
+    return {
+        "metrics": [
+            {
+                "name": metric.name,
+                "type": metric.kind,
+                "help": metric.help,
+                "samples": [
+                    {"labels": dict(sample.labels), "value": sample.value}
+                    for sample in metric.samples
+                ],
+            }
+            for metric in found
+        ]
+    }
