@@ -9,7 +9,7 @@ from __future__ import annotations
 from flinkish.config.keys import KEYS, Key, canonical, environment_name
 from flinkish.config.loader import Config, Setting, environment_warnings
 from flinkish.config.secrets import MASK, is_secret, mask_secrets
-from flinkish.config.values import parse_boolean, parse_duration, sqlite_path
+from flinkish.config.values import parse_boolean, parse_duration, parse_moment, sqlite_path
 
 __all__ = [
     "KEYS",
@@ -24,5 +24,6 @@ __all__ = [
     "mask_secrets",
     "parse_boolean",
     "parse_duration",
+    "parse_moment",
     "sqlite_path",
 ]

@@ -74,6 +74,37 @@ def parse_duration(text: str) -> float:
     return seconds
 
 
+def parse_moment(text: str, now: float) -> float:
+    """Return the time, in seconds since the epoch, of a duration before ``now`` or of a time.
+
+    A duration is what :func:`parse_duration` takes. A time is in ISO 8601 (``2026-11-23``,
+    ``2026-11-23T10:30``, with or without a zone) or of the day of ``now`` (``10:30``,
+    ``10:30:15``); without a zone it is this host's.
+
+    Raises
+    ------
+    InvalidConfiguration
+        The text is neither.
+    """
+    from datetime import datetime
+
+    word = text.strip()
+    if re.fullmatch(r"\d\d?:\d\d(:\d\d)?", word, re.ASCII):
+        hour, rest = word.split(":", 1)
+        word = f"{datetime.fromtimestamp(now):%Y-%m-%d}T{hour.zfill(2)}:{rest}"
+    if word[-1:] in ("Z", "z"):
+        word = word[:-1] + "+00:00"  # Python 3.10 does not know the letter
+    try:
+        if re.match(r"\d{4}-", word, re.ASCII):
+            return datetime.fromisoformat(word).timestamp()
+        return now - parse_duration(word)
+    except (InvalidConfiguration, ValueError, OverflowError):
+        raise InvalidConfiguration(
+            f"{text!r} is neither a duration nor a time",
+            hint='write "2 h" for two hours ago, "10:30", or "2026-11-23T10:30"',
+        ) from None
+
+
 def parse_boolean(text: str) -> bool:
     """Return the boolean of ``true/false``, ``yes/no``, ``on/off`` or ``1/0``, in any case."""
     word = text.strip().lower()

@@ -23,6 +23,7 @@ from flinkish.config import (
     is_secret,
     mask_secrets,
     parse_duration,
+    parse_moment,
     sqlite_path,
 )
 from flinkish.errors import InvalidConfiguration
@@ -399,6 +400,34 @@ def test_what_is_no_duration(text: str) -> None:
 def test_units_and_blanks_do_not_matter(number: int, unit: str, blank: str) -> None:
     factor = {"ms": 0.001, "s": 1, "min": 60, "h": 3600, "d": 86400}[unit]
     assert math.isclose(parse_duration(f"{number}{blank}{unit}{blank}"), number * factor)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90", -90.0),
+        (" 2 h ", -7200.0),
+        ("1d", -86400.0),
+        ("2026-11-23", -36000.0),
+        ("2026-11-23T09:30Z", -1800.0),
+        ("2026-11-23 09:30:15.500", -1784.5),
+        ("2026-11-23T10:00+02:00", -7200.0),
+        ("9:30", -1800.0),
+        ("10:30:15", 1815.0),
+    ],
+)
+def test_a_moment_is_a_duration_before_now_or_a_time(
+    monkeypatch: pytest.MonkeyPatch, text: str, seconds: float
+) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    now = 1_795_428_000.0  # 2026-11-23T10:00:00Z
+    assert parse_moment(text, now) == now + seconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-1h", "2026-13-01", "25:00", "10:61", "9999-99-99"])
+def test_what_is_no_moment(text: str) -> None:
+    with pytest.raises(InvalidConfiguration, match="neither a duration nor a time"):
+        parse_moment(text, 0.0)
 
 
 #: Flink's units (``TimeUtils``), in seconds.

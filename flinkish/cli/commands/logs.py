@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
+import re
 import sys
-import time
+from collections.abc import Iterable
 
 import click
 
 from flinkish.cli.base import Call, command
-from flinkish.cli.options.arguments import job_argument
+from flinkish.cli.options.arguments import job_argument, since_option, words_of
 from flinkish.cli.output.printer import copy_log
-from flinkish.cli.session import Session
-from flinkish.errors import StorageError
-from flinkish.registry.jobs import JobRecord
+from flinkish.client.logs import LogReader
+from flinkish.errors import UsageError
+from flinkish.launch.log_filter import LogChoice, LogLevel, level_of
 
-_POLL = 0.2
+
+def _level(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> LogLevel | None:
+    found = None if value is None else level_of(value)
+    if value is not None and found is None:
+        names = ", ".join(level.name.lower() for level in LogLevel)
+        raise UsageError(f"--level: {value!r} is no level", hint=f"write one of: {names}")
+    return found
+
+
+def _pattern(
+    _ctx: click.Context, _parameter: click.Parameter, value: str | None
+) -> re.Pattern[str] | None:
+    try:
+        return None if value is None else re.compile(value)
+    except re.error as error:
+        raise UsageError(
+            f"--grep: {value!r} is not a regular expression: {error}",
+            hint="write a backslash before a character that stands for itself, such as \\(",
+        ) from error
 
 
 @command("logs", exit_codes=(10,))
@@ -27,55 +46,52 @@ _POLL = 0.2
     metavar="N",
     help="Only the last N lines.",
 )
-def logs(call: Call, job: str, follow: bool, lines: int | None) -> int:
-    """Show the log of a job's driver, ended jobs too.
+@since_option("Only lines since then: 2h, 90 s, 10:30, 2026-11-23T10:30.")
+@click.option(
+    "--level",
+    callback=_level,
+    metavar="LEVEL",
+    shell_complete=words_of(*(level.name.lower() for level in LogLevel)),
+    help="Only lines of this level or a higher one: debug, info, warn, error ...",
+)
+@click.option(
+    "--grep",
+    "pattern",
+    callback=_pattern,
+    metavar="REGEX",
+    help="Only lines in which it is found (a regular expression of Python), and the stack traces "
+    "below them.",
+)
+def logs(
+    call: Call,
+    job: str,
+    follow: bool,
+    lines: int | None,
+    since: float | None,
+    level: LogLevel | None,
+    pattern: re.Pattern[str] | None,
+) -> int:
+    """Show the log of a job's driver, of all its attempts, ended jobs too.
 
-    On a terminal what is not printable is escaped; into a pipe or a file the log goes as it is.
+    A line without a time and a level (a stack trace, what the program prints) belongs to the line
+    before. On a terminal what is not printable is escaped; into a pipe or a file the log goes as
+    it is.
     """
     with call.session() as session:
         found = session.find_job(job, include_final=True)
-        text, offset = _read(found, lines)
+        log = LogReader(found, LogChoice(since, level, pattern))
+        text = log.read() if lines is None else log.read_last(lines)
         if session.out.json:
+            shown = "".join([*text, *log.finish()])
             session.out.document(
-                {
-                    "job_id": found.job_id,
-                    "path": found.log_path,
-                    "lines": text.splitlines(),
-                }
+                {"job_id": found.job_id, "path": found.log_path, "lines": shown.splitlines()}
             )
             return 0
-        copy_log(text, sys.stdout)
-        if follow:
-            _follow(session, found, offset)
+        _show(text)
+        _show(log.follow(session) if follow else log.finish())
     return 0
 
 
-def _read(job: JobRecord, lines: int | None) -> tuple[str, int]:
-    from flinkish.launch.job_logs import Follower, last_lines
-
-    path = job.log_path or ""
-    try:
-        if lines is not None:
-            return last_lines(path, lines)
-        with open(path, "rb"):
-            log = Follower(path)
-        return log.rest(), log.offset
-    except OSError as error:
-        host = job.supervisor.host if job.supervisor else None
-        raise StorageError(
-            f"the log of job {job.name} ({job.job_id}) cannot be read: {path}: {error.strerror}",
-            hint=f"it is on the host that runs the job{f', {host}' if host else ''}",
-        ) from error
-
-
-def _follow(session: Session, job: JobRecord, offset: int) -> None:
-    from flinkish.launch.job_logs import Follower
-    from flinkish.registry.liveness import reconcile
-
-    log = Follower(job.log_path or "", offset)
-    while True:
-        current = reconcile(session.registry, [session.registry.job(job.job_id)])[0]
-        copy_log(log.rest(), sys.stdout)
-        if current.state.is_final:
-            return
-        time.sleep(_POLL)
+def _show(text: Iterable[str]) -> None:
+    for part in text:
+        copy_log(part, sys.stdout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -85,6 +86,25 @@ def parse_seconds(
         return parse_duration(value)
     except InvalidConfiguration as error:
         raise UsageError(f"--timeout: {error.message}", hint=error.hint) from error
+
+
+def parse_since(
+    _ctx: click.Context, _parameter: click.Parameter, value: str | None
+) -> float | None:
+    """Return the seconds since the epoch of ``2h`` (before now) or ``2026-11-23T10:30``."""
+    from flinkish.config import parse_moment
+
+    if value is None:
+        return None
+    try:
+        return parse_moment(value, time.time())
+    except InvalidConfiguration as error:
+        raise UsageError(f"--since: {error.message}", hint=error.hint) from error
+
+
+def since_option(text: str) -> Callable[[F], F]:
+    """Return the option ``--since``, with its line in the help."""
+    return click.option("--since", callback=parse_since, metavar="DURATION|TIME", help=text)
 
 
 timeout_option = click.option(

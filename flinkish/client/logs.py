@@ -1,0 +1,121 @@
+"""The log of a job's driver: all of it, its last lines, chosen lines, and what comes later."""
+
+from __future__ import annotations
+
+import codecs
+import time
+from collections import deque
+from collections.abc import Iterator
+
+from flinkish.client.context import Context
+from flinkish.client.waiting import look
+from flinkish.errors import StorageError
+from flinkish.launch.job_logs import last_lines
+from flinkish.launch.log_filter import LogChoice, LogFilter
+from flinkish.registry.jobs import JobRecord
+
+_POLL = 0.2
+_BLOCK = 64 * 1024
+
+
+class LogReader:
+    """Reads a job's log from its beginning, in blocks: it may be larger than the memory.
+
+    Parameters
+    ----------
+    job : JobRecord
+        The job.
+    choice : LogChoice, optional
+        Which lines are wanted. Default: all.
+    """
+
+    def __init__(self, job: JobRecord, choice: LogChoice | None = None) -> None:
+        self._job = job
+        self._path = job.log_path or ""
+        wanted = choice or LogChoice()
+        self._filter = None if wanted.is_everything else LogFilter(wanted, job.start_time)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._offset = 0
+
+    def read(self) -> Iterator[str]:
+        """Yield the chosen text from where the last call ended to the present end of the log.
+
+        Raises
+        ------
+        StorageError
+            The log cannot be read here.
+        """
+        try:
+            with open(self._path, "rb") as stream:
+                stream.seek(self._offset)
+                while data := stream.read(_BLOCK):
+                    self._offset += len(data)
+                    text = self._decoder.decode(data)
+                    if self._filter is None:
+                        yield text
+                    else:
+                        yield from self._filter.feed(text)
+        except OSError as error:
+            raise _unreadable(self._job, error) from error
+
+    def finish(self) -> Iterator[str]:
+        """Yield what :meth:`read` holds back until it is complete: a last line without an end."""
+        text = self._decoder.decode(b"", final=True)
+        if self._filter is None:
+            yield text
+        else:
+            yield from self._filter.feed(text)
+            yield from self._filter.finish()
+
+    def read_last(self, count: int) -> Iterator[str]:
+        """Yield the last ``count`` of the chosen lines; :meth:`read` goes on behind them.
+
+        Raises
+        ------
+        StorageError
+            The log cannot be read here.
+        """
+        if self._filter is None:
+            try:
+                text, self._offset = last_lines(self._path, count)
+            except OSError as error:
+                raise _unreadable(self._job, error) from error
+            yield text
+        else:
+            yield from _last(self.read(), count)
+
+    def follow(self, context: Context) -> Iterator[str]:
+        """Yield what is chosen as the log grows, until the job has ended.
+
+        Raises
+        ------
+        StorageError
+            The log or the registry cannot be read.
+        """
+        while True:
+            ended = look(context, self._job).state.is_final
+            yield from self.read()
+            if ended:
+                yield from self.finish()
+                return
+            time.sleep(_POLL)
+
+
+def _last(pieces: Iterator[str], count: int) -> deque[str]:
+    """Return the last lines of text that comes in lines, or pieces of long ones."""
+    lines: deque[str] = deque(maxlen=count)
+    for piece in pieces:
+        if lines and not lines[-1].endswith("\n"):
+            lines[-1] += piece
+        else:
+            lines.append(piece)
+    return lines
+
+
+def _unreadable(job: JobRecord, error: OSError) -> StorageError:
+    host = job.supervisor.host if job.supervisor else None
+    return StorageError(
+        f"the log of job {job.name} ({job.job_id}) cannot be read: {job.log_path}: "
+        f"{error.strerror}",
+        hint=f"it is on the host that runs the job{f', {host}' if host else ''}",
+    )
