@@ -4,7 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # type checkers know this name; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 def size_text(size: int) -> str:
@@ -43,7 +43,46 @@ def visible_lines(text: str) -> str:
     )
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: str = "") -> list[str]:
+def width_of(text: str) -> int:
+    """Return the number of columns that a text takes on a terminal: two for CJK and emoji."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import combining, east_asian_width  # rarely needed: ``list`` loads this module
+
+    return sum(0 if combining(c) else 2 if east_asian_width(c) in ("W", "F") else 1 for c in text)
+
+
+def shortened(text: str, width: int) -> str:
+    """Return ``text`` with ``…`` in place of its middle, if it takes more than ``width`` columns.
+
+    Twice as much is kept of the end as of the beginning: paths differ there.
+    """
+    if width_of(text) <= width:
+        return text
+    if width < 1:
+        return ""
+    first, last = (width - 1) // 3, (width - 1) - (width - 1) // 3
+    return f"{_beginning(text, first)}…{_beginning(text[::-1], last)[::-1]}"
+
+
+def _beginning(text: str, width: int) -> str:
+    taken = 0
+    for at, character in enumerate(text):
+        taken += width_of(character)
+        if taken > width:
+            return text[:at]
+    return text
+
+
+def table(
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    right: str = "",
+    width: int | None = None,
+    flexible: Mapping[int, int] | None = None,
+    optional: Sequence[int] = (),
+) -> list[str]:
     """Return a table as lines, with aligned columns two blanks apart.
 
     Cells are escaped with :func:`visible`, so each row is one line.
@@ -56,14 +95,52 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: str = ""
         One sequence of cells for each row, as long as ``head``.
     right
         Indexes of the columns that are aligned to the right, as digits, such as ``"45"``.
+    width
+        The columns of the terminal that each line must fit into; None when there is no limit.
+    flexible
+        Which columns may be shortened in the middle then, and to what width before columns are
+        left out.
+    optional
+        Columns that may be left out when that is not enough, the first one first.
     """
     shown = [head, *([visible(cell) for cell in row] for row in rows)]
-    widths = [max(len(row[i]) for row in shown) for i in range(len(head))]
+    natural = [max(width_of(row[i]) for row in shown) for i in range(len(head))]
+    widths = dict(enumerate(natural))
+    if width is not None:
+        widths = _fitted(natural, width, flexible or {}, optional)
     lines = []
     for row in shown:
-        cells = [
-            cell.rjust(width) if str(i) in right else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
+        cells = []
+        for i, room in widths.items():
+            cell = row[i] if room >= natural[i] else shortened(row[i], room)
+            blanks = " " * (room - width_of(cell))
+            cells.append(blanks + cell if str(i) in right else cell + blanks)
         lines.append("  ".join(cells).rstrip())
     return lines
+
+
+def _fitted(
+    natural: Sequence[int], width: int, flexible: Mapping[int, int], optional: Sequence[int]
+) -> dict[int, int]:
+    """Return the widths of the columns that are shown. Pure.
+
+    Where nothing else helps, flexible columns get narrower than they should, and then lines longer
+    than ``width``.
+    """
+    widths = {i: min(room, flexible.get(i, room)) for i, room in enumerate(natural)}
+    for column in (*optional, None):
+        spare = width - sum(widths.values()) - 2 * (len(widths) - 1)
+        if spare >= 0 or column is None:
+            break
+        del widths[column]
+    growing = [i for i in flexible if i in widths]
+    while spare != 0:
+        step = 1 if spare > 0 else -1
+        able = [i for i in growing if (widths[i] < natural[i] if step > 0 else widths[i] > 1)]
+        if not able:
+            break
+        # The narrowest grows, the widest shrinks.
+        chosen = min(able, key=lambda i: step * widths[i])
+        widths[chosen] += step
+        spare -= step
+    return widths

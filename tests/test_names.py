@@ -58,7 +58,6 @@ COVERED_BY = {
     "cli/output/jobs_text": "cli/commands/test_list",
     "cli/output/printer": "cli/test_usage",
     "cli/output/progress": "cli/test_lifecycle",
-    "cli/output/text": "cli/test_usage",
     "cli/session": "cli/test_usage",
     "client/all_jobs": "cli/commands/test_savepoint_all",
     "client/catalog": "cli/test_savepoint_care",
@@ -67,6 +66,7 @@ COVERED_BY = {
     "client/describing": "cli/commands/test_info",
     "client/dryrun": "e2e/test_check",
     "client/failures": "cli/commands/test_ack",
+    "client/listing": "cli/commands/test_list",
     "client/locks": "cli/test_savepoint_care",
     "client/logs": "cli/commands/test_logs",
     "client/offline": "cli/test_offline",
@@ -222,7 +222,6 @@ COVERED_BY = {
     "storage/listing": "storage/test_backends",
     "storage/remote": "storage/test_backends",
     "storage/s3": "storage/test_backends",
-    "units": "restore/source/test_spark_compat",
 }
 #: Programs that no test runs, and who does.
 RUN_BY_HAND = {"examples/flights/demo": "make demo"}

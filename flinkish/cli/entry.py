@@ -83,15 +83,17 @@ def list_plainly(arguments: Sequence[str]) -> bool:
         return False
     rows, failed = found
     from flinkish.cli.output.jobs_text import failed_notice, notice, show
+    from flinkish.cli.output.text import folded, terminal_width
 
     json, quiet = "json" in flags, "quiet" in flags
-    sys.stdout.write(show(rows, json=json, quiet=quiet))
+    sys.stdout.write(show(rows, json=json, quiet=quiet, width=terminal_width(sys.stdout)))
     if not json and not quiet:
         said = failed_notice(failed)
         if not rows:
             told = notice(running=running, scheduled=scheduled, everything=everything, name=name)
             said = [*told, *said]
-        sys.stderr.write("".join(line + "\n" for line in said))
+        width = terminal_width(sys.stderr)
+        sys.stderr.write("".join(f"{part}\n" for line in said for part in folded(line, width)))
     return True
 
 

@@ -104,7 +104,7 @@ def read_jobs(
     path
         Absolute path of the registry.
     running, scheduled, everything, name
-        As in :func:`flinkish.cli.commands.jobs_table.list_jobs`.
+        As in :func:`flinkish.cli.commands.jobs_table.ListOptions`.
     """
     import sqlite3
 
@@ -138,8 +138,9 @@ def _condition(
             states = list(SCHEDULED)
         where += f" AND flinkish_jobs.state {negated}IN ({', '.join('?' * len(states))})"
     if name is not None:
-        where += " AND flinkish_jobs.name = ?"
-        states.append(name)
+        pattern = "*" in name or "?" in name
+        where += f" AND flinkish_jobs.name {'GLOB' if pattern else '='} ?"
+        states.append(name.replace("[", "[[]") if pattern else name)
     return where, states
 
 

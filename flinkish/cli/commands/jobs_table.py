@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from flinkish.cli.output.jobs_text import failed_notice, notice, show
+from flinkish.cli.output.jobs_text import failed_notice, notice
 from flinkish.cli.session import Session
-from flinkish.client.failures import unacknowledged
+from flinkish.client.listing import JobFilter, find_jobs
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import ACTIVE_STATES, SCHEDULED_STATES, JobRecord, JobState
-from flinkish.registry.liveness import reconcile
 
 
-def list_jobs(
-    session: Session, *, running: bool, scheduled: bool, everything: bool, name: str | None
-) -> int:
-    """Print the jobs and return the exit status.
+@dataclass(frozen=True)
+class ListOptions:
+    """The options of ``list`` that choose jobs.
 
     Parameters
     ----------
@@ -25,42 +23,57 @@ def list_jobs(
         Only jobs in these states (Flink's ``-r`` and ``-s``); neither or both: both kinds.
     everything
         Include jobs in a final state (``-a``).
+    failed
+        Only jobs that ran and failed and were not acknowledged.
+    states
+        Only jobs in these states; empty: those of the other options.
     name
-        Only jobs with this name.
+        Only jobs whose name matches.
+    since
+        Only jobs that were started then or later.
     """
-    states = wanted_states(running=running, scheduled=scheduled, everything=everything)
-    registry, out = session.registry, session.out
-    # Select by state before checking the processes, and filter after: a dead job is not running.
-    jobs = [
-        job
-        for job in reconcile(registry, registry.jobs(states=states, name=name))
-        if states is None or job.state in states
-    ]
-    rows = _rows(registry, jobs)
-    sys.stdout.write(show(rows, json=out.json, quiet=out.quiet))
+
+    running: bool = False
+    scheduled: bool = False
+    everything: bool = False
+    failed: bool = False
+    states: frozenset[JobState] = frozenset()
+    name: str | None = None
+    since: float | None = None
+
+    def wanted(self) -> JobFilter:
+        """Return the jobs that the options ask for. Pure."""
+        if self.failed:
+            return JobFilter(None, self.name, self.since, failed=True)
+        states = self.states or wanted_states(
+            running=self.running, scheduled=self.scheduled, everything=self.everything
+        )
+        return JobFilter(states, self.name, self.since)
+
+
+def read_jobs(session: Session, options: ListOptions) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the jobs as :func:`flinkish.cli.output.jobs_text.show` takes them, and the notices."""
+    jobs = find_jobs(session, options.wanted())
+    rows = _rows(session.registry, jobs)
+    if options.failed:
+        return rows, [] if rows else ["No failed job that was not acknowledged."]
+    notices = []
     if not rows:
-        for line in notice(running=running, scheduled=scheduled, everything=everything, name=name):
-            out.note(line)
+        notices += notice(
+            running=options.running,
+            scheduled=options.scheduled,
+            everything=options.everything,
+            name=options.name,
+            filtered=bool(options.states) or options.since is not None,
+        )
         if session.absent_registry is not None:
-            out.note(f"There is no registry yet: flinkish run makes {session.absent_registry}")
-    failed = registry.unacknowledged()
-    for line in failed_notice([(job.name, job.job_id) for job in failed]):
-        out.note(line)
-    return 0
-
-
-def list_failed(session: Session, *, name: str | None) -> int:
-    """Print the jobs that ran and failed and were not acknowledged; return the exit status."""
-    jobs = [job for job in unacknowledged(session) if name is None or job.name == name]
-    out = session.out
-    sys.stdout.write(show(_rows(session.registry, jobs), json=out.json, quiet=out.quiet))
-    if not jobs:
-        out.note("No failed job that was not acknowledged.")
-    return 0
+            url = session.absent_registry
+            notices.append(f"There is no registry yet: flinkish run makes {url}")
+    failed = session.registry.unacknowledged()
+    return rows, [*notices, *failed_notice([(job.name, job.job_id) for job in failed])]
 
 
 def _rows(registry: Registry, jobs: Sequence[JobRecord]) -> list[dict[str, Any]]:
-    """Return the jobs as :func:`flinkish.cli.output.jobs_text.show` takes them."""
     ids = [job.job_id for job in jobs]
     queries = registry.queries_of(ids)
     savepoints = registry.last_savepoints(ids)

@@ -1,4 +1,4 @@
-"""``flinkish list`` outside the fast path: help, ``--watch``, errors."""
+"""``flinkish list`` outside the fast path: help, ``--watch``, filters, errors."""
 
 from __future__ import annotations
 
@@ -8,11 +8,29 @@ import time
 import click
 
 from flinkish.cli.base import Call, command
-from flinkish.cli.commands.jobs_table import list_failed, list_jobs
+from flinkish.cli.commands.jobs_table import ListOptions, read_jobs
+from flinkish.cli.options.arguments import since_option, words_of
+from flinkish.cli.output.jobs_text import show
 from flinkish.cli.output.printer import is_terminal
+from flinkish.cli.output.text import folded, terminal_width
 from flinkish.errors import UsageError
+from flinkish.registry.jobs import JobState
 
-_REDRAW = 1.0  # seconds
+#: Seconds between two looks of ``--watch``.
+REDRAW = 1.0
+
+
+def _states(
+    _ctx: click.Context, _parameter: click.Parameter, values: tuple[str, ...]
+) -> frozenset[JobState]:
+    """Return the states of ``running,failed``, in any case."""
+    words = [word.strip().upper() for value in values for word in value.split(",")]
+    known = {state.value: state for state in JobState} | {"CANCELLED": JobState.CANCELED}
+    for word in words:
+        if word not in known:
+            names = ", ".join(state.value.lower() for state in JobState)
+            raise UsageError(f"--state: {word.lower()!r} is no state", hint=f"there are: {names}")
+    return frozenset(known[word] for word in words)
 
 
 @command("list", exit_codes=())
@@ -22,7 +40,19 @@ _REDRAW = 1.0  # seconds
 @click.option(
     "--failed", is_flag=True, help="Only jobs that ran and failed, and were not acknowledged."
 )
-@click.option("--name", metavar="NAME", help="Only jobs of this name.")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    callback=_states,
+    metavar="STATE[,STATE]...",
+    shell_complete=words_of(*(state.value.lower() for state in JobState)),
+    help="Only jobs in these states, ended ones too: running,failed (repeatable).",
+)
+@since_option("Only jobs started since then: 1d, 2h, 10:30, 2026-11-23T10:30.")
+@click.option(
+    "--name", metavar="NAME", help="Only jobs of this name; * and ? stand for other characters."
+)
 @click.option("--watch", is_flag=True, help="Redraw every second until Ctrl-C.")
 def list_command(
     call: Call,
@@ -30,25 +60,37 @@ def list_command(
     scheduled: bool,
     everything: bool,
     failed: bool,
+    states: frozenset[JobState],
+    since: float | None,
     name: str | None,
     watch: bool,
 ) -> int:
-    """List the jobs that run or are being started, newest last."""
+    """List the jobs that run or are being started, newest last.
+
+    On a terminal, names and paths are shortened and columns left out until a line fits.
+    """
     if watch and call.out.json:
         raise UsageError("--watch and --json exclude each other", hint="drop one of them")
     if failed and (running or scheduled or everything):
         raise UsageError("--failed excludes -r, -s and -a", hint="drop one of them")
+    if states and (running or scheduled or failed):
+        raise UsageError("--state excludes -r, -s and --failed", hint="drop one of them")
+    options = ListOptions(running, scheduled, everything, failed, states, name, since)
     while True:
+        drawn = watch and is_terminal(sys.stdout)
         with call.session() as session:
-            if watch and is_terminal(sys.stdout):
-                call.out.start_screen(time.strftime("%H:%M:%S") + "  (Ctrl-C to leave)")
-            if failed:
-                status = list_failed(session, name=name)
-            else:
-                status = list_jobs(
-                    session, running=running, scheduled=scheduled, everything=everything, name=name
-                )
+            rows, notices = read_jobs(session, options)
+        out = call.out
+        text = show(rows, json=out.json, quiet=out.quiet, width=terminal_width(sys.stdout))
+        width = terminal_width(sys.stderr)
+        notices = [part for line in notices for part in folded(line, width)]
+        if drawn:
+            out.screen([*text.splitlines(), *([] if out.quiet else notices)])
+        else:
+            out.text(text)
+            for line in notices:
+                out.note(line)
         if not watch:
-            return status
+            return 0
         sys.stdout.flush()
-        time.sleep(_REDRAW)
+        time.sleep(REDRAW)

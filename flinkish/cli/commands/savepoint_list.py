@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from flinkish.cli.base import Call, command
-from flinkish.cli.output.text import iso_time, local_time, size_text, table
+from flinkish.cli.output.text import iso_time, size_text, table, table_time, terminal_width
 from flinkish.cli.session import Session
 from flinkish.client.catalog import list_directory, list_registry
 from flinkish.client.requests import SAVEPOINT_DIR
@@ -46,7 +47,7 @@ def list_savepoints(call: Call, directory: str | None, registry: bool) -> int:
                 if row["state"] == "complete":
                     out.line(row["path"])
         elif rows:
-            for line in render(rows):
+            for line in render(rows, terminal_width(sys.stdout)):
                 out.line(line)
         else:
             out.note(f"No savepoints in {where or 'the registry'}.")
@@ -140,16 +141,18 @@ def _document(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**row, "created": iso_time(row["created"]), "queries": queries}
 
 
-def render(rows: list[dict[str, Any]]) -> list[str]:
-    """Return the savepoints as a table for people. Pure."""
+def render(rows: list[dict[str, Any]], width: int | None = None) -> list[str]:
+    """Return the savepoints as a table for people, of at most ``width`` columns. Pure."""
     head = ("CREATED", "JOB", "NAME", "BY", "SPARK", "QUERIES", "SIZE", "STATE", "PATH")
-    return table(head, [_cells(row) for row in rows], right="6")
+    cells = [_cells(row, width) for row in rows]
+    flexible = {2: 8, 5: 10, 8: 24}
+    return table(head, cells, right="6", width=width, flexible=flexible, optional=(4, 3, 5))
 
 
-def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+def _cells(row: Mapping[str, Any], width: int | None) -> tuple[str, ...]:
     queries = ", ".join(f"{name} at {batch}" for name, batch in row["queries"].items())
     return (
-        local_time(row["created"]),
+        table_time(row["created"], width),
         (row["job_id"] or "-")[:6],
         row["job_name"] or "-",
         row["trigger"] or "-",

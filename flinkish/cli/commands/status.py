@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import click
+
 from flinkish.cli.base import Call, command
+from flinkish.cli.commands.list import REDRAW
 from flinkish.cli.options.arguments import job_argument
-from flinkish.cli.output.text import iso_time, local_time, size_text, table
+from flinkish.cli.output.printer import is_terminal
+from flinkish.cli.output.text import (
+    folded,
+    iso_time,
+    local_time,
+    shortened,
+    size_text,
+    table,
+    terminal_width,
+    visible,
+    width_of,
+)
 from flinkish.cli.session import Session
 from flinkish.config import mask_secrets
+from flinkish.errors import UsageError
 from flinkish.launch.restart_strategy import name_of
 from flinkish.launch.secret_settings import shown_arguments
 from flinkish.registry.jobs import (
@@ -26,19 +43,37 @@ from flinkish.spec.codec import encode_fields
 
 @command("status", exit_codes=(10,))
 @job_argument
-def status(call: Call, job: str) -> int:
-    """Show one job in full: its states, queries, operators, savepoints and requests."""
-    with call.session() as session:
-        found = session.find_job(job, include_final=True)
-        out = session.out
-        if out.quiet and not out.json:
-            out.line(found.state.value)
-        elif out.json:
-            out.document({"job": describe(session, found)})
-        else:
-            for line in render(session, found):
-                out.line(line)
-    return 0
+@click.option("--watch", is_flag=True, help="Redraw every second until the job ends, or Ctrl-C.")
+def status(call: Call, job: str, watch: bool) -> int:
+    """Show one job in full: its states, queries, operators, savepoints and requests.
+
+    On a terminal, names and paths are shortened and columns left out until a line fits.
+    """
+    if watch and call.out.json:
+        raise UsageError("--watch and --json exclude each other", hint="drop one of them")
+    while True:
+        with call.session() as session:
+            found = session.find_job(job, include_final=True)
+            job = found.job_id  # a name may mean another job later
+            _show(session, found, drawn=watch and is_terminal(sys.stdout))
+        if not watch or found.state.is_final:
+            return 0
+        sys.stdout.flush()
+        time.sleep(REDRAW)
+
+
+def _show(session: Session, job: JobRecord, *, drawn: bool) -> None:
+    out = session.out
+    if out.json:
+        out.document({"job": describe(session, job)})
+        return
+    width = terminal_width(sys.stdout)
+    lines = [job.state.value] if out.quiet else render(session, job, width)
+    if drawn:
+        out.screen(lines)
+        return
+    for line in lines:
+        out.line(line)
 
 
 def describe(session: Session, job: JobRecord) -> dict[str, Any]:
@@ -114,10 +149,16 @@ def request_document(request: Request) -> dict[str, Any]:
     }
 
 
-def render(session: Session, job: JobRecord) -> list[str]:
-    """Return the job as lines for people."""
+def render(session: Session, job: JobRecord, width: int | None = None) -> list[str]:
+    """Return the job as lines for people.
+
+    Parameters
+    ----------
+    width
+        The columns of the terminal that each line must fit into; None: no limit.
+    """
     registry = session.registry
-    lines = [f"{job.name}  {job.job_id}  {job.state.value}", ""]
+    lines = [_title(job, width), ""]
     facts = {
         "program": " ".join([job.launch.application or f"-m {job.launch.module}"]),
         "started": local_time(job.start_time),
@@ -130,20 +171,25 @@ def render(session: Session, job: JobRecord) -> list[str]:
         "restarts": _restarts(registry.state_history(job.job_id)),
         "exit status": None if job.exit_status is None else str(job.exit_status),
     }
-    width = max(len(name) for name in facts)
-    lines += [f"{name.ljust(width)}  {value}" for name, value in facts.items() if value]
+    indent = max(len(name) for name in facts) + 2
+    for name, value in facts.items():
+        if value:
+            lines += _fact(name.ljust(indent), value, width)
     if job.failure:
-        lines += ["", f"failure ({job.failure.get('id')}): {job.failure.get('message')}"]
-        lines += [f"  {line}" for line in job.failure.get("tail") or ()]
+        told = [f"failure ({job.failure.get('id')}): {job.failure.get('message')}"]
+        told += [f"  {line}" for line in job.failure.get("tail") or ()]
         if job.failure.get("hint"):
-            lines.append(f"hint: {job.failure['hint']}".replace(" JOB", f" {job.job_id}"))
+            told.append(f"hint: {job.failure['hint']}".replace(" JOB", f" {job.job_id}"))
+        lines += ["", *_sentences(told, width)]
     lines += ["", "STATES"]
     for change in _history(session, job):
         reason = f"  {change.reason}" if change.reason else ""
-        lines.append(f"  {local_time(change.time)}  {change.state.value}{reason}")
+        state = f"  {local_time(change.time)}  {change.state.value}{reason}"
+        lines += _sentences([state], width)
     queries = registry.queries(job.job_id)
+    inner = None if width is None else width - 2
     if queries:
-        lines += ["", "QUERIES", *_indented(_query_table(queries))]
+        lines += ["", "QUERIES", *_indented(_query_table(queries, inner))]
     operators = [(query.name, op) for query in queries for op in query.operators]
     if operators:
         rows = [
@@ -151,25 +197,54 @@ def render(session: Session, job: JobRecord) -> list[str]:
             for name, op in operators
         ]
         head = ("QUERY", "ORDINAL", "OPERATOR", "UID", "ROWS")
-        lines += ["", "STATEFUL OPERATORS", *_indented(table(head, rows, right="14"))]
-    notes = [note for query in queries for note in query.notes]
+        drawn = table(head, rows, right="14", width=inner, flexible={0: 8, 2: 10}, optional=(1,))
+        lines += ["", "STATEFUL OPERATORS", *_indented(drawn)]
+    notes = [f"  {note}" for query in queries for note in query.notes]
     if notes:
-        lines += ["", "NOTES", *_indented(notes)]
+        lines += ["", "NOTES", *_sentences(notes, width)]
     savepoints = registry.savepoints(job.job_id)
     if savepoints:
         rows_ = [
-            (local_time(s.created), s.trigger, size_text(s.bytes), str(s.files), s.path)
+            (
+                local_time(s.created),
+                s.trigger,
+                size_text(s.bytes),
+                str(s.files),
+                mask_secrets(s.path),
+            )
             for s in savepoints
         ]
         head_ = ("TAKEN", "BY", "SIZE", "FILES", "PATH")
-        lines += ["", "SAVEPOINTS", *_indented(table(head_, rows_, right="23"))]
+        drawn = table(head_, rows_, right="23", width=inner, flexible={4: 24}, optional=(3, 1))
+        lines += ["", "SAVEPOINTS", *_indented(drawn)]
     requests = registry.requests(job.job_id)
     if requests:
-        lines += ["", "REQUESTS", *_indented(_request_table(requests))]
+        lines += ["", "REQUESTS", *_indented(_request_table(requests, inner))]
     return [mask_secrets(line) for line in lines]
 
 
-def _query_table(queries: list[QueryStatus]) -> list[str]:
+def _title(job: JobRecord, width: int | None) -> str:
+    rest = f"  {job.job_id}  {job.state.value}"
+    name = visible(job.name)
+    return (name if width is None else shortened(name, max(width - len(rest), 8))) + rest
+
+
+def _fact(title: str, value: str, width: int | None) -> list[str]:
+    """Return a fact as lines: a path is shortened to fit, a sentence goes on below itself."""
+    text = visible(mask_secrets(value))
+    if width is None or width_of(title + text) <= width:
+        return [title + text]
+    if "/" in text and " " not in text:
+        return [title + shortened(text, max(width - len(title), 8))]
+    return folded(title + text, width, " " * len(title))
+
+
+def _sentences(lines: Sequence[str], width: int | None) -> list[str]:
+    """Return lines that go on below themselves, with an indent, where they do not fit."""
+    return [part for line in lines for part in folded(mask_secrets(line), width, indent=" " * 4)]
+
+
+def _query_table(queries: list[QueryStatus], width: int | None) -> list[str]:
     rows = [
         (
             query.name,
@@ -184,21 +259,31 @@ def _query_table(queries: list[QueryStatus]) -> list[str]:
         for query in queries
     ]
     head = ("NAME", "STATE", "BATCH", "WATERMARK", "IN/S", "DONE/S", "STATE ROWS", "QUERY ID")
-    return table(head, rows, right="2456")
+    # An id is whole or not there: --json has it.
+    return table(head, rows, right="2456", width=width, flexible={0: 8}, optional=(7, 5, 4))
 
 
-def _request_table(requests: list[Request]) -> list[str]:
+def _request_table(requests: list[Request], width: int | None) -> list[str]:
+    head = ("CREATED", "KIND", "STATE", "REQUEST ID", "")
     rows = [
         (
             local_time(request.created),
             request.kind.value,
             request.state.value,
             request.request_id,
-            str((request.error or {}).get("message") or ""),
+            mask_secrets(str((request.error or {}).get("message") or "")),
         )
         for request in requests
     ]
-    return table(("CREATED", "KIND", "STATE", "REQUEST ID", ""), rows)
+    lines = table(head, rows)
+    if width is None or all(width_of(line) <= width for line in lines):
+        return lines
+    # The messages go below the rows.
+    first, *lines = table(head[:4], [row[:4] for row in rows])
+    found = [first]
+    for line, row in zip(lines, rows, strict=True):
+        found += [line, *(folded(f"    {row[4]}", width, " " * 4) if row[4] else [])]
+    return found
 
 
 def _history(session: Session, job: JobRecord) -> list[JobStateChange]:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from flinkish.cli.output.text import counted, iso_time, json_document, local_time, table, visible
+from flinkish.cli.output.text import (
+    counted,
+    iso_time,
+    json_document,
+    table,
+    table_time,
+    visible,
+)
 
 TYPE_CHECKING = False  # type checkers know this name; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -11,9 +18,14 @@ if TYPE_CHECKING:
 
 _HEAD = ("START", "JOB ID", "NAME", "STATE", "QUERIES", "BATCH", "LAST SAVEPOINT")
 _NUMBERS = "45"
+#: What becomes shorter on a narrow terminal (name, savepoint), and what is left out then.
+_FLEXIBLE = {2: 12, 6: 24}
+_OPTIONAL = (6, 4)
 
 
-def show(rows: Sequence[dict[str, Any]], *, json: bool, quiet: bool) -> str:
+def show(
+    rows: Sequence[dict[str, Any]], *, json: bool, quiet: bool, width: int | None = None
+) -> str:
     """Return the text for stdout, with its line ends; empty when there is nothing to show. Pure.
 
     Parameters
@@ -21,19 +33,39 @@ def show(rows: Sequence[dict[str, Any]], *, json: bool, quiet: bool) -> str:
     rows
         For each job: job_id, name, state, start_time and end_time (seconds since the epoch),
         queries (name to newest committed batch), last_savepoint (path or None).
+    width
+        The columns of the terminal that a line of the table must fit into; None: no limit.
     """
     if json:
         return json_document({"jobs": [_document(row) for row in rows]}) + "\n"
     if quiet:
         lines = [visible(row["job_id"]) for row in rows]
     else:
-        lines = table(_HEAD, [_cells(row) for row in rows], right=_NUMBERS) if rows else []
+        lines = jobs_table(rows, width) if rows else []
     return "".join(line + "\n" for line in lines)
 
 
-def notice(*, running: bool, scheduled: bool, everything: bool, name: str | None) -> list[str]:
-    """Return Flink's notices for an empty list (``CliFrontend.list``), one per line. Pure."""
+def jobs_table(rows: Sequence[dict[str, Any]], width: int | None) -> list[str]:
+    """Return the lines of the table, see :func:`show`. Pure."""
+    cells = [_cells(row, width) for row in rows]
+    return table(_HEAD, cells, right=_NUMBERS, width=width, flexible=_FLEXIBLE, optional=_OPTIONAL)
+
+
+def notice(
+    *,
+    running: bool,
+    scheduled: bool,
+    everything: bool,
+    name: str | None,
+    filtered: bool = False,
+) -> list[str]:
+    """Return Flink's notices for an empty list (``CliFrontend.list``), one per line. Pure.
+
+    ``filtered`` says that only jobs of some states or of some time were asked for.
+    """
     named = visible(f" named {name}") if name else ""
+    if filtered:
+        return [f"No such jobs{named}."]
     if everything:
         return [f"No jobs{named}."]
     notices = []
@@ -80,10 +112,10 @@ def _document(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+def _cells(row: dict[str, Any], width: int | None) -> tuple[str, ...]:
     batch = _last_batch(row)
     return (
-        local_time(row["start_time"]),
+        table_time(row["start_time"], width),
         row["job_id"],
         row["name"],
         row["state"],

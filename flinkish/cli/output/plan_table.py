@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from flinkish.cli.output.printer import is_terminal
-from flinkish.cli.output.text import visible
+from flinkish.cli.output.text import folded, shortened, terminal_width, visible, width_of
 from flinkish.config import mask_secrets
 from flinkish.restore.plan.plan_text import HEAD, plan_lines, plan_rows
 
@@ -27,15 +27,21 @@ _COLOURS = {
 }
 
 
+#: The columns that a reason gets at least, and the blanks between the columns of a table.
+_WHY, _BLANKS = 16, 2 * (len(HEAD) - 1)
+
+
 def show_plan(plan: Mapping[str, Any], stream: TextIO | None = None) -> None:
-    """Write the plan to ``stream`` (default: stdout), as a table with colours on a terminal."""
+    """Write the plan to ``stream`` (default: stdout), drawn to fit its terminal, if it is one."""
     out = sys.stdout if stream is None else stream
     rows = plan_rows(plan)
-    drawn = is_terminal(out)
+    drawn = out.isatty()
+    width = terminal_width(out)
     if drawn and rows:
         _draw(rows, out)
     for line in plan_lines(plan, table=not drawn):
-        out.write(visible(mask_secrets(line)) + "\n")
+        for part in folded(mask_secrets(line), width, " " * 4):
+            out.write(part + "\n")
     out.flush()
 
 
@@ -44,12 +50,32 @@ def _draw(rows: list[tuple[str, ...]], out: TextIO) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    shown = [[visible(mask_secrets(word)) for word in row] for row in rows]
+    width = terminal_width(out)
+    rooms = [] if width is None else _rooms(shown, width)
     drawn = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for name in HEAD:
-        drawn.add_column(name, overflow="fold", no_wrap=name in ("VERDICT", "STATE"))
-    for query, what, kind, verdict, state, why in rows:
-        colour = _COLOURS.get(verdict, "red")
+    for i, name in enumerate(HEAD):
+        whole, room = name in ("VERDICT", "STATE"), rooms[i] if rooms else None
+        drawn.add_column(name, overflow="fold", no_wrap=whole, max_width=room)
+    for row, words in zip(rows, shown, strict=True):
+        for i, room in enumerate(rooms[:3]):
+            if "/" in words[i]:  # a path; other words go on in the next line of the cell
+                words[i] = shortened(words[i], room)
         # As Text: rich interprets markup in plain strings.
-        shown = [Text(visible(mask_secrets(word))) for word in (query, what, kind, state, why)]
-        drawn.add_row(*shown[:3], Text(visible(verdict), colour), *shown[3:])
-    Console(file=out).print(drawn)
+        cells = [Text(word) for word in words]
+        cells[3] = Text(words[3], _COLOURS.get(row[3], "red"))
+        drawn.add_row(*cells)
+    plain = not is_terminal(out)
+    Console(file=out, width=width, color_system=None if plain else "auto").print(drawn)
+
+
+def _rooms(rows: list[list[str]], width: int) -> list[int]:
+    """Return the widths of the columns, in which a reason has its own. Pure."""
+    query, what, kind, verdict, state, _ = (
+        max(map(width_of, column)) for column in zip(HEAD, *rows, strict=True)
+    )
+    left = max(width - verdict - state - _BLANKS - _WHY, 16)
+    query, kind = min(query, max(left // 4, 5)), min(kind, left // 3)
+    what = min(what, left - query - kind)
+    why = max(width - query - what - kind - verdict - state - _BLANKS, 1)
+    return [query, what, kind, verdict, state, why]

@@ -11,10 +11,20 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
-from flinkish.cli.output.text import SCHEMA_VERSION, json_document, visible, visible_lines
+from flinkish.cli.output.text import (
+    SCHEMA_VERSION,
+    counted,
+    json_document,
+    shortened,
+    terminal_height,
+    terminal_width,
+    visible,
+    visible_lines,
+)
 from flinkish.config import mask_secrets
 from flinkish.errors import FlinkishError
 
@@ -43,12 +53,26 @@ class Output:
         """Write one line of the result."""
         sys.stdout.write(visible(text) + "\n")
 
-    def start_screen(self, text: str) -> None:
-        """Clear the screen and write one line at its top.
+    def text(self, text: str) -> None:
+        """Write lines of the result, with their ends, in which everything is escaped already."""
+        sys.stdout.write(text)
 
-        Only for a terminal (:func:`is_terminal`).
+    def screen(self, lines: Sequence[str]) -> None:
+        """Draw lines from the top of the screen, below a line with the time, for ``--watch``.
+
+        What does not fit on the screen is left out, so that its head stays. Only for a terminal
+        (:func:`is_terminal`).
         """
-        sys.stdout.write(_CLEAR + visible(text) + "\n")
+        width, height = terminal_width(sys.stdout), terminal_height(sys.stdout)
+        drawn = [time.strftime("%H:%M:%S") + "  (Ctrl-C to leave)", *lines]
+        if height is not None and len(drawn) > max(height - 1, 2):  # the cursor needs a line
+            cut = max(height - 2, 1)
+            drawn[cut:] = [f"... {counted(len(drawn) - cut, 'more line')}"]
+        shown = [visible(line) for line in drawn]
+        if width is not None:
+            shown = [shortened(line, width) for line in shown]
+        sys.stdout.write(_CLEAR + "".join(line + "\n" for line in shown))
+        sys.stdout.flush()
 
     def document(self, fields: Mapping[str, Any]) -> None:
         """Write the result as the one JSON document."""

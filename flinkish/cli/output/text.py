@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 # The commands import these names from here.
 from flinkish.units import counted as counted
+from flinkish.units import shortened as shortened
 from flinkish.units import size_text as size_text
 from flinkish.units import table as table
 from flinkish.units import visible as visible
 from flinkish.units import visible_lines as visible_lines
+from flinkish.units import width_of as width_of
 
 TYPE_CHECKING = False  # type checkers know this name; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
+    from typing import Any, TextIO
 
 #: Version in every JSON document that the command prints.
 SCHEMA_VERSION = 1
@@ -41,3 +44,59 @@ def local_time(seconds: float | None) -> str:
     if seconds is None:
         return "-"
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+#: Terminals with fewer columns get times without year and seconds.
+_WIDE = 100
+
+
+def table_time(seconds: float | None, width: int | None) -> str:
+    """Return a time as :func:`local_time`; on a narrow terminal without the year and seconds."""
+    text = local_time(seconds)
+    return text if width is None or width >= _WIDE else text[5:16] or text
+
+
+def terminal_width(stream: TextIO) -> int | None:
+    """Return the columns of the terminal that ``stream`` writes to; None if they are unknown.
+
+    As in other programs, the variable ``COLUMNS`` comes first. What is not a terminal has no width.
+    """
+    return _terminal_size(stream, "COLUMNS", 0)
+
+
+def terminal_height(stream: TextIO) -> int | None:
+    """Return the lines of the terminal that ``stream`` writes to; None if they are unknown."""
+    return _terminal_size(stream, "LINES", 1)
+
+
+def _terminal_size(stream: TextIO, variable: str, index: int) -> int | None:
+    if not stream.isatty():
+        return None
+    named = os.environ.get(variable, "")
+    if named.isascii() and named.isdigit() and int(named):
+        return int(named)
+    try:
+        return os.get_terminal_size(stream.fileno())[index] or None
+    except (OSError, ValueError):
+        return None
+
+
+def folded(text: str, width: int | None, indent: str = "") -> list[str]:
+    """Return a sentence as lines of at most ``width`` columns, all but the first with ``indent``.
+
+    What is not printable is escaped. Words that are longer than a line stay whole.
+    """
+    shown = visible(text)
+    if width is None or width_of(shown) <= width:
+        return [shown]
+    from textwrap import wrap
+
+    start = shown[: len(shown) - len(shown.lstrip(" "))]
+    return wrap(
+        shown.lstrip(" "),
+        max(width, len(indent) + 20),
+        initial_indent=start,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

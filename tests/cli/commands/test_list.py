@@ -111,6 +111,11 @@ WORDS = [
     ["--name", "nobody", "-r"],
     ["--name", "nobody", "-s"],
     ["--name", "nobody", "-a"],
+    ["--name", "f*s"],
+    ["--name", "?lights", "-r"],
+    ["--name", "[f]lights"],
+    ["--name", "[f]light*"],
+    ["--name", "*", "-a"],
     ["--name", 'ein "Name" mit Ümlaut'],
     ["-q"],
     ["-q", "--name", "nobody"],
@@ -141,6 +146,8 @@ def test_both_ways_show_the_same(
         ["--name", "-r"],
         ["-D", "registry.url=x.db"],
         ["-Dk=v"],
+        ["--state", "running"],
+        ["--since", "1d"],
         ["--jso"],
         ["--"],
     ],
@@ -366,3 +373,53 @@ def test_watch_goes_on_until_interrupted(cli: Command, jobs: list[str]) -> None:
     watching.send_signal(signal.SIGINT)
     watching.communicate(timeout=PATIENCE)
     assert watching.returncode == 130
+
+
+@pytest.mark.parametrize(
+    ("words", "numbers"),
+    [
+        (["--state", "running,failed"], [3, 5, 77]),
+        (["--state", "RUNNING", "--state", "cancelled"], [3, 7, 77]),
+        (["--state", "failed", "-a"], [5]),
+        (["--state", "running", "--name", "fl*"], [3]),
+        (["--name", "*Name*"], [77]),
+        (["--since", "2023-11-14T22:14:00Z", "-a"], [77]),
+        (["--since", "2023-11-14T22:13:29Z", "-a"], [9, 10, 77]),
+        (["--since", "2023-11-14T22:13:29Z", "-r"], [9, 10, 77]),
+        (["--since", "1h", "-a"], []),
+        (["--failed", "--since", "1h"], []),
+    ],
+    ids=str,
+)
+def test_filters_add_up(
+    cli: Command, jobs: list[str], words: list[str], numbers: list[int]
+) -> None:
+    assert cli.ok("list", "-q", *words).out.split() == [f"{n:04x}" * 8 for n in numbers]
+
+
+def test_a_job_found_dead_is_among_the_failed_ones(cli: Command, registry: Registry) -> None:
+    job = add(registry, 1, JobState.RUNNING, supervisor=gone())
+    assert cli.ok("list", "--state", "running", "-q").out == ""
+    other = add(registry, 2, JobState.RUNNING, supervisor=gone())
+    assert cli.ok("list", "--state", "failed", "-q").out.split() == [job, other]
+
+
+def test_nothing_passes_the_filters(cli: Command, jobs: list[str]) -> None:
+    assert cli.ok("list", "--since", "1h").err.splitlines()[0] == "No such jobs."
+    assert cli.ok("list", "--since", "1h", "--json").json()["jobs"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--state", "walking"], "'walking' is no state"),
+        (["--state", "running,"], "'' is no state"),
+        (["--state", "running", "-r"], "--state excludes"),
+        (["--state", "failed", "--failed"], "--state excludes"),
+        (["--since", "soon"], "neither a duration nor a time"),
+    ],
+)
+def test_filters_that_are_none(cli: Command, words: list[str], text: str) -> None:
+    result = cli("list", *words)
+    assert (result.code, result.out) == (2, "")
+    assert text in result.err

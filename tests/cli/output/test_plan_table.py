@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import Any
 
 import pytest
 
 from flinkish.cli.output.plan_table import show_plan
+from flinkish.units import width_of
 from tests.restore.plan.test_restore_planner import planner_of
 from tests.support.restore.query_builders import AGG, new, old, saved_query, starting
 
@@ -53,6 +55,30 @@ def test_a_terminal_gets_colours_and_the_same_words(
     plain = Terminal()
     show_plan(plan, plain)
     assert "\x1b" not in plain.getvalue()
+
+
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_nothing_wraps(
+    plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch, no_color: str
+) -> None:
+    path = "/data/of/this/cluster/below/many/directories/with/the/output"
+    sentence = "is a sentence with words that need more than a line " * 2
+    row = {**plan["operators"][0], "uid": path, "kind": "flatMapGroupsWithState", "text": sentence}
+    plan["operators"][0] = row
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", no_color)
+    out = Terminal()
+    show_plan(plan, out)
+    text = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue())
+    assert max(map(width_of, text.splitlines())) <= 80
+    assert "…" in text.splitlines()[1]
+    assert "the/output" in text.splitlines()[1]
+    assert "incompatible" in text
+    piped = io.StringIO()
+    show_plan(plan, piped)
+    assert path in piped.getvalue()
+    assert "…" not in piped.getvalue()
 
 
 def test_passwords_are_hidden(plan: dict[str, Any]) -> None:

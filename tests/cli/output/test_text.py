@@ -1,0 +1,79 @@
+"""The width of a terminal, and sentences that fit into it."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import struct
+import termios
+from collections.abc import Iterator
+
+import pytest
+
+from flinkish.cli.output.printer import Output
+from flinkish.cli.output.text import folded, table_time, terminal_height, terminal_width
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.TextIOWrapper]:
+    """A terminal of 12 lines and 70 columns."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.delenv("LINES", raising=False)
+    master, slave = os.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 12, 70, 0, 0))
+    with open(slave, "w", encoding="utf-8") as stream:
+        yield stream
+    os.close(master)
+
+
+def test_only_a_terminal_has_a_width(
+    terminal: io.TextIOWrapper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (terminal_width(terminal), terminal_height(terminal)) == (70, 12)
+    monkeypatch.setenv("COLUMNS", "50")
+    monkeypatch.setenv("LINES", "7")
+    assert (terminal_width(terminal), terminal_height(terminal)) == (50, 7)
+    assert (terminal_width(io.StringIO()), terminal_height(io.StringIO())) == (None, None)
+    for nonsense in ("0", "", "wide", "-3", "²"):
+        monkeypatch.setenv("COLUMNS", nonsense)
+        assert terminal_width(terminal) == 70
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 0, 0, 0, 0))
+    assert terminal_width(terminal) is None, "its size is unknown"
+
+
+def test_sentences_go_on_below() -> None:
+    text = "  it was started again and again, by somebody"
+    assert folded(text, None) == [text]
+    assert folded(text, 45) == [text]
+    lines = folded(text, 25, "    ")
+    assert lines == ["  it was started again", "    and again, by", "    somebody"]
+    assert folded("x" * 50, 20) == ["x" * 50], "an id can be copied"
+    assert folded("a\x1b[31mb", 80) == ["a\\x1b[31mb"]
+
+
+def test_times_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    assert table_time(1_700_000_000.0, None) == table_time(1_700_000_000.0, 100)
+    assert table_time(1_700_000_000.0, 80) == "11-14 22:13"
+    assert table_time(None, 80) == "-"
+
+
+def test_a_screen_keeps_its_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setenv("LINES", "5")
+    out = Terminal()
+    monkeypatch.setattr("sys.stdout", out)
+    Output().screen(["HEAD", "a\x1b[2J" + "b" * 30, *"cdefg"])
+    assert out.getvalue().startswith("\x1b[H\x1b[J")
+    first, *lines = out.getvalue().removeprefix("\x1b[H\x1b[J").splitlines()
+    assert first.endswith("to leave)")
+    assert lines == ["HEAD", "a\\x1b[…bbbbbbbbbbbbb", "... 5 more lines"]
+    monkeypatch.setenv("LINES", "50")
+    Output().screen(["HEAD", "a"])
+    assert out.getvalue().endswith("HEAD\na\n")
