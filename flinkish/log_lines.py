@@ -1,36 +1,243 @@
-"""Tell what a program printed from Spark's log, where both are in one file. Pure."""
+"""Which lines of a job's log somebody wants to see: by time, level, pattern, or origin. Pure.
+
+A log is one file for all attempts of a job. Spark's lines begin with a time and a level. Lines
+without them are stack traces, longer messages and what the program prints: they belong to the line
+before, for its time and its level. A Python traceback and the messages of flinkish have no time but
+a level of their own.
+
+Text is taken in blocks of any size, so that a log need not fit into memory; of a line without end
+no more than :data:`PIECE` characters are kept at a time.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from enum import IntEnum
 
-#: The beginning of a line of Spark's log: its own pattern, its structured log, a common one of
-#: Log4j.
-_SPARK = re.compile(
-    r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d [A-Z]+ |\{\"ts\":|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\S* +[A-Z]+ "
+#: The characters of one line that are held, and that a pattern is matched against, at a time.
+PIECE = 64 * 1024
+
+
+class LogLevel(IntEnum):
+    """The levels of Spark's log, in order."""
+
+    TRACE = 0
+    DEBUG = 1
+    INFO = 2
+    WARN = 3
+    ERROR = 4
+    FATAL = 5
+
+
+#: Other names of levels: those of Python's ``logging``.
+_ALIASES = {"WARNING": LogLevel.WARN, "CRITICAL": LogLevel.FATAL}
+_LEVELS = {**{level.name: level for level in LogLevel}, **_ALIASES}
+
+_WORD = rf"(?P<level>{'|'.join(_LEVELS)})\b"
+#: Beginnings of lines: Spark's own pattern, its structured log, and what Log4j and Python's
+#: ``logging`` commonly write. Times without a zone are those of this host.
+_HEADS = tuple(
+    re.compile(pattern, re.ASCII)
+    for pattern in (
+        rf"(?P<spark>\d\d/\d\d/\d\d \d\d:\d\d:\d\d) {_WORD}",
+        rf'\{{"ts":"(?P<iso>[^"]+)","level":"{_WORD}',
+        rf"(?P<iso>\d{{4}}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)\S*\s+(?:\[[^\]]*\]\s+)?{_WORD}",
+    )
 )
-#: What Spark's launcher prints before there is a log.
-_LAUNCHER = re.compile(
-    r"WARNING: |Using Spark's default log4j profile|Setting default log level to "
-    r"|To adjust logging level use |Using incubator modules: |:: loading settings :: "
+#: Lines without a time that have a level all the same.
+_OWN_LEVEL = (
+    ("Traceback (most recent call last):", LogLevel.ERROR),
+    ("Exception in thread ", LogLevel.ERROR),
+    ("flinkish: ", LogLevel.WARN),
 )
-#: A line that goes on with the message before it: a stack trace, or the JSON of a progress report.
-_MORE = re.compile(r"[\s}\]]|$|Caused by: |/\*|(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error)\b")
+#: The forms of Spark's own lines; a program's ``logging`` may write the others.
+_SPARK_HEADS = _HEADS[:2]
+#: What spark-submit and its JVM write before there is a log.
+_LAUNCHER = (
+    ":: ",
+    "WARNING: Using incubator modules",
+    "Using Spark's default log4j profile",
+    "Setting default log level to",
+    "To adjust logging level use",
+)
+#: Ends of Spark's longer messages: JSON, trees of plans.
+_REMAINDER = re.compile(r"[\]})]+,?$|[:+]- |\*\(\d+\) |== .* ==$")
+_DIGITS = re.compile(r"\d\d", re.ASCII)
+#: A line of a stack trace: indented, or an exception in it.
+_TRACE = re.compile(
+    r"\s|$|: |Caused by: |Suppressed: |During handling of |The above exception "
+    r"|(?:[A-Za-z_$][\w$]*\.)*[A-Za-z_$][\w$]*(?:Exception|Error|Interrupt|Exit)(?::|$)"
+)
 
 
-def own_lines(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines that are not Spark's, without blank ones.
+def level_of(name: str) -> LogLevel | None:
+    """Return the level of a name in any case, such as ``warn``; None when there is none. Pure."""
+    return _LEVELS.get(name.strip().upper())
 
-    Lines that continue a message of Spark's log (indented ones, closing brackets) belong to it.
+
+@dataclass(frozen=True)
+class LogChoice:
+    """What of a log somebody wants to see.
+
+    Parameters
+    ----------
+    since : float or None
+        Only lines of this time or later, in seconds since the epoch.
+    level : LogLevel or None
+        Only lines of this level or a higher one.
+    pattern : Pattern or None
+        Only lines in which it is found, with the stack traces below them.
     """
-    in_message = False
-    for line in lines:
-        if _SPARK.match(line) or _LAUNCHER.match(line):
-            in_message = True
-            continue
-        if in_message and _MORE.match(line):
-            continue
-        in_message = False
-        if line.strip():
-            yield line
+
+    since: float | None = None
+    level: LogLevel | None = None
+    pattern: re.Pattern[str] | None = None
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether all lines are wanted."""
+        return self.since is None and self.level is None and self.pattern is None
+
+
+class _Lines:
+    """Takes a log in blocks and decides on its lines, at the latest when :data:`PIECE` is there."""
+
+    def __init__(self) -> None:
+        self._rest = ""
+        self._shown = False
+        self._inside = False
+
+    def feed(self, text: str) -> Iterator[str]:
+        """Yield the chosen lines of the next block, with their ends; very long lines in pieces."""
+        *lines, last = (self._rest + text).split("\n")
+        for line in lines:
+            yield from self._piece(line + "\n")
+        self._rest = last
+        while len(self._rest) > PIECE:
+            piece, self._rest = self._rest[:PIECE], self._rest[PIECE:]
+            yield from self._piece(piece)
+
+    def finish(self) -> Iterator[str]:
+        """Yield what is chosen of a last line without an end."""
+        last, self._rest = self._rest, ""
+        if last:
+            yield from self._piece(last)
+
+    def _piece(self, text: str) -> Iterator[str]:
+        begins = not self._inside
+        self._inside = not text.endswith("\n")
+        line = text.rstrip("\r\n")
+        self._shown = self._begins_shown(line) if begins else self._goes_on_shown(line)
+        if self._shown:
+            yield text
+
+    def _begins_shown(self, line: str) -> bool:
+        """Return whether a line, or the first piece of a long one, is shown."""
+        raise NotImplementedError
+
+    def _goes_on_shown(self, _piece: str) -> bool:
+        """Return whether a further piece of a long line is shown."""
+        return self._shown
+
+
+class LogFilter(_Lines):
+    """Chooses lines of a log that is read in blocks, from its beginning.
+
+    Parameters
+    ----------
+    choice : LogChoice
+        What is wanted.
+    start : float
+        The time of lines before the first one that has a time, in seconds since the epoch.
+    """
+
+    def __init__(self, choice: LogChoice, start: float) -> None:
+        super().__init__()
+        self._choice = choice
+        self._stamp = ""
+        self._time = start
+        self._level = LogLevel.INFO
+        self._is_head = False
+
+    def _begins_shown(self, line: str) -> bool:
+        self._read_head(line)
+        in_trace = self._shown and not self._is_head and _TRACE.match(line) is not None
+        return self._is_wanted() and (in_trace or self._is_matched(line))
+
+    def _goes_on_shown(self, piece: str) -> bool:
+        return self._shown or (self._is_wanted() and self._is_matched(piece))
+
+    def _read_head(self, line: str) -> None:
+        """Take the time and the level of a line, if it has them."""
+        self._is_head = True
+        for pattern in _HEADS:
+            found = pattern.match(line)
+            if found is not None:
+                self._level = _LEVELS[found["level"]]
+                stamp = found.group(1)
+                if self._choice.since is not None and stamp != self._stamp:
+                    self._stamp, self._time = stamp, _seconds(stamp, self._time)
+                return
+        for beginning, level in _OWN_LEVEL:
+            if line.startswith(beginning):
+                self._level = level
+                return
+        self._is_head = False
+
+    def _is_wanted(self) -> bool:
+        """Return whether the line's time and level are wanted."""
+        choice = self._choice
+        return (choice.since is None or self._time >= choice.since) and (
+            choice.level is None or self._level >= choice.level
+        )
+
+    def _is_matched(self, line: str) -> bool:
+        pattern = self._choice.pattern
+        return pattern is None or pattern.search(line) is not None
+
+
+class ProgramOutput(_Lines):
+    """Chooses what the program and flinkish write; leaves out Spark's log and its launcher's notes.
+
+    Below a line of Spark's log, stack traces and what is indented belong to it, and so does any
+    line below one that ends with a colon.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._in_spark = False
+        self._is_announced = False
+
+    def _begins_shown(self, line: str) -> bool:
+        announced, self._is_announced = self._is_announced, False
+        if any(head.match(line) for head in _SPARK_HEADS):
+            self._in_spark, self._is_announced = True, line.endswith(":")
+            return False
+        if line.startswith(_LAUNCHER):
+            return False
+        if self._in_spark and (announced or _TRACE.match(line) or _REMAINDER.match(line)):
+            return False
+        self._in_spark = False
+        return True
+
+
+def own_lines(text: str) -> list[str]:
+    """Return the lines of a log that are the program's and flinkish's own, without blank ones."""
+    chosen = ProgramOutput()
+    lines = "".join([*chosen.feed(text), *chosen.finish()]).splitlines()
+    return [line.rstrip() for line in lines if line.strip()]
+
+
+def _seconds(stamp: str, unknown: float) -> float:
+    """Return a line's time in seconds since the epoch; ``unknown`` when there is no such time."""
+    try:
+        if stamp[2] == "/":  # strptime takes ten times as long
+            year, month, day, hour, minute, second = map(int, _DIGITS.findall(stamp))
+            return datetime(2000 + year, month, day, hour, minute, second).timestamp()
+        moment = stamp[:-1] + "+00:00" if stamp.endswith("Z") else stamp
+        return datetime.fromisoformat(moment).timestamp()
+    except (ValueError, OverflowError):
+        return unknown

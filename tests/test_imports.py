@@ -37,8 +37,8 @@ ALLOWED: dict[str, frozenset[str]] = {
         "units": "",
         "spec": "errors",
         "cli": "upgrade client launch registry restore savepoint compat checkpoint "
-        "operators storage errors config units spec",
-        "client": "launch registry restore savepoint compat checkpoint operators engine "
+        "operators storage errors config units spec log_lines",
+        "client": "launch registry restore savepoint compat checkpoint operators engine log_lines "
         "storage errors config units spec",
         "driver": "launch registry restore savepoint compat checkpoint operators engine "
         "storage errors config spec",

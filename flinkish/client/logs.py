@@ -11,7 +11,7 @@ from flinkish.client.context import Context
 from flinkish.client.waiting import look
 from flinkish.errors import StorageError
 from flinkish.launch.job_logs import last_lines
-from flinkish.launch.log_filter import LogChoice, LogFilter
+from flinkish.log_lines import LogChoice, LogFilter
 from flinkish.registry.jobs import JobRecord
 
 _POLL = 0.2

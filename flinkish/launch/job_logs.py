@@ -119,7 +119,7 @@ def error_tail(text: str, count: int = _ERROR_LINES, *, killed: bool = False) ->
     lines = [line.rstrip() for line in text.splitlines()]
     found = _python_error(lines) or _jvm_error(lines)
     if not found and not killed:
-        found = list(own_lines(lines))
+        found = own_lines(text)
     return [line[:_LINE_LIMIT] for line in found[-count:]]
 
 

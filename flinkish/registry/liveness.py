@@ -170,7 +170,7 @@ def log_tail(path: str | None, lines: int = _TAIL_LINES) -> list[str]:
             text = stream.read().decode("utf-8", "replace")
     except OSError:
         return []
-    return [line.rstrip() for line in own_lines(text.splitlines())][-lines:]
+    return own_lines(text)[-lines:]
 
 
 def _stat(pid: int) -> tuple[str, int] | None:

@@ -60,6 +60,11 @@ def test_attached_run_follows_to_the_end(cli: Command) -> None:
     assert len(result.out.splitlines()) == 1
     assert "the last line" in result.err
     assert "has finished." in result.err
+    assert "SparkContext" not in result.err
+    assert "Spark's log is left out (-v shows it)" in result.err
+    verbose = cli.ok(*cli.run_words("bounded", "-v")).err
+    assert "INFO SparkContext: SparkContext is stopping\nthe last line\n" in verbose
+    assert "is left out" not in verbose
     assert cli.ok(*cli.run_words("bounded", "--json")).json()["state"] == "FINISHED"
     assert cli(*cli.run_words("die")).code == 1
 

@@ -12,6 +12,7 @@ from flinkish.client.context import requester
 from flinkish.client.waiting import STARTING, look, not_canceled, not_failed, with_queries
 from flinkish.errors import WrongState
 from flinkish.launch.job_logs import Follower
+from flinkish.log_lines import ProgramOutput
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind
 from flinkish.spec.requests import CancelArguments
 
@@ -24,19 +25,24 @@ def follow_to_the_end(
     show_submitted: Callable[[Output, JobRecord], int],
     *,
     cancel_on_exit: bool,
+    verbose: bool = False,
 ) -> int:
-    """Show the job's log on stderr until the job ends, and return 0 when it FINISHED.
+    """Show the program's output on stderr until the job ends, and return 0 when it FINISHED.
 
+    Spark's log is only in the job's log then, unless ``verbose``.
     A failed job raises its error. So does a canceled one, as an attached ``flink run`` does.
     """
     out = session.out
     assert job.log_path is not None
     log = Follower(job.log_path)
+    own = None if verbose else ProgramOutput()
+    if own is not None:
+        out.note(f"Spark's log is left out (-v shows it); see: flinkish logs {job.job_id}")
     submitted = out.json  # one document only: at the end
     try:
         while True:
             current = look(session, job)
-            _copy(out, log.read())
+            _copy(out, log.read(), own)
             if not submitted and current.state not in (*STARTING, JobState.FAILED):
                 show_submitted(out, current)
                 sys.stdout.flush()
@@ -47,7 +53,8 @@ def follow_to_the_end(
     except (KeyboardInterrupt, Interrupted) as stop:
         raise _left(session, job, stop, cancel_on_exit=cancel_on_exit) from None
     finished = not_failed(session, current)
-    _copy(out, log.rest())
+    _copy(out, log.rest(), own)
+    _copy(out, "", own, end=True)
     with_queries(session, not_canceled(finished))
     if out.json:
         return show_submitted(out, finished)
@@ -58,7 +65,9 @@ def follow_to_the_end(
     return 0
 
 
-def _copy(out: Output, text: str) -> None:
+def _copy(out: Output, text: str, own: ProgramOutput | None, *, end: bool = False) -> None:
+    if own is not None:
+        text = "".join(own.finish() if end else own.feed(text))
     if text and not (out.json or out.quiet):
         copy_log(text, sys.stderr)
 

@@ -13,7 +13,7 @@ from flinkish.cli.options.arguments import job_argument, since_option, words_of
 from flinkish.cli.output.printer import copy_log
 from flinkish.client.logs import LogReader
 from flinkish.errors import UsageError
-from flinkish.launch.log_filter import LogChoice, LogLevel, level_of
+from flinkish.log_lines import LogChoice, LogLevel, level_of
 
 
 def _level(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> LogLevel | None:

@@ -45,6 +45,7 @@ class RunOptions(ProgramOptions, RestoreArguments):
     restart_strategy: str | None
     cancel_on_exit: bool
     no_wait: bool
+    verbose: bool
     dry_run: bool
 
 
@@ -129,12 +130,14 @@ def _claim_mode(_ctx: click.Context, parameter: click.Parameter, value: str | No
 @click.option(
     "--no-wait", is_flag=True, help="Return at once; the program may still fail to start."
 )
+@click.option("-v", "--verbose", is_flag=True, help="Attached: show Spark's log too.")
 @dry_run_option
 def run(call: Call, **options: Any) -> int:
     """Start a job from an unchanged PySpark program.
 
-    Everything after APP.py goes to the program. Attached (the default), the log is shown and the
-    exit status is the job's: 0 FINISHED, 1 FAILED or CANCELED.
+    Everything after APP.py goes to the program. Attached (the default), the program's output is
+    shown (Spark's log is what flinkish logs shows) and the exit status is the job's: 0 FINISHED, 1
+    FAILED or CANCELED.
     """
     return _submit(call, RunOptions(**options))
 
@@ -181,7 +184,11 @@ def _submit(call: Call, options: RunOptions) -> int:
                 raise
             return _show_started(session, started)
         return follow_to_the_end(
-            session, job, show_submitted, cancel_on_exit=options.cancel_on_exit
+            session,
+            job,
+            show_submitted,
+            cancel_on_exit=options.cancel_on_exit,
+            verbose=options.verbose,
         )
 
 

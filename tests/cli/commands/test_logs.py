@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from flinkish.client.logs import LogReader
-from flinkish.launch.log_filter import LogChoice, LogLevel
+from flinkish.log_lines import LogChoice, LogLevel
 from flinkish.registry.jobs import JobRecord, JobState, Launch
 from tests.cli.conftest import PATIENCE, Command, line_with, wait_until
-from tests.launch.test_log_filter import FAILURE, LOG, RESTART, TRACEBACK, WARNING
+from tests.test_log_lines import FAILURE, LOG, RESTART, TRACEBACK, WARNING
 
 JOB = "ab" * 16
 

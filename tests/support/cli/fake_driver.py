@@ -70,6 +70,7 @@ def main() -> int:
     registry.transition(job_id, JobState.RUNNING, "query 'counts' started")
     if mode == "bounded":
         time.sleep(0.5)
+        print("26/11/23 10:00:00 INFO SparkContext: SparkContext is stopping", flush=True)
         print("the last line", flush=True)
         registry.transition(job_id, JobState.FINISHED, "program ended")
         return 0
