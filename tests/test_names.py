@@ -213,6 +213,7 @@ COVERED_BY = {
     "savepoint/state/state_rows": "cli/commands/test_state",
     "savepoint/write/incremental": "savepoint/write/test_writer",
     "savepoint/write/ledger": "savepoint/write/test_writer",
+    "savepoint/write/query_records": "cli/test_offline",
     "savepoint/write/transfer": "savepoint/write/test_writer",
     "spec/migration": "spec/test_calls",
     "spec/savepoints": "spec/test_requests",

@@ -24,8 +24,6 @@ from flinkish.registry.jobs import (
     JobRecord,
     JobState,
     Launch,
-    QueryFacts,
-    QueryStatus,
     Request,
     RequestKind,
     RequestState,
@@ -33,12 +31,12 @@ from flinkish.registry.jobs import (
 from flinkish.savepoint.format.contents import (
     FORMAT_CANONICAL,
     FORMAT_NATIVE,
-    OperatorFacts,
     QuerySource,
     SavepointInfo,
     SavepointJob,
 )
 from flinkish.savepoint.state.scratch import scratch_directory
+from flinkish.savepoint.write.query_records import query_source
 from flinkish.savepoint.write.writer import write_savepoint
 from flinkish.spec.migration import Migration
 from flinkish.spec.requests import LeftOut, RequestResult, SavepointArguments
@@ -233,24 +231,6 @@ def save_checkpoints(
 def ever_ran(registry: Registry, job: JobRecord) -> bool:
     """Return whether a job ever was RUNNING: its program had started all its queries then."""
     return any(each.state is JobState.RUNNING for each in registry.state_history(job.job_id))
-
-
-def query_source(query: QueryStatus, facts: QueryFacts | None) -> QuerySource:
-    """Return a dead job's query as its driver would have passed it to the writer.
-
-    Only the row counts are missing. ``facts`` is None when the driver ran a flinkish that recorded
-    none.
-    """
-    if facts is None:
-        return QuerySource(query.name, query.checkpoint_dir, run_id=query.run_id)
-    return QuerySource(
-        name=query.name,
-        checkpoint=query.checkpoint_dir,
-        run_id=facts.run_id,
-        source=[dict(source) for source in facts.sources],
-        sink=dict(facts.sink),
-        operators=tuple(OperatorFacts.from_json(record) for record in facts.operators),
-    )
 
 
 def _done(request: Request, result: RequestResult) -> Request:

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from flinkish.checkpoint.cut import newest_committed_batch, read_cut
-from flinkish.client.offline import query_source
 from flinkish.errors import NotSavepointable
 from flinkish.launch.offline import job_id_of, may_be_running
 from flinkish.operators.identity import OperatorIdentity
@@ -24,6 +23,7 @@ from flinkish.registry.liveness import process_ref
 from flinkish.savepoint.format.contents import OperatorFacts, QueryRecord, QuerySource, SavepointJob
 from flinkish.savepoint.format.reader import FULL, check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentSavepointReporter
+from flinkish.savepoint.write.query_records import query_source
 from flinkish.savepoint.write.writer import write_savepoint
 from flinkish.spec.codec import decode, encode
 from tests.cli.conftest import Command

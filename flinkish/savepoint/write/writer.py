@@ -38,8 +38,6 @@ from flinkish.savepoint.format.contents import (
     FORMAT_NATIVE,
     FileRecord,
     Header,
-    OperatorFacts,
-    OperatorRecord,
     QueryRecord,
     QuerySource,
     SavepointInfo,
@@ -49,6 +47,7 @@ from flinkish.savepoint.format.metadata import CANONICAL_STATE, SHARED_FILES, Me
 from flinkish.savepoint.reporter import SavepointReporter
 from flinkish.savepoint.write.incremental import in_directory, newest_of_job, remember
 from flinkish.savepoint.write.ledger import Ledger, LedgerEntry
+from flinkish.savepoint.write.query_records import check_operators, query_record
 from flinkish.savepoint.write.transfer import (
     FileTransferer,
     ThreadedTransferer,
@@ -328,7 +327,7 @@ class _SavepointBuilder:
                 time.sleep(POLL)
                 continue
             totals = self._ledger.totals(index)
-            return _query_record(query, directory, cut, totals.files, totals.bytes)
+            return query_record(query, directory, cut, totals.files, totals.bytes)
         raise WrongState(
             f"query {query.name}: Spark trims its checkpoint faster than it can be saved"
             f" ({trouble.message if trouble else 'no attempt was made'})",
@@ -356,7 +355,7 @@ class _SavepointBuilder:
                         hint="trigger the savepoint again later, or give a longer --timeout",
                     ) from error
                 time.sleep(POLL)
-        _check_operators(query, cut)
+        check_operators(query, cut)
         self._reporter.phase("files")
         return cut
 
@@ -543,60 +542,3 @@ def _verify_cut(cut: Cut, target: str) -> None:
 
 def _changed(cut: Cut, reason: str) -> FilesVanished:
     return FilesVanished(f"batch {cut.batch_id} of {cut.root} changed while it was saved: {reason}")
-
-
-def _check_operators(query: QuerySource, cut: Cut) -> None:
-    """Check that the cut has the state of every stateful operator that the driver runs."""
-    found = {operator.ordinal for operator in cut.operators}
-    lost = sorted(facts.ordinal for facts in query.operators if facts.ordinal not in found)
-    if lost:
-        raise Corrupt(
-            f"query {query.name}: the checkpoint {cut.root} has no state of operator {lost[0]} "
-            f"at batch {cut.batch_id}",
-            hint="the checkpoint directory has been changed by hand or by another program",
-        )
-
-
-def _query_record(
-    query: QuerySource, directory: str, cut: Cut, files: int, size: int
-) -> QueryRecord:
-    facts = {fact.ordinal: fact for fact in query.operators}
-    # Counts of an older batch do not belong to this cut. A newer number is that of an idle trigger,
-    # which changes nothing (Spark reports it under the number of the next batch).
-    counted = query.rows_batch is None or query.rows_batch >= cut.batch_id
-    operators = []
-    for operator in cut.operators:
-        fact = facts.get(operator.ordinal, OperatorFacts(operator.ordinal))
-        operators.append(
-            OperatorRecord(
-                ordinal=operator.ordinal,
-                kind=operator.kind or fact.kind,
-                partitions=operator.partitions,
-                bytes=operator.bytes,
-                files=operator.files,
-                stores=operator.stores,
-                identity=fact.identity,
-                rows=fact.rows if counted else None,
-                meaning=fact.meaning,
-                state_digest=fact.state_digest,
-            )
-        )
-    return QueryRecord(
-        name=query.name,
-        directory=directory,
-        query_id=cut.query_id,
-        run_id=query.run_id,
-        batch_id=cut.batch_id,
-        planned_batch=cut.planned_batch,
-        watermark_ms=cut.watermark_ms,
-        offsets=cut.offsets,
-        pins=cut.pins,
-        source=query.source,
-        sink=query.sink,
-        backend=cut.backend,
-        checkpoint_format=cut.checkpoint_format,
-        checkpoint=query.origin or cut.root,
-        operators=tuple(operators),
-        files=files,
-        bytes=size,
-    )

@@ -1,0 +1,100 @@
+"""The record of a query in a savepoint: what its checkpoint has, and what only its driver knew."""
+
+from __future__ import annotations
+
+from flinkish.checkpoint.cut import Cut
+from flinkish.errors import Corrupt
+from flinkish.savepoint.format.contents import (
+    OperatorFacts,
+    OperatorRecord,
+    QueryRecord,
+    QuerySource,
+)
+from flinkish.spec.queries import QueryFacts, QueryStatus
+
+
+def query_source(query: QueryStatus, facts: QueryFacts | None) -> QuerySource:
+    """Return a job's query as its driver would pass it to the writer, from the registry's facts.
+
+    Only the row counts are missing. ``facts`` is None when the driver ran a flinkish that recorded
+    none.
+    """
+    if facts is None:
+        return QuerySource(query.name, query.checkpoint_dir, run_id=query.run_id)
+    return QuerySource(
+        name=query.name,
+        checkpoint=query.checkpoint_dir,
+        run_id=facts.run_id,
+        source=[dict(source) for source in facts.sources],
+        sink=dict(facts.sink),
+        operators=tuple(OperatorFacts.from_json(record) for record in facts.operators),
+    )
+
+
+def check_operators(query: QuerySource, cut: Cut) -> None:
+    """Check that the cut has the state of every stateful operator that the driver runs.
+
+    Raises Corrupt when the state of one is missing.
+    """
+    found = {operator.ordinal for operator in cut.operators}
+    lost = sorted(facts.ordinal for facts in query.operators if facts.ordinal not in found)
+    if lost:
+        raise Corrupt(
+            f"query {query.name}: the checkpoint {cut.root} has no state of operator {lost[0]} "
+            f"at batch {cut.batch_id}",
+            hint="the checkpoint directory has been changed by hand or by another program",
+        )
+
+
+def query_record(
+    query: QuerySource, directory: str, cut: Cut, files: int, size: int
+) -> QueryRecord:
+    """Return the record of a query: its cut, and the facts about it that the cut does not have.
+
+    Parameters
+    ----------
+    directory
+        The directory of the query inside its savepoint.
+    files, size
+        The number and the bytes of its files.
+    """
+    facts = {fact.ordinal: fact for fact in query.operators}
+    # Counts of an older batch do not belong to this cut. A newer number is that of an idle trigger,
+    # which changes nothing (Spark reports it under the number of the next batch).
+    counted = query.rows_batch is None or query.rows_batch >= cut.batch_id
+    operators = []
+    for operator in cut.operators:
+        fact = facts.get(operator.ordinal, OperatorFacts(operator.ordinal))
+        operators.append(
+            OperatorRecord(
+                ordinal=operator.ordinal,
+                kind=operator.kind or fact.kind,
+                partitions=operator.partitions,
+                bytes=operator.bytes,
+                files=operator.files,
+                stores=operator.stores,
+                identity=fact.identity,
+                rows=fact.rows if counted else None,
+                meaning=fact.meaning,
+                state_digest=fact.state_digest,
+            )
+        )
+    return QueryRecord(
+        name=query.name,
+        directory=directory,
+        query_id=cut.query_id,
+        run_id=query.run_id,
+        batch_id=cut.batch_id,
+        planned_batch=cut.planned_batch,
+        watermark_ms=cut.watermark_ms,
+        offsets=cut.offsets,
+        pins=cut.pins,
+        source=query.source,
+        sink=query.sink,
+        backend=cut.backend,
+        checkpoint_format=cut.checkpoint_format,
+        checkpoint=query.origin or cut.root,
+        operators=tuple(operators),
+        files=files,
+        bytes=size,
+    )
