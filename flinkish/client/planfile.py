@@ -17,7 +17,7 @@ from typing import Any
 
 from flinkish import storage
 from flinkish.config.secrets import mask_words
-from flinkish.errors import Corrupt, Incompatible, StorageError, UsageError
+from flinkish.errors import ConsentNeeded, Corrupt, Incompatible, StorageError, UsageError
 from flinkish.launch.secret_settings import redaction_of, shown_arguments
 from flinkish.spec.codec import decode
 from flinkish.spec.launch import Launch, RestoreSpec
@@ -152,6 +152,8 @@ def check_unchanged(plan: PlanFile, launch: Launch, spark_version: str | None) -
     ------
     Incompatible
         Something has changed (the error names it), or the plan's verdict is negative.
+    ConsentNeeded
+        The plan needs a consent that it was made without.
     SavepointNotFound
         The savepoint is gone.
     """
@@ -166,6 +168,11 @@ def check_unchanged(plan: PlanFile, launch: Launch, spark_version: str | None) -
                 f"{what} has changed since the plan was made{detail}",
                 hint="make a new plan with: flinkish check -o FILE",
             )
+    if plan.plan.get("exit_code") == ConsentNeeded.code:
+        raise ConsentNeeded(
+            f"the plan needs a consent: its verdict is {plan.plan.get('verdict')}",
+            hint="make it again with the option that it asks for: flinkish check -o FILE",
+        )
     if plan.plan.get("exit_code") != 0:
         raise Incompatible(
             f"the plan says no: its verdict is {plan.plan.get('verdict')}",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from flinkish.client.planfile import PlanFile, check_unchanged, load, make_plan_file, save
-from flinkish.errors import Incompatible, SavepointNotFound, StorageError, UsageError
+from flinkish.errors import ConsentNeeded, Incompatible, SavepointNotFound, StorageError, UsageError
 from flinkish.registry.jobs import Launch, RestoreSpec
 
 PLAN = {"verdict": "ok", "exit_code": 0, "operators": []}
@@ -89,6 +89,9 @@ def test_a_plan_that_says_no_is_not_carried_out(plan: PlanFile, launch: Launch) 
     refused = PlanFile(**{**vars(plan), "plan": {"verdict": "incompatible", "exit_code": 4}})
     with pytest.raises(Incompatible, match="the plan says no"):
         check_unchanged(refused, launch, "4.3.0")
+    asking = PlanFile(**{**vars(plan), "plan": {"verdict": "consent-needed", "exit_code": 5}})
+    with pytest.raises(ConsentNeeded, match="the plan needs a consent"):
+        check_unchanged(asking, launch, "4.3.0")
 
 
 @pytest.mark.parametrize(

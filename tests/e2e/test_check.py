@@ -93,7 +93,7 @@ def test_a_state_that_has_changed_is_told_before_and_refused_in_the_same_words(
         "the aggregation gained aggregate `max(w)`; its state holds a buffer for each aggregate"
     )
     row = next(line for line in checked.out.splitlines() if "totals" in line)
-    assert "migrate" in row
+    assert "incompatible" in row
     assert gained in row
     assert checked.out.splitlines()[-1].startswith("verdict: incompatible")
     assert "[column-added]" in checked.out

@@ -99,7 +99,7 @@ def plan_query(
     ------
     Incompatible
         The program's operators cannot be read although the savepoint's have ids.
-    Incompatible, UsageError
+    Incompatible, ConsentNeeded, UsageError
         As :func:`~flinkish.restore.plan.matching.match_operators`,
         :func:`~flinkish.restore.plan.positions.match_sources` and ``check_inputs``.
     """

@@ -162,6 +162,7 @@ def _operators(query: QueryRestore, options: RestoreOptions) -> Iterator[dict[st
 
 def _operator(query: str, plan: OperatorJudgement, options: RestoreOptions) -> dict[str, Any]:
     taken = plan.taken
+    executable = plan.executable(options.executors)
     return {
         "query": query,
         "name": plan.operator.name,
@@ -169,8 +170,8 @@ def _operator(query: str, plan: OperatorJudgement, options: RestoreOptions) -> d
         "operator_id": plan.operator.lookup_ids[-1],
         "kind": plan.operator.kind,
         "ordinal": plan.operator.ordinal,
-        "verdict": plan.verdict.value,
-        "executable": plan.executable(options.executors),
+        "verdict": (plan.verdict if executable else Verdict.INCOMPATIBLE).value,
+        "executable": executable,
         "reason": plan.reason,
         "text": plan.text,
         "advice": advice_for(plan, options.executors),

@@ -9,10 +9,11 @@ with.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from flinkish.errors import Incompatible, UsageError
+from flinkish.errors import ConsentNeeded, Incompatible, UsageError
 from flinkish.operators.hasher import HasherVersion
 from flinkish.restore.source.restore_inputs import (
     NewQuery,
@@ -83,8 +84,9 @@ def match_sources(
     ------
     Incompatible
         State comes from another query or a source is to be reset, and the savepoint does not
-        describe its sources; or one source feeds states that were taken at different positions of
-        it.
+        describe its sources.
+    ConsentNeeded
+        One source feeds states that were taken at different positions of it.
     UsageError
         A name in ``reset`` fits more than one source.
     """
@@ -192,6 +194,13 @@ def _listed(queries: Sequence[NewQuery]) -> str:
         for query in queries
         for source in query.sources or ()
     )
+
+
+def reset_flag(source: NewSource) -> str:
+    """Return the option that lets a source start afresh, quoted for a shell where necessary."""
+    name = source.uid or source.signature
+    plain = re.fullmatch(r"[\w.=,:/@%+-]+", name)
+    return "--reset-source " + (name if plain else "'" + name.replace("'", "'\\''") + "'")
 
 
 def check_inputs(
@@ -334,10 +343,13 @@ class _Finder:
         offsets = {s.offset for s in same}
         if len(offsets) > 1:
             listed = ", ".join(f"{s.offset} in query '{s.query}'" for s in same)
-            raise Incompatible(
+            flag = reset_flag(source)
+            raise ConsentNeeded(
                 f"{source.describe()} stands before states that were saved at different positions "
-                f"of it: {listed}",
-                hint="read it once for each of the operators that take that state",
+                f"of it: {listed}; only with {flag}",
+                hint="read it once for each of the operators that take that state, or start it "
+                f"afresh and keep the state: {flag}",
+                reasons=["positions-differ"],
             )
         return same[0] if same else None
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible
+from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible, UsageError
 from flinkish.restore.plan import document
 from flinkish.restore.plan.decisions import QueryPlan, plan_query
 from flinkish.restore.plan.judging import WITHOUT_ENGINE, refuse
@@ -23,7 +23,7 @@ from flinkish.restore.plan.preconditions import preconditions
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity, decide_query_id
 from flinkish.restore.plan.query_restore import QueryRestore, RestoreOptions
 from flinkish.restore.plan.recipes import recipe_for
-from flinkish.restore.plan.sinks import SinkMode, SinkPlan
+from flinkish.restore.plan.sinks import REBASE_ONLY, SinkMode, SinkPlan
 from flinkish.restore.plan.source_plans import SourcePlan, source_plans
 from flinkish.restore.plan.state_migration import StateRewrite, rewrite_of
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome
@@ -81,6 +81,11 @@ class RestorePlanner:
         ----------
         empty
             The empty state of each operator, by ordinal, for operators without saved state.
+
+        Raises
+        ------
+        UsageError
+            ``--uid-map`` or ``--reset-source`` does not say what is meant.
         """
         restore = self._plan(new, empty)
         self._done[new.name] = restore
@@ -99,6 +104,8 @@ class RestorePlanner:
                 reset=options.reset_sources,
                 partitions=options.parallelism,
             )
+        except UsageError:
+            raise
         except FlinkishError as error:
             return QueryRestore(new.name, refusal=error)
         if plan.base is None:
@@ -123,15 +130,15 @@ class RestorePlanner:
         origins = {key: each.origin for key, each in self.offers.by_key.items()}
         recipe = recipe_for(plan, origins, empty)
         sink = self._environment.sink(new, offer, recipe, identity.keep, options.sink_ahead)
-        if sink is not None and sink.blocks:
-            refusal = Incompatible(sink.text, hint=sink.advice, reasons=[sink.reason])
-        recipe = replace(recipe, rebase_to=sink.rebase_to if sink is not None else None)
         rewrite = rewrite_of(
             *(plan, options.parallelism),
             fit=offer.fit,
             canonical=offer.canonical,
             settings=new.settings,
         )
+        if sink is not None and sink.blocks:
+            refusal = _sink_ahead(sink, rewrite, recipe, options)
+        recipe = replace(recipe, rebase_to=sink.rebase_to if sink is not None else None)
         if rewrite is None:  # if state is rewritten, the engine changes the pins
             recipe = replace(recipe, pins=offer.fit.formats)
         elif refusal is None:
@@ -226,15 +233,31 @@ def _cannot_rewrite(
     return None
 
 
+def _sink_ahead(
+    sink: SinkPlan, rewrite: StateRewrite | None, recipe: Recipe, options: RestoreOptions
+) -> FlinkishError:
+    """Return the refusal for a sink that is ahead: it needs consent, if a consent can help."""
+    permitted = recipe
+    if sink.permit == REBASE_ONLY:
+        permitted = replace(recipe, rebase_to=sink.newest_batch)
+    never = None if rewrite is None else _cannot_rewrite(rewrite, permitted, options)
+    if never is not None:
+        return Incompatible(f"{sink.text}; {never.message}", hint=never.hint, reasons=[sink.reason])
+    only = f"; only with {sink.permit}" if sink.permit else ""
+    return ConsentNeeded(sink.text + only, hint=sink.advice, reasons=[sink.reason])
+
+
 def _blocked(rows: Sequence[SourcePlan], checks: Sequence[Check]) -> FlinkishError | None:
     """Return the refusal for sources and preconditions, or None."""
     refused = [check for check in checks if check.outcome is RestoreOutcome.REFUSED]
     if refused:
         texts = "; ".join(check.text for check in refused)
         return Incompatible(texts, hint=refused[0].advice, reasons=[c.id for c in refused])
-    for verdict, kind in (("incompatible", Incompatible), ("consent-needed", ConsentNeeded)):
-        stuck = [row for row in rows if row.verdict == verdict]
-        if stuck:
-            texts = "; ".join(row.text for row in stuck)
-            return kind(texts, hint=stuck[0].advice, reasons=[row.reason for row in stuck])
+    stuck = [row for row in rows if row.blocks]
+    if stuck:
+        texts = "; ".join(row.text for row in stuck)
+        flags = " ".join(dict.fromkeys(row.permit for row in stuck))
+        advice = "; ".join(dict.fromkeys(row.advice for row in stuck))
+        reasons = [row.reason for row in stuck]
+        return ConsentNeeded(f"{texts}; only with {flags}", hint=advice, reasons=reasons)
     return None

@@ -50,6 +50,9 @@ from flinkish.storage import locate
 SinkMode = Literal["rebase", "accept"]
 SinkVerdict = Literal["as-is", "ahead", "rebase", "accept", "unreadable"]
 
+#: The option that permits a sink that is ahead of a query with state.
+REBASE_ONLY = "--sink-ahead rebase"
+
 FILE_LOG = "_spark_metadata"
 DELTA_LOG = "_delta_log"
 #: Sinks of Spark and others that keep no batch numbers, or none that flinkish can read.
@@ -99,13 +102,15 @@ class SinkPlan:
     Attributes
     ----------
     verdict
-        ``ahead`` must not be executed; ``unreadable`` needs a warning.
+        ``ahead`` needs the user's consent; ``unreadable`` needs a warning.
     reason
         An id for programs.
     text
         A sentence.
     rebase_to
         For :attr:`~flinkish.restore.recipe.Recipe.rebase_to`; set only with the verdict ``rebase``.
+    permit
+        The option that permits it, with the verdict ``ahead``.
     """
 
     format: str
@@ -116,10 +121,11 @@ class SinkPlan:
     text: str
     advice: str = ""
     rebase_to: int | None = None
+    permit: str = ""
 
     @property
     def blocks(self) -> bool:
-        """Whether the restore must not continue like this."""
+        """Whether the restore must not continue without the user's consent."""
         return self.verdict == "ahead"
 
 
@@ -284,9 +290,10 @@ def judge_sink(
         text: str,
         advice: str = "",
         rebase_to: int | None = None,
+        permit: str = "",
     ) -> SinkPlan:
         sink = position.format, position.path
-        return SinkPlan(*sink, newest, verdict, reason, text, advice, rebase_to)
+        return SinkPlan(*sink, newest, verdict, reason, text, advice, rebase_to, permit)
 
     where = f"the {position.format} sink {position.path}"
     if position.unreadable is not None:
@@ -337,6 +344,7 @@ def judge_sink(
     if stateful:
         reason = "sink-has-planned" if has_planned else "sink-ahead-state"
         why = ", and the query would fail after it: no state is written by batches that it skips"
-        return plan("ahead", reason, lost + why, f"{rebase}; or {others}")
+        return plan("ahead", reason, lost + why, f"{rebase}; or {others}", permit=REBASE_ONLY)
     accept = "--sink-ahead accept lets it drop them"
-    return plan("ahead", "sink-ahead", lost, f"{rebase}, {accept}; or {others}")
+    advice, permit = f"{rebase}, {accept}; or {others}", "--sink-ahead rebase|accept"
+    return plan("ahead", "sink-ahead", lost, advice, permit=permit)

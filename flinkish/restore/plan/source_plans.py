@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from flinkish.restore.plan.positions import SourceMatches
+from flinkish.restore.plan.positions import SourceMatches, reset_flag
 from flinkish.restore.source.restore_inputs import (
     NewQuery,
     NewSource,
@@ -29,7 +29,6 @@ SourceVerdict = Literal[
     "dropped",
     "changed",
     "consent-needed",
-    "incompatible",
 ]
 
 #: Sources whose data is only in the memory of the driver that read it. Spark's
@@ -49,7 +48,7 @@ class SourcePlan:
     new
         None for a saved source that the program does not read.
     verdict
-        ``consent-needed`` and ``incompatible`` must not be executed; ``changed`` needs a warning;
+        ``consent-needed`` must not be executed without ``permit``; ``changed`` needs a warning;
         ``dropped`` is counted by ``non_restored_state``.
     reason
         An id for programs.
@@ -66,8 +65,13 @@ class SourcePlan:
 
     @property
     def blocks(self) -> bool:
-        """Whether the restore must not continue like this."""
-        return self.verdict in {"consent-needed", "incompatible"}
+        """Whether the restore must not continue without the user's consent."""
+        return self.verdict == "consent-needed"
+
+    @property
+    def permit(self) -> str:
+        """The option that permits it; empty for a saved source that the program does not read."""
+        return "" if self.new is None else reset_flag(self.new)
 
 
 def source_plans(
@@ -131,7 +135,7 @@ def _not_replayable(source: NewSource, saved: SavedSource | None) -> SourcePlan:
         "source-not-replayable",
         f"{source.describe()} cannot be read again from a position: Spark would skip input until "
         "it has counted up to the saved one",
-        f"start it afresh and keep the state: --reset-source {name_of(source)}",
+        f"start it afresh and keep the state: {reset_flag(source)}",
     )
 
 
@@ -146,11 +150,11 @@ def _row(source: NewSource, saved: SavedSource | None, key: QueryKey, *, reset: 
         return SourcePlan(
             source,
             saved,
-            "incompatible",
+            "consent-needed",
             "source-kind",
             f"{source.describe()} reads {source.signature}, and read {saved.signature}: a position "
             f"of {before} means nothing to {now}",
-            f"start it afresh and keep the state: --reset-source {name_of(source)}",
+            f"start it afresh and keep the state: {reset_flag(source)}",
         )
     if now in NOT_REPLAYABLE:
         return _not_replayable(source, saved)
@@ -167,7 +171,7 @@ def _row(source: NewSource, saved: SavedSource | None, key: QueryKey, *, reset: 
 def _other_input(source: NewSource, saved: SavedSource, kind: str) -> SourcePlan:
     """Return the row of a source of the same kind that reads something else now."""
     change = f"{source.describe()} reads {source.signature}, and read {saved.signature}"
-    advice = f"or start it afresh and keep the state: --reset-source {name_of(source)}"
+    advice = f"or start it afresh and keep the state: {reset_flag(source)}"
     if kind == "file":
         return SourcePlan(
             source,
@@ -210,12 +214,6 @@ def _other_input(source: NewSource, saved: SavedSource, kind: str) -> SourcePlan
 def kind_of(signature: str | None) -> str:
     """Return ``kafka`` of ``kafka[subscribe=a]``; empty when not known."""
     return (signature or "").partition("[")[0].removesuffix("Source").lower()
-
-
-def name_of(source: NewSource) -> str:
-    """Return the source's name for ``--reset-source``, quoted for a shell where necessary."""
-    name = source.uid or source.signature
-    return name if re.fullmatch(r"[\w.=,:/@%+-]+", name) else "'" + name.replace("'", "'\\''") + "'"
 
 
 def _topics_gone(signature: str, offset: str) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from flinkish.errors import Incompatible, UsageError
+from flinkish.errors import ConsentNeeded, Incompatible, UsageError
 from flinkish.operators.hasher import HasherVersion
 from flinkish.restore.plan.decisions import plan_query
 from flinkish.restore.plan.matching import match_operators
@@ -115,7 +115,7 @@ def test_one_source_before_states_at_two_positions_is_refused() -> None:
         return saved_query(old(word, query=name), key=name, sources=sources)
 
     program = starting(new("x", 0), new("y", 1), name="both", sources=(reads(A, 0, feeds=(0, 1)),))
-    with pytest.raises(Incompatible, match="different positions"):
+    with pytest.raises(ConsentNeeded, match="different positions"):
         positions(program, saved("one", "x", "5"), saved("two", "y", "9"))
     same = positions(program, saved("one", "x", "5"), saved("two", "y", "5"))
     assert entries(same) == [("one", 0)]

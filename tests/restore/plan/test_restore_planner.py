@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flinkish.checkpoint.operators import StoreInfo
-from flinkish.errors import ConsentNeeded, Incompatible
+from flinkish.errors import ConsentNeeded, Incompatible, UsageError
 from flinkish.registry.jobs import JobState
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.document import compare_with_expected, merged, with_checks
@@ -66,6 +66,13 @@ class Facts:
         self, new: NewQuery, offer: RestorableQuery, plan: QueryPlan
     ) -> Sequence[Check]:
         return self.checks
+
+
+#: A sink that has two batches more than the saved query.
+AHEAD = SinkPlan(
+    *("parquet", "/out", 9, "ahead", "sink-ahead", "it has batch 9", "rebase"),
+    permit="--sink-ahead rebase",
+)
 
 
 def offers(*queries: SavedQueryFacts) -> RestoreSource:
@@ -135,7 +142,11 @@ def test_a_state_that_needs_the_engine_is_refused_until_there_is_one() -> None:
     plan = planner.document(complete=True)
     assert (plan["verdict"], plan["exit_code"]) == ("incompatible", 4)
     (op,) = plan["operators"]
-    assert (op["verdict"], op["reason"], op["executable"]) == ("migrate", "column-added", False)
+    assert (op["verdict"], op["reason"], op["executable"]) == (
+        "incompatible",
+        "column-added",
+        False,
+    )
 
     kind = "applyInPandasWithState"
     before, now = replace(before, kind=kind), replace(now, kind=kind)
@@ -207,18 +218,15 @@ def test_a_program_without_queries_leaves_everything_behind() -> None:
     assert [(op["uid"], op["verdict"]) for op in plan["operators"]] == [("x", "dropped")]
 
 
-@pytest.mark.parametrize(
-    ("signature", "kind", "verdict"),
-    [("kafka[subscribe=a]", Incompatible, "incompatible"), ("socket[x]", ConsentNeeded, "consent")],
-)
-def test_sources_that_cannot_be_gone_on_with(
-    signature: str, kind: type[Exception], verdict: str
-) -> None:
-    before = source("socket[x]" if verdict == "consent" else "file[in]", uid="in")
+@pytest.mark.parametrize(("was", "signature"), [("file[in]", "kafka[a]"), ("socket[x]",) * 2])
+def test_sources_that_cannot_be_gone_on_with_need_consent(was: str, signature: str) -> None:
+    before = source(was, uid="in")
     planner = planner_of(saved_query(old("x"), sources=(before,)))
     restore = planner.plan(starting(new("x"), sources=(reads(signature, uid="in"),)), {})
-    assert isinstance(restore.refusal, kind)
-    assert planner.document(complete=True)["verdict"].startswith(verdict)
+    assert isinstance(restore.refusal, ConsentNeeded)
+    assert restore.refusal.message.endswith("only with --reset-source in")
+    plan = planner.document(complete=True)
+    assert (plan["verdict"], plan["exit_code"]) == ("consent-needed", 5)
     reset = planner_of(saved_query(old("x"), sources=(before,)), reset_sources=("in",))
     restore = reset.plan(starting(new("x"), sources=(reads(signature, uid="in"),)), {})
     assert restore.refusal is None
@@ -226,17 +234,64 @@ def test_sources_that_cannot_be_gone_on_with(
 
 
 def test_a_sink_that_is_ahead_is_refused_and_a_rebase_carried_out() -> None:
-    ahead = SinkPlan("parquet", "/out", 9, "ahead", "sink-ahead", "it has batch 9", "rebase")
-    planner = planner_of(saved_query(old("x")), facts=Facts(sink_plan=ahead))
+    planner = planner_of(saved_query(old("x")), facts=Facts(sink_plan=AHEAD))
     restore = planner.plan(starting(new("x")), {})
     assert restore.refusal is not None
-    assert restore.refusal.code == 4
-    assert planner.document(complete=True)["sinks"][0]["verdict"] == "ahead"
-    agreed = replace(ahead, verdict="rebase", rebase_to=9)
+    assert restore.refusal.code == 5
+    assert restore.refusal.message == "it has batch 9; only with --sink-ahead rebase"
+    plan = planner.document(complete=True)
+    assert (plan["sinks"][0]["verdict"], plan["exit_code"]) == ("ahead", 5)
+    agreed = replace(AHEAD, verdict="rebase", rebase_to=9)
     planner = planner_of(saved_query(old("x")), facts=Facts(sink_plan=agreed))
     restore = planner.plan(starting(new("x")), {})
     assert restore.recipe is not None
     assert restore.recipe.batch_id == 9
+
+
+def test_a_sink_that_no_option_can_help_is_incompatible() -> None:
+    """Canonical state cannot be brought to the sink's batch."""
+    source = offers(saved_query(old("x")))
+    canonical = {key: replace(each, canonical=True) for key, each in source.by_key.items()}
+    planner = RestorePlanner(
+        replace(source, by_key=canonical),
+        RestoreOptions(executors=frozenset({Verdict.MIGRATE})),
+        Facts(sink_plan=AHEAD),
+    )
+    refusal = planner.plan(starting(new("x")), {}).refusal
+    assert isinstance(refusal, Incompatible)
+    assert "it has batch 9; the savepoint is canonical" in refusal.message
+    assert "--sink-ahead" not in refusal.message + refusal.hint
+
+
+def test_one_source_before_states_of_different_positions_needs_consent() -> None:
+    planner = planner_of(
+        *(
+            saved_query(
+                old(word, query=key), key=key, sources=(source("file[in]", query=key, offset=word),)
+            )
+            for word, key in (("x", "one"), ("y", "two"))
+        )
+    )
+    both = (reads("file[in]", feeds=(0, 1)),)
+    restore = planner.plan(starting(new("x"), new("y", 1), name="both", sources=both), {})
+    assert isinstance(restore.refusal, ConsentNeeded)
+    assert restore.refusal.message.endswith("only with --reset-source 'file[in]'")
+    assert planner.document(complete=True)["exit_code"] == 5
+
+
+def test_a_name_that_does_not_say_what_is_meant_is_no_plan() -> None:
+    saved = saved_query(old("x"), sources=(source("file[a]"), source("file[b]", 1)))
+    planner = planner_of(saved, reset_sources=("file",))
+    program = starting(new("x"), sources=(reads("file[a]"), reads("file[b]", 1)))
+    with pytest.raises(UsageError, match="--reset-source file: this fits more than one source"):
+        planner.plan(program, {})
+    planner = planner_of(
+        saved_query(old("x", query="one"), key="one"),
+        saved_query(old("x", query="two"), key="two"),
+        uid_map={"z": "x"},
+    )
+    with pytest.raises(UsageError, match="several operators of the savepoint are 'x'"):
+        planner.plan(starting(new("z"), name="other"), {})
 
 
 def test_other_runs_of_the_query_give_it_a_new_id() -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from flinkish.operators.hasher import HasherVersion
 from flinkish.restore.plan.matching import match_operators
-from flinkish.restore.plan.positions import match_sources
-from flinkish.restore.plan.source_plans import SourcePlan, name_of, source_plans
+from flinkish.restore.plan.positions import match_sources, reset_flag
+from flinkish.restore.plan.source_plans import SourcePlan, source_plans
 from flinkish.restore.source.restore_inputs import NewQuery, SavedQueryFacts, SavedSource
 from tests.support.restore.query_builders import new, old, reads, saved_query, source, starting
 
@@ -56,7 +56,7 @@ def test_another_kind_of_source_under_one_uid() -> None:
     saved = saved_query(sources=(source(A, uid="in"),))
     program = starting(sources=(reads(TOPIC, uid="in"),))
     (row,) = rows(program, saved)
-    assert (row.verdict, row.reason, row.blocks) == ("incompatible", "source-kind", True)
+    assert (row.verdict, row.reason, row.blocks) == ("consent-needed", "source-kind", True)
     assert row.advice.endswith("--reset-source in")
     assert verdicts(rows(program, saved, reset=("in",))) == [("reset", "reset-source")]
 
@@ -118,9 +118,9 @@ def test_a_query_that_starts_empty() -> None:
 
 
 def test_the_name_to_reset_it_by() -> None:
-    assert name_of(reads(A, uid="in")) == "in"
-    assert name_of(reads(A)) == "'file[/a]'"
-    assert name_of(reads("file[/it's]")) == "'file[/it'\\''s]'"
+    assert reset_flag(reads(A, uid="in")) == "--reset-source in"
+    assert reset_flag(reads(A)) == "--reset-source 'file[/a]'"
+    assert reset_flag(reads("file[/it's]")) == "--reset-source 'file[/it'\\''s]'"
 
 
 def test_a_saved_source_without_signature_is_not_judged() -> None:
