@@ -53,6 +53,7 @@ __all__ = [
     "OperatorCut",
     "StoreInfo",
     "newest_committed_batch",
+    "newest_planned_batch",
     "read_cut",
 ]
 
@@ -112,6 +113,12 @@ class Cut:
 def newest_committed_batch(root: str) -> int | None:
     """Return the newest batch with a commit log entry; None where there is no entry."""
     found = numbers_among(fs.list_names(os.path.join(fs.locate(root), COMMITS)))
+    return found[-1] if found else None
+
+
+def newest_planned_batch(root: str) -> int | None:
+    """Return the newest batch that is planned or committed; None where there is none."""
+    found = numbers_among(fs.list_names(os.path.join(fs.locate(root), OFFSETS)))
     return found[-1] if found else None
 
 

@@ -43,7 +43,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "check": CommandEntry(
         "flinkish.cli.commands.check",
         "check",
-        "Show what restoring a savepoint would do, without doing it.",
+        "Show what going on from a savepoint or a job would do.",
     ),
     "ack": CommandEntry("flinkish.cli.commands.ack", "ack", "Acknowledge jobs that have failed."),
     "restart": CommandEntry(

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from flinkish.client.check_origin import job_origin
 from flinkish.client.context import Context
 from flinkish.client.program import Program, asked_partitions, default_name, find_spark, launch_of
 from flinkish.client.restoring import Restore, restore_spec
 from flinkish.errors import UsageError
 from flinkish.launch import spark_submit as programs
-from flinkish.registry.jobs import Launch, RestoreSpec
+from flinkish.registry.jobs import JobRecord, Launch, RestoreSpec
 
 if TYPE_CHECKING:
     from flinkish.client.planfile import PlanFile
@@ -54,8 +55,8 @@ class Plan:
 
     Parameters
     ----------
-    savepoint : str
-        Location of the savepoint.
+    savepoint : str or None
+        Location of the savepoint; None for a plan from a job.
     verdict : str
         ``ok``, ``consent-needed`` or ``incompatible``.
     exit_code : int
@@ -64,9 +65,11 @@ class Plan:
         The decision for each operator's state.
     document : mapping
         The whole plan as plain data, as ``flinkish check --json`` prints it.
+    job_id : str or None
+        The job whose newest committed batches were planned with.
     """
 
-    savepoint: str
+    savepoint: str | None
     verdict: str
     exit_code: int
     operators: tuple[OperatorPlan, ...]
@@ -74,6 +77,7 @@ class Plan:
     _spec: RestoreSpec = field(repr=False, compare=False)
     _launch: Launch = field(repr=False, compare=False)
     _spark_version: str | None = field(repr=False, compare=False)
+    job_id: str | None = None
 
     @property
     def ok(self) -> bool:
@@ -91,11 +95,15 @@ class Plan:
 
         Raises
         ------
+        UsageError
+            The plan is that of a job.
         SavepointNotFound, StorageError
             The savepoint or the program cannot be read.
         """
         from flinkish.client.planfile import make_plan_file
 
+        if self.job_id is not None:
+            raise _not_carried_out()
         return make_plan_file(self._spec, self._launch, self._spark_version, self.document)
 
     def save(self, path: str) -> None:
@@ -103,6 +111,8 @@ class Plan:
 
         Raises
         ------
+        UsageError
+            The plan is that of a job.
         SavepointNotFound, StorageError
             The savepoint or the program cannot be read, or the file cannot be written.
         """
@@ -111,10 +121,19 @@ class Plan:
         save(self.file(), path)
 
 
-def check(context: Context, program: Program, restore: Restore) -> Plan:
-    """Plan the restore of a savepoint with a program, without doing it.
+def check(
+    context: Context,
+    program: Program,
+    restore: Restore,
+    *,
+    job: JobRecord | None = None,
+    to_save: bool = False,
+) -> Plan:
+    """Plan the restore of a savepoint or a job with a program, without doing it.
 
-    The program runs to its end, but its queries are only planned.
+    The program runs to its end, but its queries are only planned. Of a job, the newest committed
+    batch of each query is read, as a savepoint would have it if the job were stopped now. Nothing
+    is copied, and the job is not touched.
 
     Parameters
     ----------
@@ -124,6 +143,10 @@ def check(context: Context, program: Program, restore: Restore) -> Plan:
         The program.
     restore : Restore
         The savepoint, and how it would be restored.
+    job : JobRecord, optional
+        The job that stands for its savepoint.
+    to_save : bool
+        Whether the plan is to be saved, for a run that carries it out.
 
     Returns
     -------
@@ -133,19 +156,29 @@ def check(context: Context, program: Program, restore: Restore) -> Plan:
     Raises
     ------
     UsageError
-        There is no such program, or no savepoint is named.
+        There is no such program, no savepoint is named, or the plan of a job is to be saved.
     LaunchFailed
         Spark, Java or a Python is missing.
     SavepointNotFound, Corrupt, UnsupportedFormat, StorageError
-        The savepoint cannot be read.
+        The savepoint, or the job's checkpoint, cannot be read.
+    WrongState, NoCommittedBatch, NotSavepointable
+        The job has no state to go on from.
     FlinkishError
         The error with which the submission of the program would end.
     """
+    if to_save and job is not None:
+        raise _not_carried_out()
     launch = launch_of(program, context.config, os.getcwd())
-    spec = restore_spec(restore, context.config, parallelism=asked_partitions(launch))
+    spec = restore_spec(
+        restore,
+        context.config,
+        parallelism=asked_partitions(launch),
+        checkpoints=None if job is None else job.checkpoint_dir or job.job_id,
+    )
     if spec is None:
         raise UsageError("which savepoint is not said", hint="flinkish check -s PATH APP.py")
     installation = find_spark(launch)
+    origin = None if job is None else job_origin(context, job)
     context.reporter.note("planning the program's queries ...")
     from flinkish.client.dryrun import check_restore  # imports Avro: too slow for --help
 
@@ -157,9 +190,13 @@ def check(context: Context, program: Program, restore: Restore) -> Plan:
         environ=os.environ,
         show_log=context.reporter.log,
         registry=context.registry,
+        job=origin,
     )
+    if job is not None:
+        about = {"savepoint": None, "job_id": job.job_id, "name": job.name}
+        document = {**document, **about, "state": job.state.value}
     return Plan(
-        savepoint=spec.path,
+        savepoint=spec.path if job is None else None,
         verdict=document["verdict"],
         exit_code=int(document["exit_code"]),
         operators=tuple(_operator(record) for record in document["operators"]),
@@ -167,6 +204,14 @@ def check(context: Context, program: Program, restore: Restore) -> Plan:
         _spec=spec,
         _launch=launch,
         _spark_version=programs.spark_version(installation.spark_home),
+        job_id=None if job is None else job.job_id,
+    )
+
+
+def _not_carried_out() -> UsageError:
+    return UsageError(
+        "a plan made from a job cannot be saved: the job would have gone on when it is carried out",
+        hint="stop the job with a savepoint, and make the plan from that",
     )
 
 

@@ -14,8 +14,9 @@ from flinkish.restore.check.version_check import version_gate
 from flinkish.restore.plan.document import with_checks
 from flinkish.restore.plan.query_id import newest_batch
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome
+from flinkish.restore.source.job_source import open_job
 from flinkish.restore.source.restore_source import open_restore_source
-from flinkish.spec.calls import KnownRun
+from flinkish.spec.calls import JobOrigin, KnownRun
 from flinkish.spec.launch import Launch, RestoreSpec
 
 
@@ -28,6 +29,7 @@ def check_restore(
     environ: Mapping[str, str],
     show_log: Callable[[str], object],
     registry: Registry,
+    job: JobOrigin | None = None,
 ) -> dict[str, Any]:
     """Return the plan of restoring ``spec`` with the program of ``launch``, as plain data.
 
@@ -37,6 +39,9 @@ def check_restore(
         See :func:`~flinkish.launch.describer.describe_program`.
     registry
         Knows other runs of the savepoint's queries.
+    job
+        The job whose checkpoints are restored instead of the savepoint. Its own run does not count
+        as another one: it would have ended.
 
     Raises
     ------
@@ -45,7 +50,7 @@ def check_restore(
     FlinkishError
         The error with which the submission of the program would end.
     """
-    offers = open_restore_source(spec.path, complete=True)
+    offers = open_restore_source(spec.path, complete=True) if job is None else open_job(job)
     checks = []
     if offers.is_savepoint:
         files = sum(len(offer.origin.files) for offer in offers.by_key.values())
@@ -58,7 +63,12 @@ def check_restore(
         name=name,
         environ=environ,
         show_log=show_log,
-        runs=_runs(registry, [offer.query_id for offer in offers.by_key.values()]),
+        runs=_runs(
+            registry,
+            [offer.query_id for offer in offers.by_key.values()],
+            None if job is None else job.job_id,
+        ),
+        job=job,
     )
     assert described.plan is not None  # it was requested
     plan = with_checks(described.plan, [*checks, gate.check])
@@ -71,12 +81,15 @@ def check_restore(
     }
 
 
-def _runs(registry: Registry, query_ids: list[str]) -> dict[str, tuple[KnownRun, ...]]:
-    """Return what the registry knows of jobs that ran the savepoint's queries."""
+def _runs(
+    registry: Registry, query_ids: list[str], own: str | None
+) -> dict[str, tuple[KnownRun, ...]]:
+    """Return what the registry knows of jobs that ran the savepoint's queries, without ``own``."""
     return {
         query_id: tuple(
             KnownRun(job.job_id, job.state.value, newest_batch(query))
             for job, query in registry.find_query(query_id)
+            if job.job_id != own
         )
         for query_id in query_ids
     }

@@ -18,11 +18,17 @@ from flinkish.client.migration import rewrite
 from flinkish.client.program import pinned
 from flinkish.client.reporter import Progress, Reporter
 from flinkish.errors import ConsentNeeded, FlinkishError, NoCommittedBatch, RegistryError
-from flinkish.launch.offline import TRIGGER, check_owner, check_savable, job_id_of, may_be_running
-from flinkish.registry.job_registry import Registry, new_request_id
+from flinkish.launch.offline import (
+    TRIGGER,
+    check_owner,
+    check_savable,
+    ever_ran,
+    job_id_of,
+    may_be_running,
+)
+from flinkish.registry.job_registry import new_request_id
 from flinkish.registry.jobs import (
     JobRecord,
-    JobState,
     Launch,
     Request,
     RequestKind,
@@ -226,11 +232,6 @@ def save_checkpoints(
     shown, kept = _write(context, request, launch, job, sources)
     _remember(context, lambda: context.own_registry.add_savepoint(kept))
     return _done(request, RequestResult(shown))
-
-
-def ever_ran(registry: Registry, job: JobRecord) -> bool:
-    """Return whether a job ever was RUNNING: its program had started all its queries then."""
-    return any(each.state is JobState.RUNNING for each in registry.state_history(job.job_id))
 
 
 def _done(request: Request, result: RequestResult) -> Request:

@@ -67,7 +67,11 @@ class Restore:
 
 
 def restore_spec(
-    restore: Restore, config: Config, *, parallelism: int | None = None
+    restore: Restore,
+    config: Config,
+    *,
+    parallelism: int | None = None,
+    checkpoints: str | None = None,
 ) -> RestoreSpec | None:
     """Return the requested restore, or None without a savepoint.
 
@@ -79,13 +83,15 @@ def restore_spec(
         Loaded with :meth:`Restore.settings`.
     parallelism : int, optional
         Requested number of state partitions.
+    checkpoints : str, optional
+        The checkpoints of a job, which stand for a savepoint.
 
     Raises
     ------
     UsageError
         Options of a restore are given without a savepoint.
     """
-    path = config.get(_RECOVERY + "path")
+    path = checkpoints or restore.savepoint or config.get(_RECOVERY + "path")
     if path is None:
         for flag in [*restore.given(), *(["-cm (--claimMode)"] if restore.claim_mode else [])]:
             raise UsageError(

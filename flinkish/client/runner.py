@@ -6,9 +6,10 @@ import os
 from collections.abc import Mapping, Sequence
 
 from flinkish.client import submission
+from flinkish.client.check_origin import find_origin
 from flinkish.client.checking import Plan, check
 from flinkish.client.context import Context
-from flinkish.client.job import Job
+from flinkish.client.job import Job, JobRecord
 from flinkish.client.program import Program
 from flinkish.client.reporter import Reporter
 from flinkish.client.restoring import Restore, check_uid_map
@@ -167,7 +168,7 @@ class ProgramRunner:
 
     def check(
         self,
-        savepoint: Location,
+        job_or_savepoint: Location | Job,
         app: str | os.PathLike[str] | None = None,
         args: Sequence[str] = (),
         *,
@@ -189,14 +190,16 @@ class ProgramRunner:
         packages: Sequence[str] = (),
         secret_args: Sequence[str] = (),
     ) -> Plan:
-        """Plan the restore of a savepoint with a program, without doing it.
+        """Plan the restore of a savepoint or a job with a program, without doing it.
 
         The program runs to its end, but its queries are only planned: nothing is read or written.
 
         Parameters
         ----------
-        savepoint : path or Savepoint
-            The savepoint, or a plain Spark checkpoint.
+        job_or_savepoint : path, Savepoint or Job
+            The savepoint, or a plain Spark checkpoint; or a job that runs or has ended, to plan
+            what the program would do if it went on from the job's newest committed batches. A text
+            that is neither a URL nor an existing path is the id or the name of a job.
         app, args, ...
             Those of :meth:`run`.
 
@@ -209,11 +212,18 @@ class ProgramRunner:
         ------
         UsageError, LaunchFailed
             The program cannot be run.
+        JobNotFound, AmbiguousJob
+            No job, or several, match.
+        WrongState, NoCommittedBatch, NotSavepointable
+            The job has no state to go on from.
         SavepointNotFound, Corrupt, UnsupportedFormat, StorageError
-            The savepoint cannot be read.
+            The savepoint, or the job's checkpoint, cannot be read.
         FlinkishError
             The error with which the submission of the program would end.
         """
+        origin = self._origin(job_or_savepoint)
+        job = origin if isinstance(origin, JobRecord) else None
+        savepoint = origin if isinstance(origin, str) else None
         restore = _restore(
             savepoint, allow_non_restored, None, fork, uid_map, reset_sources, sink_ahead
         )
@@ -232,7 +242,14 @@ class ProgramRunner:
             packages=packages,
             conf=dict(conf or {}),
         )
-        return check(self._with(restore.settings(), parallelism), program, restore)
+        return check(self._with(restore.settings(), parallelism), program, restore, job=job)
+
+    def _origin(self, given: Location | Job) -> JobRecord | str:
+        if isinstance(given, Job):
+            return given.refresh().record
+        if isinstance(given, str):
+            return find_origin(self._context, given)
+        return location_of(given)
 
     def _with(self, settings: Mapping[str, str | None], parallelism: int | None) -> Context:
         """Return the context with the settings of one call; its registry is this client's."""

@@ -118,6 +118,8 @@ def prepare(
         The savepoint is missing, incomplete or not readable.
     Incompatible
         This Spark cannot resume the savepoint, or something has changed since the plan.
+    ConsentNeeded
+        The plan needs a consent that it was made without.
     """
     launch = launch_of(program, context.config, os.getcwd())
     chosen = name or default_name(launch)

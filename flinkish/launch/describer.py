@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 
 from flinkish.launch.driver_call import call_driver
 from flinkish.launch.spark_submit import Installation
-from flinkish.spec.calls import Described, KnownRun, RestoreQuestion
+from flinkish.spec.calls import Described, JobOrigin, KnownRun, RestoreQuestion
 from flinkish.spec.codec import encode
 from flinkish.spec.launch import Launch
 
@@ -19,6 +21,7 @@ def describe_program(
     environ: Mapping[str, str],
     show_log: Callable[[str], object],
     runs: Mapping[str, tuple[KnownRun, ...]] | None = None,
+    job: JobOrigin | None = None,
 ) -> Described:
     """Return the queries of a program, and the plan of the restore that ``launch`` requests.
 
@@ -31,6 +34,8 @@ def describe_program(
     runs
         For a restore: what the registry knows of other jobs that ran the savepoint's queries, by
         Spark query id.
+    job
+        The job whose checkpoints are restored instead of the savepoint.
 
     Raises
     ------
@@ -41,18 +46,23 @@ def describe_program(
         DuplicateUid, UnsupportedSession ...).
     """
     import json
+    import tempfile
 
     variables = {"FLINKISH_DESCRIBE_OPTIONS": json.dumps(dict(launch.options))}
-    if launch.restore is not None:
-        question = RestoreQuestion(launch.restore, runs or {})
-        variables["FLINKISH_DESCRIBE_RESTORE"] = json.dumps(encode(question))
-    return call_driver(
-        launch,
-        installation,
-        answer=Described,
-        name=name,
-        environ=environ,
-        variable="FLINKISH_DESCRIBE",
-        variables=variables,
-        show_log=show_log,
-    )
+    with ExitStack() as stack:
+        if launch.restore is not None:
+            directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="flinkish-check-"))
+            path = os.path.join(directory, "restore.json")
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump(encode(RestoreQuestion(launch.restore, runs or {}, job)), file)
+            variables["FLINKISH_DESCRIBE_RESTORE"] = path
+        return call_driver(
+            launch,
+            installation,
+            answer=Described,
+            name=name,
+            environ=environ,
+            variable="FLINKISH_DESCRIBE",
+            variables=variables,
+            show_log=show_log,
+        )

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from flinkish.errors import NoCommittedBatch, WrongState, from_record
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, QueryFacts, QueryStatus
+from flinkish.registry.jobs import JobRecord, JobState, QueryFacts, QueryStatus
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.purging import why_purged
 
@@ -31,6 +31,28 @@ def check_savable(
 ) -> list[str]:
     """Refuse a dead job of which no savepoint can be taken.
 
+    Parameters, result and errors are those of :func:`left_without_batch`.
+
+    Raises
+    ------
+    WrongState
+        The job is not dead.
+    """
+    if not job.state.is_final:
+        raise WrongState(
+            f"job {job.name} ({job.job_id}) is {job.state.value}: its driver takes its savepoints"
+        )
+    return left_without_batch(job, queries, facts, committed)
+
+
+def left_without_batch(
+    job: JobRecord,
+    queries: Sequence[QueryStatus],
+    facts: Mapping[str, QueryFacts],
+    committed: Mapping[str, int | None],
+) -> list[str]:
+    """Return the queries that a savepoint of a job's checkpoints leaves out.
+
     Parameters
     ----------
     facts, committed
@@ -40,21 +62,18 @@ def check_savable(
     Returns
     -------
     list of str
-        Names of the queries that the savepoint leaves out: they committed nothing, as far as their
-        driver has reported.
+        Names of the queries that committed nothing, as far as their driver has reported.
 
     Raises
     ------
     WrongState
-        The job never had a query, or is not dead.
+        The job never had a query.
     NoCommittedBatch
         No query has committed a batch, or the checkpoint of one that had is gone.
     NotSavepointable
-        The driver would have refused it, too.
+        The driver would refuse a savepoint, too.
     """
     who = f"job {job.name} ({job.job_id})"
-    if not job.state.is_final:
-        raise WrongState(f"{who} is {job.state.value}: its driver takes its savepoints")
     purged = why_purged(job)
     if purged is not None:
         raise purged
@@ -85,6 +104,11 @@ def check_savable(
                 state=job.state.value,
             )
     return empty
+
+
+def ever_ran(registry: Registry, job: JobRecord) -> bool:
+    """Return whether a job ever was RUNNING: its program had started all its queries then."""
+    return any(each.state is JobState.RUNNING for each in registry.state_history(job.job_id))
 
 
 def check_owner(registry: Registry, query_id: str, checkpoint: str) -> None:

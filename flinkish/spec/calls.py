@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from flinkish.spec.launch import RestoreSpec
+from flinkish.spec.queries import QueryFacts, QueryStatus
+from flinkish.spec.requests import LeftOut
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,32 @@ class KnownRun:
 
 
 @dataclass(frozen=True)
+class JobOrigin:
+    """A job whose checkpoints stand for a savepoint of it, as the registry knows it.
+
+    Attributes
+    ----------
+    running
+        Whether it goes on while the plan is made: the plan is that of its end now.
+    working_directory
+        Where relative paths of its program start.
+    queries
+        The queries that a savepoint would have, and their facts by name.
+    left_out, complete
+        As in a savepoint.
+    """
+
+    job_id: str
+    running: bool
+    queries: tuple[QueryStatus, ...]
+    facts: Mapping[str, QueryFacts] = field(default_factory=dict)
+    spark_version: str | None = None
+    working_directory: str | None = None
+    left_out: tuple[LeftOut, ...] = ()
+    complete: bool = True
+
+
+@dataclass(frozen=True)
 class RestoreQuestion:
     """A restore whose plan is requested.
 
@@ -34,10 +62,15 @@ class RestoreQuestion:
     ----------
     runs
         The jobs that ran each query, by Spark query id.
+    job
+        The job whose checkpoints are to be restored, instead of the savepoint of ``spec``.
     """
+
+    VERSION: ClassVar[int] = 2
 
     spec: RestoreSpec
     runs: Mapping[str, tuple[KnownRun, ...]] = field(default_factory=dict)
+    job: JobOrigin | None = None
 
 
 @dataclass(frozen=True)

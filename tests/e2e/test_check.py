@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,20 +26,50 @@ class Upgrade:
         self.directory = directory
         self.flinkish = Flinkish(directory)
         self.savepoint = ""
+        self.job = ""
+        #: What ``check`` and ``checkpoint`` said while version 1 ran.
+        self.live: tuple[Result, Result] | None = None
         shutil.copy(PROGRAM, directory / "app.py")
         (directory / "in").mkdir()
         for number in range(2):
-            rows = ({"k": k, "v": number, "w": 1} for k in "abc")
-            path = directory / "in" / f"{number}.json"
-            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+            self.write(number)
+
+    def write(self, number: int) -> None:
+        """One more input file, with the same three keys."""
+        rows = ({"k": k, "v": number, "w": 1} for k in "abc")
+        hidden = self.directory / f"{number}.json"
+        hidden.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        hidden.rename(self.directory / "in" / hidden.name)
 
     def words(self, version: str) -> tuple[str, ...]:
         return ("app.py", "in", "out", version)
 
     def stop_first(self) -> None:
-        job = self.flinkish.run(self.directory / "app.py", *self.words("v1")[1:])
+        job = self.job = self.flinkish.run(self.directory / "app.py", *self.words("v1")[1:])
         self.flinkish.wait_for_batch(job, 1)
+        with self.going_on():
+            words = ("-m", "local[2]", *LIGHT, "--json", job, *self.words("v1"))
+            self.live = self.flinkish("check", *words), self.flinkish("checkpoint", job, "--json")
         self.savepoint = self.flinkish.ok("stop", job, "-p", "savepoints", "-q").out.strip()
+
+    @contextmanager
+    def going_on(self) -> Iterator[None]:
+        """Let new input come all the time, so that the job commits batches and its sink grows."""
+        done = threading.Event()
+
+        def feed() -> None:
+            for number in itertools.count(2):
+                if done.wait(0.5):
+                    return
+                self.write(number)
+
+        feeder = threading.Thread(target=feed)
+        feeder.start()
+        try:
+            yield
+        finally:
+            done.set()
+            feeder.join()
 
     def check(self, version: str, *options: str) -> Result:
         return self._call("check", version, *options)
@@ -58,6 +91,32 @@ def upgrade(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upgrade]:
     upgrade.stop_first()
     yield upgrade
     upgrade.flinkish.clean_up()
+
+
+def test_a_running_job_is_checked_as_it_is(upgrade: Upgrade) -> None:
+    """Its file sink gets batches all the time, and nothing but the job itself is ahead."""
+    assert upgrade.live is not None
+    checked, committed = upgrade.live
+    assert checked.code == 0, checked.out + checked.err
+    plan = checked.json()
+    assert (plan["verdict"], plan["savepoint"], plan["job_id"]) == ("ok", None, upgrade.job)
+    assert plan["version"]["from"] == plan["version"]["to"]
+    assert {op["uid"]: op["verdict"] for op in plan["operators"]} == {
+        "totals": "as-is",
+        "first": "as-is",
+    }
+    assert {source["verdict"] for source in plan["sources"]} == {"as-is"}
+    (sink,) = plan["sinks"]
+    assert sink["verdict"] == "as-is"
+    assert sink["reason"] in ("sink-of-running-job", "sink-not-ahead")
+    assert all(query["query_id"]["keep"] for query in plan["queries"])
+    batches = {query["name"]: query["batch_id"] for query in plan["queries"]}
+    assert min(batches.values()) >= 1
+    # The job has gone on, and its next batches were waited for.
+    assert committed.code == 0, committed.err
+    later = {query["name"]: query["batch_id"] for query in committed.json()["queries"]}
+    assert all(later[name] > batches[name] for name in batches)
+    assert upgrade.flinkish.job(upgrade.job)["state"] == "FINISHED"  # only by the stop
 
 
 @pytest.mark.deep

@@ -9,10 +9,19 @@ import pytest
 
 from flinkish.driver.tasks.answering import write_answer
 from flinkish.errors import UsageError, from_record
-from flinkish.spec.calls import Described, KnownRun, RestoreQuestion, StateAnswer, StateTask
+from flinkish.spec.calls import (
+    Described,
+    JobOrigin,
+    KnownRun,
+    RestoreQuestion,
+    StateAnswer,
+    StateTask,
+)
 from flinkish.spec.codec import decode, encode
 from flinkish.spec.launch import RestoreSpec
 from flinkish.spec.migration import MigratedOperator, Migration, MigrationResult, NewSchema
+from flinkish.spec.queries import QueryFacts, QueryStatus
+from flinkish.spec.requests import LeftOut
 from flinkish.spec.savepoints import SavedQuery, SavepointRecord, SavepointResult
 
 SAVED = SavepointResult(
@@ -20,6 +29,15 @@ SAVED = SavepointResult(
 )
 DOCUMENTS = [
     RestoreQuestion(RestoreSpec("/sp"), {"id": (KnownRun("j", "RUNNING", 4), KnownRun("k", "X"))}),
+    RestoreQuestion(
+        RestoreSpec("/cp"),
+        job=JobOrigin(
+            *("j", True, (QueryStatus("q", "id", "run", "/cp/q"),)),
+            facts={"q": QueryFacts("run", ({"uid": "lines"},))},
+            spark_version="4.3.0",
+            left_out=(LeftOut("p", "it ended"),),
+        ),
+    ),
     Described(({"name": "q", "operators": [{"uid": None}]},), {"verdict": "ok"}),
     StateTask("/sp", "dedup", "key.k > 1", 5, 0, "/out", "json"),
     StateAnswer(({"key": {"k": 1}, "value": None},), more=True),

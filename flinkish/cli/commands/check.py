@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from flinkish.cli.base import Call, command
+from flinkish.cli.options.arguments import complete_file, complete_job
 from flinkish.cli.options.program import (
     ProgramOptions,
     parallelism_option,
     program_of,
     program_options,
-    program_words,
 )
 from flinkish.cli.options.restore import (
     RestoreArguments,
@@ -22,7 +23,8 @@ from flinkish.cli.options.restore import (
 )
 from flinkish.cli.output.driver_log import driver_output
 from flinkish.cli.output.plan_table import show_plan
-from flinkish.client import checking
+from flinkish.client import check_origin, checking
+from flinkish.registry.jobs import JobRecord
 from flinkish.restore.plan.plan_text import verdict_line
 
 
@@ -33,13 +35,24 @@ class CheckOptions(ProgramOptions, RestoreArguments):
     output: str | None
 
 
+def _complete(ctx: click.Context, parameter: click.Parameter, word: str) -> list[CompletionItem]:
+    """Return the jobs, and let the shell complete file names."""
+    return [*complete_job(ctx, parameter, word), *complete_file(ctx, parameter, word)]
+
+
 @command(
     "check",
-    exit_codes=(4, 5, 11, 15),
+    exit_codes=(4, 5, 10, 11, 13, 15),
     context_settings={"allow_interspersed_args": False},
-    options_metavar="-s PATH [OPTIONS]",
+    options_metavar="[OPTIONS]",
 )
-@program_words
+@click.argument(
+    "words",
+    metavar="[JOB|SAVEPOINT] APP.py [ARGS]...",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    shell_complete=_complete,
+)
 @restore_options
 @click.option(
     "-o",
@@ -51,11 +64,15 @@ class CheckOptions(ProgramOptions, RestoreArguments):
 @parallelism_option
 @program_options
 def check(call: Call, **options: Any) -> int:
-    """Show what restoring a savepoint with a program would do, without doing it.
+    """Show what going on from a savepoint or a job with a program would do.
 
     The program runs to its end, but its queries are only planned: none is started, no stream is
     read and nothing is written. The plan is the one that run -s carries out. Exit code 0: it can be
     restored; 4: it cannot; 5: it can with -n or another consent.
+
+    With a JOB, that runs or has ended: would APP.py go on from it, if it stopped now? The newest
+    committed batch of each query is read. Nothing is copied, and the job is not touched. A path
+    that exists and a URL are savepoints, as after -s.
     """
     given = CheckOptions(**options)
     restore = restore_of(given)
@@ -65,7 +82,23 @@ def check(call: Call, **options: Any) -> int:
         "parallelism.default": None if parallelism is None else str(parallelism),
     }
     with call.session(flags) as session, driver_output(call.out):
-        plan = checking.check(session, program_of(given), restore)
+        word, rest = check_origin.split_words(
+            given.words,
+            session.config,
+            named=given.savepoint is not None,
+            has_program=bool(given.program or given.module),
+        )
+        origin = None if word is None else check_origin.find_origin(session, word)
+        job = origin if isinstance(origin, JobRecord) else None
+        if isinstance(origin, str):
+            restore = replace(restore, savepoint=origin)
+        plan = checking.check(
+            session,
+            program_of(replace(given, words=rest)),
+            restore,
+            job=job,
+            to_save=given.output is not None,
+        )
     if call.out.json:
         call.out.document(plan.document)
     elif call.out.quiet:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flinkish import storage
+from flinkish.checkpoint.cut import newest_planned_batch
 from flinkish.driver.log import log
-from flinkish.errors import FlinkishError
+from flinkish.errors import FlinkishError, StorageError
 from flinkish.restore.check.source_files import missing_files
 from flinkish.restore.materialize.new_logs import replays_planned
 from flinkish.restore.plan.decisions import QueryPlan
@@ -58,18 +59,24 @@ class DriverRestoreEnvironment:
         keep_id: bool,
         mode: SinkMode | None,
     ) -> SinkPlan | None:
-        """Judge whether the sink already has batches that the query would write."""
+        """Judge whether the sink already has batches that the query would write.
+
+        A running job would end with the batch that it has planned, so nothing would be replayed.
+        """
         position = sink_position(new.sink.format, new.sink.path, offer.query_id, self._files)
         if position is None:
             return None
-        replays = replays_planned(recipe)
+        job_at = None
+        if offer.live and _same_place(offer.query.sink.get("path"), position.path):
+            job_at = newest_planned_batch(offer.origin.root)  # after the sink: never behind it
         return judge_sink(
             recipe.batch_id,
             position,
             keep_id,
             mode,
-            replays_planned=replays,
+            replays_planned=replays_planned(recipe) and not offer.live,
             stateful=bool(offer.query.operators if recipe.states is None else recipe.states),
+            job_at=job_at,
         )
 
     def input_files(
@@ -92,6 +99,18 @@ class DriverRestoreEnvironment:
             light = [Check("files-gone", RestoreOutcome.NOTE, text) for text in check.notes()]
             checks += [*grave, *light]
         return checks
+
+
+def _same_place(saved: str | None, path: str) -> bool:
+    """Return whether two locations are one, whichever links lead there."""
+    if saved is None:
+        return False
+    try:
+        places = [storage.locate(each) for each in (saved, path)]
+    except StorageError:
+        return saved == path
+    one, other = (os.path.realpath(p) if storage.is_local(p) else p.rstrip("/") for p in places)
+    return one == other
 
 
 def qualified(path: str | None, session: Any) -> str | None:

@@ -29,9 +29,11 @@ from flinkish.restore.plan.query_id import OtherRun, newest_batch
 from flinkish.restore.plan.query_restore import QueryRestore, RestoreOptions
 from flinkish.restore.plan.restore_planner import RestorePlanner
 from flinkish.restore.plan.verdicts import FOR_THE_ENGINE
+from flinkish.restore.source.job_source import open_job
 from flinkish.restore.source.restore_inputs import NewQuery
 from flinkish.restore.source.restore_source import RestoreSource, open_restore_source
 from flinkish.savepoint.directory.dispose import dispose
+from flinkish.spec.calls import JobOrigin
 from flinkish.spec.launch import RestoreSpec
 
 if TYPE_CHECKING:
@@ -73,7 +75,7 @@ class Restorer:
         self._claimed = False
         self._agreed = False
         self._resumed = False
-        self._offers = offers_here(spec.path)
+        self._offers = offers_here(spec)
         self._planner = RestorePlanner(
             self._offers, options_of(spec, hasher), DriverRestoreEnvironment(self._other_runs)
         )
@@ -284,14 +286,23 @@ def _has_committed(restored_at: int, checkpoint: str) -> bool:
     return batch is not None and batch > restored_at
 
 
-def offers_here(path: str) -> RestoreSource:
-    """Open the savepoint or checkpoint at a path, converted for the Spark of this process.
+def offers_here(spec: RestoreSpec, job: JobOrigin | None = None) -> RestoreSource:
+    """Open what is restored, converted for the Spark of this process.
 
-    Raises what :func:`~flinkish.restore.source.restore_source.open_restore_source` raises.
+    Parameters
+    ----------
+    job
+        The job whose checkpoints are restored instead of the savepoint.
+
+    Raises
+    ------
+    FlinkishError
+        An error of :func:`~flinkish.restore.source.restore_source.open_restore_source` or
+        :func:`~flinkish.restore.source.job_source.open_job`.
     """
     from pyspark import __version__ as spark
 
-    return fit_offers(open_restore_source(path), spark)
+    return fit_offers(open_restore_source(spec.path) if job is None else open_job(job), spark)
 
 
 def plan_start(

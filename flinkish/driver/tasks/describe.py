@@ -47,8 +47,8 @@ from flinkish.spec.launch import RestoreSpec
 RESULT_VARIABLE = "FLINKISH_DESCRIBE"
 #: The environment variable with the configuration, a JSON object.
 OPTIONS_VARIABLE = "FLINKISH_DESCRIBE_OPTIONS"
-#: The environment variable with the restore to plan, a
-#: :class:`~flinkish.spec.calls.RestoreQuestion` as JSON.
+#: The environment variable with the path of the restore to plan, a
+#: :class:`~flinkish.spec.calls.RestoreQuestion` as JSON. A variable's own size is limited.
 RESTORE_VARIABLE = "FLINKISH_DESCRIBE_RESTORE"
 
 
@@ -62,9 +62,8 @@ def main(argv: Sequence[str]) -> int:
     description = Description(json.loads(os.environ.get(OPTIONS_VARIABLE) or "{}"))
     try:
         if os.environ.get(RESTORE_VARIABLE):
-            description.plan_restore(
-                decode(RestoreQuestion, json.loads(os.environ[RESTORE_VARIABLE]))
-            )
+            with open(os.environ[RESTORE_VARIABLE], encoding="utf-8") as file:
+                description.plan_restore(decode(RestoreQuestion, json.load(file)))
         outcome = description.run(lambda: run_program(argv))
         error, status = description.failure(outcome), outcome.status
     except FlinkishError as refused:
@@ -100,9 +99,9 @@ class Description:
         self._starting: list[NewQuery] = []
 
     def plan_restore(self, question: RestoreQuestion) -> None:
-        """Plan the restore of a savepoint too, with the queries that the program starts.
+        """Plan the restore of a savepoint or a job too, with the queries that the program starts.
 
-        Raises SavepointNotFound or another error of opening the savepoint, or UsageError.
+        Raises SavepointNotFound or another error of :func:`offers_here`, or UsageError.
         """
         runs = {
             query_id: [OtherRun(run.job_id, JobState(run.state), run.last_batch) for run in known]
@@ -110,7 +109,7 @@ class Description:
         }
         self._spec = question.spec
         self._planner = RestorePlanner(
-            offers_here(self._spec.path),
+            offers_here(self._spec, question.job),
             options_of(self._spec, self._planning.hasher),
             DriverRestoreEnvironment(lambda query_id: runs.get(query_id, ())),
         )

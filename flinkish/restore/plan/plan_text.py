@@ -94,6 +94,12 @@ def verdict_line(plan: Mapping[str, Any]) -> str:
         "consent-needed": "the savepoint can be restored with your consent",
         "incompatible": "the savepoint cannot be restored like this",
     }
+    if plan.get("job_id") is not None:
+        words = {
+            "ok": "the program would go on from the job",
+            "consent-needed": "the program would go on from the job with your consent",
+            "incompatible": "the program cannot go on from the job like this",
+        }
     return f"verdict: {plan['verdict']}: {words[plan['verdict']]}"
 
 

@@ -264,6 +264,7 @@ def judge_sink(
     *,
     stateful: bool,
     replays_planned: bool = False,
+    job_at: int | None = None,
 ) -> SinkPlan:
     """Compare the batches of a sink with the batch that a query continues from. Pure.
 
@@ -281,6 +282,9 @@ def judge_sink(
     replays_planned
         Whether the new checkpoint has a planned batch
         (:func:`~flinkish.restore.materialize.new_logs.replays_planned`).
+    job_at
+        The newest batch that the running job had planned when the position was known, if the sink
+        is the job's own: up to there, the sink is ahead only because the job goes on.
     """
     newest = position.newest_batch
 
@@ -311,6 +315,10 @@ def judge_sink(
         )
     if newest <= saved_batch:
         return plan("as-is", "sink-not-ahead", f"{where} has batch {newest}")
+    if job_at is not None and newest <= job_at:
+        return plan(
+            "as-is", "sink-of-running-job", f"{where} has batch {newest}: the job has gone on"
+        )
     has_planned = replays_planned and newest == saved_batch + 1
     if has_planned and not stateful:
         return plan(

@@ -33,6 +33,8 @@ class RestorableQuery:
     pins: Mapping[str, str] = field(default_factory=dict)
     #: Whether its state is canonical: it must be written for a backend before Spark can load it.
     canonical: bool = False
+    #: Whether its job goes on with the checkpoint, and would end at a later batch.
+    live: bool = False
     #: The rewrite for the Spark that will run; the other attributes are those after the rewrite.
     fit: SparkFit = field(default_factory=SparkFit)
 
@@ -100,7 +102,7 @@ def open_restore_source(path: str, *, complete: bool = False) -> RestoreSource:
             held.setdefault(entry.query, {})[entry.path] = savepoint.locate_file(entry)
     return RestoreSource(
         {
-            record.name: _of_record(
+            record.name: of_record(
                 record,
                 SourceCheckpoint(
                     savepoint.query_root(record),
@@ -133,9 +135,8 @@ def _of_cut(key: QueryKey, cut: Cut) -> RestorableQuery:
     )
 
 
-def _of_record(
-    record: QueryRecord, origin: SourceCheckpoint, *, canonical: bool
-) -> RestorableQuery:
+def of_record(record: QueryRecord, origin: SourceCheckpoint, *, canonical: bool) -> RestorableQuery:
+    """Return the query of a record; ``origin`` has its files."""
     operators = tuple(
         SavedOperator(
             query=record.name,

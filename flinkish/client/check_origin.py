@@ -1,0 +1,166 @@
+"""What a check starts from: a savepoint, or a job as it is now."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+
+from flinkish.client.context import Context
+from flinkish.config import Config
+from flinkish.errors import (
+    AmbiguousJob,
+    JobNotFound,
+    NoCommittedBatch,
+    SavepointNotFound,
+    UsageError,
+    WrongState,
+)
+from flinkish.registry.jobs import JobRecord
+from flinkish.spec.calls import JobOrigin
+
+_CONFIGURED = "execution.state-recovery.path"
+_METADATA = "_metadata"
+
+
+def split_words(
+    words: Sequence[str], config: Config, *, named: bool, has_program: bool
+) -> tuple[str | None, tuple[str, ...]]:
+    """Split the words of ``check`` into the origin and the program with its arguments.
+
+    Without ``-s`` the first word is the origin. A configured savepoint is the origin where the
+    first word is the program.
+
+    Parameters
+    ----------
+    words : sequence of str
+        The words after the options.
+    config : Config
+        May have a savepoint to restore.
+    named : bool
+        Whether ``-s`` names the savepoint.
+    has_program : bool
+        Whether an option names the program, so that it is not among the words.
+
+    Returns
+    -------
+    tuple
+        The origin, None where it is not among the words; and the other words.
+
+    Raises
+    ------
+    UsageError
+        There is no origin.
+    """
+    rest = tuple(words)
+    configured = config.get(_CONFIGURED) is not None
+    if named or (configured and (has_program or len(rest) < 2 or _is_program(rest[0]))):
+        return None, rest
+    if len(rest) < (1 if has_program else 2) or (not has_program and _is_program(rest[0])):
+        raise UsageError(
+            "which savepoint or job is meant, and which program, is not said",
+            hint="flinkish check JOB APP.py, or flinkish check -s PATH APP.py",
+        )
+    return rest[0], rest[1:]
+
+
+def _is_program(word: str) -> bool:
+    return os.path.isfile(word) and os.path.basename(word) != _METADATA
+
+
+def find_origin(context: Context, word: str) -> JobRecord | str:
+    """Return the job that a word refers to, or the word itself if it is the place of a savepoint.
+
+    Parameters
+    ----------
+    context : Context
+        Has the registry.
+    word : str
+        A URL or a path that exists is a savepoint; else it is a job's id, a prefix of one, or a
+        name, also that of a job that has ended.
+
+    Raises
+    ------
+    UsageError
+        It is a job and a path.
+    AmbiguousJob, JobNotFound
+        It means several jobs, or nothing.
+    SavepointNotFound
+        It can only be a path, and there is nothing.
+    """
+    if "://" in word or word.startswith("file:"):
+        return word
+    there = os.path.exists(os.path.expanduser(word))
+    is_path = "/" in word or word.startswith("~")
+    if there and is_path:
+        return word
+    try:
+        job = context.find_job(word, include_final=True)
+    except AmbiguousJob:
+        if not there:
+            raise
+        which = "several jobs"
+    except (JobNotFound, UsageError) as error:
+        if there:
+            return word
+        if is_path:
+            raise SavepointNotFound(f"there is no savepoint {word}", path=word) from None
+        if not isinstance(error, JobNotFound):
+            raise
+        nothing = f"{error.message}; nor is there a savepoint of that path"
+        raise JobNotFound(nothing, hint=error.hint) from None
+    else:
+        if not there:
+            return job
+        which = f"job {job.name} ({job.job_id})"
+    raise UsageError(
+        f"{word!r} means {which}, and is a path here",
+        hint=f"for the savepoint: -s {word}; for the job: its id, or other digits of it",
+    )
+
+
+def job_origin(context: Context, job: JobRecord) -> JobOrigin:
+    """Return what a savepoint of a job would have if it were stopped now.
+
+    Raises
+    ------
+    WrongState
+        The job has no streaming query.
+    NoCommittedBatch
+        A query has not committed a batch, or its checkpoint is gone.
+    NotSavepointable
+        No savepoint can be taken of a query.
+    """
+    from flinkish.checkpoint.cut import newest_committed_batch
+    from flinkish.launch.offline import ever_ran, left_without_batch
+    from flinkish.spec.requests import LeftOut
+
+    registry = context.registry
+    queries = registry.queries(job.job_id)
+    facts = registry.facts(job.job_id)
+    committed = {each.name: newest_committed_batch(each.checkpoint_dir) for each in queries}
+    who = f"job {job.name} ({job.job_id})"
+    if not job.state.is_final:
+        if not queries:
+            raise WrongState(
+                f"{who} is {job.state.value} and has started no streaming query yet",
+                hint=f"wait until it runs; see: flinkish status {job.job_id}",
+                job_id=job.job_id,
+                state=job.state.value,
+            )
+        for query in queries:
+            if query.active and query.batch_id is None and committed[query.name] is None:
+                raise NoCommittedBatch(
+                    f"query '{query.name}' of {who} has not committed its first batch yet"
+                )
+    empty = left_without_batch(job, queries, facts, committed)
+    return JobOrigin(
+        job.job_id,
+        not job.state.is_final,
+        tuple(replace(q, plan=None, notes=()) for q in queries if q.name not in empty),
+        facts,
+        job.spark_version,
+        job.launch.working_directory,
+        tuple(LeftOut(name, "it had committed no batch") for name in empty),
+        ever_ran(registry, job),
+    )

@@ -1,0 +1,80 @@
+"""The restorable contents of a job: its checkpoints as a savepoint taken now would have them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from flinkish.checkpoint.cut import Cut, FilesVanished, read_cut
+from flinkish.errors import Corrupt, FlinkishError
+from flinkish.restore.recipe import SourceCheckpoint
+from flinkish.restore.source.restore_source import RestorableQuery, RestoreSource, of_record
+from flinkish.savepoint.write.query_records import check_operators, query_record, query_source
+from flinkish.spec.calls import JobOrigin
+from flinkish.spec.queries import QueryFacts, QueryStatus
+
+#: Number of attempts to read a checkpoint that Spark trims, and the seconds between two of them.
+_ATTEMPTS = 20
+_PAUSE = 0.1
+
+
+def open_job(job: JobOrigin) -> RestoreSource:
+    """Open the newest committed batch of each query of a job. Nothing is copied or locked.
+
+    Raises
+    ------
+    NoCommittedBatch
+        A query has no committed batch.
+    FilesVanished
+        Spark trims a checkpoint faster than it can be read.
+    Corrupt, UnsupportedFormat, StorageError
+        A checkpoint cannot be read.
+    """
+    return RestoreSource(
+        {query.name: _open_query(query, job.facts.get(query.name), job) for query in job.queries},
+        is_savepoint=False,
+        spark_version=job.spark_version,
+        left_out=job.left_out,
+        complete=job.complete,
+    )
+
+
+def _open_query(query: QueryStatus, facts: QueryFacts | None, job: JobOrigin) -> RestorableQuery:
+    source = query_source(query, facts)
+    cut = newest_cut(query.checkpoint_dir)
+    check_operators(source, cut)
+    record = query_record(source, query.name, cut, len(cut.files), cut.files.bytes)
+    record = replace(record, sink=_absolute(record.sink, job.working_directory))
+    origin = SourceCheckpoint(cut.root, tuple(cut.files), cut.batch_id)
+    return replace(of_record(record, origin, canonical=False), live=job.running)
+
+
+def newest_cut(root: str, read: Callable[[str], Cut] = read_cut) -> Cut:
+    """Read the newest committed batch, again when Spark has trimmed its files meanwhile.
+
+    As for a savepoint, damage may be a compaction under way; real damage gives the same error
+    twice. Raises what ``read`` raises.
+    """
+    trouble: FlinkishError | None = None
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return read(root)
+        except FilesVanished as error:
+            trouble = error
+        except Corrupt as error:
+            if trouble is not None and trouble.message == error.message:
+                raise
+            trouble = error
+            time.sleep(_PAUSE)
+    return read(root)
+
+
+def _absolute(sink: Any, directory: str | None) -> Any:
+    """Return the description of a sink with an absolute path, if that is local."""
+    path = sink.get("path") if isinstance(sink, Mapping) else None
+    if path is None or directory is None or ":" in path.partition("/")[0]:
+        return sink
+    return {**sink, "path": os.path.join(directory, path)}

@@ -1,0 +1,88 @@
+"""What a planner in a driver looks up; the sink of a running job is ahead of any cut of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
+from flinkish.restore.plan.sinks import SinkPlan
+from flinkish.restore.recipe import Recipe
+from flinkish.restore.source.job_source import open_job
+from flinkish.restore.source.restore_inputs import NewQuery, NewSink
+from flinkish.spec.calls import JobOrigin
+from flinkish.spec.queries import QueryFacts, QueryStatus
+from tests.support.checkpoints.handwritten import CheckpointLikeness
+
+
+def judged(
+    tmp_path: Path, sink_at: int, *, running: bool = True, writes_to: str = "out"
+) -> SinkPlan:
+    """The plan of a job at batch 3 that has gone on to 5, and planned 6; its sink is at ``out``."""
+    checkpoint = CheckpointLikeness(tmp_path / "c", retain=9).run_to(3)
+    facts = QueryFacts("run", sink={"format": "parquet", "path": "out"})
+    job = JobOrigin(
+        *("j", running, (QueryStatus("q", "id", "run", str(checkpoint.root)),)),
+        facts={"q": facts},
+        working_directory=str(tmp_path),
+    )
+    (offer,) = open_job(job).by_key.values()
+    checkpoint.run_to(5)
+    checkpoint.plan(6)
+    log = tmp_path / writes_to / "_spark_metadata"
+    log.mkdir(parents=True)
+    (log / str(sink_at)).touch()
+    found = DriverRestoreEnvironment(lambda _: ()).sink(
+        NewQuery("q", sink=NewSink("parquet", str(tmp_path / writes_to))),
+        offer,
+        Recipe((offer.origin,)),
+        True,
+        None,
+    )
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("sink_at", [4, 5, 6])
+def test_a_running_jobs_own_sink_is_not_ahead(tmp_path: Path, sink_at: int) -> None:
+    plan = judged(tmp_path, sink_at)
+    assert (plan.verdict, plan.reason) == ("as-is", "sink-of-running-job")
+    assert plan.newest_batch == sink_at
+
+
+def test_further_than_the_job_is_ahead(tmp_path: Path) -> None:
+    assert judged(tmp_path, 7).verdict == "ahead"
+
+
+def test_another_sink_is_ahead(tmp_path: Path) -> None:
+    assert judged(tmp_path, 4, writes_to="other").verdict == "ahead"
+
+
+def test_the_sink_of_a_job_that_has_ended_is_ahead(tmp_path: Path) -> None:
+    assert judged(tmp_path, 4, running=False).verdict == "ahead"
+
+
+def test_a_link_leads_to_the_same_sink(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "link").symlink_to("out")
+    assert judged(tmp_path, 4, writes_to="link").reason == "sink-of-running-job"
+
+
+def test_a_planned_batch_of_a_running_job_is_not_replayed(tmp_path: Path) -> None:
+    checkpoint = CheckpointLikeness(tmp_path / "c").run_to(3)
+    checkpoint.plan(4)
+    job = JobOrigin("j", True, (QueryStatus("q", "id", "run", str(checkpoint.root)),))
+    (live,) = open_job(job).by_key.values()
+    (tmp_path / "out/_spark_metadata").mkdir(parents=True)
+    (tmp_path / "out/_spark_metadata/4").touch()
+    query = NewQuery("q", sink=NewSink("parquet", str(tmp_path / "out")))
+    reasons = []
+    for offer in (live, replace(live, live=False)):
+        plan = DriverRestoreEnvironment(lambda _: ()).sink(
+            query, offer, Recipe((offer.origin,)), True, None
+        )
+        assert plan is not None
+        reasons.append(plan.reason)
+    assert reasons == ["sink-ahead-state", "sink-has-planned"]
