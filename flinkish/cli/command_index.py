@@ -69,7 +69,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "checkpoint": CommandEntry(
         "flinkish.cli.commands.checkpoint",
         "checkpoint",
-        "Show each query's newest committed batch.",
+        "Wait for the next committed batch of each query.",
     ),
     "request": CommandEntry(
         "flinkish.cli.commands.request", "request", "Follow a detached savepoint or stop."

@@ -355,14 +355,9 @@ def test_logs(cli: Command) -> None:
     assert cli("logs", job).code == 16
 
 
-def test_checkpoint_and_status_for_people(cli: Command) -> None:
+def test_status_for_people(cli: Command) -> None:
     job = cli.start()
-    assert cli.ok("checkpoint", job).out.splitlines()[1].split()[:2] == ["counts", "7"]
-    document = cli.ok("checkpoint", job, "--json").json()
-    assert document["queries"][0]["batch_id"] == 7
     text = cli.ok("status", "app").out
     for words in (job, "RUNNING", "counts", "stateStoreSave", "STATES", "QUERIES"):
         assert words in text
     assert cli.ok("status", job, "-q").out == "RUNNING\n"
-    batch = cli.ok(*cli.run_words("batch", "-d", "-q")).out.strip()
-    assert cli("checkpoint", batch).code == 13

@@ -1,55 +1,67 @@
-"""``flinkish checkpoint JOB``: the newest committed batch of each query."""
+"""``flinkish checkpoint JOB``: the next, or the newest, committed batch of each query."""
 
 from __future__ import annotations
 
+import click
+
 from flinkish.cli.base import Call, command
-from flinkish.cli.options.arguments import job_argument
+from flinkish.cli.options.arguments import interruptible, job_argument, timeout_option
+from flinkish.cli.output.printer import Output
 from flinkish.cli.output.text import table
-from flinkish.errors import WrongState
+from flinkish.client.committed import Committed, newest_batches, next_batches
 
 
-@command("checkpoint", exit_codes=(10, 13))
+@command("checkpoint", exit_codes=(4, 5, 10, 11, 13, 14, 15))
 @job_argument
-def checkpoint(call: Call, job: str) -> int:
-    """Show the newest committed batch of each query of a job.
+@timeout_option
+@click.option("--no-wait", is_flag=True, help="Show the newest committed batches at once.")
+def checkpoint(call: Call, job: str, timeout: float | None, no_wait: bool) -> int:
+    """Wait for the next committed batch of each query of a job, and show it.
 
-    Spark checkpoints every batch by itself: nothing is triggered.
+    Flink's command triggers a checkpoint. Spark checkpoints every batch by itself, so nothing is
+    triggered here: what the job has done before this call is in its checkpoint when the next batch
+    is committed. Without new input there is no next batch, and the wait times out.
+
+    A job that has FINISHED ends the wait with its newest batches, one that has FAILED with the exit
+    code of its failure.
     """
     with call.session() as session:
         found = session.find_job(job, include_final=True)
-        queries = session.registry.queries(found.job_id)
-        out = session.out
-        if not queries:
-            raise WrongState(
-                f"job {found.name} ({found.job_id}) has no streaming query, "
-                f"it is {found.state.value}",
-                hint=f"see: flinkish status {found.job_id}",
-            )
-        if out.json:
-            out.document(
-                {
-                    "job_id": found.job_id,
-                    "name": found.name,
-                    "state": found.state.value,
-                    "queries": [
-                        {
-                            "name": query.name,
-                            "query_id": query.query_id,
-                            "batch_id": query.batch_id,
-                            "checkpoint_dir": query.checkpoint_dir,
-                        }
-                        for query in queries
-                    ],
-                }
-            )
-        elif out.quiet:
-            for query in queries:
-                out.line("-" if query.batch_id is None else str(query.batch_id))
-        else:
-            rows = [
-                (q.name, "-" if q.batch_id is None else str(q.batch_id), q.checkpoint_dir)
-                for q in queries
-            ]
-            for line in table(("QUERY", "BATCH", "CHECKPOINT"), rows, right="1"):
-                out.line(line)
+        if no_wait:
+            return _show(session.out, newest_batches(session, found))
+        message = f"stopped waiting; job {found.job_id} goes on"
+        with interruptible(message, f"flinkish checkpoint {found.job_id}"):
+            committed = next_batches(session, found, session.timeout(timeout))
+        return _show(session.out, committed)
+
+
+def _show(out: Output, committed: Committed) -> int:
+    job, queries = committed.job, committed.queries
+    if out.json:
+        out.document(
+            {
+                "job_id": job.job_id,
+                "name": job.name,
+                "state": job.state.value,
+                "queries": [
+                    {
+                        "name": query.name,
+                        "query_id": query.query_id,
+                        "batch_id": query.batch_id,
+                        "checkpoint_dir": query.checkpoint_dir,
+                    }
+                    for query in queries
+                ],
+            }
+        )
+    elif out.quiet:
+        for query in queries:
+            out.line("-" if query.batch_id is None else str(query.batch_id))
+    else:
+        rows = [
+            (q.name, "-" if q.batch_id is None else str(q.batch_id), q.checkpoint_dir)
+            for q in queries
+        ]
+        for line in table(("QUERY", "BATCH", "CHECKPOINT"), rows, right="1"):
+            out.line(line)
     return 0

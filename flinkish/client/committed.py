@@ -1,0 +1,138 @@
+"""The committed batches of a job's queries: the newest ones, and the wait for the next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from flinkish.client.context import Context
+from flinkish.client.waiting import look, not_canceled, not_failed
+from flinkish.errors import WaitTimeout, WrongState
+from flinkish.registry.jobs import JobRecord, JobState, QueryStatus
+from flinkish.registry.waiting import wait_job
+
+#: Seconds between two looks at commit logs: on this host's file systems, and elsewhere.
+_POLL_LOCAL, _POLL_REMOTE = 0.1, 1.0
+
+
+@dataclass(frozen=True)
+class Committed:
+    """A job's queries, each with its newest committed batch.
+
+    Parameters
+    ----------
+    job : JobRecord
+        The job as it was then.
+    queries : tuple of QueryStatus
+        At least one.
+    """
+
+    job: JobRecord
+    queries: tuple[QueryStatus, ...]
+
+
+def newest_batches(context: Context, job: JobRecord) -> Committed:
+    """Return the newest committed batches of a job's queries, as last reported by its driver.
+
+    Raises
+    ------
+    WrongState
+        The job has no streaming query.
+    """
+    return Committed(job, _some(job, context.registry.queries(job.job_id)))
+
+
+def next_batches(context: Context, job: JobRecord, timeout: float) -> Committed:
+    """Wait until each query of a job has committed another batch than it has now.
+
+    Queries that have ended are not waited for. When the job has ended, the newest batches are
+    returned.
+
+    Parameters
+    ----------
+    context : Context
+        Has the registry.
+    job : JobRecord
+        The job.
+    timeout : float
+        Seconds.
+
+    Raises
+    ------
+    WaitTimeout
+        A query has not committed another batch in time; the job goes on.
+    WrongState
+        The job has no streaming query.
+    FlinkishError
+        The job failed (its failure) or was canceled.
+    StorageError
+        A checkpoint cannot be reached.
+    """
+    registry = context.registry
+    known = _with_newest(registry.queries(job.job_id))
+    before = {query.name: query.batch_id for query in known}
+
+    def behind(queries: list[QueryStatus]) -> list[QueryStatus]:
+        return [q for q in queries if q.active and not _moved(before.get(q.name), q.batch_id)]
+
+    def done(now: JobRecord) -> bool:
+        if now.state is not JobState.RUNNING:
+            return now.state.is_final
+        return not behind(_with_newest(registry.queries(job.job_id)))
+
+    local = all(query.checkpoint_dir.startswith("/") for query in known)
+    poll = _POLL_LOCAL if local else _POLL_REMOTE
+    try:
+        ended = wait_job(registry, job.job_id, done, timeout, poll)
+    except WaitTimeout as late:
+        waiting = behind(_with_newest(registry.queries(job.job_id)))
+        raise _not_committed(late, look(context, job), before, waiting, timeout) from None
+    ended = not_canceled(not_failed(context, ended))
+    return Committed(ended, _some(ended, _with_newest(registry.queries(job.job_id))))
+
+
+def _moved(before: int | None, now: int | None) -> bool:
+    return now is not None and (before is None or now > before)
+
+
+def _with_newest(queries: list[QueryStatus]) -> list[QueryStatus]:
+    """Return the queries with the batches of their commit logs, which are ahead of the reports.
+
+    Where there is no log, the reported batch stays.
+    """
+    from flinkish.checkpoint.cut import newest_committed_batch
+
+    found = []
+    for query in queries:
+        batch = newest_committed_batch(query.checkpoint_dir)
+        found.append(query if batch is None else replace(query, batch_id=batch))
+    return found
+
+
+def _some(job: JobRecord, queries: list[QueryStatus]) -> tuple[QueryStatus, ...]:
+    if not queries:
+        raise WrongState(
+            f"job {job.name} ({job.job_id}) has no streaming query, it is {job.state.value}",
+            hint=f"see: flinkish status {job.job_id}",
+        )
+    return tuple(queries)
+
+
+def _not_committed(
+    late: WaitTimeout,
+    job: JobRecord,
+    before: dict[str, int | None],
+    queries: list[QueryStatus],
+    timeout: float,
+) -> WaitTimeout:
+    if job.state is not JobState.RUNNING or not queries:
+        return late
+    names = ", ".join(
+        f"'{query.name}' (batch {'none' if before.get(query.name) is None else before[query.name]})"
+        for query in queries
+    )
+    return WaitTimeout(
+        f"no batch was committed within {timeout:g} s by {names} of job {job.name} ({job.job_id}); "
+        "it goes on",
+        hint="without new input Spark runs no batch; --no-wait shows the newest",
+        **late.data,
+    )
