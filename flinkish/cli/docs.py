@@ -141,9 +141,9 @@ def _all_commands() -> Iterator[tuple[str, click.Command]]:
 def _options(command: click.Command) -> Iterator[Sequence[str]]:
     """Yield the spellings of each of the command's own options."""
     for parameter in command.params:
-        if isinstance(parameter, click.Option) and not (
-            isinstance(command, Command) and parameter.name in COMMON_OPTIONS
-        ):
+        if not isinstance(parameter, click.Option) or parameter.hidden:
+            continue
+        if not (isinstance(command, Command) and parameter.name in COMMON_OPTIONS):
             yield parameter.opts
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from flinkish.client.check_origin import job_origin
 from flinkish.client.context import Context
-from flinkish.client.program import Program, asked_partitions, default_name, find_spark, launch_of
+from flinkish.client.program import Program, asked_partitions, find_spark, launch_of
 from flinkish.client.restoring import Restore, restore_spec
 from flinkish.errors import UsageError
 from flinkish.launch import spark_submit as programs
@@ -186,7 +186,7 @@ def check(
         programs.pinned(launch, installation),
         installation,
         spec,
-        name=default_name(launch),
+        name=launch.default_name,
         environ=os.environ,
         show_log=context.reporter.log,
         registry=context.registry,

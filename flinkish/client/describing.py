@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flinkish.client.context import Context
-from flinkish.client.program import Program, default_name, launch_of, pinned
+from flinkish.client.program import Program, launch_of, pinned
 from flinkish.launch.describer import describe_program
 from flinkish.spec.calls import Described
 
@@ -41,7 +41,7 @@ def describe(context: Context, program: Program) -> Described:
     return describe_program(
         launch,
         installation,
-        name=default_name(launch),
+        name=launch.default_name,
         environ=os.environ,
         show_log=context.reporter.log,
     )

@@ -161,13 +161,6 @@ def own_application(program: Program, config: Config) -> tuple[Launch, Installat
     )
 
 
-def default_name(launch: Launch) -> str:
-    """Return the stem of the program's file name, or the last part of its module's name."""
-    if launch.application is None:
-        return str(launch.module).rpartition(".")[2]
-    return os.path.splitext(os.path.basename(launch.application))[0]
-
-
 def asked_partitions(launch: Launch) -> int | None:
     """Return the requested number of state partitions, from any setting; None without one."""
     text = launch.conf.get(_PARTITIONS, "")

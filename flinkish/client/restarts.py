@@ -107,7 +107,8 @@ def plan_restart(
 
 def check_alone(registry: Registry, job: JobRecord, queries: Sequence[QueryStatus]) -> None:
     """Raise WrongState when another job runs in place of ``job``, or has gone on from its state."""
-    others = {other.job_id: (other, "has the same name") for other in registry.jobs(name=job.name)}
+    named = registry.jobs(name=job.name) if job.has_given_name else ()
+    others = {other.job_id: (other, "has the same name") for other in named}
     started = job.end_time or job.start_time
     for query in queries:
         for other, _ in registry.find_query(query.query_id):

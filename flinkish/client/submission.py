@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from flinkish.client.checking import Plan
 from flinkish.client.context import Context
-from flinkish.client.program import Program, asked_partitions, default_name, find_spark, launch_of
+from flinkish.client.program import Program, asked_partitions, find_spark, launch_of
 from flinkish.client.restoring import Restore, restore_spec
 from flinkish.config import Config
 from flinkish.config.secrets import MASK
@@ -122,7 +122,7 @@ def prepare(
         The plan needs a consent that it was made without.
     """
     launch = launch_of(program, context.config, os.getcwd())
-    chosen = name or default_name(launch)
+    chosen = name or launch.default_name
     unique = name is not None or if_not_running
     if unique:
         _check_name(context, chosen)

@@ -153,7 +153,11 @@ def _fail_or_restart(
     if not job.state.is_final:
         job = registry.transition(job.job_id, JobState.FAILING, message, failure=failure)
     reason = f"attempt {len(failures)}, in {delay:.3g} s, after: {message}"
-    registry.restart(job, reason, process_ref())
+    try:
+        registry.restart(job, reason, process_ref())
+    except WrongState as other:  # a reader found the job dead, and somebody went on from there
+        print(f"flinkish: {other.message}", file=sys.stderr)
+        return None
     print(f"flinkish: {message}; starting the driver again in {delay:.3g} s", file=sys.stderr)
     return delay
 

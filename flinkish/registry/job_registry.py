@@ -275,7 +275,10 @@ class Registry(Purging):
         return self._database.write(work)
 
     def restart(
-        self, seen: JobRecord, reason: str, supervisor: ProcessRef | None = None
+        self,
+        seen: JobRecord,
+        reason: str,
+        supervisor: ProcessRef | None = None,
     ) -> JobRecord:
         """Move a job that has failed or ended to RESTARTING, for whoever starts it; return it.
 
@@ -294,7 +297,7 @@ class Registry(Purging):
         WrongState
             The job has changed since; another process has started it, for instance.
         NameTaken
-            The job had ended, and another one that runs has its name now.
+            The job had ended, and another one that runs has the name that it was given.
         """
 
         def work(tx: Transaction) -> JobRecord:
@@ -311,7 +314,7 @@ class Registry(Purging):
             purged = why_purged(job)
             if purged is not None:
                 raise purged
-            if job.state.is_final:
+            if job.state.is_final and job.has_given_name:
                 self._database.serialize(tx)
                 refuse_taken(tx, job.name, job.job_id)
             now = self.now()

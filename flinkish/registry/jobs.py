@@ -111,6 +111,11 @@ class JobRecord:
     exit_status: int | None = None  # of spark-submit; negative: minus the signal number
     failure: Mapping[str, Any] | None = None  # FlinkishError.to_record()
 
+    @property
+    def has_given_name(self) -> bool:
+        """Whether somebody gave it its name (``run --name``), which is unique then."""
+        return self.name != self.launch.default_name
+
 
 @dataclass(frozen=True)
 class JobStateChange:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -83,6 +84,13 @@ class Launch:
     working_directory: str | None = None
     restore: RestoreSpec | None = None
     secret_arguments: tuple[str, ...] = ()
+
+    @property
+    def default_name(self) -> str:
+        """The stem of the program's file name, or the last part of its module's name."""
+        if self.application is None:
+            return str(self.module).rpartition(".")[2]
+        return os.path.splitext(os.path.basename(self.application))[0]
 
 
 @dataclass(frozen=True)

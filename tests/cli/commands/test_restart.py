@@ -106,6 +106,13 @@ def test_a_program_that_is_gone_is_named(cli: Command) -> None:
     assert "/nope/app.py" in refused.err
 
 
+def test_two_jobs_with_the_name_of_their_program_both_come_back(cli: Command) -> None:
+    program = Launch(str(cli.program), spark_home=str(cli.spark_home), options=RETURNS)
+    shared = program.default_name
+    lost = [add(cli, digit, shared, failure=LOST, launch=program) for digit in "ab"]
+    assert cli.ok("recover", "-q").out.split() == lost
+
+
 def test_not_beside_another_job_of_the_name(cli: Command) -> None:
     job = add(cli, "a", "rides")
     other = cli.start("serve", "--name", "rides")
