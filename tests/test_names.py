@@ -102,7 +102,6 @@ COVERED_BY = {
     "driver/runtime/quiesce": "driver/test_gate",
     "driver/runtime/restore_gate": "driver/test_identity",
     "driver/runtime/start_listener": "driver/test_identity",
-    "driver/script": "driver/test_gate",
     "driver/spark/jvm": "driver/plan/test_plan_extraction",
     "driver/spark/settings": "driver/requests/test_canonical_savepoints",
     "driver/tasks/answering": "driver/requests/test_canonical_savepoints",

@@ -19,6 +19,7 @@ from flinkish.driver.script import (
     outcome_lines,
     print_traceback,
     program_failed,
+    python_traceback,
     reason,
     run_program,
 )
@@ -145,7 +146,7 @@ def conclude(
     if error is None and failed_query is not None:
         error = ProgramFailed(
             f"query '{failed_query[0]}' failed: {reason(failed_query[1])}",
-            tail=outcome_lines(failed_query[1]),
+            tail=python_traceback(failed_query[1]) or outcome_lines(failed_query[1]),
         )
     if error is not None:
         _fail(registry, job_id, runtime.launch, error)

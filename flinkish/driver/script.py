@@ -14,6 +14,9 @@ from typing import Any
 from flinkish.errors import FlinkishError, ProgramFailed
 
 _TAIL_LINES = 12
+_TRACEBACK = "Traceback (most recent call last):"
+#: The line of an exception in a traceback.
+_RAISED = re.compile(r"[\w.]+(Error|Exception|Exit|Interrupt)\b")
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,11 @@ def program_failed(outcome: ProgramOutcome) -> FlinkishError:
         return outcome.error
     if outcome.error is None or isinstance(outcome.error, SystemExit):
         return ProgramFailed(f"the program exited with status {outcome.status}")
+    inner = python_traceback(str(outcome.error))
+    if inner:  # a query's StreamingQueryException, which has Python's traceback in its text
+        return ProgramFailed(
+            f"{type(outcome.error).__name__}: {_first_line(inner[-1])}", tail=inner
+        )
     lines = "".join(_own_traceback(outcome.error)).splitlines()
     return ProgramFailed(last_line(outcome.error), tail=lines[-_TAIL_LINES:])
 
@@ -103,14 +111,24 @@ def reason(text: str) -> str:
 
     That is the last exception line if the text contains a Python traceback, else the first line.
     """
-    lines = [line for line in text.splitlines() if line.strip()]
-    if any(line.rstrip().endswith("Traceback (most recent call last):") for line in lines):
-        raised = [
-            line for line in lines if re.match(r"[\w.]+(Error|Exception|Exit|Interrupt)\b", line)
-        ]
-        if raised:
-            return _first_line(raised[-1])
-    return _first_line(text)
+    inner = python_traceback(text)
+    return _first_line(inner[-1] if inner else text)
+
+
+def python_traceback(text: str) -> list[str]:
+    """Return the end of the last Python traceback in an error text; empty when there is none.
+
+    The last line is the exception.
+    """
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    starts = [i for i, line in enumerate(lines) if line.endswith(_TRACEBACK)]
+    if not starts:
+        return []
+    raised = [i for i, line in enumerate(lines) if i > starts[0] and _RAISED.match(line)]
+    if not raised:
+        return []
+    start = max(i for i in starts if i < raised[-1])
+    return lines[max(start + 1, raised[-1] + 1 - _TAIL_LINES) : raised[-1] + 1]
 
 
 def _first_line(text: str) -> str:

@@ -1,0 +1,55 @@
+"""How a program's end is told: the cause, not what Spark wraps around it."""
+
+from __future__ import annotations
+
+from flinkish.driver.script import ProgramOutcome, program_failed, python_traceback, reason
+
+#: As Spark 4.3 has it, when a function of foreachBatch raises.
+WRAPPED = """\
+[STREAM_FAILED] Query [id = 974b, runId = 67ca] terminated with exception: \
+[FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred in the user provided function in foreach \
+batch sink. Reason: An exception was raised by the Python Proxy. Return Message: \
+Traceback (most recent call last):
+  File "/py4j/clientserver.py", line 644, in _call_proxy
+    return_value = getattr(self.pool[obj_id], method)(*params)
+  File "/srv/rides.py", line 30, in write
+    raise RuntimeError("the new version is broken")
+RuntimeError: the new version is broken
+ SQLSTATE: 39000 SQLSTATE: XXKST
+=== Streaming Query ===
+Identifier: counted [id = 974b, runId = 67ca]
+Current State: ACTIVE
+Logical Plan:
+~Aggregate [k#2L], [k#2L, count(1) AS count#3L]
+"""
+
+
+class StreamingQueryException(Exception):
+    """Named as PySpark's."""
+
+
+def test_the_cause_inside_what_spark_says() -> None:
+    failed = program_failed(ProgramOutcome(1, StreamingQueryException(WRAPPED)))
+    assert failed.message == "StreamingQueryException: RuntimeError: the new version is broken"
+    tail = failed.data["tail"]
+    assert tail[-1] == "RuntimeError: the new version is broken"
+    assert '  File "/srv/rides.py", line 30, in write' in tail
+    assert not any("Logical Plan" in line for line in tail)
+    assert reason(WRAPPED) == "RuntimeError: the new version is broken"
+
+
+def test_without_a_traceback_the_first_line_tells() -> None:
+    assert python_traceback("[X] it is so\nmore") == []
+    assert reason("\n[X] it is so\nmore") == "[X] it is so"
+    failed = program_failed(ProgramOutcome(1, StreamingQueryException("[X] it is so\nmore")))
+    assert failed.message == "StreamingQueryException: [X] it is so"
+
+
+def test_a_traceback_that_is_cut_off() -> None:
+    assert python_traceback("Traceback (most recent call last):\n  File x") == []
+
+
+def test_an_exit_with_a_status() -> None:
+    failed = program_failed(ProgramOutcome(3, SystemExit(3)))
+    assert failed.message == "the program exited with status 3"
+    assert "tail" not in failed.data
