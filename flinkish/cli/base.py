@@ -85,7 +85,7 @@ class Call:
 
 
 def command(
-    name: str, *, exit_codes: Sequence[int], **attributes: Any
+    name: str, *, exit_codes: Sequence[int], cls: type[Command] = Command, **attributes: Any
 ) -> Callable[[Callable[..., int]], Command]:
     """Declare a command: a function that takes a :class:`Call` and its options by name.
 
@@ -93,6 +93,8 @@ def command(
     ----------
     exit_codes
         Its exit codes besides 0, 1, 2, 16, 130 and 143, which every command has.
+    cls
+        The class of the command.
     attributes
         Arguments of :class:`click.Command`.
     """
@@ -108,7 +110,7 @@ def command(
 
         settings = {"help_option_names": HELP_NAMES, **attributes.pop("context_settings", {})}
         declared = click.command(
-            name, cls=Command, exit_codes=codes, context_settings=settings, **attributes
+            name, cls=cls, exit_codes=codes, context_settings=settings, **attributes
         )(called)
         declared.params += _common_options()  # after the command's own
         return declared
@@ -136,28 +138,41 @@ def scan(command: click.Command, args: Sequence[str]) -> Iterator[tuple[str, str
     Values of options are left out. Stops at the end of the command's own words (at the program of
     ``run``, or at ``--``). This function only reads; click parses.
     """
+    for kind, at in _places(command, args):
+        yield kind, args[at]
+
+
+def _places(command: click.Command, args: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """Yield what :func:`scan` does, with the index of each word."""
     options = _options(command)
     interspersed = command.context_settings.get("allow_interspersed_args", True)
-    words = list(args)
-    while words:
-        word = words.pop(0)
+    following = 0
+    while following < len(args):
+        at, word = following, args[following]
+        following += 1
         if word == "--":
             return
         if not word.startswith("-") or word == "-":
-            yield "argument", word
+            yield "argument", at
             if not interspersed:
                 return
             continue
-        yield "option", word
+        yield "option", at
         name, equals, _ = word.partition("=")
         option = options.get(name)
         if option is None and not word.startswith("--"):
             option = options.get(word[:2]) if len(word) == 2 else None
         if option is None or equals or option.is_flag or option.count:
             continue
-        if isinstance(option, OptionalValue) and (not words or words[0].startswith("-")):
+        value = args[following] if following < len(args) else "-"
+        if isinstance(option, OptionalValue) and value.startswith("-"):
             continue
-        del words[:1]
+        following += 1
+
+
+def first_argument(command: click.Command, args: Sequence[str]) -> int | None:
+    """Return the index of the first word that is no option and no value of one; None without it."""
+    return next((at for kind, at in _places(command, args) if kind == "argument"), None)
 
 
 def _options(command: click.Command) -> dict[str, click.Option]:

@@ -54,9 +54,9 @@ def split_words(
     """
     rest = tuple(words)
     configured = config.get(_CONFIGURED) is not None
-    if named or (configured and (has_program or len(rest) < 2 or _is_program(rest[0]))):
+    if named or (configured and (has_program or len(rest) < 2 or is_program(rest[0]))):
         return None, rest
-    if len(rest) < (1 if has_program else 2) or (not has_program and _is_program(rest[0])):
+    if len(rest) < (1 if has_program else 2) or (not has_program and is_program(rest[0])):
         raise UsageError(
             "which savepoint or job is meant, and which program, is not said",
             hint="flinkish check JOB APP.py, or flinkish check -s PATH APP.py",
@@ -64,7 +64,8 @@ def split_words(
     return rest[0], rest[1:]
 
 
-def _is_program(word: str) -> bool:
+def is_program(word: str) -> bool:
+    """Return whether a word is the file of a program, as far as its name tells."""
     return os.path.isfile(word) and os.path.basename(word) != _METADATA
 
 

@@ -220,6 +220,7 @@ class Job:
         *,
         conf: Mapping[str, str] | None = None,
         secret_args: Sequence[str] | None = None,
+        sink_ahead: str | None = None,
         wait: bool = True,
     ) -> Job:
         """Start the ended job again, with its recorded program, arguments and settings.
@@ -233,6 +234,8 @@ class Job:
             Secret Spark settings, which are not recorded.
         secret_args : sequence of str, optional
             Secret arguments of the program, which are not recorded.
+        sink_ahead : str, optional
+            With ``savepoint``, for a sink that has later batches: ``rebase`` or ``accept``.
         wait : bool
             Whether to wait until the job runs.
 
@@ -257,7 +260,10 @@ class Job:
         if savepoint is not None:
             path = os.fspath(savepoint)
             started = restarts.restart_from(
-                context, self.record, path, conf=conf, secret_args=secret_args
+                *(context, self.record, path),
+                conf=conf,
+                secret_args=secret_args,
+                sink_ahead=sink_ahead,
             )
         else:
             plan = restarts.plan_restart(context, self.record, conf=conf, secret_args=secret_args)

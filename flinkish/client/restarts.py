@@ -197,10 +197,12 @@ def restart_from(
     *,
     conf: Mapping[str, str] | None = None,
     secret_args: Sequence[str] | None = None,
+    sink_ahead: str | None = None,
 ) -> JobRecord:
     """Start the program of an ended job as a new job that begins with a savepoint; return that.
 
-    Parameters are those of :func:`plan_restart`; ``savepoint`` is a location.
+    Parameters are those of :func:`plan_restart`; ``savepoint`` is a location, ``sink_ahead`` is
+    ``rebase`` or ``accept`` for a sink that has later batches.
 
     Raises
     ------
@@ -228,7 +230,7 @@ def restart_from(
     registry = context.registry
     new = launcher.new_job(
         job.name,
-        replace(launch, restore=RestoreSpec(path)),
+        replace(launch, restore=RestoreSpec(path, sink_ahead=sink_ahead)),
         checkpoints=os.path.dirname((job.checkpoint_dir or "").rstrip("/")),
         environ=os.environ,
         now=registry.now(),

@@ -37,7 +37,8 @@ class Goal:
     Parameters
     ----------
     kind : GoalKind
-        ``RUNNING``: the job runs. ``BATCH``: every query has committed ``batch`` or a later one.
+        ``RUNNING``: the job runs. ``BATCH``: every query has committed ``batch`` or a later one;
+        with ``more``, that many more than when the wait began.
         ``IDLE``: every query has committed what its sources had. ``ENDED``: the job has ended.
     batch : int or None
         For ``BATCH``.
@@ -51,10 +52,11 @@ class Goal:
     batch: int | None = None
     query: str | None = None
     quiet: float = QUIET
+    more: bool = False
 
 
 def parse_goal(text: str, query: str | None = None) -> Goal:
-    """Return the goal of ``running``, ``batch=N``, ``idle`` or ``ended``.
+    """Return the goal of ``running``, ``batch=N``, ``batch=+N``, ``idle`` or ``ended``.
 
     Raises
     ------
@@ -62,15 +64,18 @@ def parse_goal(text: str, query: str | None = None) -> Goal:
         It is none of these, or a query is named where none counts.
     """
     word, equals, number = text.strip().lower().partition("=")
+    more = number.startswith("+")
+    number = number.removeprefix("+")
     if word == GoalKind.BATCH.value and number.isascii() and number.isdigit():
-        return Goal(GoalKind.BATCH, int(number), query)
+        return Goal(GoalKind.BATCH, int(number), query, more=more)
     try:
         kind = GoalKind(word)
     except ValueError:
         kind = GoalKind.BATCH
     if kind is GoalKind.BATCH or equals:
         raise UsageError(
-            f"--for {text!r} is nothing to wait for", hint="give running, batch=N, idle or ended"
+            f"--for {text!r} is nothing to wait for",
+            hint="give running, batch=N, batch=+N, idle or ended",
         )
     if query is not None and kind is not GoalKind.IDLE:
         raise UsageError(
@@ -97,6 +102,8 @@ class Watch:
         #: The first report of the present quiet time, and the batches since then.
         self._since: float | None = None
         self._batches: dict[str, int | None] = {}
+        #: The batch of each query when it was first seen, for ``more``.
+        self._first: dict[str, int] = {}
 
     def lacking(self, job: JobRecord, queries: Sequence[QueryStatus]) -> str | None:
         """Return what the job lacks, as a clause; None when it has reached the goal."""
@@ -111,9 +118,17 @@ class Watch:
         if not chosen:
             return _no_query(self._goal.query, queries)
         if kind is GoalKind.BATCH:
-            assert self._goal.batch is not None
-            return _joined(_behind(query, self._goal.batch) for query in chosen)
+            return _joined(_behind(query, self._batch_of(query)) for query in chosen)
         return self._busy(job, chosen)
+
+    def _batch_of(self, query: QueryStatus) -> int:
+        """Return the batch that a query has to commit."""
+        assert self._goal.batch is not None
+        if not self._goal.more:
+            return self._goal.batch
+        begun = query.restored_batch if query.batch_id is None else query.batch_id
+        first = self._first.setdefault(query.name, -1 if begun is None else begun)
+        return first + self._goal.batch
 
     def _busy(self, job: JobRecord, queries: Sequence[QueryStatus]) -> str | None:
         if job.state is not JobState.RUNNING:

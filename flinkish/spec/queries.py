@@ -70,6 +70,12 @@ class QueryStatus:
     trigger_interval: float | None = field(default=None, metadata=OMIT_DEFAULT)
     last_batch_end: str | None = field(default=None, metadata=OMIT_DEFAULT)
 
+    @property
+    def restored_batch(self) -> int | None:
+        """The batch of the savepoint that the query was restored at; None if it was not."""
+        rows = (self.plan or {}).get("queries", ())
+        return next((row.get("batch_id") for row in rows if row.get("name") == self.name), None)
+
 
 @dataclass(frozen=True)
 class QueryFacts:

@@ -33,13 +33,16 @@ def in_state(state: JobState) -> JobRecord:
         ("ended", Goal(GoalKind.ENDED)),
         ("batch=0", Goal(GoalKind.BATCH, 0)),
         ("BATCH=12", Goal(GoalKind.BATCH, 12)),
+        ("batch=+3", Goal(GoalKind.BATCH, 3, more=True)),
     ],
 )
 def test_words(text: str, goal: Goal) -> None:
     assert parse_goal(text) == goal
 
 
-@pytest.mark.parametrize("text", ["", "batch", "batch=", "batch=-1", "batch=x", "idle=3", "done"])
+@pytest.mark.parametrize(
+    "text", ["", "batch", "batch=", "batch=-1", "batch=x", "batch=+", "batch=++1", "idle=3", "done"]
+)
 def test_other_words_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="nothing to wait for"):
         parse_goal(text)
@@ -83,6 +86,22 @@ def test_batches() -> None:
     assert lacking(5, "q", in_state(JobState.CREATED)) == "it is CREATED", "others may be started"
     assert lacking(5, "q", in_state(JobState.FAILED)) == "it is FAILED"
     assert Watch(Goal(GoalKind.BATCH, 0), BEGAN).lacking(JOB, []) == "it has no streaming query"
+
+
+def test_more_batches_are_counted_from_the_first_look() -> None:
+    restored = {"queries": [{"name": "new", "batch_id": 7}]}
+    new = replace(Q, name="new", batch_id=None, plan=restored)
+    watch = Watch(parse_goal("batch=+2"), BEGAN)
+    assert watch.lacking(JOB, [Q, new]) == (
+        "query 'q' is at batch 5, not 7; query 'new' has committed no batch, not 9"
+    )
+    later = [replace(Q, batch_id=7), replace(new, batch_id=8)]
+    assert watch.lacking(JOB, later) == "query 'new' is at batch 8, not 9"
+    fresh = replace(Q, name="fresh", batch_id=None)
+    assert watch.lacking(JOB, [replace(new, batch_id=9), fresh]) == (
+        "query 'fresh' has committed no batch, not 1"
+    )
+    assert watch.lacking(JOB, [replace(new, batch_id=9), replace(fresh, batch_id=1)]) is None
 
 
 def test_idle_is_what_has_waited_for_input_for_long_enough() -> None:

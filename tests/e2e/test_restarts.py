@@ -26,7 +26,7 @@ COMES_BACK = (
 )
 
 
-def check_output(directory: Path) -> int:
+def check_counted(directory: Path) -> int:
     """Compare the output of every batch; returns the number of the newest."""
     found = {int(path.stem): json.loads(path.read_text()) for path in directory.glob("*.json")}
     newest = max(found)
@@ -45,7 +45,7 @@ def start(flinkish: Flinkish, name: str, out: Path) -> str:
 def goes_on(flinkish: Flinkish, job: str, out: Path, more: int = 2) -> None:
     """Wait until the job runs and has put out more batches."""
     flinkish.wait_for_state(job, "RUNNING")
-    batch = check_output(out) + more
+    batch = check_counted(out) + more
     wait_until(lambda: (out / f"{batch}.json").exists(), PATIENCE)
 
 
@@ -97,7 +97,7 @@ def test_jobs_come_back(flinkish: Flinkish, tmp_path: Path) -> None:
     # One that was stopped goes on where it ended, if nobody has gone on from it since.
     assert flinkish("restart", a).code == 13
     flinkish.ok("stop", "-q", a, "-p", str(tmp_path / "sp"))
-    ended = check_output(outs["a"])
+    ended = check_counted(outs["a"])
     assert f"query 'counted' after batch {ended}" in flinkish.ok("restart", a, "--dry-run").out
     assert flinkish.ok("restart", "-q", a).out.strip() == a
     goes_on(flinkish, a, outs["a"])
@@ -117,4 +117,4 @@ def test_jobs_come_back(flinkish: Flinkish, tmp_path: Path) -> None:
     assert "has gone on from its state" in refused.err
     flinkish.ok("cancel", other)
     for out in outs.values():
-        check_output(out)
+        check_counted(out)

@@ -13,10 +13,11 @@ from flinkish.cli.options.program import conf_option, secret_args_option
 from flinkish.cli.session import Session
 from flinkish.client import restarts
 from flinkish.client.waiting import wait_until_started
+from flinkish.errors import UsageError
 from flinkish.registry.jobs import JobRecord
 
 
-@command("restart", exit_codes=(4, 10, 11, 13, 14, 15))
+@command("restart", exit_codes=(4, 5, 10, 11, 13, 14, 15))
 @job_argument
 @click.option(
     "--from",
@@ -26,6 +27,12 @@ from flinkish.registry.jobs import JobRecord
     help="Start a new job from this savepoint. Default: the same job goes on from its newest "
     "committed batch.",
 )
+@click.option(
+    "--sink-ahead",
+    metavar="rebase|accept",
+    type=click.Choice(["rebase", "accept"]),
+    help="With --from, for a sink that has later batches than the savepoint: as in run.",
+)
 @conf_option
 @secret_args_option
 @dry_run_option
@@ -33,6 +40,7 @@ def restart(
     call: Call,
     job: str,
     savepoint: str | None,
+    sink_ahead: str | None,
     conf: Mapping[str, str],
     secret_arguments: tuple[str, ...],
     dry_run: bool,
@@ -42,6 +50,8 @@ def restart(
     It keeps its id and goes on in its own checkpoints, in place. Secrets are not recorded: give
     them again with --conf and --secret-args. A failure of the job is acknowledged by this.
     """
+    if sink_ahead is not None and savepoint is None:
+        raise UsageError("--sink-ahead goes with --from", hint="see: flinkish restart --help")
     secret = secret_arguments or None
     with call.session() as session:
         found = session.find_job(job, include_final=True)
@@ -49,7 +59,7 @@ def restart(
             if dry_run:
                 return _would(session, found, f"from {savepoint}, as a new job")
             started = restarts.restart_from(
-                session, found, savepoint, conf=conf, secret_args=secret
+                *(session, found, savepoint), conf=conf, secret_args=secret, sink_ahead=sink_ahead
             )
         else:
             plan = restarts.plan_restart(session, found, conf=conf, secret_args=secret)

@@ -23,8 +23,8 @@ from flinkish.client.waiting import wait_for
     "--for",
     "goal",
     default="running",
-    metavar="running|batch=N|idle|ended",
-    shell_complete=words_of("running", "batch=", "idle", "ended"),
+    metavar="running|batch=N|batch=+N|idle|ended",
+    shell_complete=words_of("running", "batch=", "batch=+", "idle", "ended"),
     help="What to wait for (default: running).",
 )
 @click.option("--query", metavar="NAME", help="With batch=N and idle: only this query counts.")
@@ -33,9 +33,10 @@ def wait(call: Call, job: str, goal: str, query: str | None, timeout: float | No
     """Wait until a job has come so far.
 
     running: it runs, its queries are started. batch=N: every query has committed batch N or a later
-    one. idle: every query has committed what its sources had: for 2 s, and for longer than the
-    interval of its trigger, the driver has reported that its newest look for input found none and
-    that it committed no batch. ended: it has ended; exit 0 only if it FINISHED, as run does.
+    one; batch=+N: N batches more than when the wait began. idle: every query has committed what its
+    sources had: for 2 s, and for longer than the interval of its trigger, the driver has reported
+    that its newest look for input found none and that it committed no batch. ended: it has ended;
+    exit 0 only if it FINISHED, as run does.
 
     A job that ends before gives the exit code of its failure, or 13 if it finished or was canceled.
     """

@@ -29,12 +29,15 @@ class EarlierRun:
         Its checkpoint, a local path or a URL.
     plan
         Its part of the plan of the restore that the job began with.
+    restored_batch
+        The batch of the savepoint that it was restored at; None if it was not.
     """
 
     name: str
     checkpoint: str
     batch_id: int | None = None
     plan: Mapping[str, Any] | None = None
+    restored_batch: int | None = None
 
     @property
     def location(self) -> str:
@@ -42,12 +45,6 @@ class EarlierRun:
         if storage.is_local(self.checkpoint):
             return f"file://{self.checkpoint}"
         return storage.for_spark(self.checkpoint)
-
-    @property
-    def restored_batch(self) -> int | None:
-        """The batch of the savepoint that the query was restored at; None if it was not."""
-        rows = (self.plan or {}).get("queries", ())
-        return next((row.get("batch_id") for row in rows if row.get("name") == self.name), None)
 
     def read_settings(self) -> dict[str, str]:
         """Return the Spark settings that the checkpoint pins, and the one that it does not.
@@ -83,4 +80,6 @@ def earlier_runs(registry: Registry, job: JobRecord) -> dict[str, EarlierRun]:
 
 def run_of(query: QueryStatus) -> EarlierRun:
     """Return the run that a query's last status describes."""
-    return EarlierRun(query.name, query.checkpoint_dir, query.batch_id, query.plan)
+    return EarlierRun(
+        query.name, query.checkpoint_dir, query.batch_id, query.plan, query.restored_batch
+    )

@@ -89,6 +89,22 @@ def test_of_a_job_from_its_newest_committed_batch(
     assert (cli.status(job), files(root)) == before
 
 
+def test_options_may_follow_the_job(cli: Command, root: Path) -> None:
+    job = known(cli, root)
+    words = ("check", "--spark-home", str(cli.spark_home))
+    last = "verdict: ok: the program would go on from the job"
+    for following in (
+        ["-n", "--conf", "spark.x=y"],
+        ["-n"],
+        ["--allowNonRestoredState", "-p", "2"],
+    ):
+        done = cli.ok(*words, job, *following, str(cli.program), "-n", "word")
+        assert done.out.splitlines()[-1] == last
+    # What follows the program is the program's.
+    assert cli(*words, "-n", "-s", str(root), str(cli.program), "--conf", "x").code == 0
+    assert cli(*words, job, str(cli.program), "-n").code == 5
+
+
 def test_names_that_nothing_has_are_usage_errors(cli: Command, root: Path) -> None:
     job = known(cli, root)
     for option in ("--reset-source=other", "--uid-map=other=new", "--uid-map=uid-0=new"):

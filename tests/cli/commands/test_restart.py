@@ -84,6 +84,13 @@ def test_a_running_job_is_not(cli: Command) -> None:
     assert f"flinkish stop {job}" in refused.error()["hint"]
 
 
+def test_sink_ahead_is_for_a_savepoint(cli: Command) -> None:
+    job = add(cli, "a", "rides")
+    refused = cli("restart", job, "--sink-ahead", "rebase")
+    assert refused.code == 2
+    assert "--from" in refused.err
+
+
 def test_dry_run_starts_nothing(cli: Command) -> None:
     job = add(cli, "a", "rides", query=query(cli, None))
     shown = cli.ok("restart", job, "--dry-run").out
