@@ -21,6 +21,7 @@
     |   +-- NonRestoredState      5   non-restored-state
     +-- JobNotFound               10  job-not-found
     +-- RequestNotFound           10  request-not-found
+    +-- UpgradeNotFound           10  upgrade-not-found
     +-- SavepointNotFound         11  savepoint-not-found
     +-- Locked                    12  locked
     +-- WrongState                13  wrong-state
@@ -32,6 +33,7 @@
     +-- StorageError              16  storage
     |   +-- RegistryError         16  registry
     +-- ProgramFailed             1   program-failed
+    +-- RolledBack                1   rolled-back
     +-- LaunchFailed              1   launch-failed
     +-- DriverLost                1   driver-lost
 
@@ -174,6 +176,11 @@ class RequestNotFound(FlinkishError):
     default_hint = "see a job's requests with: flinkish status JOB"
 
 
+class UpgradeNotFound(FlinkishError):
+    code, id = 10, "upgrade-not-found"
+    default_hint = "see a job's upgrades with: flinkish status JOB"
+
+
 class SavepointNotFound(FlinkishError):
     code, id = 11, "savepoint-not-found"
     default_hint = "a savepoint is a directory with a _metadata file"
@@ -230,6 +237,12 @@ class ProgramFailed(FlinkishError):
 
     id = "program-failed"
     default_hint = "see the whole log with: flinkish logs JOB"
+
+
+class RolledBack(FlinkishError):
+    """An upgrade was undone: the old program runs again."""
+
+    code, id = 1, "rolled-back"
 
 
 class LaunchFailed(FlinkishError):

@@ -42,7 +42,7 @@ ALLOWED: dict[str, frozenset[str]] = {
         "storage errors config units spec",
         "driver": "launch registry restore savepoint compat checkpoint operators engine "
         "storage errors config spec",
-        "upgrade": "client launch registry restore savepoint compat checkpoint operators "
+        "upgrade": "client launch registry restore savepoint compat checkpoint operators spec "
         "engine storage errors config",
         "log_lines": "",
         "launch": "registry compat checkpoint operators errors config spec log_lines",

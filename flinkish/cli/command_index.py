@@ -55,6 +55,11 @@ COMMANDS: dict[str, CommandEntry] = {
     "purge": CommandEntry(
         "flinkish.cli.commands.purge", "purge", "Remove jobs that ended long ago."
     ),
+    "upgrade": CommandEntry(
+        "flinkish.cli.commands.upgrade",
+        "upgrade",
+        "Let a job go on with another program or Spark, or back.",
+    ),
     "migrate": CommandEntry(
         "flinkish.cli.commands.migrate",
         "migrate",

@@ -177,6 +177,21 @@ def check(
     )
     if spec is None:
         raise UsageError("which savepoint is not said", hint="flinkish check -s PATH APP.py")
+    return check_launch(context, launch, spec, job=job)
+
+
+def check_launch(
+    context: Context, launch: Launch, spec: RestoreSpec, *, job: JobRecord | None = None
+) -> Plan:
+    """Plan a restore with a launch that is complete; see :func:`check`.
+
+    Parameters
+    ----------
+    launch : Launch
+        The program and its Spark, without a restore.
+    spec : RestoreSpec
+        The restore; with a job, its path is not read.
+    """
     installation = find_spark(launch)
     origin = None if job is None else job_origin(context, job)
     context.reporter.note("planning the program's queries ...")

@@ -87,7 +87,7 @@ def launch_of(program: Program, config: Config, cwd: str) -> Launch:
         raise UsageError("no program was specified", hint="flinkish run [OPTIONS] APP.py [ARGS...]")
     application = None
     if program.application is not None:
-        application = _program_file(program.application, cwd)
+        application = program_file(program.application, cwd)
     conf = {**config.extra("spark."), **program.conf}
     partitions = config.integer("parallelism.default")
     if partitions is not None:
@@ -167,7 +167,8 @@ def asked_partitions(launch: Launch) -> int | None:
     return int(text) if text.isascii() and text.isdigit() else None
 
 
-def _program_file(application: str, cwd: str) -> str:
+def program_file(application: str, cwd: str) -> str:
+    """Return the absolute path of a program; raise UsageError when there is no such file."""
     path = os.path.join(cwd, os.path.expanduser(application))
     if not os.path.isfile(path):
         what = "is a directory" if os.path.isdir(path) else "does not exist"

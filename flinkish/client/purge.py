@@ -182,7 +182,8 @@ def _facts(
     records = registry.savepoints()
     known = [_known(job, runs.get(job.job_id, ()), news=job.job_id in news) for job in jobs]
     chosen = {f.job.job_id for f in known if standing_reason(f, rules) is None}
-    saving = _saving(context, [f for f in known if f.job.job_id in chosen], records)
+    saving = dict.fromkeys(registry.jobs_in_upgrades(), "an upgrade of it is not finished")
+    saving |= _saving(context, [f for f in known if f.job.job_id in chosen], records)
     found = tuple(
         _looked_up(replace(f, saving=saving.get(f.job.job_id))) if f.job.job_id in chosen else f
         for f in known

@@ -170,12 +170,12 @@ def carry_out(context: Context, restart: Restart, reason: str = "restart request
         No process can be started.
     """
     registry = context.registry
-    _wait_until_gone(restart.job)
+    wait_until_gone(restart.job)
     launcher.restart_job(registry, context.config.registry_url(), restart.job, reason, os.environ)
     return registry.job(restart.job.job_id)
 
 
-def _wait_until_gone(job: JobRecord) -> None:
+def wait_until_gone(job: JobRecord) -> None:
     """Wait until no process of the ended job is left: a driver records the end before it exits."""
     deadline = time.monotonic() + _GONE_PATIENCE
     for ref in (job.supervisor, job.driver):

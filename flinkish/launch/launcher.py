@@ -24,7 +24,13 @@ _START = (
 
 
 def new_job(
-    name: str, launch: Launch, *, checkpoints: str, environ: Mapping[str, str], now: float
+    name: str,
+    launch: Launch,
+    *,
+    checkpoints: str,
+    environ: Mapping[str, str],
+    now: float,
+    job_id: str | None = None,
 ) -> JobRecord:
     """Return a job's first record, in the state INITIALIZING.
 
@@ -34,8 +40,10 @@ def new_job(
         Directory (or URL) below which the job gets a directory for its checkpoints.
     now
         Seconds since the epoch.
+    job_id
+        Default: a new one.
     """
-    job_id = new_job_id()
+    job_id = job_id or new_job_id()
     return JobRecord(
         job_id=job_id,
         name=name,

@@ -32,7 +32,7 @@ from flinkish.registry.jobs import (
     SavepointRecord,
     may_follow,
 )
-from flinkish.registry.purging import Purging, why_purged
+from flinkish.registry.purging import why_purged
 from flinkish.registry.requests import new_request_id
 from flinkish.registry.rows import (
     JOB_COLUMNS,
@@ -58,6 +58,7 @@ from flinkish.registry.statements import (
     set_fields,
     unknown,
 )
+from flinkish.registry.upgrades import UpgradeRecords
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
 __all__ = ["Registry", "new_job_id", "new_request_id"]
 
 
-class Registry(Purging):
+class Registry(UpgradeRecords):
     """An open registry. A context manager; safe to use from several threads of a process.
 
     Every method may raise :class:`RegistryError` when the database cannot be reached, read or

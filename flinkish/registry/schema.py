@@ -109,6 +109,22 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE flinkish_jobs ADD COLUMN acknowledged DOUBLE PRECISION",
         "UPDATE flinkish_jobs SET acknowledged = end_time WHERE state = 'FAILED'",
     ),
+    # Upgrades. The record has all of it (spec.upgrades.Upgrade); the columns are for conditions.
+    (
+        """
+        CREATE TABLE flinkish_upgrades (
+            upgrade_id TEXT PRIMARY KEY,
+            job_id TEXT NOT NULL,
+            new_job_id TEXT,
+            old_again_id TEXT,
+            state TEXT NOT NULL,
+            created DOUBLE PRECISION NOT NULL,
+            owner TEXT,
+            record TEXT NOT NULL,
+            revision BIGINT NOT NULL
+        )
+        """,
+    ),
 )
 
 #: The condition on ``flinkish_jobs`` for jobs that ran and have failed, which nobody acknowledged.

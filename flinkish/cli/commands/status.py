@@ -24,6 +24,7 @@ from flinkish.cli.output.text import (
     visible,
     width_of,
 )
+from flinkish.cli.output.upgrades_text import document, upgrade_row
 from flinkish.cli.session import Session
 from flinkish.config import mask_secrets
 from flinkish.errors import UsageError
@@ -108,6 +109,7 @@ def describe(session: Session, job: JobRecord) -> dict[str, Any]:
         "queries": [query_document(query) for query in registry.queries(job.job_id)],
         "savepoints": [savepoint_document(s) for s in registry.savepoints(job.job_id)],
         "requests": [request_document(request) for request in registry.requests(job.job_id)],
+        "upgrades": [document(upgrade) for upgrade in registry.upgrades_of(job.job_id)],
     }
 
 
@@ -220,6 +222,10 @@ def render(session: Session, job: JobRecord, width: int | None = None) -> list[s
     requests = registry.requests(job.job_id)
     if requests:
         lines += ["", "REQUESTS", *_indented(_request_table(requests, inner))]
+    upgrades = [upgrade_row(upgrade) for upgrade in registry.upgrades_of(job.job_id)]
+    if upgrades:
+        drawn = table(("BEGUN", "STATE", "UPGRADE ID", ""), upgrades, width=inner, flexible={3: 8})
+        lines += ["", "UPGRADES", *_indented(drawn)]
     return [mask_secrets(line) for line in lines]
 
 

@@ -92,6 +92,13 @@ _OPTIONS: tuple[Callable[[F], F], ...] = (
 )
 
 
+def new_program_options(function: F) -> F:
+    """Add those of :func:`restore_options` that say what a new program does with the state."""
+    for option in reversed((_OPTIONS[1], *_OPTIONS[3:])):
+        function = option(function)
+    return function
+
+
 def restore_options(function: F) -> F:
     """Add the options that say what is restored and how, in the help's order."""
     for option in reversed(_OPTIONS):  # decorators apply from the last to the first

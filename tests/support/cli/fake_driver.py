@@ -62,12 +62,16 @@ def main() -> int:
         query_id=QUERY_ID,
         run_id="r",
         checkpoint_dir=f"{registry.job(job_id).checkpoint_dir}/counts",
-        batch_id=BATCH,
+        batch_id=None if mode == "stuck" else BATCH,
         state_rows=3,
         operators=(OperatorStatus(ordinal=0, kind="stateStoreSave", rows=3),),
     )
     registry.heartbeat(job_id, [query])
     registry.transition(job_id, JobState.RUNNING, "query 'counts' started")
+    if mode == "broken":
+        broken = ProgramFailed("ValueError: broken", tail=["ValueError: broken"])
+        registry.transition(job_id, JobState.FAILED, broken.message, failure=broken.to_record())
+        return 1
     if mode == "bounded":
         time.sleep(0.5)
         print("26/11/23 10:00:00 INFO SparkContext: SparkContext is stopping", flush=True)

@@ -1,0 +1,19 @@
+"""``flinkish upgrade``: go on with a better program, or a newer Spark, or back."""
+
+from __future__ import annotations
+
+import click
+
+from flinkish.cli.base import HELP_NAMES
+from flinkish.cli.commands.upgrade_in_place import in_place
+from flinkish.cli.commands.upgrade_rest import resume, rollback
+
+
+@click.group("upgrade", context_settings={"help_option_names": HELP_NAMES}, no_args_is_help=False)
+def upgrade() -> None:
+    """Let a job go on with another program or another Spark, with the way back."""
+
+
+upgrade.add_command(in_place)
+upgrade.add_command(resume)
+upgrade.add_command(rollback)

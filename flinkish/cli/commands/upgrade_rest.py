@@ -1,0 +1,61 @@
+"""``flinkish upgrade resume`` and ``rollback``: what is left of an interrupted upgrade."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import click
+
+from flinkish.cli.base import Call, command
+from flinkish.cli.commands.upgrade_result import carry_out
+from flinkish.cli.options.program import conf_option, secret_args_option
+from flinkish.upgrade import in_place as upgrades
+from flinkish.upgrade.in_place import Secrets
+
+_force_option = click.option(
+    "--force", is_flag=True, help="Its process ran on another host, and is gone."
+)
+_id_argument = click.argument("upgrade_id", metavar="ID")
+
+
+@command("resume", exit_codes=(10, 12, 13, 14, 15))
+@_id_argument
+@_force_option
+@conf_option
+@secret_args_option
+def resume(
+    call: Call,
+    upgrade_id: str,
+    force: bool,
+    conf: Mapping[str, str],
+    secret_arguments: tuple[str, ...],
+) -> int:
+    """Finish an upgrade whose command was interrupted.
+
+    ID, or its beginning, is in flinkish status JOB. Secrets have to be given again.
+    """
+    with call.session() as session:
+        secrets = Secrets(conf, secret_arguments or None)
+        return carry_out(session, upgrades.resume(session, upgrade_id, secrets, force=force))
+
+
+@command("rollback", exit_codes=(10, 12, 13, 14, 15))
+@_id_argument
+@_force_option
+@conf_option
+@secret_args_option
+def rollback(
+    call: Call,
+    upgrade_id: str,
+    force: bool,
+    conf: Mapping[str, str],
+    secret_arguments: tuple[str, ...],
+) -> int:
+    """Undo an upgrade whose command was interrupted: the old program goes on.
+
+    Exit 0 when it does. Secrets have to be given again.
+    """
+    with call.session() as session:
+        secrets = Secrets(conf, secret_arguments or None)
+        left = upgrades.rollback(session, upgrade_id, secrets, force=force)
+        return carry_out(session, left, asked_back=True)

@@ -1,0 +1,75 @@
+"""Carry out an upgrade and show how it ended."""
+
+from __future__ import annotations
+
+from flinkish.cli.options.arguments import interruptible
+from flinkish.cli.output.upgrades_text import document
+from flinkish.cli.session import Session
+from flinkish.errors import RolledBack, from_record
+from flinkish.spec.upgrades import Upgrade, UpgradeState
+from flinkish.upgrade.in_place import InPlaceUpgrade
+
+
+def carry_out(session: Session, left: InPlaceUpgrade, *, asked_back: bool = False) -> int:
+    """Carry out the rest of an upgrade, show its end, and return the exit status.
+
+    Parameters
+    ----------
+    asked_back
+        Whether the user asked for the old program: then ROLLED_BACK is what was wanted.
+
+    Raises
+    ------
+    RolledBack
+        The new program was given up, and the old one runs again.
+    FlinkishError
+        The old job could not be stopped, and runs as before.
+    """
+    upgrade_id = left.upgrade.upgrade_id
+    out = session.out
+    out.note(f"Upgrade {upgrade_id}")
+    message = f"upgrade {upgrade_id} is interrupted"
+    short = upgrade_id[:8]
+    hint = f"flinkish upgrade resume {short}, or: flinkish upgrade rollback {short}"
+    with interruptible(message, hint):
+        done = left.run()
+    if done.state is UpgradeState.UPGRADED or asked_back:
+        _show(session, done)
+        return 0
+    failure = dict(done.failure or {})
+    if done.state is UpgradeState.ABANDONED:
+        raise from_record(failure)
+    if not (out.json or out.quiet):
+        for line in failure.get("tail") or ():
+            out.complain(f"  {line}")
+    for name, (first, last) in done.committed.items():
+        out.warning(
+            f"query '{name}' of the new program committed the batches {first} to {last}: what they "
+            "wrote elsewhere stays"
+        )
+    raise RolledBack(
+        f"job {done.name} was not upgraded, and goes on as job {done.old_again_id}: "
+        f"{failure.get('message')}",
+        hint=f"see the log of the new program with: flinkish logs {done.new_job_id}",
+        **document(done),
+    )
+
+
+def running(upgrade: Upgrade) -> str | None:
+    """Return the job that goes on after a finished upgrade. Pure."""
+    if upgrade.state is UpgradeState.UPGRADED:
+        return upgrade.new_job_id
+    return upgrade.old_again_id or upgrade.job_id
+
+
+def _show(session: Session, upgrade: Upgrade) -> None:
+    out = session.out
+    job = running(upgrade)
+    if out.json:
+        out.document(document(upgrade))
+    elif out.quiet:
+        out.line(str(job))
+    elif upgrade.state is UpgradeState.UPGRADED:
+        out.line(f"Job {upgrade.name} is upgraded: it goes on as job {job}.")
+    else:
+        out.line(f"Upgrade {upgrade.upgrade_id} is undone: job {job} goes on.")

@@ -1,0 +1,150 @@
+"""The records of upgrades: a part of the registry.
+
+Each change names the revision that it is based on, so of two processes that carry out one upgrade
+the second learns of it at its next step.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from flinkish.errors import Corrupt, Locked, RegistryError, UpgradeNotFound
+from flinkish.registry.database import Row, Transaction
+from flinkish.registry.jobs import ProcessRef
+from flinkish.registry.purging import Purging
+from flinkish.registry.rows import dump
+from flinkish.spec.codec import decode, encode, encode_fields
+from flinkish.spec.upgrades import Upgrade, UpgradeState
+
+_COLUMNS = "upgrade_id, owner, record"
+_FINAL = ", ".join(f"'{state.value}'" for state in UpgradeState if state.is_final)
+
+
+class UpgradeRecords(Purging):
+    """Upgrades, on top of jobs and their queries."""
+
+    def add_upgrade(self, upgrade: Upgrade, owner: ProcessRef) -> Upgrade:
+        """Record a new upgrade, carried out by ``owner``; return it.
+
+        Raises
+        ------
+        Locked
+            Another upgrade of the job is not finished.
+        """
+
+        def work(tx: Transaction) -> Upgrade:
+            self._database.serialize(tx)
+            rows = tx.rows(
+                f"SELECT upgrade_id FROM flinkish_upgrades WHERE state NOT IN ({_FINAL}) "
+                "AND :id IN (job_id, new_job_id, old_again_id)",
+                id=upgrade.job_id,
+            )
+            if rows:
+                other = str(rows[0]["upgrade_id"])
+                raise Locked(
+                    f"job {upgrade.name} ({upgrade.job_id}) is in upgrade {other}, which is not "
+                    "finished",
+                    hint=f"finish it with: flinkish upgrade resume {other}; or undo it with: "
+                    f"flinkish upgrade rollback {other}",
+                    upgrade_id=other,
+                )
+            tx.execute(
+                "INSERT INTO flinkish_upgrades (upgrade_id, job_id, state, created, owner, record, "
+                "revision) VALUES (:id, :job, :state, :created, :owner, :record, :revision)",
+                id=upgrade.upgrade_id,
+                job=upgrade.job_id,
+                state=upgrade.state.value,
+                created=upgrade.created,
+                owner=dump(encode_fields(owner)),
+                record=dump(encode(upgrade)),
+                revision=upgrade.revision,
+            )
+            return upgrade
+
+        return self._database.write(work)
+
+    def save_upgrade(self, upgrade: Upgrade, owner: ProcessRef) -> Upgrade:
+        """Record the next version of an upgrade; return it with its new revision.
+
+        Raises
+        ------
+        Locked
+            It is not the version after the recorded one: another process has gone on with it.
+        """
+        following = replace(upgrade, revision=upgrade.revision + 1)
+
+        def work(tx: Transaction) -> Upgrade:
+            changed = tx.execute(
+                "UPDATE flinkish_upgrades SET state = :state, new_job_id = :new, "
+                "old_again_id = :again, owner = :owner, record = :record, revision = :revision "
+                "WHERE upgrade_id = :id AND revision = :seen",
+                state=following.state.value,
+                new=following.new_job_id,
+                again=following.old_again_id,
+                owner=dump(encode_fields(owner)),
+                record=dump(encode(following)),
+                revision=following.revision,
+                id=following.upgrade_id,
+                seen=upgrade.revision,
+            )
+            if not changed:
+                raise Locked(
+                    f"another process has gone on with upgrade {upgrade.upgrade_id}",
+                    hint=f"see what it does with: flinkish status {upgrade.job_id}",
+                    upgrade_id=upgrade.upgrade_id,
+                )
+            return following
+
+        return self._database.write(work)
+
+    def upgrade(self, reference: str) -> tuple[Upgrade, ProcessRef | None]:
+        """Return the upgrade with an id that begins so, and the process that carries it out.
+
+        Raises
+        ------
+        UpgradeNotFound
+            There is none, or several.
+        """
+        text = reference.lower()
+        rows = self._read(
+            f"SELECT {_COLUMNS} FROM flinkish_upgrades "
+            "WHERE substr(upgrade_id, 1, :length) = :start",
+            start=text,
+            length=len(text),
+        )
+        if len(rows) != 1:
+            what = "several upgrades have" if rows else "no upgrade has"
+            raise UpgradeNotFound(f"{what} an id that begins with {reference!r}")
+        return _upgrade_of(rows[0])
+
+    def upgrades_of(self, job_id: str) -> list[Upgrade]:
+        """Return the upgrades that a job was part of, as old or new one, oldest first."""
+        rows = self._read(
+            f"SELECT {_COLUMNS} FROM flinkish_upgrades "
+            "WHERE :id IN (job_id, new_job_id, old_again_id) ORDER BY created, upgrade_id",
+            id=job_id,
+        )
+        return [_upgrade_of(row)[0] for row in rows]
+
+    def jobs_in_upgrades(self) -> set[str]:
+        """Return the ids of the jobs of upgrades that are not finished."""
+        rows = self._read(
+            "SELECT job_id, new_job_id, old_again_id FROM flinkish_upgrades "
+            f"WHERE state NOT IN ({_FINAL})"
+        )
+        return {str(value) for row in rows for value in row.values() if value is not None}
+
+
+def _upgrade_of(row: Row) -> tuple[Upgrade, ProcessRef | None]:
+    try:
+        owner: Any = json.loads(row["owner"]) if row["owner"] else None
+        return (
+            decode(Upgrade, json.loads(row["record"])),
+            None if owner is None else decode(ProcessRef, owner),
+        )
+    except (Corrupt, ValueError, TypeError) as error:
+        raise RegistryError(
+            f"the registry has a damaged row of upgrade {row['upgrade_id']}: {error}"
+        ) from error

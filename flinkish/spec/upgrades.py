@@ -1,0 +1,103 @@
+"""The record of an upgrade in the registry: what is to be done, and how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from flinkish.spec.launch import Launch, RestoreSpec
+
+
+class UpgradeState(str, Enum):
+    """What is done next in an upgrade, or how it ended.
+
+    STOPPING, STARTING and WATCHING lead to UPGRADED; ENDING and RETURNING, the way back, to
+    ROLLED_BACK. ABANDONED: the old job was never stopped.
+    """
+
+    STOPPING = "STOPPING"
+    STARTING = "STARTING"
+    WATCHING = "WATCHING"
+    UPGRADED = "UPGRADED"
+    ENDING = "ENDING"
+    RETURNING = "RETURNING"
+    ROLLED_BACK = "ROLLED_BACK"
+    ABANDONED = "ABANDONED"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing is left to do."""
+        return self in (self.UPGRADED, self.ROLLED_BACK, self.ABANDONED)
+
+
+@dataclass(frozen=True)
+class Health:
+    """When a new program counts as well.
+
+    Attributes
+    ----------
+    batches
+        How many batches every query has to commit; 0: it has to start its queries.
+    timeout
+        The seconds that it gets for its start, and again for these batches.
+    """
+
+    batches: int = 3
+    timeout: float = 300.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Upgrade:
+    """One upgrade in place.
+
+    Attributes
+    ----------
+    upgrade_id
+        32 hex digits.
+    job_id, name
+        The old job.
+    created, ended
+        Seconds since the epoch.
+    launch
+        The new program and its Spark, without secrets and without a savepoint.
+    restore
+        The options of its restore; the savepoint's path is set when there is one.
+    target
+        The directory of the savepoint.
+    timeout
+        Seconds that the savepoint may take.
+    request_id
+        The request that stops the old job.
+    savepoint
+        The savepoint that it left.
+    new_job_id, old_again_id
+        The job of the new program, and of the old program after a rollback. An id is recorded
+        before its job is started.
+    failure
+        Why the new program was given up (``FlinkishError.to_record``).
+    committed
+        The first and last batch that the failed attempt committed, by query.
+    revision
+        The number of this version of the record.
+    """
+
+    upgrade_id: str
+    job_id: str
+    name: str
+    state: UpgradeState
+    created: float
+    launch: Launch
+    restore: RestoreSpec
+    target: str
+    timeout: float
+    health: Health = field(default_factory=Health)
+    request_id: str | None = None
+    savepoint: str | None = None
+    new_job_id: str | None = None
+    old_again_id: str | None = None
+    failure: Mapping[str, Any] | None = None
+    committed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    ended: float | None = None
+    revision: int = 0

@@ -1,0 +1,1 @@
+"""Upgrades: plans of steps with their undo, carried out through the client's use cases."""

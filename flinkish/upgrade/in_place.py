@@ -1,0 +1,506 @@
+"""An upgrade in place: stop with a savepoint, start the new program from it, watch it, or go back.
+
+After each step the registry has how far the upgrade is, and before a job is started its id, so that
+:func:`resume` and :func:`rollback` can go on after the process that carried it out was killed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from flinkish.checkpoint.cut import newest_committed_batch
+from flinkish.client import requests
+from flinkish.client.checking import Plan, check_launch
+from flinkish.client.context import Context
+from flinkish.client.program import pinned
+from flinkish.client.restarts import wait_until_gone, with_secrets
+from flinkish.client.submission import check_restorable
+from flinkish.client.waiting import STARTING, look, not_failed, wait_until_started
+from flinkish.errors import (
+    ConsentNeeded,
+    FlinkishError,
+    Incompatible,
+    JobNotFound,
+    Locked,
+    RegistryError,
+    RolledBack,
+    WaitTimeout,
+    WrongState,
+)
+from flinkish.launch import launcher, spark_submit
+from flinkish.launch.restart_strategy import strategy_of
+from flinkish.launch.secret_settings import without_secrets
+from flinkish.registry.job_registry import new_job_id
+from flinkish.registry.jobs import (
+    JobRecord,
+    JobState,
+    Launch,
+    ProcessRef,
+    Request,
+    RequestKind,
+    RestoreSpec,
+)
+from flinkish.registry.liveness import is_alive, process_ref
+from flinkish.spec.upgrades import Health, Upgrade, UpgradeState
+from flinkish.upgrade.steps import after, after_failure, describe, lacking, undo
+from flinkish.upgrade.target import Changes, target_launch
+
+_POLL = 0.1
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """What the registry does not have of the programs' launches.
+
+    Parameters
+    ----------
+    conf : mapping
+        Secret Spark settings, in place of the masked ones.
+    arguments : sequence of str or None
+        Secret arguments.
+    """
+
+    conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+    arguments: Sequence[str] | None = field(default=None, repr=False)
+
+    def given_to(self, launch: Launch) -> Launch:
+        """Return a recorded launch with them; raise UsageError when one is missing."""
+        masked = {key: value for key, value in self.conf.items() if key in launch.conf}
+        return with_secrets(launch, masked, self.arguments)
+
+
+@dataclass(frozen=True)
+class Ready:
+    """An upgrade that was checked, with nothing done yet.
+
+    Parameters
+    ----------
+    upgrade : Upgrade
+        What will be done.
+    plan : Plan
+        What the new program would do with the job's newest committed batches.
+    launch : Launch
+        The new program, with its secrets.
+    """
+
+    upgrade: Upgrade
+    plan: Plan
+    launch: Launch = field(repr=False)
+
+    def steps(self) -> list[str]:
+        """Return the steps for people."""
+        return list(describe(self.upgrade.health, self.upgrade.target))
+
+
+def prepare(
+    context: Context,
+    job: JobRecord,
+    changes: Changes,
+    *,
+    restore: RestoreSpec,
+    target: str,
+    timeout: float,
+    health: Health,
+) -> Ready:
+    """Check an upgrade against the running job, and touch nothing.
+
+    Parameters
+    ----------
+    context : Context
+        Has the registry and the reporter.
+    job : JobRecord
+        The job.
+    changes : Changes
+        What is other in the new program.
+    restore : RestoreSpec
+        The options of the restore; its path is not used.
+    target : str
+        The directory of the savepoint.
+    timeout : float
+        Seconds that the savepoint may take.
+    health : Health
+        When the new program counts as well.
+
+    Raises
+    ------
+    WrongState
+        The job does not run.
+    UsageError
+        Secrets of the job are missing: without them it could not be started again.
+    LaunchFailed
+        Spark, Java or a Python of the new program is missing.
+    Incompatible, ConsentNeeded
+        The new program would not go on from the job, or not without consent.
+    """
+    if job.state is not JobState.RUNNING:
+        raise WrongState(
+            f"job {job.name} ({job.job_id}) is {job.state.value}: only a job that runs is upgraded",
+            hint="start the new program from its savepoint with: flinkish run -s PATH APP.py",
+            job_id=job.job_id,
+            state=job.state.value,
+        )
+    secrets = Secrets(changes.conf, changes.secret_arguments)
+    secrets.given_to(job.launch)  # for the way back
+    launch = with_secrets(target_launch(job.launch, changes), {}, None)
+    strategy_of(launch.options)
+    launch, _ = pinned(launch)
+    plan = check_launch(context, launch, restore, job=job)
+    upgrade = Upgrade(
+        upgrade_id=new_job_id(),
+        job_id=job.job_id,
+        name=job.name,
+        state=UpgradeState.STOPPING,
+        created=context.registry.now(),
+        launch=without_secrets(launch),
+        restore=restore,
+        target=target,
+        timeout=timeout,
+        health=health,
+    )
+    return Ready(upgrade, plan, launch)
+
+
+def check_agreed(ready: Ready) -> None:
+    """Raise Incompatible or ConsentNeeded when the plan of an upgrade is not one to carry out."""
+    if ready.plan.exit_code:
+        kind = ConsentNeeded if ready.plan.exit_code == ConsentNeeded.code else Incompatible
+        raise kind(
+            f"the new program would not go on from job {ready.upgrade.name} "
+            f"({ready.upgrade.job_id}); the job runs as before",
+            hint="see the plan, and its advice",
+            plan=ready.plan.document,
+        )
+
+
+def begin(context: Context, ready: Ready) -> InPlaceUpgrade:
+    """Record an upgrade; :meth:`InPlaceUpgrade.run` carries it out.
+
+    Raises
+    ------
+    Locked
+        Another upgrade of the job is not finished.
+    """
+    owner = process_ref()
+    upgrade = context.registry.add_upgrade(ready.upgrade, owner)
+    secrets = Secrets(ready.launch.conf, ready.launch.secret_arguments or None)
+    return InPlaceUpgrade(context, upgrade, owner, secrets)
+
+
+def resume(
+    context: Context, reference: str, secrets: Secrets | None = None, *, force: bool = False
+) -> InPlaceUpgrade:
+    """Take over an upgrade whose process is gone, to finish it.
+
+    Parameters
+    ----------
+    reference : str
+        The beginning of the upgrade's id.
+    secrets : Secrets, optional
+        What the registry does not have.
+    force : bool
+        Also when its process may run on another host.
+
+    Raises
+    ------
+    UpgradeNotFound
+        There is no such upgrade.
+    WrongState
+        It is finished.
+    Locked
+        Its process runs.
+    UsageError
+        Secrets are missing.
+    """
+    return _taken_over(context, reference, secrets, force=force, back=False)
+
+
+def rollback(
+    context: Context, reference: str, secrets: Secrets | None = None, *, force: bool = False
+) -> InPlaceUpgrade:
+    """Take over an upgrade whose process is gone, to undo it; see :func:`resume`."""
+    return _taken_over(context, reference, secrets, force=force, back=True)
+
+
+def _taken_over(
+    context: Context, reference: str, secrets: Secrets | None, *, force: bool, back: bool
+) -> InPlaceUpgrade:
+    upgrade, owner = context.registry.upgrade(reference)
+    state = undo(upgrade)  # refuses a finished one
+    alive = None if owner is None else is_alive(owner)
+    if owner is not None and (alive or (alive is None and not force)):
+        raise Locked(
+            f"upgrade {upgrade.upgrade_id} is carried out by process {owner.pid} on {owner.host}",
+            hint="wait for it, or end it first"
+            if alive
+            else "if that process is gone, say so with --force",
+            upgrade_id=upgrade.upgrade_id,
+        )
+    found = secrets or Secrets()
+    found.given_to(upgrade.launch)
+    found.given_to(context.registry.job(upgrade.job_id).launch)
+    if back:
+        asked = RolledBack("it was asked for", hint="")
+        upgrade = replace(upgrade, state=state, failure=upgrade.failure or asked.to_record())
+    mine = process_ref()
+    upgrade = context.registry.save_upgrade(upgrade, mine)
+    return InPlaceUpgrade(context, upgrade, mine, found, back=back)
+
+
+class InPlaceUpgrade:
+    """The rest of an upgrade, carried out step by step.
+
+    Parameters
+    ----------
+    back : bool
+        Undo it, if the old job has ended at all.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        upgrade: Upgrade,
+        owner: ProcessRef,
+        secrets: Secrets,
+        *,
+        back: bool = False,
+    ) -> None:
+        self.upgrade = upgrade
+        self._context = context
+        self._registry = context.registry
+        self._owner = owner
+        self._secrets = secrets
+        self._back = back
+        self._effects: Mapping[UpgradeState, Callable[[], None]] = {
+            UpgradeState.STOPPING: self._stop,
+            UpgradeState.STARTING: self._start,
+            UpgradeState.WATCHING: self._watch,
+            UpgradeState.ENDING: self._end,
+            UpgradeState.RETURNING: self._return,
+        }
+
+    def run(self) -> Upgrade:
+        """Carry out what is left; return the finished upgrade, UPGRADED, ROLLED_BACK or ABANDONED.
+
+        Raises
+        ------
+        Locked
+            Another process has gone on with it.
+        WaitTimeout
+            The old job has not stopped in time; it is being stopped, the upgrade can be resumed.
+        FlinkishError
+            The old program could not be started again: ``flinkish upgrade rollback`` tries again.
+        """
+        while not self.upgrade.state.is_final:
+            state = self.upgrade.state
+            try:
+                self._effects[state]()
+            except _Unwell as unwell:
+                self._fail(state, unwell.error)
+            except (Locked, WaitTimeout, RegistryError):
+                raise  # nothing is decided: it can be resumed
+            except FlinkishError as error:
+                if after_failure(state) is None:
+                    raise
+                self._fail(state, error)
+        return self.upgrade
+
+    def _save(self, **changes: object) -> None:
+        changed = replace(self.upgrade, **changes)  # type: ignore[arg-type]  # fields by name
+        if changed.state.is_final:
+            changed = replace(changed, ended=self._registry.now())
+        self.upgrade = self._registry.save_upgrade(changed, self._owner)
+
+    def _fail(self, state: UpgradeState, error: FlinkishError) -> None:
+        """Record why a step failed, and go on with what follows then."""
+        following = after_failure(state)
+        assert following is not None
+        self._say(f"failed: {error.message}")
+        self._save(state=following, failure=error.to_record())
+
+    def _say(self, text: str) -> None:
+        self._context.reporter.note(text)
+
+    # --- forwards ---------------------------------------------------------------------------
+
+    def _stop(self) -> None:
+        """Stop the old job with a savepoint, unless a request of this upgrade has."""
+        upgrade = self.upgrade
+        request = self._stop_request()
+        if request is None:
+            if self._back:
+                self._save(state=UpgradeState.ABANDONED)
+                return
+            job = look(self._context, self._registry.job(upgrade.job_id))
+            self._say(f"stopping job {job.name} ({job.job_id}) with a savepoint ...")
+            try:
+                request = requests.submit(
+                    *(self._context, job, RequestKind.STOP, upgrade.target, upgrade.timeout)
+                )
+            except Locked as locked:  # somebody else ends it: not this upgrade's business
+                raise _Unwell(locked) from locked
+        self._save(request_id=request.request_id)
+        done = requests.wait_result(self._context, request, upgrade.timeout)
+        requests.wait_end(self._context, done, upgrade.timeout)
+        assert done.result is not None
+        assert done.result.savepoint is not None
+        path = done.result.savepoint.path
+        for warning in requests.warnings_of(done):
+            self._context.reporter.warning(warning)
+        self._say(f"savepoint: {path}")
+        following = UpgradeState.RETURNING if self._back else after(UpgradeState.STOPPING)
+        self._save(state=following, savepoint=path, restore=replace(upgrade.restore, path=path))
+
+    def _stop_request(self) -> Request | None:
+        """Return this upgrade's request to stop the old job, also one that it did not record."""
+        upgrade = self.upgrade
+        if upgrade.request_id is not None:
+            return self._registry.request(upgrade.request_id)
+        sent = [
+            request
+            for request in self._registry.requests(upgrade.job_id)
+            if request.kind is RequestKind.STOP and request.created >= upgrade.created
+        ]
+        return sent[-1] if sent else None
+
+    def _start(self) -> None:
+        """Start the new program from the savepoint, and wait until it runs."""
+        upgrade = self.upgrade
+        if upgrade.new_job_id is None:
+            self._save(new_job_id=new_job_id())
+            upgrade = self.upgrade
+        assert upgrade.new_job_id is not None
+        job = self._launched(upgrade.new_job_id, upgrade.launch, upgrade.restore)
+        self._say(f"starting the new program as job {job.job_id} ...")
+        deadline = time.monotonic() + upgrade.health.timeout
+        while (current := look(self._context, job)).state in STARTING:
+            _refuse_restart(current)
+            if time.monotonic() >= deadline:
+                raise _Unwell(
+                    WaitTimeout(
+                        f"it has not started its queries in {upgrade.health.timeout:g} s: it is "
+                        f"{current.state.value}",
+                        job_id=job.job_id,
+                    )
+                )
+            time.sleep(_POLL)
+        not_failed(self._context, current)
+        self._save(state=after(UpgradeState.STARTING))
+
+    def _watch(self) -> None:
+        """Watch the new program until it counts as well."""
+        upgrade = self.upgrade
+        assert upgrade.new_job_id is not None
+        self._say(f"watching it: {upgrade.health.batches} batches of every query ...")
+        deadline = time.monotonic() + upgrade.health.timeout
+        while True:
+            job = not_failed(self._context, look(self._context, self._job(upgrade.new_job_id)))
+            _refuse_restart(job)
+            if job.state in (JobState.CANCELED, JobState.CANCELLING):
+                raise WrongState(f"somebody has canceled job {job.job_id}", job_id=job.job_id)
+            lacks = lacking(self._registry.queries(job.job_id), upgrade.health.batches)
+            if lacks is None or job.state is JobState.FINISHED:
+                break
+            if time.monotonic() >= deadline:
+                raise _Unwell(
+                    WaitTimeout(
+                        f"it is not well after {upgrade.health.timeout:g} s: {lacks}",
+                        job_id=job.job_id,
+                    )
+                )
+            time.sleep(_POLL)
+        self._save(state=after(UpgradeState.WATCHING))
+
+    # --- back -------------------------------------------------------------------------------
+
+    def _end(self) -> None:
+        """End the new program, and note what it has committed."""
+        upgrade = self.upgrade
+        job = None if upgrade.new_job_id is None else self._found(upgrade.new_job_id)
+        committed: dict[str, tuple[int, int]] = {}
+        if job is not None:
+            self._say(f"ending job {job.job_id} ...")
+            job = look(self._context, job)
+            if not job.state.is_final:
+                requests.cancel(self._context, job, None, upgrade.timeout)
+                job = self._registry.job(job.job_id)
+            wait_until_gone(job)
+            self._registry.acknowledge([job.job_id])
+            for query in self._registry.queries(job.job_id):
+                first = 0 if query.restored_batch is None else query.restored_batch + 1
+                newest = newest_committed_batch(query.checkpoint_dir)
+                if newest is not None and newest >= first:
+                    committed[query.name] = (first, newest)
+        self._save(state=after(UpgradeState.ENDING), committed=committed)
+
+    def _return(self) -> None:
+        """Start the old program again from the savepoint."""
+        upgrade = self.upgrade
+        if upgrade.savepoint is None:
+            self._save(state=UpgradeState.ABANDONED)
+            return
+        earlier = None if upgrade.old_again_id is None else self._found(upgrade.old_again_id)
+        if earlier is None or look(self._context, earlier).state is JobState.FAILED:
+            self._save(old_again_id=new_job_id())
+            upgrade = self.upgrade
+        assert upgrade.savepoint is not None
+        assert upgrade.old_again_id is not None
+        old = self._registry.job(upgrade.job_id)
+        # The failed attempt may have written to the sink: what it has stays, the job goes on.
+        ahead = upgrade.restore.sink_ahead or "rebase"
+        spec = RestoreSpec(upgrade.savepoint, sink_ahead=ahead)
+        job = self._launched(upgrade.old_again_id, old.launch, spec)
+        self._say(f"starting the old program again as job {job.job_id} ...")
+        wait_until_started(self._context, job)
+        self._save(state=after(UpgradeState.RETURNING))
+
+    # --- inside -----------------------------------------------------------------------------
+
+    def _job(self, job_id: str) -> JobRecord:
+        return self._registry.job(job_id)
+
+    def _found(self, job_id: str) -> JobRecord | None:
+        try:
+            return self._registry.job(job_id)
+        except JobNotFound:
+            return None
+
+    def _launched(self, job_id: str, launch: Launch, spec: RestoreSpec) -> JobRecord:
+        """Return the job with this id; start it first if there is none."""
+        known = self._found(job_id)
+        if known is not None:
+            return known
+        old = self._registry.job(self.upgrade.job_id)
+        complete = replace(self._secrets.given_to(launch), restore=spec)
+        installation = spark_submit.resolve(complete, os.environ)
+        check_restorable(
+            self._context, spec.path, spark_submit.spark_version(installation.spark_home)
+        )
+        job = launcher.new_job(
+            old.name,
+            complete,
+            checkpoints=os.path.dirname((old.checkpoint_dir or "").rstrip("/")),
+            environ=os.environ,
+            now=self._registry.now(),
+            job_id=job_id,
+        )
+        url = self._context.config.registry_url()
+        launcher.launch_job(*(self._registry, url, job, os.environ), unique_name=old.has_given_name)
+        return job
+
+
+class _Unwell(Exception):
+    """The new program is not well, though no operation failed."""
+
+    def __init__(self, error: FlinkishError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+def _refuse_restart(job: JobRecord) -> None:
+    """Raise the failure of a new program that its restart strategy would start again."""
+    if job.state in (JobState.FAILING, JobState.RESTARTING):
+        failure = (job.failure or {}).get("message", "it failed")
+        raise _Unwell(FlinkishError(f"its driver failed: {failure}", job_id=job.job_id))

@@ -1,0 +1,111 @@
+"""``upgrade in-place`` on real Spark: one that works, and those that must leave or go back."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.test_recipes import versions
+from tests.e2e.test_restarts import check_counted
+from tests.support.cli.command import PATIENCE, Flinkish, wait_until
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+HANGS = """
+seen = []
+
+
+def write(frame, batch, before=write):
+    before(frame, batch)
+    seen.append(batch)
+    if len(seen) == 2:
+        import time
+
+        time.sleep(3600)
+
+
+query ="""
+
+
+def goes_on(flinkish: Flinkish, out: Path) -> str:
+    """Wait until the job that runs has put out more, each batch right; returns its id."""
+    job = flinkish.ok("list", "-q", "--name", "rides").out.strip()
+    flinkish.wait_for_state(job, "RUNNING")
+    newest = check_counted(out)
+    wait_until(lambda: (out / f"{newest + 2}.json").exists(), PATIENCE)
+    check_counted(out)
+    return job
+
+
+def test_in_place(flinkish: Flinkish, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    good, bad = versions(tmp_path)
+    words = ("--savepointPath", "sp")
+    old = flinkish.run("counted.py", str(out), options=("--name", "rides"))
+    flinkish.wait_for_batch(old, 1)
+
+    would = flinkish.ok("upgrade", "in-place", "rides", "--to", str(good), *words, "--dry-run")
+    assert "verdict: ok" in would.out
+    assert "1. stop the job with a savepoint in" in would.out
+    refused = flinkish("upgrade", "in-place", "rides", "--to", "nope.py", *words)
+    assert refused.code == 2
+    assert flinkish.job(old)["state"] == "RUNNING"
+
+    done = flinkish.ok("upgrade", "in-place", "rides", "--to", str(good), *words, "--json").json()
+    assert done["state"] == "UPGRADED"
+    assert goes_on(flinkish, out) == done["new_job_id"]
+    assert (out / "good").exists()
+
+    back = flinkish("upgrade", "in-place", "rides", "--to", str(bad), *words)
+    assert back.code == 1
+    assert "RuntimeError: the new version is broken" in back.err
+    assert "of the new program committed the batches" in back.err
+    again = goes_on(flinkish, out)
+    assert again in back.err
+    assert flinkish.job(again)["program"] == str(good)
+    assert "failed" not in flinkish.ok("list").err
+    flinkish.ok("cancel", "rides")
+
+
+@pytest.mark.deep
+def test_one_that_hangs_and_a_command_that_is_killed(flinkish: Flinkish, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    text = (Path(__file__).parent / "programs" / "counted.py").read_text()
+    hangs = tmp_path / "hangs.py"
+    hangs.write_text(text.replace("query =", HANGS, 1))
+    old = flinkish.run("counted.py", str(out), options=("--name", "rides"))
+    flinkish.wait_for_batch(old, 1)
+    words = ("upgrade", "in-place", "rides", "--to", str(hangs), "--savepointPath", "sp")
+
+    back = flinkish(*words, "--health-timeout", "15s")
+    assert back.code == 1
+    assert "is not well after 15 s: query 'counted' has committed 1 of 3 batches" in back.err
+    first = goes_on(flinkish, out)
+
+    # The command is killed while it watches; what it began is undone.
+    with subprocess.Popen(
+        [sys.executable, "-m", "flinkish", *words],
+        env=flinkish.environ,
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as command:
+        assert command.stderr is not None
+        for line in command.stderr:
+            if line.startswith("watching it"):
+                break
+        command.send_signal(signal.SIGKILL)
+    (upgrade,) = (
+        u["upgrade_id"] for u in flinkish.job(first)["upgrades"] if u["state"] == "WATCHING"
+    )
+    assert flinkish(*words).code == 12, "one upgrade of a job at a time"
+    undone = flinkish.ok("upgrade", "rollback", upgrade[:8], "--json").json()
+    assert undone["state"] == "ROLLED_BACK"
+    assert goes_on(flinkish, out) == undone["old_again_id"]
+    flinkish.ok("cancel", "rides")
