@@ -46,6 +46,7 @@ COVERED_BY = {
     "cli/commands/status": "cli/test_lifecycle",
     "cli/commands/stop": "cli/test_usage",
     "cli/commands/upgrade": "e2e/test_upgrade",
+    "cli/commands/upgrade_fleet": "e2e/test_upgrade",
     "cli/commands/upgrade_in_place": "e2e/test_upgrade",
     "cli/commands/upgrade_rest": "e2e/test_upgrade",
     "cli/commands/upgrade_result": "e2e/test_upgrade",

@@ -7,7 +7,7 @@ unless there is a file to read.
 from __future__ import annotations
 
 from flinkish.config.keys import KEYS, Key, canonical, environment_name
-from flinkish.config.loader import Config, Setting, environment_warnings
+from flinkish.config.loader import Config, Setting, environment_warnings, read_toml
 from flinkish.config.secrets import MASK, is_secret, mask_secrets
 from flinkish.config.values import parse_boolean, parse_duration, parse_moment, sqlite_path
 
@@ -25,5 +25,6 @@ __all__ = [
     "parse_boolean",
     "parse_duration",
     "parse_moment",
+    "read_toml",
     "sqlite_path",
 ]

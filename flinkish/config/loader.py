@@ -238,11 +238,23 @@ def _environment(environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
 
 
 def _file(path: str) -> list[tuple[str, str, str]]:
+    table = read_toml(path)
+    return [] if table is None else [(k, value, path) for k, value in _flatten(table, "", path)]
+
+
+def read_toml(path: str) -> dict[str, Any] | None:
+    """Return the tables of a TOML file; None when there is no such file.
+
+    Raises
+    ------
+    InvalidConfiguration
+        It cannot be read, or is not TOML.
+    """
     try:
         with open(path, "rb") as stream:
             data = stream.read()
     except (FileNotFoundError, NotADirectoryError):
-        return []
+        return None
     except OSError as error:
         raise InvalidConfiguration(
             f"cannot read {path}: {error.strerror}", hint="make it a readable file, or remove it"
@@ -252,13 +264,13 @@ def _file(path: str) -> list[tuple[str, str, str]]:
     # Imported by name: a type checker that targets Python 3.10 finds neither of them reliably.
     tomllib = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
-        table = tomllib.loads(data.decode())
+        table: dict[str, Any] = tomllib.loads(data.decode())
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InvalidConfiguration(
             f"{path} is not a TOML file: {error}",
             hint='lines look like: "client.timeout" = "60 s"',
         ) from error
-    return [(name, value, path) for name, value in _flatten(table, "", path)]
+    return table
 
 
 def _flatten(table: Mapping[str, Any], prefix: str, path: str) -> Iterable[tuple[str, str]]:

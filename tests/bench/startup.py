@@ -14,12 +14,15 @@ from flinkish.registry.jobs import JobRecord, JobState, Launch
 from flinkish.registry.liveness import process_ref
 from tests.bench.measure import alternate, show
 
+#: The jobs in the registry.
+JOBS = 200
+
 
 def startup(directory: Path, runs: int) -> None:
-    """Wall time of commands beside that of Python itself, with three jobs in the registry."""
+    """Wall time of commands beside that of Python itself, with 200 jobs in the registry."""
     url = f"sqlite:///{directory}/state/flinkish/registry.db"
     with Registry.open(url) as registry:
-        for number in range(3):
+        for number in range(JOBS):
             job_id = new_job_id()
             launch = Launch(application="/app.py")
             registry.add_job(

@@ -109,3 +109,54 @@ def test_one_that_hangs_and_a_command_that_is_killed(flinkish: Flinkish, tmp_pat
     assert undone["state"] == "ROLLED_BACK"
     assert goes_on(flinkish, out) == undone["old_again_id"]
     flinkish.ok("cancel", "rides")
+
+
+@pytest.mark.deep
+def test_a_fleet_of_four_with_one_that_fails(flinkish: Flinkish, tmp_path: Path) -> None:
+    good, bad = versions(tmp_path)
+    names = ("a-1", "a-2", "b", "c")
+    outs = {name: tmp_path / name for name in names}
+    for name, out in outs.items():
+        out.mkdir()
+        job = flinkish.run("counted.py", str(out), options=("--name", name))
+        flinkish.wait_for_batch(job, 1)
+    file = tmp_path / "fleet.toml"
+    file.write_text(
+        f"""
+[defaults]
+savepoint-path = "{tmp_path}/sp"
+to = "{good}"
+
+[[upgrade]]
+job = "a-*"
+
+[[upgrade]]
+job = "b"
+to = "{bad}"
+
+[[upgrade]]
+job = "c"
+"""
+    )
+    first = flinkish("upgrade", "fleet", str(file), "--json")
+    assert first.code == 3
+    outcomes = {job["name"]: job["outcome"] for job in first.json()["jobs"]}
+    assert outcomes == {
+        **dict.fromkeys(("a-1", "a-2"), "upgraded"),
+        "b": "rolled back",
+        "c": "not begun",
+    }
+    again = flinkish("upgrade", "fleet", str(file), "--keep-going", "--jobs", "2")
+    assert again.code == 3
+    table = {line.split()[0]: " ".join(line.split()[1:-1]) for line in again.out.splitlines()[1:]}
+    assert table == {
+        **dict.fromkeys(("a-1", "a-2"), "up to date"),
+        "b": "rolled back",
+        "c": "upgraded",
+    }
+    for name, out in outs.items():
+        assert (out / "good").exists() == (name != "b")
+        newest = check_counted(out)
+        wait_until(lambda: (out / f"{newest + 2}.json").exists(), PATIENCE)  # noqa: B023
+        check_counted(out)
+        flinkish.ok("cancel", name)

@@ -16,8 +16,8 @@ from typing import Any
 
 import pexpect.fdpexpect
 
-#: Seconds to wait for what should appear at once: the machine may be busy.
-PATIENCE = 60
+#: Seconds to wait for what should appear at once: a limit for hangs, as the machine may be busy.
+PATIENCE = 240
 
 
 @contextmanager

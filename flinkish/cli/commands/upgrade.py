@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from flinkish.cli.base import HELP_NAMES
+from flinkish.cli.commands.upgrade_fleet import fleet
 from flinkish.cli.commands.upgrade_in_place import in_place
 from flinkish.cli.commands.upgrade_rest import resume, rollback
 
@@ -15,5 +16,6 @@ def upgrade() -> None:
 
 
 upgrade.add_command(in_place)
+upgrade.add_command(fleet)
 upgrade.add_command(resume)
 upgrade.add_command(rollback)

@@ -1,0 +1,89 @@
+"""``flinkish upgrade fleet FILE.toml``: many jobs, each with its way back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from flinkish.cli.base import Call, command
+from flinkish.cli.options.arguments import complete_file, dry_run_option, interruptible
+from flinkish.cli.output.printer import Output
+from flinkish.cli.output.text import table
+from flinkish.cli.output.upgrades_text import document
+from flinkish.config import read_toml
+from flinkish.errors import UsageError
+from flinkish.upgrade.fleet import FleetResult, carry_out, exit_code
+from flinkish.upgrade.fleet_file import FleetEntry, parse_fleet
+
+
+@command("fleet", exit_codes=(3,))
+@click.argument("file", metavar="FILE.toml", type=click.Path(), shell_complete=complete_file)
+@click.option(
+    "--jobs",
+    "at_once",
+    type=click.IntRange(min=1),
+    metavar="K",
+    default=1,
+    show_default=True,
+    help="How many upgrades run at a time.",
+)
+@click.option("--keep-going", is_flag=True, help="Begin the others after one was not upgraded.")
+@dry_run_option
+def fleet(call: Call, file: str, at_once: int, keep_going: bool, dry_run: bool) -> int:
+    """Upgrade the jobs that a file names, as upgrade in-place does each.
+
+    After the first that is not upgraded no other is begun. Jobs that run what the file asks for are
+    up to date, and interrupted upgrades are finished, so the same command goes on with the rest.
+    Exit 0 when every job is as asked, 3 when some are not, 1 when none is.
+    """
+    entries = _entries(file)
+    out = call.out
+    with call.session() as session:
+        message = "stopped; upgrades that were under way are not finished"
+        with interruptible(message, f"flinkish upgrade fleet {file}"):
+            results = carry_out(
+                *(session, entries),
+                at_once=at_once,
+                keep_going=keep_going,
+                dry_run=dry_run,
+                on_result=lambda result: _tell(out, result),
+            )
+    _show(out, results)
+    return exit_code(results)
+
+
+def _entries(file: str) -> tuple[FleetEntry, ...]:
+    path = os.path.abspath(file)
+    found = read_toml(path)
+    if found is None:
+        raise UsageError(f"there is no file {file}", hint="name the file of the fleet")
+    return parse_fleet(found, os.path.dirname(path))
+
+
+def _tell(out: Output, result: FleetResult) -> None:
+    if result.error is None:
+        out.note(f"{result.name}: {result.outcome.value}")
+    else:
+        out.complain(f"{result.name}: {result.outcome.value}: {result.error.message}")
+
+
+def _show(out: Output, results: Sequence[FleetResult]) -> None:
+    if out.json:
+        out.document({"jobs": [_document(result) for result in results]})
+    elif not out.quiet:
+        rows = [(r.name, r.outcome.value, r.job_id or "-") for r in results]
+        for line in table(("NAME", "OUTCOME", "JOB ID"), rows):
+            out.line(line)
+
+
+def _document(result: FleetResult) -> dict[str, Any]:
+    return {
+        "name": result.name,
+        "outcome": result.outcome.value,
+        "job_id": result.job_id,
+        "upgrade": None if result.upgrade is None else document(result.upgrade),
+        "error": None if result.error is None else result.error.to_record(),
+    }

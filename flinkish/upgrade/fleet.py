@@ -1,0 +1,268 @@
+"""Upgrades of many jobs: at most so many at a time, each with its own way back.
+
+What is there already is not done again: a job that runs the program and the Spark of its entry is
+up to date, and an unfinished upgrade is resumed. So a fleet that was interrupted is carried out
+again with the same file.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from flinkish.client import requests
+from flinkish.client.context import Context
+from flinkish.client.listing import name_matches
+from flinkish.client.reporter import Progress, Reporter
+from flinkish.errors import FlinkishError, JobNotFound, from_record
+from flinkish.launch import spark_submit
+from flinkish.registry.jobs import ACTIVE_STATES, JobRecord
+from flinkish.registry.liveness import reconcile
+from flinkish.spec.launch import Launch
+from flinkish.spec.upgrades import Upgrade, UpgradeState
+from flinkish.upgrade.fleet_file import FleetEntry
+from flinkish.upgrade.in_place import InPlaceUpgrade, begin, check_agreed, prepare, resume
+from flinkish.upgrade.target import target_launch
+
+
+class Outcome(str, Enum):
+    """What has become of one job of a fleet."""
+
+    UPGRADED = "upgraded"
+    UP_TO_DATE = "up to date"
+    READY = "would be upgraded"
+    REFUSED = "refused"
+    ROLLED_BACK = "rolled back"
+    FAILED = "failed"
+    NOT_BEGUN = "not begun"
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the job is, or would be, as its entry asks."""
+        return self in (self.UPGRADED, self.UP_TO_DATE, self.READY)
+
+
+@dataclass(frozen=True)
+class FleetResult:
+    """One job of a fleet, and what has become of it.
+
+    Parameters
+    ----------
+    name : str
+        Its name; the pattern of an entry that no job matches.
+    outcome : Outcome
+        What has become of it.
+    job_id : str or None
+        The job that runs now.
+    upgrade : Upgrade or None
+        Its upgrade, if there was one.
+    error : FlinkishError or None
+        Why it was not upgraded.
+    """
+
+    name: str
+    outcome: Outcome
+    job_id: str | None = None
+    upgrade: Upgrade | None = None
+    error: FlinkishError | None = None
+
+
+@dataclass(frozen=True)
+class _Task:
+    entry: FleetEntry
+    job: JobRecord
+
+
+def carry_out(
+    context: Context,
+    entries: Sequence[FleetEntry],
+    *,
+    at_once: int = 1,
+    keep_going: bool = False,
+    dry_run: bool = False,
+    on_result: Callable[[FleetResult], None] | None = None,
+) -> list[FleetResult]:
+    """Upgrade the jobs of a fleet.
+
+    Parameters
+    ----------
+    context : Context
+        Has the registry and the reporter.
+    entries : sequence of FleetEntry
+        The jobs and their targets; a job belongs to the first entry that matches it.
+    at_once : int
+        How many upgrades run at a time.
+    keep_going : bool
+        Whether the others are begun after one was not upgraded.
+    dry_run : bool
+        Only check.
+    on_result : callable, optional
+        Called with each result as it is known, one at a time.
+
+    Returns
+    -------
+    list of FleetResult
+        In the order of the entries.
+    """
+    lock = threading.Lock()
+    failed = threading.Event()
+
+    def done(result: FleetResult) -> FleetResult:
+        with lock:
+            if not result.outcome.is_good:
+                failed.set()
+            if on_result is not None:
+                on_result(result)
+        return result
+
+    def one(task: _Task) -> FleetResult:
+        if failed.is_set() and not keep_going:
+            return done(FleetResult(task.job.name, Outcome.NOT_BEGUN, task.job.job_id))
+        with _own_context(context, task.job.name) as own:
+            return done(_upgraded(own, task, dry_run=dry_run))
+
+    tasks, missing = _tasks(context, entries)
+    lost = [done(_missing(entry)) for entry in missing]
+    with ThreadPoolExecutor(max(1, at_once)) as pool:
+        return [*lost, *pool.map(one, tasks)]
+
+
+def exit_code(results: Sequence[FleetResult]) -> int:
+    """Return 0 when every job is as asked, 3 when some are not, 1 when none is. Pure."""
+    good = sum(1 for result in results if result.outcome.is_good)
+    if good == len(results):
+        return 0
+    return 3 if good else FlinkishError.code
+
+
+def _tasks(context: Context, entries: Sequence[FleetEntry]) -> tuple[list[_Task], list[FleetEntry]]:
+    """Return the running jobs with their entries, and the entries that match none."""
+    registry = context.registry
+    jobs = [
+        job
+        for job in reconcile(registry, registry.jobs(states=ACTIVE_STATES))
+        if not job.state.is_final
+    ]
+    tasks, missing, taken = [], [], set()
+    for entry in entries:
+        found = [job for job in jobs if _is_meant(entry.pattern, job)]
+        if not found:
+            missing.append(entry)
+        for job in found:
+            if job.job_id not in taken:
+                taken.add(job.job_id)
+                tasks.append(_Task(entry, job))
+    return tasks, missing
+
+
+def _is_meant(pattern: str, job: JobRecord) -> bool:
+    return pattern.lower() == job.job_id or name_matches(job.name, pattern)
+
+
+def _missing(entry: FleetEntry) -> FleetResult:
+    error = JobNotFound(f"no running job is named {entry.pattern!r}")
+    return FleetResult(entry.pattern, Outcome.FAILED, error=error)
+
+
+def _upgraded(context: Context, task: _Task, *, dry_run: bool) -> FleetResult:
+    """Upgrade one job, or find out why not; raises nothing that concerns this job alone."""
+    entry, job = task.entry, task.job
+    begun: InPlaceUpgrade | None = None
+    try:
+        unfinished = [
+            upgrade
+            for upgrade in context.registry.upgrades_of(job.job_id)
+            if not upgrade.state.is_final
+        ]
+        if unfinished and not dry_run:
+            begun = resume(context, unfinished[-1].upgrade_id)
+        elif is_up_to_date(job, target_launch(job.launch, entry.changes)):
+            return FleetResult(job.name, Outcome.UP_TO_DATE, job.job_id)
+        else:
+            ready = prepare(
+                context,
+                job,
+                entry.changes,
+                restore=entry.restore,
+                target=requests.savepoint_target(context, entry.target, job),
+                timeout=context.timeout(entry.timeout),
+                health=entry.health,
+            )
+            check_agreed(ready)
+            if dry_run:
+                return FleetResult(job.name, Outcome.READY, job.job_id)
+            begun = begin(context, ready)
+        return _result(begun.run())
+    except FlinkishError as error:
+        outcome = Outcome.REFUSED if begun is None else Outcome.FAILED
+        upgrade = None if begun is None else begun.upgrade
+        return FleetResult(job.name, outcome, job.job_id, upgrade, error)
+
+
+def _result(upgrade: Upgrade) -> FleetResult:
+    if upgrade.state is UpgradeState.UPGRADED:
+        return FleetResult(upgrade.name, Outcome.UPGRADED, upgrade.new_job_id, upgrade)
+    back = upgrade.state is UpgradeState.ROLLED_BACK
+    return FleetResult(
+        upgrade.name,
+        Outcome.ROLLED_BACK if back else Outcome.FAILED,
+        upgrade.old_again_id or upgrade.job_id,
+        upgrade,
+        from_record(upgrade.failure or {}),
+    )
+
+
+def is_up_to_date(job: JobRecord, target: Launch) -> bool:
+    """Return whether a job runs a launch already, with the program as it is now on the disk."""
+    try:
+        installation = spark_submit.resolve(target, os.environ)
+    except FlinkishError:
+        return False  # what is missing is reported where it is needed
+    asked, runs = spark_submit.pinned(target, installation), job.launch
+    same = replace(runs, restore=None, options={}) == replace(asked, restore=None, options={})
+    if not same or target.application is None:
+        return same
+    try:
+        return os.path.getmtime(target.application) <= job.start_time
+    except OSError:
+        return False
+
+
+@contextmanager
+def _own_context(context: Context, name: str) -> Iterator[Context]:
+    """Give a thread a context of its own, whose reports begin with the job's name."""
+    with Context(context.config, _Prefixed(context.reporter, name)) as own:
+        yield own
+
+
+class _Prefixed:
+    """A reporter whose lines begin with the name of a job."""
+
+    _lock = threading.Lock()
+
+    def __init__(self, reporter: Reporter, name: str) -> None:
+        self._reporter = reporter
+        self._name = name
+
+    def note(self, text: str) -> None:
+        """See :class:`~flinkish.client.reporter.Reporter`."""
+        with self._lock:
+            self._reporter.note(f"{self._name}: {text}")
+
+    def warning(self, text: str) -> None:
+        """See :class:`~flinkish.client.reporter.Reporter`."""
+        with self._lock:
+            self._reporter.warning(f"{self._name}: {text}")
+
+    def progress(self, progress: Progress) -> None:
+        """Drop it: the progress of several jobs at once is not drawn."""
+
+    def log(self, text: str) -> None:
+        """See :class:`~flinkish.client.reporter.Reporter`."""
+        with self._lock:
+            self._reporter.log(text)

@@ -1,0 +1,163 @@
+"""The file of a fleet: which jobs are upgraded, and to what. Pure."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from flinkish.config import parse_duration
+from flinkish.errors import UsageError
+from flinkish.spec.launch import RestoreSpec
+from flinkish.spec.upgrades import Health
+from flinkish.upgrade.target import Changes
+
+#: The keys of an entry, and of ``[defaults]`` but for ``job``, with the types of their values.
+_KEYS: Mapping[str, type | tuple[type, ...]] = {
+    "job": str,
+    "to": str,
+    "args": list,
+    "master": str,
+    "spark-home": str,
+    "pyexec": str,
+    "pyclientexec": str,
+    "conf": dict,
+    "parallelism": int,
+    "allow-non-restored-state": bool,
+    "uid-map": dict,
+    "reset-sources": list,
+    "sink-ahead": str,
+    "savepoint-path": str,
+    "timeout": str,
+    "health-batches": int,
+    "health-timeout": str,
+}
+_PATHS = ("to", "spark-home")
+_NAMES = {str: "text", list: "a list of texts", dict: "a table of texts", int: "a whole number"}
+
+
+@dataclass(frozen=True)
+class FleetEntry:
+    """One entry: the upgrade of the jobs of a name or a pattern.
+
+    Parameters
+    ----------
+    pattern : str
+        A job's name, with ``*`` and ``?``, or its id.
+    changes : Changes
+        What is other in the new program.
+    restore : RestoreSpec
+        The options of the restore, without a path.
+    health : Health
+        When a new program counts as well.
+    target : str or None
+        The directory of the savepoint; None: the configured one.
+    timeout : float or None
+        Seconds that the savepoint may take; None: ``client.timeout``.
+    """
+
+    pattern: str
+    changes: Changes = field(repr=False)
+    restore: RestoreSpec = field(repr=False)
+    health: Health
+    target: str | None = None
+    timeout: float | None = None
+
+
+def parse_fleet(table: Mapping[str, Any], directory: str) -> tuple[FleetEntry, ...]:
+    """Return the entries of a fleet's file.
+
+    Parameters
+    ----------
+    table : mapping
+        The file's TOML: tables ``[[upgrade]]``, and ``[defaults]`` for what they do not say.
+    directory : str
+        The directory at which relative paths start: that of the file.
+
+    Raises
+    ------
+    UsageError
+        The file has unknown keys, values of another type, or no entry.
+    """
+    unknown = sorted(set(table) - {"upgrade", "defaults"})
+    if unknown:
+        raise _wrong(f"{unknown[0]!r} is not known at its top", "it has [defaults] and [[upgrade]]")
+    defaults = table.get("defaults", {})
+    entries = table.get("upgrade", [])
+    if not isinstance(defaults, dict) or not isinstance(entries, list) or not entries:
+        raise _wrong("it has no [[upgrade]]", "write one for each job, or pattern of names")
+    if "job" in defaults:
+        raise _wrong("[defaults] names a job", "name jobs in [[upgrade]]")
+    found = []
+    for number, entry in enumerate(entries, start=1):
+        if not isinstance(entry, dict) or "job" not in entry:
+            raise _wrong(f"[[upgrade]] number {number} has no job", 'add: job = "NAME"')
+        merged = {**defaults, **entry}
+        merged["conf"] = {**defaults.get("conf", {}), **entry.get("conf", {})}
+        found.append(_entry(merged, f"[[upgrade]] number {number}", directory))
+    return tuple(found)
+
+
+def _entry(table: Mapping[str, Any], where: str, directory: str) -> FleetEntry:
+    for key, value in table.items():
+        kind = _KEYS.get(key)
+        if kind is None:
+            raise _wrong(f"{where} has the unknown key {key!r}", f"keys are: {', '.join(_KEYS)}")
+        if not _is_of(value, kind):
+            what = _NAMES.get(kind, "true or false") if isinstance(kind, type) else "another type"
+            raise _wrong(f"{key} of {where} is {value!r}", f"it has to be {what}")
+    paths = {
+        key: os.path.normpath(os.path.join(directory, os.path.expanduser(table[key])))
+        for key in _PATHS
+        if key in table
+    }
+    arguments = table.get("args")
+    sink_ahead = table.get("sink-ahead")
+    if sink_ahead not in (None, "rebase", "accept"):
+        raise _wrong(f"sink-ahead of {where} is {sink_ahead!r}", "it takes rebase or accept")
+    program, patience = paths.get("to"), table.get("health-timeout")
+    return FleetEntry(
+        pattern=table["job"],
+        changes=Changes(
+            application=program,
+            arguments=None if arguments is None else tuple(arguments),
+            master=table.get("master"),
+            spark_home=paths.get("spark-home"),
+            python=table.get("pyexec"),
+            client_python=table.get("pyclientexec"),
+            conf=table["conf"],
+            parallelism=table.get("parallelism"),
+            working_directory=None if program is None else directory,
+        ),
+        restore=RestoreSpec(
+            "",
+            allow_non_restored=table.get("allow-non-restored-state", False),
+            uid_map=tuple(table.get("uid-map", {}).items()),
+            reset_sources=tuple(table.get("reset-sources", ())),
+            sink_ahead=sink_ahead,
+            parallelism=table.get("parallelism"),
+        ),
+        health=Health(
+            table.get("health-batches", Health.batches),
+            Health.timeout if patience is None else parse_duration(patience),
+        ),
+        target=table.get("savepoint-path"),
+        timeout=parse_duration(table["timeout"]) if "timeout" in table else None,
+    )
+
+
+def _is_of(value: Any, kind: type | tuple[type, ...]) -> bool:
+    if isinstance(value, bool) and kind is not bool:
+        return False
+    if not isinstance(value, kind):
+        return False
+    if isinstance(value, dict):
+        return all(isinstance(each, str) for each in value.values())
+    if isinstance(value, list):
+        return all(isinstance(each, str) for each in value)
+    return True
+
+
+def _wrong(what: str, hint: str) -> UsageError:
+    return UsageError(f"the file of the fleet is wrong: {what}", hint=hint)

@@ -1,0 +1,87 @@
+"""Many jobs: which are meant, which are up to date, what follows a failure. No Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from flinkish.client.context import Context
+from flinkish.config import Config
+from flinkish.registry.jobs import ProcessRef
+from flinkish.upgrade.fleet import FleetResult, Outcome, carry_out, exit_code
+from flinkish.upgrade.fleet_file import FleetEntry, parse_fleet
+from tests.cli.conftest import Command
+from tests.client.conftest import Told
+from tests.upgrade.test_in_place import GONE, ID, new
+
+
+@pytest.fixture
+def context(cli: Command, told: Told) -> Iterator[Context]:
+    with Context(Config.load(), told) as opened:
+        yield opened
+
+
+def entries(cli: Command, *patterns: str, **changes: object) -> tuple[FleetEntry, ...]:
+    table = {
+        "defaults": {"savepoint-path": "sp", **changes},
+        "upgrade": [{"job": pattern} for pattern in patterns],
+    }
+    return parse_fleet(table, str(cli.directory))
+
+
+def outcomes(results: list[FleetResult]) -> dict[str, Outcome]:
+    return {result.name: result.outcome for result in results}
+
+
+def test_a_job_that_runs_what_is_asked_is_up_to_date(cli: Command, context: Context) -> None:
+    jobs = [cli.start("serve", "--name", name) for name in ("rides-1", "rides-2", "other")]
+    found = carry_out(context, entries(cli, "rides-*"), dry_run=True)
+    assert outcomes(found) == {"rides-1": Outcome.UP_TO_DATE, "rides-2": Outcome.UP_TO_DATE}
+    assert [each.job_id for each in found] == jobs[:2]
+    assert exit_code(found) == 0
+    # A program that was written since is another one, and there is no batch to go on from.
+    cli.program.write_text("print('newer')\n")
+    changed = carry_out(context, entries(cli, "rides-1", to="app.py", args=["serve"]), dry_run=True)
+    assert outcomes(changed) == {"rides-1": Outcome.REFUSED}
+
+
+def test_the_first_failure_ends_it_unless_told_otherwise(cli: Command, context: Context) -> None:
+    for name in ("a", "b"):
+        cli.start("serve", "--name", name)
+    asked = entries(cli, "a", "b", conf={"spark.x": "1"})
+    told: list[FleetResult] = []
+    found = carry_out(context, asked, on_result=told.append)
+    assert outcomes(found) == {"a": Outcome.REFUSED, "b": Outcome.NOT_BEGUN}
+    assert told == found
+    assert exit_code(found) == 1
+    both = carry_out(context, asked, keep_going=True, at_once=2)
+    assert set(outcomes(both).values()) == {Outcome.REFUSED}
+    assert all(each.error is not None for each in both)
+
+
+def test_a_pattern_that_means_no_job_is_a_failure(cli: Command, context: Context) -> None:
+    cli.start("serve", "--name", "a")
+    found = carry_out(context, entries(cli, "nobody", "a"), keep_going=True)
+    assert outcomes(found) == {"nobody": Outcome.FAILED, "a": Outcome.UP_TO_DATE}
+    assert exit_code(found) == 3
+
+
+def test_an_interrupted_upgrade_is_finished(cli: Command, context: Context, told: Told) -> None:
+    upgrade = new(cli, context, "serve")
+    context.registry.add_upgrade(replace(upgrade, upgrade_id=ID), GONE)
+    (found,) = carry_out(context, entries(cli, "rides"))
+    assert found.outcome is Outcome.UPGRADED
+    assert found.upgrade is not None
+    assert found.job_id == found.upgrade.new_job_id
+    assert any(note.startswith("rides: stopping job") for note in told.notes)
+
+
+def test_one_that_another_process_carries_out_is_left_to_it(cli: Command, context: Context) -> None:
+    upgrade = new(cli, context, "serve")
+    context.registry.add_upgrade(upgrade, ProcessRef("another-host", 1, 1))
+    (found,) = carry_out(context, entries(cli, "rides"))
+    assert found.outcome is Outcome.REFUSED
+    assert found.error is not None
+    assert found.error.code == 12

@@ -1,0 +1,70 @@
+"""The file of a fleet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flinkish.errors import UsageError
+from flinkish.spec.upgrades import Health
+from flinkish.upgrade.fleet_file import parse_fleet
+
+
+def test_an_entry_says_what_is_other() -> None:
+    table = {
+        "defaults": {"spark-home": "/opt/spark-4.3", "conf": {"spark.a": "1"}, "timeout": "2m"},
+        "upgrade": [
+            {
+                "job": "rides-*",
+                "to": "v2/rides.py",
+                "args": ["in", "out"],
+                "conf": {"spark.b": "2"},
+                "uid-map": {"old": "new"},
+                "parallelism": 8,
+                "health-batches": 0,
+                "health-timeout": "30s",
+            },
+            {"job": "other", "timeout": "1h"},
+        ],
+    }
+    first, second = parse_fleet(table, "/srv/fleet")
+    assert first.pattern == "rides-*"
+    assert first.changes.application == "/srv/fleet/v2/rides.py"
+    assert first.changes.working_directory == "/srv/fleet"
+    assert first.changes.arguments == ("in", "out")
+    assert first.changes.conf == {"spark.a": "1", "spark.b": "2"}
+    assert first.changes.spark_home == second.changes.spark_home == "/opt/spark-4.3"
+    assert (first.restore.uid_map, first.restore.parallelism) == ((("old", "new"),), 8)
+    assert first.health == Health(0, 30.0)
+    assert (first.timeout, second.timeout) == (120.0, 3600.0)
+    assert (second.changes.application, second.changes.working_directory) == (None, None)
+    assert second.health == Health()
+
+
+@pytest.mark.parametrize(
+    ("table", "what"),
+    [
+        ({}, "no [[upgrade]]"),
+        ({"upgrade": []}, "no [[upgrade]]"),
+        ({"upgrade": [{"to": "x.py"}]}, "number 1 has no job"),
+        ({"upgrade": [{"job": "a"}, {"job": "b", "too": "x"}]}, "number 2 has the unknown key"),
+        ({"upgrade": [{"job": "a", "args": "in out"}]}, "args of [[upgrade]] number 1"),
+        ({"upgrade": [{"job": "a", "args": [1]}]}, "args of [[upgrade]] number 1"),
+        ({"upgrade": [{"job": "a", "parallelism": True}]}, "parallelism of"),
+        ({"upgrade": [{"job": "a", "conf": {"spark.x": 1}}]}, "conf of"),
+        ({"upgrade": [{"job": "a", "sink-ahead": "x"}]}, "sink-ahead of"),
+        ({"upgrade": [{"job": "a"}], "defaults": {"job": "b"}}, "[defaults] names a job"),
+        ({"upgrade": [{"job": "a"}], "default": {}}, "'default' is not known"),
+    ],
+)
+def test_a_wrong_file_is_told_where(table: dict[str, Any], what: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_fleet(table, "/srv")
+    assert what in refused.value.message
+    assert refused.value.hint
+
+
+def test_a_wrong_duration() -> None:
+    with pytest.raises(UsageError):
+        parse_fleet({"upgrade": [{"job": "a", "health-timeout": "soon"}]}, "/srv")
