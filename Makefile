@@ -43,7 +43,7 @@ N ?= 100000
 fuzz: $(INSTALLED) ## damage N files that may come from elsewhere, and read them (N=100000, 5 min)
 	$(PYTHON) -m tests.fuzz -n $(N) $(ARGS)
 
-lint: $(INSTALLED) ## ruff, mypy --strict and the import rules between the packages
+lint: $(INSTALLED) ## ruff, mypy --strict (tests too) and the import rules between the packages
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy

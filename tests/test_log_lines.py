@@ -120,7 +120,7 @@ def test_a_time_that_is_none_is_that_of_the_line_before() -> None:
 def test_a_line_without_end_is_held_in_pieces() -> None:
     line = "26/11/23 10:00:00 WARN x: " + "y" * (3 * PIECE)
     chooser = LogFilter(LogChoice(level=LogLevel.WARN), 0.0)
-    pieces = []
+    pieces: list[str] = []
     for i in range(0, len(line), 5000):
         pieces += chooser.feed(line[i : i + 5000])
         assert len(chooser._rest) <= PIECE

@@ -91,7 +91,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     # Else pip fetches what pyproject.toml names as the build's requirements.
     there = ["--no-build-isolation"] if importlib.util.find_spec("hatchling") else []
-    words = [*pip, "wheel", "--no-deps", *there, "-w", base / "dist", ROOT]
+    words: list[str | Path] = [*pip, "wheel", "--no-deps", *there, "-w", base / "dist", ROOT]
     subprocess.run(words, check=True, cwd=base)
     (wheel,) = (base / "dist").glob("flinkish-*.whl")
     assert "flinkish/py.typed" in zipfile.ZipFile(wheel).namelist()

@@ -80,7 +80,7 @@ class UrlDirectory:
 
     def _at(self, path: str) -> tuple[Any, str]:
         """Return the file system and a path on it; ValueError for a path that leaves the root."""
-        from fsspec.core import url_to_fs  # type: ignore[import-untyped]
+        from fsspec.core import url_to_fs
 
         if path and ("\0" in path or not {"", ".", ".."}.isdisjoint(path.rstrip("/").split("/"))):
             raise ValueError(f"{path!r} is no path below {self.url}")

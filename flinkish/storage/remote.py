@@ -67,7 +67,7 @@ def forget_stores() -> None:
 
 
 def _open(location: str, scheme: str) -> Any:
-    from fsspec.core import url_to_fs  # type: ignore[import-untyped]
+    from fsspec.core import url_to_fs
 
     options: dict[str, Any] = {"use_listings_cache": False}
     if scheme == "s3":

@@ -27,7 +27,7 @@ _PLAIN_ENCRYPTION = frozenset({None, "", "AES256"})
 
 def client_settings(connections: int) -> dict[str, Any]:
     """Return settings for botocore's client; fsspec's configuration for ``s3`` overrides them."""
-    from fsspec.config import conf  # type: ignore[import-untyped]
+    from fsspec.config import conf
 
     asked = conf.get("s3", {}).get("config_kwargs", {})
     return {
@@ -78,7 +78,7 @@ class S3Calls:
 
     def _gather(self, calls: list[Coroutine[Any, Any, Any]]) -> list[Any]:
         """Run calls to the asynchronous client with one thread switch; return results or errors."""
-        from fsspec.asyn import sync  # type: ignore[import-untyped]
+        from fsspec.asyn import sync
 
         async def together() -> list[Any]:
             return await asyncio.gather(*calls, return_exceptions=True)

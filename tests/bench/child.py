@@ -45,7 +45,7 @@ def counted_requests() -> Iterator[dict[str, Any]]:
     """Count the requests to S3, by operation, and how many are under way at once."""
     found: dict[str, Any] = {"requests": Counter(), "in_flight": 0}
     try:
-        from aiobotocore.client import AioBaseClient  # type: ignore[import-untyped]
+        from aiobotocore.client import AioBaseClient
     except ImportError:  # no S3 then
         yield found
         return
@@ -116,7 +116,7 @@ def care(savepoint: str, what: str) -> dict[str, Any]:
 
 def one_at_a_time(files: list[tuple[str, str]]) -> dict[str, Any]:
     """Copy files by plain s3fs one after the other, each (from, to), from a path or within S3."""
-    import s3fs  # type: ignore[import-untyped]
+    import s3fs
 
     fs = s3fs.S3FileSystem(use_listings_cache=False)
     fs.exists(

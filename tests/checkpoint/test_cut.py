@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from flinkish.checkpoint.cut import FilesVanished, newest_committed_batch, read_cut
+from flinkish.checkpoint.fileset import FileSet
 from flinkish.errors import (
     Corrupt,
     NoCommittedBatch,
@@ -22,7 +23,7 @@ from tests.support.checkpoints.handwritten import QUERY_ID, CheckpointLikeness
 from tests.support.checkpoints.recorded import unpack
 
 
-def copy_cut(root: Path, target: Path, batch: int | None = None) -> tuple[str, ...]:
+def copy_cut(root: Path, target: Path, batch: int | None = None) -> FileSet:
     """Copy exactly the files of a cut; they."""
     cut = read_cut(str(root), batch)
     for name in cut.files:

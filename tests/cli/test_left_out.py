@@ -71,7 +71,7 @@ def test_request_show(cli: Command) -> None:
         taken = SavepointResult(
             path="/t/savepoint-1", format="native", bytes=1, files=1, duration=0.1, queries=()
         )
-        result = RequestResult(taken, left_out=(LeftOut(**LEFT[0]),))
+        result = RequestResult(taken, left_out=(LeftOut(LEFT[0]["query"], LEFT[0]["reason"]),))
         registry.complete(request.request_id, result)
     shown = cli.ok("request", "show", request.request_id).out
     assert "left out   query 'c4': it ended before it committed a batch" in shown

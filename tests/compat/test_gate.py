@@ -68,7 +68,7 @@ def test_what_fails_is_refused_with_the_reason_and_the_way_out() -> None:
 
 def test_what_needs_a_migration_that_the_engine_can_do() -> None:
     judged = _judge("4.3.0 4.0.5", "symmetricHashJoin rocksdb join-v4")
-    assert rewrites_of(judged) == {Rewrite.JOIN_FORMAT_2}
+    assert rewrites_of(judged) == frozenset({Rewrite.JOIN_FORMAT_2})
     result = check_versions(judged)
     assert (result.verdict, result.exit) == (CompatVerdict.NEEDS_MIGRATION, Exit.FINE)
     assert result.message.startswith("the state is rewritten to resume")

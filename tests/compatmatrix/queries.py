@@ -95,7 +95,7 @@ def _join_left(spark: SparkSession, directory: str) -> DataFrame:
 
 
 def _sum_up(key: Any, frames: Iterator[Any], state: Any) -> Iterator[Any]:
-    import pandas as pd  # type: ignore[import-untyped]
+    import pandas as pd
 
     n, total = state.get if state.exists else (0, 0)
     for frame in frames:

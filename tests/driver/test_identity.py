@@ -160,6 +160,7 @@ def test_another_plan_than_expected_stops_the_query_before_its_first_commit(
     def exchanged(self: Any, writer: Any, facts: Any) -> Any:
         """As if flinkish had read the ordinals the wrong way round."""
         prepared = real(self, writer, facts)
+        assert prepared.planned is not None
         operators = prepared.planned.operators
         wrong = [dataclasses.replace(op, ordinal=1 - op.ordinal) for op in operators]
         planned = dataclasses.replace(prepared.planned, operators=tuple(wrong))

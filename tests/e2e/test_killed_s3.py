@@ -15,6 +15,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,9 @@ class World:
     def request(self, identity: str) -> Request:
         with self.registry() as registry:
             return registry.request(identity)
+
+    def is_final(self, identity: str) -> bool:
+        return self.request(identity).state.is_final
 
     def completed(self, identity: str) -> bool:
         """Whether a request of a job that has ended was completed; else it has failed by now."""
@@ -210,7 +214,7 @@ def test_the_command_is_killed(world: World) -> None:
             if moment == "under way":
                 world.wait_for_objects(request, objects_before, randomly.randrange(objects))
             elif moment == "done":
-                wait_until(lambda r=request: world.request(r).state.is_final, poll=0.005)
+                wait_until(partial(world.is_final, request), poll=0.005)
         command.kill()
         command.wait()
         with world.registry() as registry:

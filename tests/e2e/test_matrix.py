@@ -70,7 +70,8 @@ def test_up_to_the_installed_spark_and_down_again(
 ) -> None:
     source, out, target = tmp_path / "in", tmp_path / "out", str(tmp_path / "sp")
     ways = (("-pyexec", spark35), (), ("-pyexec", spark35))
-    versions, restore = [], ()
+    versions: list[str] = []
+    restore: tuple[str, ...] = ()
     for step, way in enumerate(ways):
         write_files(source, step * 2, step * 2 + 2)
         if restore:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import fastavro
 import pytest
@@ -84,6 +85,7 @@ def test_a_canonical_savepoint_is_read_and_restored(
     counts: dict[int, int] = {}
     for file in sorted(Path(path).rglob("*.avro")):
         with file.open("rb") as opened:
+            row: Any
             for row in fastavro.reader(opened):
                 counts[row["key"]["k"]] = row["value"]["count"]
     assert counts == expected_counts(4)

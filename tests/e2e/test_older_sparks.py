@@ -93,12 +93,12 @@ def test_down_and_up_again(flinkish: Flinkish, tmp_path: Path, spark: str, forma
     down: tuple[str, ...] = ("-pyexec", python, *KEPT)
     if spark == "4.2.1":  # where it has to be allowed; nothing is rewritten
         down = (*down, "--conf=spark.sql.streaming.join.stateFormatV4.enabled=true")
-    with_engine = {"PYTHONPATH": venvs.engine_packages(spark)}
+    python_path = venvs.engine_packages(spark)
     check = ("-m", "local[2]", *LIGHT, *down, "-s", path, str(PROGRAMS / PROGRAM), *words)
-    plan = flinkish.ok("check", "--json", *check, **with_engine).json()
+    plan = flinkish.ok("check", "--json", *check, PYTHONPATH=python_path).json()
     verdicts = {op["uid"]: op["verdict"] for op in plan["operators"]}
     assert verdicts["pairs"] == ("as-is" if spark == "4.2.1" else "migrate"), plan
-    flinkish.environ |= with_engine
+    flinkish.environ["PYTHONPATH"] = python_path
     older = flinkish.run(PROGRAM, *words, options=(*down, "-s", path))
     flinkish.wait_for_batch(older, 4)
     assert flinkish.job(older)["spark_version"] == spark

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import fsspec  # type: ignore[import-untyped]
+import fsspec
 import pytest
 
 import flinkish.engine
@@ -109,4 +109,4 @@ def test_names_are_imported_when_they_are_used() -> None:
     for name in flinkish.engine.__all__:
         assert getattr(flinkish.engine, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = flinkish.engine.nothing
+        _ = flinkish.engine.nothing  # type: ignore[attr-defined]

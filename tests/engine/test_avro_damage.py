@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 import fastavro
-import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import fastavro
-import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+import pyarrow as pa
 import pytest
 
 from flinkish.checkpoint.format.names import CANONICAL, COUNTS

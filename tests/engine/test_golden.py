@@ -11,7 +11,7 @@ import io
 import json
 from typing import Any
 
-import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+import pyarrow as pa
 import pytest
 
 from flinkish.engine.rows.encodings import (

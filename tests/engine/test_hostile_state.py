@@ -139,9 +139,10 @@ def shared_entry(store: Path, **changes: object) -> dict[str, Any]:
     with zipfile.ZipFile(archive_of(store)) as archive:
         head, _, body = archive.read("metadata").decode().partition("\n")
     parsed: dict[str, Any] = json.loads(body)
-    parsed["sstFiles"][0].update(changes)
+    entry: dict[str, Any] = parsed["sstFiles"][0]
+    entry.update(changes)
     rewritten(archive_of(store), lambda _: None, metadata=f"{head}\n{json.dumps(parsed)}".encode())
-    return parsed["sstFiles"][0]
+    return entry
 
 
 @pytest.mark.parametrize("size", [-1, 1 << 70, "x", None, 5])

@@ -7,8 +7,10 @@ import re
 from collections.abc import Callable, Sequence
 
 #: Numbers at which readers go wrong.
-INTEGERS = (0, 1, 2, -1, -2, 127, 128, 255, 256, 32767, 65535, 65536, 10_000_000)
-INTEGERS += ((1 << 24), (1 << 31) - 1, -(1 << 31), (1 << 32) - 1, (1 << 62), (1 << 63) - 1)
+INTEGERS = (
+    *(0, 1, 2, -1, -2, 127, 128, 255, 256, 32767, 65535, 65536, 10_000_000),
+    *((1 << 24), (1 << 31) - 1, -(1 << 31), (1 << 32) - 1, (1 << 62), (1 << 63) - 1),
+)
 #: What may stand where JSON has a value.
 TOKENS = (
     *(b"null", b"true", b"-1", b"0", b"1e999", b"NaN", b"-Infinity", b"[]", b"{}", b'""', b"[[]]"),

@@ -71,11 +71,11 @@ from flinkish.savepoint.format.contents import FileRecord, QuerySource, Savepoin
 from flinkish.savepoint.format.metadata import (
     KEY_FEATURES,
     KEY_VERSION,
-    SCHEMA,
     Metadata,
     MetadataWriter,
 )
 from flinkish.savepoint.format.reader import describe, find_bad_files, open_savepoint
+from flinkish.savepoint.format.schemas import SCHEMA
 from flinkish.savepoint.manage.deep_check import deep_check
 from flinkish.savepoint.manage.diff import compare
 from flinkish.savepoint.reporter import SilentSavepointReporter
@@ -187,6 +187,7 @@ def _use(path: Path) -> None:
 def _unsealed(data: bytes) -> bytes:
     """What a ``_metadata`` has in its footer and blocks, without what holds them together."""
     parts = []
+    block: Any  # its types leave out bytes_
     for block in fastavro.block_reader(io.BytesIO(data)):
         raw = block.bytes_.getvalue()
         parts.append(struct.pack(">II", block.num_records, len(raw)) + raw)

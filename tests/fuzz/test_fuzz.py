@@ -35,7 +35,7 @@ def test_nothing_that_was_trouble_once_is_again() -> None:
 @pytest.mark.parametrize(
     ("trouble", "word"),
     [
-        (lambda _, __: {}["a"], "FOREIGN KeyError"),
+        (lambda _, __: dict[str, int]()["a"], "FOREIGN KeyError"),
         (lambda _, __: time.sleep(5), "HANG"),
         (lambda _, __: [0] * (1 << 60), "MEMORY"),
         (lambda _, __: int("x"), "ValueError"),

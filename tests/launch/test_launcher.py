@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -468,7 +469,8 @@ def test_what_is_missing_is_named(
         "SPARK": str(make_spark(tmp_path / "spark", "exit 0")),
         "OLD": str(make_java(tmp_path / "old", "11.0.20")),
     }
-    launch = Launch(application="a", **{k: places.get(v, v) for k, v in fields.items()})
+    changes: dict[str, Any] = {k: places.get(v, v) for k, v in fields.items()}
+    launch = Launch(application="a", **changes)
     with pytest.raises(LaunchFailed) as caught:
         spark_submit.resolve(
             launch, {**environ, **{k: places.get(v, v) for k, v in variables.items()}}

@@ -29,9 +29,10 @@ ROOT = Path(__file__).resolve().parents[2]
 PASSWORD = "s3cret:p@ss"
 PATIENCE = 120.0
 _INITDB_OPTIONS = ("-E", "UTF8", "--locale=C", "--no-sync", "-A", "scram-sha-256")
-_SERVER_OPTIONS = ("-h", "127.0.0.1", "-k", "", "-c", "shared_buffers=16MB")
-#: It need not outlive the machine.
-_SERVER_OPTIONS += ("-c", "fsync=off", "-c", "full_page_writes=off")
+_SERVER_OPTIONS = (
+    *("-h", "127.0.0.1", "-k", "", "-c", "shared_buffers=16MB"),
+    *("-c", "fsync=off", "-c", "full_page_writes=off"),  # it need not outlive the machine
+)
 
 
 def _binary(name: str) -> str | None:

@@ -472,9 +472,15 @@ def test_unknown_and_ambiguous_requests(registry: Registry, make_job: MakeJob) -
     for reference in ("0" * 32, "0000", "abc", "", "zzzz", "not an id"):
         with pytest.raises(RequestNotFound):
             registry.request(reference)
-    for action in (registry.progress, registry.complete, registry.fail):
+    unknown = "0" * 32
+    actions: tuple[Callable[[], object], ...] = (
+        lambda: registry.progress(unknown, {}),
+        lambda: registry.complete(unknown, RequestResult()),
+        lambda: registry.fail(unknown, {}),
+    )
+    for action in actions:
         with pytest.raises(RequestNotFound):
-            action("0" * 32, {})
+            action()
     # Of 65,536 prefixes, two of 2000 random ids agree but for one case in 10^13.
     seen: set[str] = set()
     for _ in range(2000):

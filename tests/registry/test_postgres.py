@@ -84,14 +84,18 @@ def test_a_lost_connection_is_opened_again(cluster: Cluster, make_job: MakeJob) 
     url, job = cluster.new_schema(), make_job()
     with Registry.open(url) as registry:
         registry.add_job(job)
-        for action in (registry.jobs, lambda: registry.update_job(job.job_id, exit_status=1)):
+        actions: tuple[Callable[[], object], ...] = (
+            registry.jobs,
+            lambda: registry.update_job(job.job_id, exit_status=1),
+        )
+        for action in actions:
             _execute(
                 cluster,
                 url,
                 "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity "  # it has ended
                 "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'",
             )
-            action()  # type: ignore[operator]
+            action()
         assert registry.job(job.job_id).exit_status == 1
 
 

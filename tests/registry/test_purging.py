@@ -45,7 +45,8 @@ def test_a_job_is_forgotten_and_its_savepoints_are_not(
     registry.begin_purge(job, {})
     registry.forget(job.job_id)
     assert [each.job_id for each in registry.jobs()] == [other.job_id]
-    assert registry.requests(job.job_id) == registry.state_history(job.job_id) == []
+    assert registry.requests(job.job_id) == []
+    assert registry.state_history(job.job_id) == []
     assert registry.runs([job.job_id]) == {}
     left = registry.savepoints(include_disposed=True)
     assert [s.path.split("-")[0] for s in left if s.job_id == job.job_id] == ["/sp/there"]

@@ -18,7 +18,7 @@ from flinkish.errors import InvalidConfiguration, RegistryError
 from flinkish.registry import database, sqlite
 from flinkish.registry.job_registry import Registry, new_job_id
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind
-from flinkish.registry.schema import VERSION
+from flinkish.registry.schema import MIGRATIONS, VERSION
 from flinkish.spec.requests import SavepointArguments
 
 MakeJob = Callable[..., JobRecord]
@@ -198,7 +198,7 @@ def test_an_older_schema_is_brought_forward(
     path, job = tmp_path / "r.db", make_job()
     with Registry.open(str(path)) as registry:
         registry.add_job(job)
-    steps = (*database.MIGRATIONS, ("CREATE TABLE flinkish_later (x TEXT)",))
+    steps = (*MIGRATIONS, ("CREATE TABLE flinkish_later (x TEXT)",))
     monkeypatch.setattr(database, "MIGRATIONS", steps)
     monkeypatch.setattr(database, "VERSION", VERSION + 1)
     monkeypatch.setattr(sqlite, "VERSION", VERSION + 1)

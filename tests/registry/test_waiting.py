@@ -93,7 +93,12 @@ def test_a_killed_driver_ends_the_wait(registry: Registry, make_job: MakeJob) ->
     registry.add_job(job)
     sent = registry.submit(job.job_id, RequestKind.STOP, SavepointArguments("/sp"))
     registry.claim(job.job_id)
-    killer = threading.Timer(0.2, lambda: (driver.kill(), driver.wait()))
+
+    def kill() -> None:
+        driver.kill()
+        driver.wait()
+
+    killer = threading.Timer(0.2, kill)
     killer.start()
     done = wait_request(registry, sent.request_id, 120)
     killer.join()

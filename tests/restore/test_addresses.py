@@ -7,19 +7,20 @@ import pytest
 from flinkish.errors import UsageError
 from flinkish.operators.hasher import HasherVersion
 from flinkish.restore.plan.matching import check_uid_map, match_operators
+from flinkish.restore.source.restore_inputs import SavedQueryFacts
 from tests.support.restore.query_builders import id_of, new, old, saved_query, starting
 
 ONE = saved_query(old("place", 0, named=False, query="agg"), key="agg")
 TWO = saved_query(old("place", 0, named=False, query="dd"), key="dd")
 
 
-def taken(uid_map: dict[str, str], own: object = None) -> str | None:
+def taken(uid_map: dict[str, str], own: SavedQueryFacts | None = None) -> str | None:
     matches = match_operators(
         starting(new("x")),
         [ONE, TWO],
         own,
         hasher=HasherVersion.V3,
-        uid_map=uid_map,  # type: ignore[arg-type]
+        uid_map=uid_map,
     )
     found = matches.taken[0]
     return None if found is None else str(found.query)

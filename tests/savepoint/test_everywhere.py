@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ SLOW = (pytest.mark.servers, pytest.mark.deep)
 KINDS = ["local", *(pytest.param(kind, marks=SLOW) for kind in ("moto_s3", "second_s3", "hdfs"))]
 
 
-def save(checkpoint: str, target: str, **options: bool) -> SavepointInfo:
+def save(checkpoint: str, target: str, **options: Any) -> SavepointInfo:
     return write_savepoint(
         target,
         JOB,

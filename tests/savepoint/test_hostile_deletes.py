@@ -109,8 +109,8 @@ def test_a_list_names_only_files_of_its_holder(
     husk, orphan = share(str(place), 3.0)
     dispose(husk)
     for directory, name in ((holder, user), (husk, orphan)):
-        path = Path(directory, "_refs", os.path.basename(name))
-        path.write_bytes(LISTS[what](outside))
+        file = Path(directory, "_refs", os.path.basename(name))
+        file.write_bytes(LISTS[what](outside))
     with untouched(place, outside):
         for path in (user, orphan, holder):
             for dry_run in (True, False):

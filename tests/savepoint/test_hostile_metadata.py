@@ -25,11 +25,11 @@ from flinkish.savepoint.format.contents import FileRecord
 from flinkish.savepoint.format.metadata import (
     KEY_FEATURES,
     KEY_VERSION,
-    SCHEMA,
     Metadata,
     MetadataWriter,
 )
 from flinkish.savepoint.format.reader import describe, iso_time, open_savepoint
+from flinkish.savepoint.format.schemas import SCHEMA
 from tests.support.savepoint.small_savepoints import header, make_savepoint, operator, query
 
 OURS = {KEY_VERSION: "1", KEY_FEATURES: "[]"}
@@ -54,14 +54,17 @@ def zigzag(number: int) -> bytes:
 
 
 def container(
-    schema: Any, blocks: list[tuple[int, bytes]], codec: str = "null", **more: bytes
+    schema: Any,
+    blocks: list[tuple[int, bytes]],
+    codec: str = "null",
+    more: dict[str, bytes] | None = None,
 ) -> bytes:
     """An Avro file of a header and blocks that nothing has looked at."""
     entries = {
         "avro.schema": json.dumps(schema).encode(),
         "avro.codec": codec.encode(),
         **{name: text.encode() for name, text in OURS.items()},
-        **more,
+        **(more or {}),
     }
     out = b"Obj\x01" + zigzag(len(entries))
     for name, value in entries.items():
@@ -76,7 +79,7 @@ def sealed(*records: tuple[str, dict[str, Any]], schema: Any = SCHEMA, **footer:
     """A file of these records whose seal holds, as fastavro writes it."""
     buffer = io.BytesIO()
     names = [(f"flinkish.savepoint.{kind}", record) for kind, record in records]
-    writer = fastavro.write.Writer(buffer, schema, codec="deflate", metadata=OURS)  # type: ignore[arg-type]
+    writer = fastavro.write.Writer(buffer, schema, codec="deflate", metadata=OURS)
     for name in names:
         if name[0].endswith(".File"):
             writer.flush()
@@ -132,10 +135,10 @@ NULLS = {"type": "array", "items": "null"}
         (container(SCHEMA, [(1, b"\x02" + zigzag(1 << 50))]), "a text of"),
         (container(SCHEMA, [(1, b"\x0c")]), "unknown kind"),
         (container("[" * 50_000, []), "a part of|no schema|schema is none"),
-        (container(SCHEMA, [], **{"x" * 70_000: b""}), "a part of"),
-        (container(SCHEMA, [], **{"avro.schema": b"[" * 60_000}), "no schema"),
-        (container(SCHEMA, [], **{KEY_VERSION: "²".encode()}), "no format version"),
-        (container(SCHEMA, [], **{KEY_FEATURES: b"7"}), "features"),
+        (container(SCHEMA, [], more={"x" * 70_000: b""}), "a part of"),
+        (container(SCHEMA, [], more={"avro.schema": b"[" * 60_000}), "no schema"),
+        (container(SCHEMA, [], more={KEY_VERSION: "²".encode()}), "no format version"),
+        (container(SCHEMA, [], more={KEY_FEATURES: b"7"}), "features"),
         (b"Obj\x01" + zigzag(1 << 60), "ends too early"),
         (b"Obj\x01\x01" + b"\xff" * 20, "64 bits|a part of"),
     ],

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 
-import fsspec  # type: ignore[import-untyped]
+import fsspec
 import pytest
 
 from tests.support.servers.hdfs import HdfsServer

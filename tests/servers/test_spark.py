@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import fsspec  # type: ignore[import-untyped]
+import fsspec
 import pytest
 
 from tests.support.servers.hdfs import HdfsServer

@@ -126,7 +126,7 @@ def _rewrite(
             f"the driver's Python cannot import {error.name}, which rewriting state needs",
             hint="install flinkish there with its extra: pip install 'flinkish[engine]'",
         ) from error
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j has no types
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     ship_package(context)

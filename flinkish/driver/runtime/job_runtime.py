@@ -398,7 +398,7 @@ class Runtime:
         """Return whether the session's JVM no longer answers."""
         if self._session is None or self.session_stopped:
             return False
-        from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j has no types
+        from py4j.protocol import Py4JError
 
         try:
             self._session._jvm.java.lang.System.nanoTime()

@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
-import pyarrow.compute as pc  # type: ignore[import-untyped,unused-ignore]
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from flinkish.engine.avro.schemas import as_struct
 from flinkish.engine.rows.arrow_parts import list_parts, map_parts, null_mask

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, NamedTuple
 
 import numpy as np
-import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+import pyarrow as pa
 from fastavro import parse_schema, schemaless_reader
 from fastavro.schema import SchemaParseException, to_parsing_canonical_form
 

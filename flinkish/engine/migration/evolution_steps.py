@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+import pyarrow as pa
 
 from flinkish.engine.errors import EngineError
 from flinkish.engine.rows.arrow_parts import build, build_map, list_parts, map_parts, null_mask

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
-import pyarrow.compute as pc  # type: ignore[import-untyped,unused-ignore]
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from flinkish.checkpoint.format.names import CANONICAL, HDFS
 from flinkish.engine.errors import EngineError

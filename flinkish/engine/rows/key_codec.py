@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+import pyarrow as pa
 
 from flinkish.engine.errors import StateFormatError, UnsupportedState
 from flinkish.engine.rows.encodings import (

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
-import pyarrow.compute as pc  # type: ignore[import-untyped,unused-ignore]
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from flinkish.engine.errors import EngineError
 from flinkish.engine.rows.types import (

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+import pyarrow as pa
 
 from flinkish.engine.errors import EngineError, StateFormatError
 from flinkish.engine.rows.columns import BadRow, Memory, Pieces, struct_columns

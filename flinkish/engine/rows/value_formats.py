@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+import pyarrow as pa
 
 from flinkish.engine.errors import CannotMigrate, EngineError
 from flinkish.engine.rows.types import LONG, Struct, arrow_type, parse_struct, parse_type

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, cast
 
 import numpy as np
-import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+import pyarrow as pa
 import xxhash
 
 from flinkish.checkpoint.format.names import CANONICAL, COUNTS

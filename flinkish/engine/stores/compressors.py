@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import BinaryIO, Final, Protocol
 
 import cramjam
-import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+import pyarrow as pa
 import xxhash
 import zstandard
 

@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final
 
-import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
-import pyarrow.compute as pc  # type: ignore[import-untyped,unused-ignore]
+import pyarrow as pa
+import pyarrow.compute as pc
 import rocksdict
 
 from flinkish.checkpoint.format.archives import METADATA_MEMBER, SharedFile, write_archive_metadata

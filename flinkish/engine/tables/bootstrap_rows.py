@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+import pyarrow as pa
 
 from flinkish.checkpoint.format.names import CANONICAL
 from flinkish.engine.errors import EngineError

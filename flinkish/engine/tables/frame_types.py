@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+import pyarrow as pa
 
 from flinkish.engine.avro.schemas import as_struct, unique_names
 from flinkish.engine.rows.arrow_parts import build, build_map, list_parts, map_parts, null_mask

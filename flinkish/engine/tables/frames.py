@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+import pyarrow as pa
 
 from flinkish.checkpoint.format.names import DEFAULT_STORE, ROCKSDB
 from flinkish.checkpoint.format.schema_files import FamilySchemas

@@ -14,7 +14,7 @@ import math
 from typing import Any
 
 import numpy as np
-import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+import pyarrow as pa
 
 from flinkish.engine.rows.arrow_parts import list_parts, map_parts, null_mask
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+import pyarrow as pa
 
 from flinkish.engine.avro.state_avro import write_avro
 from flinkish.engine.stores.directories import StateSource

@@ -144,7 +144,7 @@ def test_query_id() -> None:
 
 
 #: One of each log file, as Spark writes it, and what reads it.
-LOGS: dict[str, tuple[Callable[[bytes], Any], bytes]] = {
+LOGS: dict[str, tuple[Callable[[bytes, str], Any], bytes]] = {
     "offsets": (
         parse_offsets,
         b'v1\n{"batchWatermarkMs":5,"batchTimestampMs":6,"conf":{"a":"1"}}\n{"logOffset":2}\n-',

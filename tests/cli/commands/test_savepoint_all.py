@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,7 +75,13 @@ def test_nothing_runs(cli: Command) -> None:
         "no running job has a name like 'x*'"
         in cli.ok("savepoint", "--all", "--name", "x*", "sp").err
     )
-    empty = {"savepoints": [], "failed": [], "skipped": [], "unacknowledged": [], "missing": []}
+    empty: dict[str, list[Any]] = {
+        "savepoints": [],
+        "failed": [],
+        "skipped": [],
+        "unacknowledged": [],
+        "missing": [],
+    }
     assert cli.ok("savepoint", "--all", "--name", "x", "sp", "--json").json() == {
         "schema_version": 1,
         **empty,

@@ -267,7 +267,11 @@ def test_a_running_query_has_the_planned_operators(
     planned = extract_plan(df, mode, None)
     writer = df.writeStream.outputMode(mode).trigger(processingTime="100 milliseconds")
     if sink == "foreachBatch":
-        writer = writer.foreachBatch(lambda batch, _: batch.collect())
+
+        def collect(batch: Any, _: int) -> None:
+            batch.collect()
+
+        writer = writer.foreachBatch(collect)
     else:
         writer = writer.format(sink)
     query = writer.option("checkpointLocation", f"file://{tmp_path}").start()

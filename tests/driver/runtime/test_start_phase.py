@@ -41,8 +41,8 @@ def test_it_ends_when_the_program_waits() -> None:
 def test_a_query_that_is_being_started_is_named() -> None:
     phase = StartPhase()
     with phase.starting("a"), phase.starting("b"):
-        assert phase.in_flight == ("a", "b")
-    assert phase.in_flight == ()
+        assert list(phase.in_flight) == ["a", "b"]
+    assert list(phase.in_flight) == []
 
 
 def test_a_start_that_fails_is_no_start() -> None:

@@ -1,3 +1,3 @@
 """Dies at import."""
 
-import a_module_that_does_not_exist  # noqa: F401
+import a_module_that_does_not_exist  # type: ignore[import-not-found]  # noqa: F401

@@ -229,7 +229,7 @@ def chained_join() -> DataFrame:
 @query("append")
 def pandas_with_state() -> DataFrame:
     def count(key: Any, frames: Iterator[Any], state: Any) -> Iterator[Any]:
-        import pandas as pd  # type: ignore[import-untyped]
+        import pandas as pd
 
         total = state.getOption[0] if state.exists else 0
         total += sum(len(frame) for frame in frames)

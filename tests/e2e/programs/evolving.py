@@ -5,6 +5,7 @@ newest id before: -1 for keys that have not come since the upgrade.
 """
 
 import sys
+from typing import Any
 
 import pandas as pd
 from pyspark.sql import SparkSession
@@ -16,7 +17,7 @@ spark.sparkContext.setLogLevel("WARN")
 
 
 def count(key, frames, state):
-    seen = state.get if state.exists else ((0, None) if NEW else (0,))
+    seen: Any = state.get if state.exists else ((0, None) if NEW else (0,))
     rows, before = seen[0], seen[1] if NEW else None
     last = before
     for frame in frames:

@@ -20,7 +20,7 @@ query = counts.writeStream.format("console").queryName("per-minute").start()
 assert not query.isActive
 assert query.lastProgress is None
 assert query.exception() is None
-writer = events.writeStream.foreachBatch(lambda df, number: df.count())
+writer = events.writeStream.foreachBatch(lambda df, number: df.count())  # type: ignore[arg-type]
 if mode == "all":
     writer = writer.queryName("raw")
 other = writer.start()

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import fastavro
-import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
 
@@ -81,24 +81,26 @@ def evolved(draw: st.DrawFn, deep: int = 2) -> tuple[list[Any], list[Any], Any]:
     old: list[Any] = []
     new: list[Any] = []
     values: dict[str, Any] = {}
+    written: Any
+    target: Any
     for name in draw(st.lists(st.sampled_from("abcdef"), unique=True, min_size=1)):
         kind = draw(st.sampled_from([*WIDER, *(["struct", "array"] if deep else [])]))
         if kind == "struct":
             inner, outer, below = draw(evolved(deep=deep - 1))
-            written, wanted, strategy = struct_type(*inner), struct_type(*outer), below
+            written, target, strategy = struct_type(*inner), struct_type(*outer), below
         elif kind == "array":
             inner, outer, below = draw(evolved(deep=0))
-            written, wanted = array_type(struct_type(*inner)), array_type(struct_type(*outer))
+            written, target = array_type(struct_type(*inner)), array_type(struct_type(*outer))
             strategy = st.lists(st.none() | below, max_size=3)
         else:
-            written, wanted = kind, draw(st.sampled_from(WIDER[kind]))
+            written, target = kind, draw(st.sampled_from(WIDER[kind]))
             strategy = LEAVES[kind]
         required = draw(st.booleans())
         old.append((name, written, *(["required"] if required else [])))
         values[name] = strategy if required else st.none() | strategy
         if draw(st.integers(0, 3)):  # else removed
             stays = required and draw(st.booleans())
-            new.append((name, wanted, *(["required"] if stays else [])))
+            new.append((name, target, *(["required"] if stays else [])))
     new += [(name, "long") for name in draw(st.lists(st.sampled_from("xyz"), unique=True))]
     return old, draw(st.permutations(new)), st.fixed_dictionaries(values)
 

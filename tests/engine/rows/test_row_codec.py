@@ -7,7 +7,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
-import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -274,7 +274,7 @@ def test_range_keys_come_back_and_sort(first: str, second: str, data: st.DataObj
     decoded = codec.decode(keys, framed=True)
     assert texts(decoded) == texts(batch)
     assert codec.encode(decoded, framed=True) == keys
-    numbers = columns[2]
+    numbers: list[Any] = columns[2]
     known = [i for i, n in enumerate(numbers) if n is not None and n == n]
     # The first ordering column stands behind size, version, nulls and two slots.
     at = 4 + 1 + 8 + 16

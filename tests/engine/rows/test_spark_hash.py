@@ -8,7 +8,7 @@ import random
 from typing import Any
 
 import numpy as np
-import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+import pyarrow as pa
 import pytest
 
 from flinkish.engine.errors import UnsupportedState

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+import pyarrow as pa
 import pytest
 
 from flinkish.checkpoint.format.log_rewrites import with_pins
@@ -63,8 +63,8 @@ KEY = struct_of(column("k", "string"))
 def moved(values: list[bytes], schema: dict[str, Any], old: str, new: str) -> list[bytes]:
     """Values as the engine writes them in another format."""
     how, after = group_format(schema, old, new, "0")
-    forms = [RowForm(KEY, value, None, framed=False) for value in (schema, after)]
-    move = FamilyMigration("default", "default", *forms, ((0,),), reshape=how)
+    first, last = (RowForm(KEY, value, None, framed=False) for value in (schema, after))
+    move = FamilyMigration("default", "default", first, last, ((0,),), reshape=how)
     key = codec_of(value_struct(KEY)).encode(pa.table({"k": ["a"]}).to_batches()[0]).rows()[0]
     block = RowBlock("default", [key] * len(values), values, framed=False)
     return BlockTransform(move, None, "here")(block).values

@@ -198,7 +198,7 @@ def test_files_of_every_codec_are_read(codec: str) -> None:
     rows = [(b"key-%05d" % i, b"value" * (i % 30)) for i in range(5_000)]
     file = io.BytesIO()
     assert write_records(file, rows, codec) == len(rows)
-    found = {}
+    found: dict[bytes, bytes | None] = {}
     for block in read_store(store_of({"3.snapshot": file.getvalue()}, 3, compression=codec)):
         found.update(zip(block.keys, block.values, strict=True))
     assert found == dict(rows)

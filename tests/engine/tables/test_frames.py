@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
-import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+import pyarrow as pa
 import pytest
 
 from flinkish.checkpoint.format.names import HDFS, ROCKSDB

@@ -34,7 +34,9 @@ def verdicts(plan: QueryPlan) -> list[str]:
 
 
 def recipe(plan: QueryPlan, **batches: int) -> Recipe:
-    origins = {key: SourceCheckpoint(f"/sp/{key}", (), batch) for key, batch in batches.items()}
+    origins: dict[str | None, SourceCheckpoint] = {
+        key: SourceCheckpoint(f"/sp/{key}", (), batch) for key, batch in batches.items()
+    }
     return recipe_for(plan, origins, {n: EmptyState(2) for n in range(5)})
 
 

@@ -163,7 +163,7 @@ def test_a_holder_that_goes_in_the_meantime(
         dispose(first.path)  # the other host was faster
         write(holder, user, paths)
 
-    monkeypatch.setattr(writer.sharing, "write_references", dispose_first)
+    monkeypatch.setattr(sharing, "write_references", dispose_first)
     second = save(checkpoint, f"{root}/s")
     assert (second.shared, second.copied) == (0, second.files)
     check_files(open_savepoint(second.path), FULL)

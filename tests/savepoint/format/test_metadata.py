@@ -15,6 +15,7 @@ from flinkish.operators.identity import OperatorIdentity
 from flinkish.savepoint.format import metadata
 from flinkish.savepoint.format.contents import FileRecord, Header, OperatorRecord, QueryRecord
 from flinkish.savepoint.format.metadata import Metadata, MetadataWriter
+from flinkish.savepoint.format.schemas import SCHEMA
 from flinkish.spec.requests import LeftOut
 
 HEADER = Header(
@@ -175,7 +176,7 @@ def test_newer_version_and_unknown_feature(tmp_path: Path, monkeypatch: pytest.M
     with path.open("wb") as file:
         fastavro.writer(
             file,
-            metadata.SCHEMA,
+            SCHEMA,
             [],
             metadata={metadata.KEY_VERSION: "1", metadata.KEY_FEATURES: '["shredded"]'},
         )

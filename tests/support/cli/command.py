@@ -95,7 +95,7 @@ class Flinkish:
 
     def ok(self, *args: str, **environ: str) -> Result:
         """A call that must succeed."""
-        result = self(*args, **environ)
+        result = self(*args, timeout=PATIENCE, **environ)
         assert result.code == 0, f"{args}: exit {result.code}\n{result.out}\n{result.err}"
         return result
 

@@ -81,4 +81,5 @@ def main(master: str, source: str, target: str, partitions: int, marker: str | N
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4], int(sys.argv[4]), sys.argv[5] if len(sys.argv) > 5 else None)
+    url, old, new, count, *rest = sys.argv[1:]
+    main(url, old, new, int(count), rest[0] if rest else None)

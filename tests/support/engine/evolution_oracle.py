@@ -175,7 +175,7 @@ def _state_of(rows: Any) -> Iterator[tuple[Any, ...]]:
 
 
 def _keep_last(key: Any, frames: Iterator[Any], state: Any) -> Iterator[Any]:
-    import pandas as pd  # type: ignore[import-untyped]
+    import pandas as pd
 
     for rows in frames:
         for values in _state_of(rows):

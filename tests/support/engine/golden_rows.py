@@ -15,7 +15,6 @@ import decimal
 import gzip
 import hashlib
 import json
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -222,4 +221,4 @@ def record() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(record())
+    record()

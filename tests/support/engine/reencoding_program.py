@@ -50,7 +50,7 @@ from flinkish.engine.stores.records import REMOVE, Change, Content, plain_record
 from flinkish.engine.stores.rocksdb_store import open_rocksdb_store, snapshot_families
 from flinkish.engine.stores.writers import write_changelog, write_records
 from tests.support.checkpoints import streaming_queries as cases
-from tests.support.engine import evolution_oracle, resuming_program
+from tests.support.engine import evolution_oracle, resuming_queries
 from tests.support.engine.case_programs import run_cases, run_through
 
 CODEC = f"{cases.STORE}compression.codec"
@@ -107,7 +107,7 @@ def frame(spark: Any, query: str, source: str) -> tuple[Any, str]:
         return events.groupBy("v").agg(F.last(intervals), F.last("k"), F.last(intervals)), "update"
     if query.startswith("wide"):
         return evolution_oracle.frame(spark, "join" if query == "wide-join" else "agg", source)
-    return resuming_program.frame(spark, query, source)
+    return resuming_queries.frame(spark, query, source)
 
 
 def run_case(spark: Any, case: Case, source: str, checkpoint: str) -> None:

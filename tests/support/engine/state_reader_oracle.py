@@ -215,7 +215,7 @@ class _Everything(_Processor):
         self.seen = handle.getMapState("seen", "v long", "n long, t string")
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
-        import pandas as pd  # type: ignore[import-untyped]
+        import pandas as pd
 
         count = self.count.get()[0] if self.count.exists() else 0
         for values in rows:

@@ -20,7 +20,7 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
-from fsspec.core import url_to_fs  # type: ignore[import-untyped]
+from fsspec.core import url_to_fs
 
 from flinkish import storage
 from flinkish.savepoint.directory.dispose import dispose
@@ -192,7 +192,7 @@ def _child(work: Work, pipe: Connection) -> None:
 
 def _announce(number: int, pipe: Connection) -> Callable[[], int]:
     """Let this process say when it sends a request to S3; returns what counts them."""
-    from aiobotocore.client import AioBaseClient  # type: ignore[import-untyped]
+    from aiobotocore.client import AioBaseClient
 
     lock = threading.Lock()
     send = AioBaseClient._make_request

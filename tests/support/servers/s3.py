@@ -65,7 +65,7 @@ class S3Server:
         fsspec keeps file systems by their arguments, which are the same for every server: the
         ones that were made are forgotten on both sides.
         """
-        from s3fs import S3FileSystem  # type: ignore[import-untyped]
+        from s3fs import S3FileSystem
 
         with pytest.MonkeyPatch.context() as patch:
             for name, value in self.environment().items():
@@ -79,8 +79,8 @@ class S3Server:
 
     def create_bucket(self, bucket: str) -> str:
         """Make a bucket, which may exist, and return its ``s3://`` URL."""
-        import botocore.session  # type: ignore[import-untyped]
-        from botocore.config import Config  # type: ignore[import-untyped]
+        import botocore.session
+        from botocore.config import Config
 
         client = botocore.session.Session().create_client(
             "s3",

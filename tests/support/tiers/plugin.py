@@ -139,7 +139,7 @@ class TierPlugin:
 
 def make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Make the scheduler of pytest-xdist: a file at a time in the order of collection."""
-    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+    from xdist.scheduler import LoadScopeScheduling
 
     class ByUnit(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
         def _split_scope(self, nodeid: str) -> str:
