@@ -111,7 +111,7 @@ def register(context: Context, entries: Sequence[CatalogEntry]) -> tuple[str, ..
     RegistryError
         The registry cannot be written.
     """
-    registry = context.own_registry
+    registry = context.writable_registry
     known = {record.path for record in registry.savepoints()}
     new = []
     for entry in entries:

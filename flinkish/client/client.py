@@ -258,7 +258,7 @@ class Client(ProgramRunner):
         )
         done = migration.migrate(
             self._context,
-            migration.wanted(opened, directory, asked, new),
+            migration.migration_for(opened, directory, asked, new),
             *own_application(program, self._context.config),
         )
         return open_savepoint(self._context, done.savepoint.path)

@@ -47,7 +47,7 @@ class Context:
         return self._opened.existing()
 
     @property
-    def own_registry(self) -> Registry:
+    def writable_registry(self) -> Registry:
         """The registry, made if there is none, for what adds jobs or savepoints to it.
 
         Raises

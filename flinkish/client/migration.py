@@ -72,7 +72,7 @@ class Changes:
         return {pin: str(version) for pin, version in asked if version is not None}
 
 
-def wanted(
+def migration_for(
     savepoint: OpenSavepoint,
     target: str,
     changes: Changes,
@@ -177,7 +177,7 @@ def migrate(
     """
     done = rewrite(context, migration, launch, installation)
     try:
-        context.own_registry.add_savepoint(done.record)
+        context.writable_registry.add_savepoint(done.record)
     except RegistryError as error:
         context.reporter.warning(f"the registry does not know the new savepoint: {error.message}")
     return done

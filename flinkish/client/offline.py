@@ -230,7 +230,7 @@ def save_checkpoints(
         application=None, options=context.config.to_options(), working_directory=os.getcwd()
     )
     shown, kept = _write(context, request, launch, job, sources)
-    _remember(context, lambda: context.own_registry.add_savepoint(kept))
+    _remember(context, lambda: context.writable_registry.add_savepoint(kept))
     return _done(request, RequestResult(shown))
 
 

@@ -82,7 +82,10 @@ def launch_of(program: Program, config: Config, cwd: str) -> Launch:
         No program is named, two are, or there is no such file.
     """
     if program.application and program.module:
-        raise UsageError("-py and -pym exclude each other", hint="name the program once")
+        raise UsageError(
+            "the file and the module of a program exclude each other",
+            hint="name the program once: APP.py, -py or -pym",
+        )
     if not (program.application or program.module):
         raise UsageError("no program was specified", hint="flinkish run [OPTIONS] APP.py [ARGS...]")
     application = None

@@ -142,14 +142,16 @@ def with_secrets(
     if secret_args is not None:
         found = replace(found, secret_arguments=tuple(secret_args))
     # "KEY=..." would be masked as a secret where it is printed.
-    missing = [f"--conf {key}" for key, value in found.conf.items() if value == MASK]
+    missing = [key for key, value in found.conf.items() if value == MASK]
+    flags = [f"--conf {key}" for key in missing]
     if MASK in found.secret_arguments:
-        missing.append("--secret-args FILE")
+        missing.append("secret arguments")
+        flags.append("--secret-args FILE")
     if missing:
         raise UsageError(
             "secrets of the job are not in the registry, so it cannot be started again without "
             f"them: {', '.join(missing)}",
-            hint="give them again",
+            hint=f"give them again: {', '.join(flags)}",
         )
     if any(MASK in word for word in found.arguments):
         raise UsageError(

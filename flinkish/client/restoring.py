@@ -46,16 +46,20 @@ class Restore:
     reset_sources: Sequence[str] = ()
     sink_ahead: str | None = None
 
-    def given(self) -> list[str]:
-        """Return the command line's names of the given options that require a savepoint."""
-        flags = (
-            (self.allow_non_restored, "-n (--allowNonRestoredState)"),
-            (self.fork, "--fork"),
-            (self.uid_map, "--uid-map"),
-            (self.reset_sources, "--reset-source"),
-            (self.sink_ahead, "--sink-ahead"),
+    def given(self) -> list[tuple[str, str]]:
+        """Return the given options that require a savepoint, each with its command-line flag."""
+        options = (
+            (
+                self.allow_non_restored,
+                "dropping non-restored state",
+                "-n (--allowNonRestoredState)",
+            ),
+            (self.fork, "a fork", "--fork"),
+            (self.uid_map, "a uid map", "--uid-map"),
+            (self.reset_sources, "a source that starts anew", "--reset-source"),
+            (self.sink_ahead, "a choice for a sink that is ahead", "--sink-ahead"),
         )
-        return [flag for value, flag in flags if value]
+        return [(name, flag) for value, name, flag in options if value]
 
     def settings(self) -> dict[str, str | None]:
         """Return the options that are also settings, by their keys."""
@@ -93,9 +97,11 @@ def restore_spec(
     """
     path = checkpoints or restore.savepoint or config.get(_RECOVERY + "path")
     if path is None:
-        for flag in [*restore.given(), *(["-cm (--claimMode)"] if restore.claim_mode else [])]:
+        mode = [("a claim mode", "-cm (--claimMode)")] if restore.claim_mode else []
+        for name, flag in [*restore.given(), *mode]:
             raise UsageError(
-                f"{flag} needs a savepoint to restore from", hint="give it with -s PATH"
+                f"{name} needs a savepoint to restore from",
+                hint=f"give it with -s PATH, or leave out {flag}",
             )
         return None
     from flinkish.storage import locate
@@ -132,8 +138,8 @@ def check_uid_map(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ..
         for taken, key, what in ((states, state, "state"), (uids, new, "new uid")):
             if key in taken:
                 raise UsageError(
-                    f"--uid-map names one {what} twice: {taken[key]!r} and {value!r}",
-                    hint="the state of one operator goes to one operator",
+                    f"the uid map names one {what} twice: {taken[key]!r} and {value!r}",
+                    hint="the state of one operator goes to one operator: --uid-map OLD=NEW",
                 )
             taken[key] = value
         found.append((old, new))
@@ -143,7 +149,7 @@ def check_uid_map(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ..
 def not_a_pair(value: str) -> UsageError:
     """Return the error for an entry of a uid map that does not have the form OLD=NEW."""
     return UsageError(
-        f"--uid-map {value!r} is not OLD=NEW",
+        f"{value!r} in the uid map is not OLD=NEW",
         hint="write --uid-map old=new; the first = separates: give the operator id of an "
         "old uid that contains one",
     )

@@ -130,20 +130,11 @@ class ProgramRunner:
         restore = _restore(
             from_savepoint, allow_non_restored, claim, fork, uid_map, reset_sources, sink_ahead
         )
-        program = Program(
-            application=None if app is None else os.fspath(app),
-            module=module,
-            arguments=args,
-            secret_arguments=secret_args,
-            master=master,
-            spark_home=spark_home,
-            python=python,
-            client_python=client_python,
-            py_files=py_files,
-            archives=archives,
-            jars=jars,
-            packages=packages,
-            conf=dict(conf or {}),
+        program = _program(
+            *(app, module, args, secret_args),
+            *(master, spark_home, python, client_python),
+            *(py_files, archives, jars, packages),
+            conf,
         )
         planned = submission.load_plan(plan, restore, parallelism)
         if planned is not None:
@@ -227,20 +218,11 @@ class ProgramRunner:
         restore = _restore(
             savepoint, allow_non_restored, None, fork, uid_map, reset_sources, sink_ahead
         )
-        program = Program(
-            application=None if app is None else os.fspath(app),
-            module=module,
-            arguments=args,
-            secret_arguments=secret_args,
-            master=master,
-            spark_home=spark_home,
-            python=python,
-            client_python=client_python,
-            py_files=py_files,
-            archives=archives,
-            jars=jars,
-            packages=packages,
-            conf=dict(conf or {}),
+        program = _program(
+            *(app, module, args, secret_args),
+            *(master, spark_home, python, client_python),
+            *(py_files, archives, jars, packages),
+            conf,
         )
         return check(self._with(restore.settings(), parallelism), program, restore, job=job)
 
@@ -260,6 +242,39 @@ class ProgramRunner:
             **({} if count is None else {"parallelism.default": count}),
         }
         return self._context.with_config(Config.load(flags=flags))
+
+
+def _program(
+    app: str | os.PathLike[str] | None,
+    module: str | None,
+    args: Sequence[str],
+    secret_args: Sequence[str],
+    master: str | None,
+    spark_home: str | None,
+    python: str | None,
+    client_python: str | None,
+    py_files: Sequence[str],
+    archives: Sequence[str],
+    jars: Sequence[str],
+    packages: Sequence[str],
+    conf: Mapping[str, str] | None,
+) -> Program:
+    """Return the program of :meth:`ProgramRunner.run`'s arguments."""
+    return Program(
+        application=None if app is None else os.fspath(app),
+        module=module,
+        arguments=args,
+        secret_arguments=secret_args,
+        master=master,
+        spark_home=spark_home,
+        python=python,
+        client_python=client_python,
+        py_files=py_files,
+        archives=archives,
+        jars=jars,
+        packages=packages,
+        conf=dict(conf or {}),
+    )
 
 
 def _restore(

@@ -192,8 +192,8 @@ def check_export_format(form: str, where: str | None) -> None:
     """Raise UsageError for a condition on rows with a format that exports whole partitions."""
     if where is not None and form == "avro":
         raise UsageError(
-            "--where is not for --format avro, which writes whole partitions",
-            hint="use --format parquet or json",
+            "a condition on rows is not for the format avro, which writes whole partitions",
+            hint="use --format parquet or json, or leave out --where",
         )
 
 

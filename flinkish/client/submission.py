@@ -153,7 +153,7 @@ def launch(context: Context, submission: Submission) -> JobRecord:
     LaunchFailed
         No process can be started.
     """
-    registry = context.own_registry
+    registry = context.writable_registry
     job = launcher.new_job(
         submission.name,
         submission.launch,
@@ -255,13 +255,13 @@ def load_plan(
     """
     if plan is None:
         return None
-    given = [*(["-s"] if restore.savepoint else []), *restore.given()]
+    given = [*([("a savepoint", "-s")] if restore.savepoint else []), *restore.given()]
     if parallelism is not None:
-        given.append("-p")
-    if given:
+        given.append(("a parallelism", "-p"))
+    for name, flag in given:
         raise UsageError(
-            f"--plan and {given[0]} exclude each other: the plan says how to restore",
-            hint="make another plan with: flinkish check -o FILE",
+            f"a plan and {name} exclude each other: the plan says how to restore",
+            hint=f"leave out {flag}, or make another plan with: flinkish check -o FILE",
         )
     if isinstance(plan, Plan):
         return plan.file()

@@ -74,12 +74,13 @@ def parse_goal(text: str, query: str | None = None) -> Goal:
         kind = GoalKind.BATCH
     if kind is GoalKind.BATCH or equals:
         raise UsageError(
-            f"--for {text!r} is nothing to wait for",
-            hint="give running, batch=N, batch=+N, idle or ended",
+            f"{text!r} is nothing to wait for",
+            hint="give --for running, batch=N, batch=+N, idle or ended",
         )
     if query is not None and kind is not GoalKind.IDLE:
         raise UsageError(
-            f"--query does not go with --for {word}", hint="it goes with batch=N and with idle"
+            f"one query does not go with {word}",
+            hint="leave out --query; it goes with batch=N and with idle",
         )
     return Goal(kind, query=query)
 

@@ -223,7 +223,9 @@ def _dynamic(options: Sequence[str]) -> list[tuple[str, str, str]]:
         name, equals, value = option.partition("=")
         name = name.strip()
         if not name:
-            raise InvalidConfiguration(f"-D {option!r} names no key", hint="write -D key=value")
+            raise InvalidConfiguration(
+                f"the setting {option!r} names no key", hint="write -D key=value"
+            )
         last[name] = value.strip() if equals else "true"
     return [(name, value, "-D") for name, value in last.items()]
 

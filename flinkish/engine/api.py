@@ -120,7 +120,7 @@ def migrate_checkpoint(
     session: Any,
     source: Place,
     target: Place,
-    wanted: TargetState,
+    target_state: TargetState,
     *,
     batch: int | None = None,
     each: Mapping[int, TargetState] | None = None,
@@ -135,7 +135,7 @@ def migrate_checkpoint(
         Of the Spark version that will use the new checkpoint.
     source, target : path, URL or directory
         The checkpoint, and the place of the new one.
-    wanted : TargetState
+    target_state : TargetState
         Target of all operators: state partitions, backend, codec, formats.
     batch : int, optional
         A committed batch. Default: the newest.
@@ -163,7 +163,7 @@ def migrate_checkpoint(
     context = getattr(session, "sparkContext", session)
     made = directory(target)
     return checkpoint_migration.rewrite_checkpoint(
-        *(context, directory(source), made, wanted),
+        *(context, directory(source), made, target_state),
         batch=batch,
         each=each,
         root=root or _for_spark(made),
@@ -217,7 +217,7 @@ def write_state(
     source: Place,
     template: int | OperatorState,
     target: Place,
-    wanted: TargetState | None = None,
+    target_state: TargetState | None = None,
     *,
     version: int | None = None,
     root: str | None = None,
@@ -236,7 +236,7 @@ def write_state(
         The operator in it.
     target : path, URL or directory
         Where ``state/`` is created.
-    wanted : TargetState, optional
+    target_state : TargetState, optional
         Another number of partitions, backend, codec, ordinal.
     version : int, optional
         The state version: the number of its batch + 1. Default: the template's.
@@ -256,7 +256,7 @@ def write_state(
     """
     place, made = directory(source), directory(target)
     return bootstrap_state.write_state(
-        *(frames, place, _operator(place, template, batch), made, wanted),
+        *(frames, place, _operator(place, template, batch), made, target_state),
         version=version,
         root=root or _for_spark(made),
     )

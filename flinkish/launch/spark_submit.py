@@ -270,8 +270,8 @@ def _interpreter(name: str, option: str, environ: Mapping[str, str]) -> str:
     found = _which(name, environ)
     if found is None:
         raise LaunchFailed(
-            f"{option} {name}: there is no such Python interpreter",
-            hint="give the path of an executable python",
+            f"there is no such Python interpreter: {name}",
+            hint=f"give {option} the path of an executable python",
         )
     return found
 
@@ -313,8 +313,9 @@ def _pyspark_of(python: str) -> str:
         locations = [line for line in done.stdout.splitlines()[-1:] if line]
     if not locations:
         raise LaunchFailed(
-            f"no Spark: {python} has no pyspark, and neither --spark-home nor SPARK_HOME is given",
-            hint=f"install it: {python} -m pip install pyspark",
+            f"no Spark: {python} has no pyspark, and no other Spark is named",
+            hint=f"install it: {python} -m pip install pyspark; or name a Spark with --spark-home "
+            "or SPARK_HOME",
         )
     return os.path.abspath(locations[0])
 

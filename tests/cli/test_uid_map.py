@@ -69,8 +69,8 @@ def test_one_state_under_two_names_is_refused(cli: Command, values: tuple[str, .
     result = cli("run", "-s", "somewhere", *options, "app.py")
     assert result.code == 2
     error, hint = result.err.splitlines()
-    assert error == f"error: --uid-map names one state twice: {values[0]!r} and {values[1]!r}"
-    assert hint == "hint: the state of one operator goes to one operator"
+    assert error == f"error: the uid map names one state twice: {values[0]!r} and {values[1]!r}"
+    assert hint == "hint: the state of one operator goes to one operator: --uid-map OLD=NEW"
 
 
 def test_a_swap_and_a_chain_of_names_are_fine(cli: Command, checkpoint: str) -> None:

@@ -86,11 +86,11 @@ def test_what_cannot_be_run_is_refused(cli: Command, client: Client, tmp_path: P
         client.run()
     with pytest.raises(UsageError, match="exclude each other"):
         client.run(cli.program, module="app")
-    with pytest.raises(UsageError, match="--fork needs a savepoint to restore from"):
+    with pytest.raises(UsageError, match="a fork needs a savepoint to restore from"):
         client.run(cli.program, fork=True)
     with pytest.raises(UsageError, match="names one new uid twice"):
         client.run(cli.program, from_savepoint="sp", uid_map={"a": "c", "b": "c"})
-    with pytest.raises(UsageError, match="--plan and -s exclude each other"):
+    with pytest.raises(UsageError, match="a plan and a savepoint exclude each other"):
         client.run(cli.program, from_savepoint="sp", plan="plan.json")
     with pytest.raises(UsageError, match="there is no plan"):
         client.run(plan=tmp_path / "plan.json")

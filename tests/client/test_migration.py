@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flinkish import Client
-from flinkish.client.migration import Changes, new_schema, plan_migration, wanted
+from flinkish.client.migration import Changes, migration_for, new_schema, plan_migration
 from flinkish.errors import LaunchFailed, UsageError
 from flinkish.savepoint.format.reader import open_savepoint
 from tests.cli.commands.test_state import save
@@ -19,14 +19,14 @@ def test_changes_are_planned(private: Path) -> None:
     asked = new_schema(opened, "rocksdb-tws/count", lambda: schema)
     assert (asked.state, asked.schema, asked.name) == ("count", schema, "rocksdb-tws/count")
     changes = Changes(partitions=5, join_format=2, aggregation_format=1, group_format=2)
-    migration = wanted(opened, "/new", changes, [asked])
+    migration = migration_for(opened, "/new", changes, [asked])
     assert migration.formats == {
         "spark.sql.streaming.join.stateFormatVersion": "2",
         "spark.sql.streaming.aggregation.stateFormatVersion": "1",
         "spark.sql.streaming.flatMapGroupsWithState.stateFormatVersion": "2",
     }
     assert (migration.partitions, migration.backend, migration.schemas) == (5, None, (asked,))
-    planned = plan_migration(opened, wanted(opened, "/new", Changes(partitions=5)))
+    planned = plan_migration(opened, migration_for(opened, "/new", Changes(partitions=5)))
     assert [each.partitions for each in planned] == [(2, 5), (2, 5)]
     with pytest.raises(UsageError, match="no operator 'nobody'"):
         new_schema(opened, "nobody", lambda: pytest.fail("it is read for nothing"))

@@ -51,7 +51,7 @@ def test_other_words_are_refused(text: str) -> None:
 def test_a_query_counts_for_batches_and_idleness_only() -> None:
     assert parse_goal("batch=3", "q").query == parse_goal("idle", "q").query == "q"
     for text in ("running", "ended"):
-        with pytest.raises(UsageError, match="--query does not go with"):
+        with pytest.raises(UsageError, match="one query does not go with"):
             parse_goal(text, "q")
 
 

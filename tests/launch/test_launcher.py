@@ -450,8 +450,8 @@ def test_executors_elsewhere_may_have_their_own_python(
     ("fields", "variables", "words"),
     [
         ({"spark_home": "/nowhere"}, {}, "/nowhere is no Spark"),
-        ({"client_python": "/no/python"}, {}, "-pyclientexec /no/python"),
-        ({"python": "no-such-python"}, {}, "-pyexec no-such-python"),
+        ({"client_python": "/no/python"}, {}, "no such Python interpreter: /no/python"),
+        ({"python": "no-such-python"}, {}, "no such Python interpreter: no-such-python"),
         ({"client_python": "false"}, {}, "is no working Python"),
         ({"spark_home": "SPARK"}, {"JAVA_HOME": "/nowhere"}, "JAVA_HOME is /nowhere"),
         ({"spark_home": "SPARK"}, {"JAVA_HOME": "", "PATH": "/nowhere"}, "Java was not found"),

@@ -116,15 +116,15 @@ MUTANTS = (
         "promotion-refused",
         "a number may not become a wider one (int to long)",
         "flinkish/engine/migration/evolution.py",
-        "if _NUMBERS.index(written.name) > _NUMBERS.index(wanted.name):",
-        "if _NUMBERS.index(written.name) != _NUMBERS.index(wanted.name):",
+        "if _NUMBERS.index(written.name) > _NUMBERS.index(target.name):",
+        "if _NUMBERS.index(written.name) != _NUMBERS.index(target.name):",
         _EVOLUTION,
     ),
     Mutant(
         "narrowing-allowed",
         "a number may become a narrower one (long to int)",
         "flinkish/engine/migration/evolution.py",
-        "if _NUMBERS.index(written.name) > _NUMBERS.index(wanted.name):",
+        "if _NUMBERS.index(written.name) > _NUMBERS.index(target.name):",
         "if _NUMBERS.index(written.name) > len(_NUMBERS):",
         _EVOLUTION,
     ),
@@ -132,9 +132,9 @@ MUTANTS = (
         "text-to-number-allowed",
         "a string may become a number",
         "flinkish/engine/migration/evolution.py",
-        "    if not isinstance(written, Fixed) or not isinstance(wanted, Fixed):\n"
+        "    if not isinstance(written, Fixed) or not isinstance(target, Fixed):\n"
         "        return both\n",
-        "    if not isinstance(written, Fixed) or not isinstance(wanted, Fixed):\n"
+        "    if not isinstance(written, Fixed) or not isinstance(target, Fixed):\n"
         "        return None\n",
         _EVOLUTION,
     ),
@@ -142,8 +142,8 @@ MUTANTS = (
         "default-not-filled",
         "a field that is added stays null although it has a default",
         "flinkish/engine/migration/evolution.py",
-        "return FieldOrigin(path, wanted.type, None, Same(), default)",
-        "return FieldOrigin(path, wanted.type, None, Same(), None)",
+        "return FieldOrigin(path, target.type, None, Same(), default)",
+        "return FieldOrigin(path, target.type, None, Same(), None)",
         _EVOLUTION,
     ),
     Mutant(

@@ -125,12 +125,12 @@ def migrate(
     with call.session({}) as session:
         savepoint = open_savepoint(path)
         new = [_schema(text, savepoint) for text in schemas]
-        wanted = migration.wanted(savepoint, target, changes, new)
+        requested = migration.migration_for(savepoint, target, changes, new)
         launch, installation = prepared(session, spark)
         if dry_run:
-            return _show_dry_run(call.out, savepoint, wanted)
+            return _show_dry_run(call.out, savepoint, requested)
         with driver_output(call.out), session.reporter.live():
-            done = migration.migrate(session, wanted, launch, installation)
+            done = migration.migrate(session, requested, launch, installation)
     _show(call.out, done)
     return 0
 
@@ -154,24 +154,24 @@ def _schema(text: str, savepoint: OpenSavepoint) -> NewSchema:
     return migration.new_schema(savepoint, name, read)
 
 
-def _show_dry_run(out: Output, savepoint: OpenSavepoint, wanted: Migration) -> int:
+def _show_dry_run(out: Output, savepoint: OpenSavepoint, requested: Migration) -> int:
     changes = {
-        "state partitions": wanted.partitions,
-        "backend": wanted.backend,
-        "type": wanted.type,
-        "compression": wanted.compression,
-        "checkpoint format": wanted.checkpoint_format,
-        **{pin.rpartition("streaming.")[2]: version for pin, version in wanted.formats.items()},
-        **{f"schema of {schema.name}": "new" for schema in wanted.schemas},
+        "state partitions": requested.partitions,
+        "backend": requested.backend,
+        "type": requested.type,
+        "compression": requested.compression,
+        "checkpoint format": requested.checkpoint_format,
+        **{pin.rpartition("streaming.")[2]: version for pin, version in requested.formats.items()},
+        **{f"schema of {schema.name}": "new" for schema in requested.schemas},
     }
     asked = {key: value for key, value in changes.items() if value is not None}
-    plan = migration.plan_migration(savepoint, wanted)
+    plan = migration.plan_migration(savepoint, requested)
     if out.json:
         operators = [each.to_json() for each in plan]
         shown = {"dry_run": True, "path": savepoint.path, "changes": asked, "operators": operators}
         out.document(shown)
         return 0
-    out.line(f"Would rewrite {savepoint.path} into a new savepoint below {wanted.target}:")
+    out.line(f"Would rewrite {savepoint.path} into a new savepoint below {requested.target}:")
     for key, value in asked.items():
         out.line(f"  {key}: {value}")
     if not asked:

@@ -99,13 +99,13 @@ def rewrite_restored(context: Any, staging: str, final: str, rewrite: StateRewri
         if rewrite.canonical:
             provider = {PIN_PROVIDER: rewrite.provider} if rewrite.provider else found.pins
             backend = known_backend(provider, "")
-        wanted = TargetState(
+        target_state = TargetState(
             partitions=rewrite.partitions,
             backend=backend,
             formats=rewrite.fit.formats,
             unique_ids=False if rewrite.fit.checkpoint_format == 1 else None,
         )
-        result = rewrite_checkpoint(context, source, target, wanted, each=each, root=root)
+        result = rewrite_checkpoint(context, source, target, target_state, each=each, root=root)
     return sum(written.digest.rows for written in result.operators)
 
 

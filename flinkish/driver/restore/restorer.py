@@ -356,8 +356,8 @@ def check_names(spec: RestoreSpec, queries: Sequence[NewQuery]) -> None:
     for old, new in spec.uid_map:
         if new not in uids:
             raise UsageError(
-                f"--uid-map {old}={new}: the program has no operator with uid {new!r}",
-                hint="see its uids with: flinkish info APP.py",
+                f"the program has no operator with uid {new!r}, to which the uid map gives {old!r}",
+                hint="--uid-map OLD=NEW; see the program's uids with: flinkish info APP.py",
             )
 
 

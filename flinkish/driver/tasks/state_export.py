@@ -102,8 +102,8 @@ def _frame(session: Any, state: SavedState, task: StateTask) -> Any:
             f"{field.name} {field.dataType.simpleString()}" for field in frame.schema
         )
         raise UsageError(
-            f"Spark refuses --where {where!r}: {str(error).strip().splitlines()[0]}",
-            hint=f"the columns are: {columns}",
+            f"Spark refuses the condition {where!r}: {str(error).strip().splitlines()[0]}",
+            hint=f"the columns for --where are: {columns}",
         ) from error
 
 

@@ -49,7 +49,7 @@ def rewrite_state(
     source: StateSource,
     target: StateTarget,
     operators: Sequence[OperatorState],
-    wanted: TargetState,
+    target_state: TargetState,
     *,
     each: Mapping[int, TargetState] | None = None,
     root: str | None = None,
@@ -67,7 +67,7 @@ def rewrite_state(
         Where ``state/`` is created.
     operators
         The operators to include, of one query.
-    wanted
+    target_state
         The target state of all operators; its ``ordinal``, ``changes`` and ``name`` are ignored.
     each
         Settings of single operators by the old ordinal: ``ordinal``, ``changes`` and ``name``.
@@ -86,11 +86,11 @@ def rewrite_state(
     LostRows
         The rows written differ from the rows read.
     """
-    wanted = for_spark(wanted, context.version)
-    moves = plan_operators(source, operators, wanted, each)
+    target_state = for_spark(target_state, context.version)
+    moves = plan_operators(source, operators, target_state, each)
     written = run_moves(context, source, target, moves, progress)
     pins = dict(operators[0].pins) if operators else {}
-    changed = target_pins(wanted, pins)
+    changed = target_pins(target_state, pins)
     partitions = int({**pins, **changed}.get(PIN_SHUFFLE_PARTITIONS, "200"))
     for move in moves:
         for path, content in operator_files(source, move, partitions, root):
@@ -102,12 +102,14 @@ def rewrite_state(
 def plan_operators(
     source: StateSource,
     operators: Sequence[OperatorState],
-    wanted: TargetState,
+    target_state: TargetState,
     each: Mapping[int, TargetState] | None = None,
 ) -> list[OperatorMigration]:
     """Plan what :func:`rewrite_state` does, with its parameters and errors. Needs no Spark."""
     alone = each or {}
-    moves = [_plan(source, operator, wanted, alone.get(operator.ordinal)) for operator in operators]
+    moves = [
+        _plan(source, operator, target_state, alone.get(operator.ordinal)) for operator in operators
+    ]
     ordinals = [move.ordinal for move in moves]
     if len(set(ordinals)) != len(ordinals):
         raise CannotMigrate(f"two operators cannot have one ordinal: {sorted(ordinals)}")
@@ -115,9 +117,12 @@ def plan_operators(
 
 
 def _plan(
-    source: StateSource, operator: OperatorState, wanted: TargetState, alone: TargetState | None
+    source: StateSource,
+    operator: OperatorState,
+    target_state: TargetState,
+    alone: TargetState | None,
 ) -> OperatorMigration:
-    both = replace(wanted, ordinal=None, changes={}, name=None)
+    both = replace(target_state, ordinal=None, changes={}, name=None)
     if alone is not None:
         both = replace(both, ordinal=alone.ordinal, changes=alone.changes, name=alone.name)
     return plan_operator(source, operator, both)
@@ -136,7 +141,7 @@ def rewrite_checkpoint(
     context: Any,
     source: StateSource,
     target: StateTarget,
-    wanted: TargetState,
+    target_state: TargetState,
     *,
     batch: int | None = None,
     each: Mapping[int, TargetState] | None = None,
@@ -150,7 +155,7 @@ def rewrite_checkpoint(
     """
     found = read_checkpoint(source, batch)
     result = rewrite_state(
-        *(context, source, target, found.operators, wanted),
+        *(context, source, target, found.operators, target_state),
         each=each,
         root=root,
         progress=progress,

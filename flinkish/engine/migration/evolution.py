@@ -210,15 +210,15 @@ class _Resolver:
         found = [join_path(paths[0], name) for name in names]
         renamed = self._renamed(found, places)
         parts = []
-        for path, name, wanted in zip(found, names, reader.fields, strict=True):
+        for path, name, target in zip(found, names, reader.fields, strict=True):
             same = join_path(paths[1], name)
             free = same in places and same not in renamed.values()
             place = renamed.get(path, same if free else None)
             if place is None:
-                parts.append(self._added(path, wanted))
+                parts.append(self._added(path, target))
             else:
                 index = places[place]
-                parts.append(self._kept(writer.fields[index], wanted, index, (path, place), keys))
+                parts.append(self._kept(writer.fields[index], target, index, (path, place), keys))
         used = {part.source for part in parts}
         for place, index in places.items():
             if index not in used:
@@ -253,37 +253,37 @@ class _Resolver:
             reason = "it is removed from a key, so that two keys may become equal"
             self._problem(place, reason, "Keep the field")
 
-    def _added(self, path: str, wanted: Field) -> FieldOrigin:
+    def _added(self, path: str, target: Field) -> FieldOrigin:
         default = None
         if path in self.defaults:
             self.seen.add(path)
             default = self.defaults[path]
-            self._check_default(path, wanted, default)
-        elif not wanted.nullable:
+            self._check_default(path, target, default)
+        elif not target.nullable:
             self._problem(
                 path,
                 "it is added, and may not be null, but the rows that are there have no value of it",
                 "Make it nullable, give a default, or say which field it is renamed from",
             )
         self.changes.append(f"{path}: added, {'null' if default is None else repr(default)}")
-        return FieldOrigin(path, wanted.type, None, Same(), default)
+        return FieldOrigin(path, target.type, None, Same(), default)
 
-    def _check_default(self, path: str, wanted: Field, default: Any) -> None:
+    def _check_default(self, path: str, target: Field, default: Any) -> None:
         try:
-            array = added(wanted.type, default, 1)
+            array = added(target.type, default, 1)
         except CannotEvolve as error:
-            self._problem(path, str(error), f"Give a default of the type {type_name(wanted.type)}")
+            self._problem(path, str(error), f"Give a default of the type {type_name(target.type)}")
             return
-        if (array.null_count and not wanted.nullable) or _null_below(wanted.type, array):
+        if (array.null_count and not target.nullable) or _null_below(target.type, array):
             reason = f"the default {default!r} has a null where none may be"
             self._problem(path, reason, "Give a default without it")
 
     def _kept(
-        self, written: Field, wanted: Field, index: int, paths: _Paths, keys: bool
+        self, written: Field, target: Field, index: int, paths: _Paths, keys: bool
     ) -> FieldOrigin:
         path = paths[0]
-        step = self.type(written.type, wanted.type, paths, keys)
-        check = written.nullable and not wanted.nullable
+        step = self.type(written.type, target.type, paths, keys)
+        check = written.nullable and not target.nullable
         if check:
             self.changes.append(f"{path}: may no longer be null")
             if not self.check_nulls:
@@ -292,42 +292,42 @@ class _Resolver:
                     "it may be null in the rows that are there, and not in the new schema",
                     "Let it stay nullable, or ask for a check of the rows, if there are no nulls",
                 )
-        return FieldOrigin(path, wanted.type, index, step, check=check)
+        return FieldOrigin(path, target.type, index, step, check=check)
 
-    def type(self, written: DataType, wanted: DataType, paths: _Paths, keys: bool) -> Step:
+    def type(self, written: DataType, target: DataType, paths: _Paths, keys: bool) -> Step:
         """Return the step from one type to another; record a problem where there is none."""
-        step = self._nested(written, wanted, paths, keys)
+        step = self._nested(written, target, paths, keys)
         if step is not None:
-            same = not step.rewrites and arrow_type(written) == arrow_type(wanted)
+            same = not step.rewrites and arrow_type(written) == arrow_type(target)
             return Same() if same else step
-        if written == wanted:
+        if written == target:
             return Same()
-        reason = _refused(written, wanted, keys)
+        reason = _refused(written, target, keys)
         if reason is None:
-            self.changes.append(f"{paths[0]}: {type_name(written)} becomes {type_name(wanted)}")
-            return Cast(wanted, paths[0])
+            self.changes.append(f"{paths[0]}: {type_name(written)} becomes {type_name(target)}")
+            return Cast(target, paths[0])
         advice = "Keep the type, or add a field of the new type under another name"
         self._problem(paths[0], reason, advice)
         return Same()
 
     def _nested(
-        self, written: DataType, wanted: DataType, paths: _Paths, keys: bool
+        self, written: DataType, target: DataType, paths: _Paths, keys: bool
     ) -> Step | None:
         """Return the step between two structs, arrays or maps; None for everything else."""
 
         def below(name: str) -> _Paths:
             return f"{paths[0]}.{name}", f"{paths[1]}.{name}"
 
-        if isinstance(written, Struct) and isinstance(wanted, Struct):
-            return self.struct(written, wanted, paths, keys)
-        if isinstance(written, Array) and isinstance(wanted, Array):
-            step = self.type(written.element, wanted.element, below("element"), keys)
-            return ListSteps(wanted, step)
-        if isinstance(written, Map) and isinstance(wanted, Map):
+        if isinstance(written, Struct) and isinstance(target, Struct):
+            return self.struct(written, target, paths, keys)
+        if isinstance(written, Array) and isinstance(target, Array):
+            step = self.type(written.element, target.element, below("element"), keys)
+            return ListSteps(target, step)
+        if isinstance(written, Map) and isinstance(target, Map):
             # The keys of a map must not become equal, wherever the map is.
-            key = self.type(written.key, wanted.key, below("key"), True)
-            value = self.type(written.value, wanted.value, below("value"), keys)
-            return MapSteps(wanted, key, value)
+            key = self.type(written.key, target.key, below("key"), True)
+            value = self.type(written.value, target.value, below("value"), keys)
+            return MapSteps(target, key, value)
         return None
 
     def unused(self) -> None:
@@ -345,27 +345,27 @@ class _Resolver:
         self.problems.append(Problem(path, reason, f"{advice}."))
 
 
-def _refused(written: DataType, wanted: DataType, keys: bool) -> str | None:
+def _refused(written: DataType, target: DataType, keys: bool) -> str | None:
     """Return why values of one type cannot become values of another; None when they can."""
-    both = f"{type_name(written)} cannot become {type_name(wanted)}"
+    both = f"{type_name(written)} cannot become {type_name(target)}"
     if isinstance(written, Void):
         return None  # there are only nulls
-    if isinstance(written, Bytes) and isinstance(wanted, Bytes):
+    if isinstance(written, Bytes) and isinstance(target, Bytes):
         return None
-    if isinstance(written, Decimal) and isinstance(wanted, Decimal):
-        more = wanted.scale - written.scale
+    if isinstance(written, Decimal) and isinstance(target, Decimal):
+        more = target.scale - written.scale
         if more < 0:
             return f"{both}, which has fewer digits behind the point"
-        if wanted.precision - written.precision < more:
+        if target.precision - written.precision < more:
             return f"{both}, which has fewer digits before the point"
         return None
-    if not isinstance(written, Fixed) or not isinstance(wanted, Fixed):
+    if not isinstance(written, Fixed) or not isinstance(target, Fixed):
         return both
-    if written.name not in _NUMBERS or wanted.name not in _NUMBERS:
+    if written.name not in _NUMBERS or target.name not in _NUMBERS:
         return both
-    if _NUMBERS.index(written.name) > _NUMBERS.index(wanted.name):
+    if _NUMBERS.index(written.name) > _NUMBERS.index(target.name):
         return f"{both}, which is narrower"
-    if keys and (written.name, wanted.name) in _ROUNDS:
+    if keys and (written.name, target.name) in _ROUNDS:
         return f"{both} in a key, as two of them may become equal"
     return None
 

@@ -117,17 +117,17 @@ class TargetState:
     name: str | None = None
 
 
-def for_spark(wanted: TargetState, version: str) -> TargetState:
+def for_spark(target_state: TargetState, version: str) -> TargetState:
     """Return the target state with this Spark version filled in, unless it names one.
 
     The version decides three things: whether the days of calendar intervals are hashed
     (:func:`hashes_interval_days`), the delimiter between the records of a list
     (:func:`list_delimiter`), and the version of archives (:func:`archive_version`).
     """
-    if wanted.spark is not None:
-        return wanted
+    if target_state.spark is not None:
+        return target_state
     major, minor = (int(part) for part in re.findall(r"\d+", f"{version}.0")[:2])
-    return replace(wanted, spark=(major, minor))
+    return replace(target_state, spark=(major, minor))
 
 
 def hashes_interval_days(spark: tuple[int, int] | None) -> bool:
@@ -158,7 +158,7 @@ def archive_version(spark: tuple[int, int] | None, *, unique_ids: bool) -> int:
 
 
 def plan_operator(
-    source: StateSource, operator: OperatorState, wanted: TargetState
+    source: StateSource, operator: OperatorState, target_state: TargetState
 ) -> OperatorMigration:
     """Plan how an operator's state becomes the target state.
 
@@ -169,17 +169,17 @@ def plan_operator(
     StateFormatError
         A schema or a snapshot's metadata is damaged, missing or unknown.
     """
-    operator = replace(operator, name=operator.name or wanted.name)
-    backend = wanted.backend or operator.backend
+    operator = replace(operator, name=operator.name or target_state.name)
+    backend = target_state.backend or operator.backend
     if backend not in {HDFS, ROCKSDB, CANONICAL}:
         raise CannotMigrate(f"there is no state store backend {backend!r}: hdfs, rocksdb or avro")
     partitions = operator.partitions
-    if wanted.partitions is not None and not has_one_partition(operator):
-        partitions = wanted.partitions
+    if target_state.partitions is not None and not has_one_partition(operator):
+        partitions = target_state.partitions
     if partitions < 1:
         raise CannotMigrate(f"state cannot have {partitions} partitions")
-    stores = tuple(_store(operator, store, backend, wanted) for store in operator.stores)
-    old, new = _format(operator, wanted, PIN_JOIN_FORMAT)
+    stores = tuple(_store(operator, store, backend, target_state) for store in operator.stores)
+    old, new = _format(operator, target_state, PIN_JOIN_FORMAT)
     if old != new and _is_join(operator):
         stores = join_moves(stores, old, new, backend, f"the join {_name(operator)}")
     regrouped = any(f.regroup is not None for move in stores for f in move.families)
@@ -203,32 +203,32 @@ def plan_operator(
             for family in store.families:
                 check_hashable(family.key)
     unique = bool(operator.unique_ids) and backend != CANONICAL
-    if wanted.unique_ids is not None:
-        unique = wanted.unique_ids
+    if target_state.unique_ids is not None:
+        unique = target_state.unique_ids
     if unique and backend != ROCKSDB:
         what = "HDFS-backed stores have" if backend == HDFS else "canonical state has"
         raise CannotMigrate(f"checkpoint format 2 needs RocksDB: {what} no ids")
     return OperatorMigration(
         operator=operator,
-        ordinal=operator.ordinal if wanted.ordinal is None else wanted.ordinal,
+        ordinal=operator.ordinal if target_state.ordinal is None else target_state.ordinal,
         partitions=partitions,
         backend=backend,
-        compression=_compression(operator, backend, wanted),
+        compression=_compression(operator, backend, target_state),
         unique_ids=unique,
         stores=stores,
         families=families,
         shuffled=moved or partitions != operator.partitions,
-        interval_days=hashes_interval_days(wanted.spark),
-        delimiter=list_delimiter(wanted.spark, operator.pins) if families else b"",
-        archive=archive_version(wanted.spark, unique_ids=unique),
+        interval_days=hashes_interval_days(target_state.spark),
+        delimiter=list_delimiter(target_state.spark, operator.pins) if families else b"",
+        archive=archive_version(target_state.spark, unique_ids=unique),
     )
 
 
-def _compression(operator: OperatorState, backend: str, wanted: TargetState) -> str:
+def _compression(operator: OperatorState, backend: str, target_state: TargetState) -> str:
     """Return Spark's codec, or Avro's for canonical state."""
     if backend != CANONICAL:
-        return wanted.compression or operator.compression
-    codec = wanted.compression or DEFAULT_CODEC
+        return target_state.compression or operator.compression
+    codec = target_state.compression or DEFAULT_CODEC
     if codec not in COMPRESS:
         raise CannotMigrate(
             f"the codec {codec!r} is none of canonical state: {', '.join(COMPRESS)}"
@@ -241,9 +241,9 @@ def _name(operator: OperatorState) -> str:
 
 
 def _store(
-    operator: OperatorState, store: StoreState, backend: str, wanted: TargetState
+    operator: OperatorState, store: StoreState, backend: str, target_state: TargetState
 ) -> StoreMigration:
-    moves = tuple(_family(operator, store, f, backend, wanted) for f in store.families)
+    moves = tuple(_family(operator, store, f, backend, target_state) for f in store.families)
     return StoreMigration(store.name, store.name, moves)
 
 
@@ -252,13 +252,13 @@ def _family(
     store: StoreState,
     family: FamilySchemas,
     backend: str,
-    wanted: TargetState,
+    target_state: TargetState,
 ) -> FamilyMigration:
     encoder = key_encoder(operator, store, family)
     before = RowForm(family.key, family.value, encoder, operator.backend == ROCKSDB)
-    select, value_schema = _aggregation(operator, family, wanted)
-    shape, value_schema = _reshape(operator, store, family, wanted, value_schema)
-    change = wanted.changes.get((store.name, family.name), FamilyChange())
+    select, value_schema = _aggregation(operator, family, target_state)
+    shape, value_schema = _reshape(operator, store, family, target_state, value_schema)
+    change = target_state.changes.get((store.name, family.name), FamilyChange())
     what = f"{_name(operator)}, {store.name}"
     what += f"/{family.name}" if family.name != store.name else ""
     paths = partition_paths(operator, store, family)
@@ -328,14 +328,14 @@ def _column(schema: Mapping[str, Any], path: tuple[int, ...]) -> tuple[str, Any]
 
 
 def _aggregation(
-    operator: OperatorState, family: FamilySchemas, wanted: TargetState
+    operator: OperatorState, family: FamilySchemas, target_state: TargetState
 ) -> tuple[tuple[tuple[str, int], ...] | None, Mapping[str, Any]]:
     """Return the columns to select for another format of aggregations, and the value's new schema.
 
     Format 1 repeats the key's columns in the value, format 2 does not
     (``StreamingAggregationStateManager``).
     """
-    old, new = _format(operator, wanted, PIN_AGGREGATION_FORMAT)
+    old, new = _format(operator, target_state, PIN_AGGREGATION_FORMAT)
     if old == new or operator.name not in {None, "stateStoreSave"}:
         return None, family.value
     keys, values = family.key["fields"], family.value["fields"]
@@ -359,17 +359,17 @@ def _reshape(
     operator: OperatorState,
     store: StoreState,
     family: FamilySchemas,
-    wanted: TargetState,
+    target_state: TargetState,
     value: Mapping[str, Any],
 ) -> tuple[Reshape | None, Mapping[str, Any]]:
     """Return how a value's columns change for another format of grouped functions or joins.
 
     The second result is the value's new schema.
     """
-    old, new = _format(operator, wanted, PIN_GROUP_FORMAT)
+    old, new = _format(operator, target_state, PIN_GROUP_FORMAT)
     if old != new and _is_grouped(operator, store, family):
         return group_format(value, old, new, _name(operator))
-    old, new = _format(operator, wanted, PIN_JOIN_FORMAT)
+    old, new = _format(operator, target_state, PIN_JOIN_FORMAT)
     rows = (store.name, family.name)
     if old != new and _is_join(operator) and any(name.endswith(_JOIN_ROWS) for name in rows):
         return matched_flag(value, old, new)
@@ -393,9 +393,9 @@ def _is_grouped(operator: OperatorState, store: StoreState, family: FamilySchema
     )
 
 
-def _format(operator: OperatorState, wanted: TargetState, pin: str) -> tuple[str, str]:
+def _format(operator: OperatorState, target_state: TargetState, pin: str) -> tuple[str, str]:
     old = pinned(operator.pins, pin)
-    return old, wanted.formats.get(pin, old)
+    return old, target_state.formats.get(pin, old)
 
 
 def _is_join(operator: OperatorState) -> bool:

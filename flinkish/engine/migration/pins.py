@@ -23,29 +23,33 @@ from flinkish.engine.avro.container import COMPRESS
 from flinkish.engine.migration.migration_planner import TargetState
 
 
-def target_pins(wanted: TargetState, pins: Mapping[str, str]) -> dict[str, str]:
+def target_pins(target_state: TargetState, pins: Mapping[str, str]) -> dict[str, str]:
     """Return the pins that change for a target state of all operators of a query. Pure.
 
     Canonical state changes neither the backend nor the codec: the pins keep those of its source.
 
     Parameters
     ----------
-    wanted
+    target_state
         The target state.
     pins
         Pins of the old state.
     """
-    found = dict(wanted.formats)
-    if wanted.partitions is not None:
-        found[PIN_SHUFFLE_PARTITIONS] = str(wanted.partitions)
+    found = dict(target_state.formats)
+    if target_state.partitions is not None:
+        found[PIN_SHUFFLE_PARTITIONS] = str(target_state.partitions)
         if PIN_STATE_PARTITIONS in pins:
-            found[PIN_STATE_PARTITIONS] = str(wanted.partitions)
-    if wanted.backend is not None and wanted.backend != CANONICAL:
-        backend = HDFS if wanted.backend == HDFS else ROCKSDB
+            found[PIN_STATE_PARTITIONS] = str(target_state.partitions)
+    if target_state.backend is not None and target_state.backend != CANONICAL:
+        backend = HDFS if target_state.backend == HDFS else ROCKSDB
         if backend_of(pins) != backend:
             found[PIN_PROVIDER] = PROVIDER_PACKAGE + PROVIDERS[backend]
-    if wanted.spark is not None and wanted.spark < (4, 2) and pins.get(PIN_MERGE_OPERATOR) == "2":
+    if (
+        target_state.spark is not None
+        and target_state.spark < (4, 2)
+        and pins.get(PIN_MERGE_OPERATOR) == "2"
+    ):
         found[PIN_MERGE_OPERATOR] = "1"  # the only version that these support
-    if wanted.compression is not None and wanted.compression not in COMPRESS:
-        found[PIN_CODEC] = wanted.compression
+    if target_state.compression is not None and target_state.compression not in COMPRESS:
+        found[PIN_CODEC] = target_state.compression
     return {key: value for key, value in found.items() if pins.get(key) != value}

@@ -20,7 +20,7 @@ MAX_HELD_BYTES: Final = 48 << 20
 _ROW_OVERHEAD: Final = 8
 _SCHEMA: Final = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary())])
 #: (number of the target partition, packed batch of rows)
-Piece = tuple[int, bytes]
+PackedRows = tuple[int, bytes]
 #: (index of the family, keys, values) of rows in their new form; keys and values are lists of
 #: bytes, or Arrow arrays of large binaries.
 Rows = tuple[int, Any, Any]
@@ -38,7 +38,7 @@ class Packer:
 
     def add(
         self, first: int, family: int, keys: list[bytes], values: list[bytes], partitions: Any
-    ) -> Iterator[Piece]:
+    ) -> Iterator[PackedRows]:
         """Add rows.
 
         Parameters
@@ -68,7 +68,7 @@ class Packer:
         if self._bytes >= MAX_HELD_BYTES:
             yield from self.finish()
 
-    def finish(self) -> Iterator[Piece]:
+    def finish(self) -> Iterator[PackedRows]:
         """Yield all rows that are held."""
         for (target, family), batches in self._held.items():
             yield target, _pack(family, batches)

@@ -20,7 +20,7 @@ from flinkish.engine.migration.migration_plan import (
     OperatorMigration,
     StoreMigration,
 )
-from flinkish.engine.migration.row_blocks import Packer, Piece, Rows, in_lists, unpack
+from flinkish.engine.migration.row_blocks import PackedRows, Packer, Rows, in_lists, unpack
 from flinkish.engine.migration.row_transforms import BlockTransform
 from flinkish.engine.rows.encodings import delimited
 from flinkish.engine.stores.canonical import (
@@ -137,7 +137,7 @@ def read_pieces(
     store: StoreMigration,
     partition: int,
     first: int,
-) -> Iterator[Piece | ReadRows]:
+) -> Iterator[PackedRows | ReadRows]:
     """Read a partition of a store and yield its rows in batches for their target partitions.
 
     ``first`` is the number of the target's first partition. The last item reports what was read.

@@ -33,7 +33,7 @@ from flinkish.engine.stores.rocksdb import rocksdb_errors
 from flinkish.engine.stores.scratch import make_scratch, remove_scratch
 
 #: (id of the column family, keys, values): sequences of bytes, or Arrow arrays of large binaries.
-Piece = tuple[int | None, Any, Any]
+FamilyRows = tuple[int | None, Any, Any]
 #: Bytes of rows that are sorted at a time; each such run is one SST.
 MAX_RUN_BYTES: Final = 64 << 20
 #: If there are more SSTs than this, which all overlap, they are compacted into SSTs that do not
@@ -107,7 +107,7 @@ def write_snapshot(
     """
     known = set(families.ids.values())
 
-    def pieces() -> Iterator[Piece]:
+    def pieces() -> Iterator[FamilyRows]:
         for piece in in_pieces(rows):
             for family, group in itertools.groupby(piece, lambda row: _family(row[0], known)):
                 keys, values = zip(*group, strict=True)
@@ -119,7 +119,7 @@ def write_snapshot(
 
 
 def write_pieces(
-    pieces: Iterable[Piece],
+    pieces: Iterable[FamilyRows],
     create: Callable[[str], BinaryIO],
     name: str,
     *,
@@ -184,7 +184,7 @@ def _options() -> Any:
     return options
 
 
-def _fill(directory: str, pieces: Iterable[Piece]) -> dict[int | None, int]:
+def _fill(directory: str, pieces: Iterable[FamilyRows]) -> dict[int | None, int]:
     """Write the rows into a new database; return the number of rows by family id."""
     counts: dict[int | None, int] = {}
     runs = _Runs(os.path.join(directory, "runs"))

@@ -48,7 +48,7 @@ def write_state(
     source: StateSource,
     template: OperatorState,
     target: StateTarget,
-    wanted: TargetState | None = None,
+    target_state: TargetState | None = None,
     *,
     version: int | None = None,
     root: str | None = None,
@@ -69,7 +69,7 @@ def write_state(
         An operator of the same query, from :func:`~.checkpoints.read_checkpoint`.
     target
         Where ``state/<ordinal>`` is created.
-    wanted
+    target_state
         Another number of partitions, backend, codec, ordinal or kind of file names; the template's
         by default. Nothing else can change here.
     version
@@ -91,7 +91,7 @@ def write_state(
     given = _given(frames, template)
     spark = given[0][1].sparkSession
     job = plan_bootstrap(
-        source, template, target, for_spark(wanted or TargetState(), spark.version), version
+        source, template, target, for_spark(target_state or TargetState(), spark.version), version
     )
     encoded = []
     for table, frame in given:
@@ -101,7 +101,7 @@ def write_state(
         encoded.append(made.rdd.map(_pair))
     context = encoded[0].context
     written = run_bootstrap(context, job, context.union(encoded))
-    partitions = wanted.partitions if wanted and wanted.partitions else None
+    partitions = target_state.partitions if target_state and target_state.partitions else None
     pinned = partitions or int(template.pins.get(PIN_SHUFFLE_PARTITIONS, job.move.partitions))
     for path, content in operator_files(source, job.move, pinned, root):
         with target.create(path) as file:
@@ -113,11 +113,11 @@ def plan_bootstrap(
     source: StateSource,
     template: OperatorState,
     target: StateTarget,
-    wanted: TargetState | None = None,
+    target_state: TargetState | None = None,
     version: int | None = None,
 ) -> Bootstrap:
     """Plan a bootstrap; parameters and errors are those of :func:`write_state`."""
-    chosen = wanted or TargetState()
+    chosen = target_state or TargetState()
     if chosen.changes or chosen.formats:
         raise CannotMigrate("state made of a DataFrame has the schemas and formats of its template")
     if version is not None and version < 1:
@@ -172,10 +172,10 @@ def companions(operator: OperatorState, name: str) -> frozenset[str]:
 
 def _check_types(table: StateTable, frame: Any) -> None:
     """Refuse frames with other names or types: Spark assigns columns of structs by position."""
-    wanted = spark_schema(table)
+    target_state = spark_schema(table)
     for name in ("key", "value"):
         have = frame.schema[name].dataType.simpleString() if name in frame.columns else "nothing"
-        need = wanted[name].dataType.simpleString()
+        need = target_state[name].dataType.simpleString()
         if have != need:
             raise CannotMigrate(
                 f"the column {name!r} for the state {table.name!r} is {have}, and has to be {need}"

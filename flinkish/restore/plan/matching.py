@@ -116,9 +116,9 @@ class _Index:
         found = _named(self._own, old) or _named(self._others, old)
         if len(found) > 1:
             raise UsageError(
-                f"--uid-map {old}: several operators of the savepoint are {old!r}, of the queries "
-                + ", ".join(str(op.query) for op in found),
-                hint=f"name it with its query: {found[0].query}/{found[0].ordinal}=NEW",
+                f"the uid map is ambiguous: several operators of the savepoint are {old!r}, of the "
+                "queries " + ", ".join(str(op.query) for op in found),
+                hint=f"name it with its query: --uid-map {found[0].query}/{found[0].ordinal}=NEW",
             )
         return found[0] if found else None
 
@@ -153,8 +153,9 @@ def check_uid_map(uid_map: Mapping[str, str], saved: Sequence[SavedQueryFacts]) 
         ):
             known = sorted({op.uid for query in saved for op in query.operators if op.uid})
             raise UsageError(
-                f"--uid-map {old}={new}: the savepoint has no operator {old!r}",
-                hint=f"it has: {', '.join(known) or 'no uids'}; see flinkish savepoint show",
+                f"the savepoint has no operator {old!r}, whose state the uid map gives to {new!r}",
+                hint=f"--uid-map OLD=NEW: it has {', '.join(known) or 'no uids'}; see flinkish "
+                "savepoint show",
             )
 
 
@@ -236,7 +237,8 @@ def _by_position(
         )
     if uid_map:
         raise UsageError(
-            "--uid-map needs a savepoint that has operator ids; this checkpoint has none"
+            "a uid map needs a savepoint that has operator ids; this checkpoint has none",
+            hint="leave out --uid-map",
         )
     taken = {new.ordinal: old for new, old in zip(wanted, saved, strict=True)}
     return OperatorMatches(dict(taken))

@@ -153,8 +153,8 @@ def reset_entries(
         if fitting and (len({s.directory for s in fitting}) > 1 or (number and several_queries)):
             why = "is a number in each of the queries" if number else "fits more than one source"
             raise UsageError(
-                f"--reset-source {name}: this {why}",
-                hint=f"name one of: {_listed([new])}",
+                f"the source {name!r}, which is to start anew, {why}",
+                hint=f"name one of: {_listed([new])}; with --reset-source",
             )
         found |= {source.entry for source in fitting}
     return frozenset(found)
@@ -171,8 +171,8 @@ def check_reset(names: Collection[str], queries: Sequence[NewQuery]) -> None:
     for name in names:
         if not any(_named(name, query.sources or ()) for query in queries):
             raise UsageError(
-                f"--reset-source {name}: the program has no such source",
-                hint=f"its sources are: {_listed(queries) or 'none'}",
+                f"the program has no source {name!r}, which is to start anew",
+                hint=f"--reset-source names one of its sources: {_listed(queries) or 'none'}",
             )
 
 
@@ -346,7 +346,7 @@ class _Finder:
             flag = reset_flag(source)
             raise ConsentNeeded(
                 f"{source.describe()} stands before states that were saved at different positions "
-                f"of it: {listed}; only with {flag}",
+                f"of it: {listed}",
                 hint="read it once for each of the operators that take that state, or start it "
                 f"afresh and keep the state: {flag}",
                 reasons=["positions-differ"],

@@ -243,8 +243,7 @@ def _sink_ahead(
     never = None if rewrite is None else _cannot_rewrite(rewrite, permitted, options)
     if never is not None:
         return Incompatible(f"{sink.text}; {never.message}", hint=never.hint, reasons=[sink.reason])
-    only = f"; only with {sink.permit}" if sink.permit else ""
-    return ConsentNeeded(sink.text + only, hint=sink.advice, reasons=[sink.reason])
+    return ConsentNeeded(sink.text, hint=sink.advice, reasons=[sink.reason])
 
 
 def _blocked(rows: Sequence[SourcePlan], checks: Sequence[Check]) -> FlinkishError | None:
@@ -256,8 +255,7 @@ def _blocked(rows: Sequence[SourcePlan], checks: Sequence[Check]) -> FlinkishErr
     stuck = [row for row in rows if row.blocks]
     if stuck:
         texts = "; ".join(row.text for row in stuck)
-        flags = " ".join(dict.fromkeys(row.permit for row in stuck))
         advice = "; ".join(dict.fromkeys(row.advice for row in stuck))
         reasons = [row.reason for row in stuck]
-        return ConsentNeeded(f"{texts}; only with {flags}", hint=advice, reasons=reasons)
+        return ConsentNeeded(texts, hint=advice, reasons=reasons)
     return None

@@ -48,7 +48,7 @@ class SourcePlan:
     new
         None for a saved source that the program does not read.
     verdict
-        ``consent-needed`` must not be executed without ``permit``; ``changed`` needs a warning;
+        ``consent-needed`` must not be executed without consent; ``changed`` needs a warning;
         ``dropped`` is counted by ``non_restored_state``.
     reason
         An id for programs.
@@ -67,11 +67,6 @@ class SourcePlan:
     def blocks(self) -> bool:
         """Whether the restore must not continue without the user's consent."""
         return self.verdict == "consent-needed"
-
-    @property
-    def permit(self) -> str:
-        """The option that permits it; empty for a saved source that the program does not read."""
-        return "" if self.new is None else reset_flag(self.new)
 
 
 def source_plans(

@@ -40,12 +40,12 @@ def recorded(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return unpack(request.param, tmp_path / "recorded")
 
 
-def rewrite(source: Path, target: Path, wanted: TargetState, **more: object) -> Rewritten:
+def rewrite(source: Path, target: Path, target_state: TargetState, **more: object) -> Rewritten:
     return rewrite_checkpoint(
         InlineContext(),
         LocalDirectory(str(source)),
         LocalDirectory(str(target)),
-        wanted,
+        target_state,
         **more,  # type: ignore[arg-type]
     )
 
@@ -208,7 +208,7 @@ def damaged(root: Path) -> Iterator[Path]:
 def test_damage_is_named_and_nothing_is_left(
     recorded: Path, tmp_path: Path, how: str, shuffled: bool
 ) -> None:
-    wanted = TargetState(partitions=5 if shuffled else None)
+    target_state = TargetState(partitions=5 if shuffled else None)
     found = 0
     for number, path in enumerate(damaged(recorded)):
         copy = tmp_path / f"copy-{number}"
@@ -221,7 +221,7 @@ def test_damage_is_named_and_nothing_is_left(
             {"truncated": data[:middle], "flipped": flipped, "foreign": b"not state"}[how]
         )
         target = tmp_path / f"new-{number}"
-        error = _trouble(copy, target, wanted)
+        error = _trouble(copy, target, target_state)
         if error is not None:
             assert error.file
             assert not [p for p in target.rglob("*") if p.is_file()]
@@ -233,9 +233,9 @@ def test_damage_is_named_and_nothing_is_left(
     assert found or how == "flipped"
 
 
-def _trouble(source: Path, target: Path, wanted: TargetState) -> StateFormatError | None:
+def _trouble(source: Path, target: Path, target_state: TargetState) -> StateFormatError | None:
     try:
-        rewrite(source, target, wanted)
+        rewrite(source, target, target_state)
     except StateFormatError as error:
         return error
     return None

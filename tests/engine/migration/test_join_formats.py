@@ -163,13 +163,13 @@ def _unmatched(row: bytes) -> bytes:
 
 
 def test_what_cannot_be(three: Path, four: Path, tmp_path: Path) -> None:
-    for checkpoint, wanted, why in (
+    for checkpoint, target_state, why in (
         (three, to("4", HDFS), "joins of state format 4 need RocksDB"),
         (four, to("3", HDFS), "joins of state format 3 need RocksDB"),
         (three, to("5"), "joins of state format 3 cannot become format 5"),
     ):
         with pytest.raises(CannotMigrate, match=why):
-            rewrite(checkpoint, tmp_path / "new", wanted)
+            rewrite(checkpoint, tmp_path / "new", target_state)
     assert not (tmp_path / "new").exists()
 
 

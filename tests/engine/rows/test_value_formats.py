@@ -193,6 +193,6 @@ def test_a_timeout_tells_what_the_operator_is(tmp_path: Path) -> None:
 def test_other_operators_keep_their_state(tmp_path: Path) -> None:
     for recorded in ("spark43-hdfs-agg", "spark43-ids-join"):
         checkpoint = unpack(recorded, tmp_path)
-        wanted = TargetState(formats={PIN_GROUP_FORMAT: "1"})
-        rewrite(checkpoint, tmp_path / f"{recorded}-1", wanted)
+        target_state = TargetState(formats={PIN_GROUP_FORMAT: "1"})
+        rewrite(checkpoint, tmp_path / f"{recorded}-1", target_state)
         assert rows_of(tmp_path / f"{recorded}-1") == rows_of(checkpoint)

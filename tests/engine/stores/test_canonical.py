@@ -112,8 +112,8 @@ def test_rescaled_on_the_way(recorded: Path, tmp_path: Path) -> None:
 
 
 def test_any_avro_tool_reads_it(recorded: Path, tmp_path: Path) -> None:
-    wanted = TargetState(backend=CANONICAL, partitions=5)
-    rewrite(recorded, tmp_path / "canonical", wanted)
+    target_state = TargetState(backend=CANONICAL, partitions=5)
+    rewrite(recorded, tmp_path / "canonical", target_state)
     expected = counted(recorded)
     found: Counter[tuple[int, str, str]] = Counter()
     for operator in state_of(tmp_path / "canonical").operators:
@@ -211,13 +211,13 @@ def test_lists_evolve_on_the_way(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_is_refused(canonical: Path, tmp_path: Path) -> None:
-    for wanted, reason in (
+    for target_state, reason in (
         (TargetState(backend=CANONICAL, unique_ids=True), "canonical state has no ids"),
         (TargetState(compression="lz4"), "the codec 'lz4' is none of canonical state"),
         (TargetState(backend="redis"), "hdfs, rocksdb or avro"),
     ):
         with pytest.raises(CannotMigrate, match=reason):
-            rewrite(canonical, tmp_path / "new", wanted)
+            rewrite(canonical, tmp_path / "new", target_state)
     assert not (tmp_path / "new").exists()
 
 

@@ -251,11 +251,11 @@ def pieces(job: Bootstrap, source: LocalDirectory, operator: OperatorState) -> I
     return InlineContext().parallelize(made, 3)
 
 
-def bootstrapped(checkpoint: Path, target: Path, wanted: TargetState, version: int) -> Path:
+def bootstrapped(checkpoint: Path, target: Path, target_state: TargetState, version: int) -> Path:
     """A checkpoint with the state of another one, by way of tables."""
     source, operator = operator_of(checkpoint)
     goal = LocalDirectory(str(target))
-    job = plan_bootstrap(source, operator, goal, wanted, version)
+    job = plan_bootstrap(source, operator, goal, target_state, version)
     written = run_bootstrap(InlineContext(), job, pieces(job, source, operator))
     assert written.digest.rows == len(all_rows(checkpoint))
     for path, content in operator_files(source, job.move, job.move.partitions, f"file:{target}"):
@@ -265,10 +265,10 @@ def bootstrapped(checkpoint: Path, target: Path, wanted: TargetState, version: i
         (target / log).mkdir()
         entry = checkpoint / log / str(operator.version - 1)
         lines = entry.read_text().split("\n")
-        if log == "offsets" and wanted.backend:
+        if log == "offsets" and target_state.backend:
             conf = json.loads(lines[1])
             pin = "spark.sql.streaming.stateStore.providerClass"
-            provider = {HDFS: "HDFSBacked", ROCKSDB: "RocksDB"}[wanted.backend]
+            provider = {HDFS: "HDFSBacked", ROCKSDB: "RocksDB"}[target_state.backend]
             conf["conf"][pin] = f"{provider}StateStoreProvider"
             lines[1] = json.dumps(conf)
         if log == "commits" and written.unique_ids:
@@ -292,8 +292,8 @@ def test_what_was_read_is_written_where_spark_had_it(name: str, tmp_path: Path) 
     if recorded.name in WITH_FAMILIES:
         return
     other = HDFS if operator.backend == ROCKSDB else ROCKSDB
-    wanted = TargetState(backend=other, unique_ids=False)
-    moved = bootstrapped(recorded, tmp_path / "moved", wanted, operator.version)
+    target_state = TargetState(backend=other, unique_ids=False)
+    moved = bootstrapped(recorded, tmp_path / "moved", target_state, operator.version)
     for table in state_tables(operator):
         before, after = (sorted(map(str, rows(c, table.store.name))) for c in (recorded, moved))
         assert after == before
@@ -339,13 +339,13 @@ def test_what_belongs_together(tmp_path: Path) -> None:
 def test_what_a_template_cannot_become(tmp_path: Path) -> None:
     source, operator = operator_of(unpack("spark43-changelog-join3", tmp_path))
     target = LocalDirectory(str(tmp_path / "new"))
-    for wanted, version, message in (
+    for target_state, version, message in (
         (TargetState(formats={PIN_JOIN_FORMAT: "2"}), None, "schemas and formats of its template"),
         (TargetState(), 0, "the first version of a state is 1"),
         (TargetState(backend=HDFS), None, "only RocksDB has"),
     ):
         with pytest.raises(CannotMigrate, match=message):
-            plan_bootstrap(source, operator, target, wanted, version)
+            plan_bootstrap(source, operator, target, target_state, version)
 
 
 def test_the_engines_errors_inside_of_sparks() -> None:

@@ -105,9 +105,9 @@ def _refusal(
     operator: OperatorState, store: StoreState, family: FamilySchemas, fields: list[Any]
 ) -> str:
     changed = FamilyChange(key={**family.key, "fields": fields})
-    wanted = TargetState(changes={(store.name, family.name): changed})
+    target_state = TargetState(changes={(store.name, family.name): changed})
     try:
-        plan_operator(LocalDirectory(""), operator, wanted)
+        plan_operator(LocalDirectory(""), operator, target_state)
     except CannotMigrate as error:
         return str(error)
     return ""
