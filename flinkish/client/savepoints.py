@@ -197,6 +197,27 @@ def verify_savepoint(opened: reader.OpenSavepoint, level: str) -> Verification:
     return verify(opened, level, reporter.SilentSavepointReporter())
 
 
+def diff_savepoints(first: str, second: str) -> dict[str, Any]:
+    """Return the differences of two savepoints as plain data; nothing is changed.
+
+    Parameters
+    ----------
+    first, second : str
+        The savepoints ``a`` and ``b``, whose locations are in the result under these names.
+
+    Raises
+    ------
+    SavepointNotFound, Corrupt, UnsupportedFormat
+        One of them cannot be read.
+    """
+    from flinkish.savepoint.format import reader
+    from flinkish.savepoint.manage.diff import compare
+
+    a, b = reader.open_savepoint(first), reader.open_savepoint(second)
+    found = compare((a.header, a.queries), (b.header, b.queries))
+    return {"a": a.path, "b": b.path, **found}
+
+
 def dispose_savepoint(
     context: Context,
     path: str,

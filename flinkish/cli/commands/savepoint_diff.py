@@ -10,6 +10,7 @@ import click
 
 from flinkish.cli.base import Call, command
 from flinkish.cli.output.text import table
+from flinkish.client.savepoints import diff_savepoints
 
 #: Longest text of one value in the table; the JSON has the complete value.
 _WIDTH = 60
@@ -25,21 +26,16 @@ def diff(call: Call, first: str, second: str, exit_code: bool) -> int:
     Only what differs is shown. Operators are matched by operator id, then by uid, then by their
     ordinal. The exit code is 0 whether they differ or not, unless --exit-code is given.
     """
-    from flinkish.savepoint.format.reader import open_savepoint
-    from flinkish.savepoint.manage.diff import compare
-
-    a, b = open_savepoint(first), open_savepoint(second)
-    found = compare((a.header, a.queries), (b.header, b.queries))
-    document = {"a": a.path, "b": b.path, **found}
+    document = diff_savepoints(first, second)
     out = call.out
     if out.json:
         out.document(document)
     elif out.quiet:
-        out.line("equal" if found["equal"] else "different")
+        out.line("equal" if document["equal"] else "different")
     else:
         for line in render(document):
             out.line(line)
-    return 1 if exit_code and not found["equal"] else 0
+    return 1 if exit_code and not document["equal"] else 0
 
 
 def render(document: Mapping[str, Any]) -> list[str]:

@@ -12,7 +12,7 @@ import click
 from flinkish.cli.base import Call, command
 from flinkish.cli.commands.list import REDRAW
 from flinkish.cli.options.arguments import job_argument
-from flinkish.cli.output.printer import is_terminal
+from flinkish.cli.output.printer import Output, is_terminal
 from flinkish.cli.output.text import (
     folded,
     iso_time,
@@ -25,14 +25,13 @@ from flinkish.cli.output.text import (
     width_of,
 )
 from flinkish.cli.output.upgrades_text import document, upgrade_row
-from flinkish.cli.session import Session
+from flinkish.client.job_description import JobDescription, describe_job
 from flinkish.config import mask_secrets
 from flinkish.errors import UsageError
 from flinkish.launch.restart_strategy import name_of
 from flinkish.launch.secret_settings import shown_arguments
 from flinkish.registry.jobs import (
     JobRecord,
-    JobState,
     JobStateChange,
     ProcessRef,
     QueryStatus,
@@ -56,20 +55,20 @@ def status(call: Call, job: str, watch: bool) -> int:
         with call.session() as session:
             found = session.find_job(job, include_final=True)
             job = found.job_id  # a name may mean another job later
-            _show(session, found, drawn=watch and is_terminal(sys.stdout))
+            shown = describe_job(session.registry, found)
+            _show(session.out, shown, drawn=watch and is_terminal(sys.stdout))
         if not watch or found.state.is_final:
             return 0
         sys.stdout.flush()
         time.sleep(REDRAW)
 
 
-def _show(session: Session, job: JobRecord, *, drawn: bool) -> None:
-    out = session.out
+def _show(out: Output, description: JobDescription, *, drawn: bool) -> None:
     if out.json:
-        out.document({"job": describe(session, job)})
+        out.document({"job": job_document(description)})
         return
     width = terminal_width(sys.stdout)
-    lines = [job.state.value] if out.quiet else render(session, job, width)
+    lines = [description.job.state.value] if out.quiet else render(description, width)
     if drawn:
         out.screen(lines)
         return
@@ -77,21 +76,20 @@ def _show(session: Session, job: JobRecord, *, drawn: bool) -> None:
         out.line(line)
 
 
-def describe(session: Session, job: JobRecord) -> dict[str, Any]:
-    """Return the job as ``status --json`` shows it."""
-    registry = session.registry
+def job_document(description: JobDescription) -> dict[str, Any]:
+    """Return a job as JSON data, as ``status --json`` shows it."""
+    job = description.job
     return {
         "job_id": job.job_id,
         "name": job.name,
         "state": job.state.value,
         "start_time": iso_time(job.start_time),
         "end_time": iso_time(job.end_time),
-        "state_history": [_change(change) for change in _history(session, job)],
+        "state_history": [_change(change) for change in description.history],
         "restart_strategy": name_of(job.launch.options),
         "restarts": [
             {"time": iso_time(change.time), "reason": change.reason}
-            for change in registry.state_history(job.job_id)
-            if change.state is JobState.RESTARTING
+            for change in description.restarts
         ],
         "spark_version": job.spark_version,
         "application_id": job.application_id,
@@ -106,10 +104,10 @@ def describe(session: Session, job: JobRecord) -> dict[str, Any]:
         "driver": _process(job.driver),
         "exit_status": job.exit_status,
         "failure": job.failure,
-        "queries": [query_document(query) for query in registry.queries(job.job_id)],
-        "savepoints": [savepoint_document(s) for s in registry.savepoints(job.job_id)],
-        "requests": [request_document(request) for request in registry.requests(job.job_id)],
-        "upgrades": [document(upgrade) for upgrade in registry.upgrades_of(job.job_id)],
+        "queries": [query_document(query) for query in description.queries],
+        "savepoints": [savepoint_document(s) for s in description.savepoints],
+        "requests": [request_document(request) for request in description.requests],
+        "upgrades": [document(upgrade) for upgrade in description.upgrades],
     }
 
 
@@ -151,15 +149,15 @@ def request_document(request: Request) -> dict[str, Any]:
     }
 
 
-def render(session: Session, job: JobRecord, width: int | None = None) -> list[str]:
-    """Return the job as lines for people.
+def render(description: JobDescription, width: int | None = None) -> list[str]:
+    """Return a job as lines for people. Pure.
 
     Parameters
     ----------
     width
         The columns of the terminal that each line must fit into; None: no limit.
     """
-    registry = session.registry
+    job = description.job
     lines = [_title(job, width), ""]
     facts = {
         "program": " ".join([job.launch.application or f"-m {job.launch.module}"]),
@@ -170,7 +168,7 @@ def render(session: Session, job: JobRecord, width: int | None = None) -> list[s
         "restored from": job.launch.restore.path if job.launch.restore else None,
         "checkpoints": job.checkpoint_dir,
         "log": job.log_path,
-        "restarts": _restarts(registry.state_history(job.job_id)),
+        "restarts": _restarts(description.restarts),
         "exit status": None if job.exit_status is None else str(job.exit_status),
     }
     indent = max(len(name) for name in facts) + 2
@@ -184,11 +182,11 @@ def render(session: Session, job: JobRecord, width: int | None = None) -> list[s
             told.append(f"hint: {job.failure['hint']}".replace(" JOB", f" {job.job_id}"))
         lines += ["", *_sentences(told, width)]
     lines += ["", "STATES"]
-    for change in _history(session, job):
+    for change in description.history:
         reason = f"  {change.reason}" if change.reason else ""
         state = f"  {local_time(change.time)}  {change.state.value}{reason}"
         lines += _sentences([state], width)
-    queries = registry.queries(job.job_id)
+    queries = description.queries
     inner = None if width is None else width - 2
     if queries:
         lines += ["", "QUERIES", *_indented(_query_table(queries, inner))]
@@ -204,8 +202,7 @@ def render(session: Session, job: JobRecord, width: int | None = None) -> list[s
     notes = [f"  {note}" for query in queries for note in query.notes]
     if notes:
         lines += ["", "NOTES", *_sentences(notes, width)]
-    savepoints = registry.savepoints(job.job_id)
-    if savepoints:
+    if description.savepoints:
         rows_ = [
             (
                 local_time(s.created),
@@ -214,15 +211,15 @@ def render(session: Session, job: JobRecord, width: int | None = None) -> list[s
                 str(s.files),
                 mask_secrets(s.path),
             )
-            for s in savepoints
+            for s in description.savepoints
         ]
         head_ = ("TAKEN", "BY", "SIZE", "FILES", "PATH")
         drawn = table(head_, rows_, right="23", width=inner, flexible={4: 24}, optional=(3, 1))
         lines += ["", "SAVEPOINTS", *_indented(drawn)]
-    requests = registry.requests(job.job_id)
-    if requests:
-        lines += ["", "REQUESTS", *_indented(_request_table(requests, inner))]
-    upgrades = [upgrade_row(upgrade) for upgrade in registry.upgrades_of(job.job_id)]
+    if description.requests:
+        drawn = _request_table(description.requests, inner)
+        lines += ["", "REQUESTS", *_indented(drawn)]
+    upgrades = [upgrade_row(upgrade) for upgrade in description.upgrades]
     if upgrades:
         drawn = table(("BEGUN", "STATE", "UPGRADE ID", ""), upgrades, width=inner, flexible={3: 8})
         lines += ["", "UPGRADES", *_indented(drawn)]
@@ -250,7 +247,7 @@ def _sentences(lines: Sequence[str], width: int | None) -> list[str]:
     return [part for line in lines for part in folded(mask_secrets(line), width, indent=" " * 4)]
 
 
-def _query_table(queries: list[QueryStatus], width: int | None) -> list[str]:
+def _query_table(queries: Sequence[QueryStatus], width: int | None) -> list[str]:
     rows = [
         (
             query.name,
@@ -269,7 +266,7 @@ def _query_table(queries: list[QueryStatus], width: int | None) -> list[str]:
     return table(head, rows, right="2456", width=width, flexible={0: 8}, optional=(7, 5, 4))
 
 
-def _request_table(requests: list[Request], width: int | None) -> list[str]:
+def _request_table(requests: Sequence[Request], width: int | None) -> list[str]:
     head = ("CREATED", "KIND", "STATE", "REQUEST ID", "")
     rows = [
         (
@@ -292,18 +289,8 @@ def _request_table(requests: list[Request], width: int | None) -> list[str]:
     return found
 
 
-def _history(session: Session, job: JobRecord) -> list[JobStateChange]:
-    """Return the recorded states, and the state that a read-only registry could not record."""
-    history = session.registry.state_history(job.job_id)
-    if history and history[-1].state is not job.state:
-        reason = str((job.failure or {}).get("message") or "")
-        history.append(JobStateChange(job.state, job.end_time or job.start_time, reason or None))
-    return history
-
-
-def _restarts(history: Sequence[JobStateChange]) -> str | None:
+def _restarts(found: Sequence[JobStateChange]) -> str | None:
     """Return how often a job was started again, and why the last time; None if it never was."""
-    found = [change for change in history if change.state is JobState.RESTARTING]
     return f"{len(found)}; the last: {found[-1].reason}" if found else None
 
 

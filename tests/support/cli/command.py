@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flinkish.cli.commands.status import describe
+from flinkish.cli.commands.status import job_document
 from flinkish.cli.output.printer import masked
+from flinkish.client.job_description import describe_job
 from flinkish.config import Config
 from flinkish.errors import RegistryError
 from flinkish.registry.job_registry import Registry
@@ -190,16 +191,9 @@ class Flinkish:
         return trouble
 
 
-@dataclass(frozen=True)
-class _Reader:
-    """What ``describe`` needs of a session of the command."""
-
-    registry: Registry
-
-
 def _record(registry: Registry, reference: str) -> dict[str, Any]:
     job = registry.find_job(reference, include_final=True)
     [job] = reconcile(registry, [job])
-    record = describe(_Reader(registry), job)  # type: ignore[arg-type]
+    record = job_document(describe_job(registry, job))
     plain: dict[str, Any] = json.loads(json.dumps(masked(record), default=str))
     return plain
