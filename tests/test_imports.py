@@ -77,8 +77,8 @@ STARTUP = (
     *(
         f"registry/{name}.py"
         for name in (
-            *("__init__", "database", "fast_list", "job_registry", "jobs", "liveness", "lookup"),
-            *("requests", "rows", "schema", "sqlite"),
+            *("__init__", "database", "fast_list", "job_registry", "job_table", "jobs"),
+            *("liveness", "lookup", "requests", "rows", "savepoint_table", "schema", "sqlite"),
         )
     ),
     *(

@@ -21,7 +21,14 @@ from flinkish.errors import (
 from flinkish.registry import lookup
 from flinkish.registry.database import Database, Row, Transaction
 from flinkish.registry.jobs import ARGUMENTS, JobRecord, Request, RequestKind, RequestState
-from flinkish.registry.rows import REQUEST_COLUMNS, arguments_of, dump, request_of, request_values
+from flinkish.registry.rows import (
+    REQUEST_COLUMNS,
+    arguments_of,
+    dump,
+    request_of,
+    request_values,
+    settled_values,
+)
 from flinkish.registry.statements import lock, locked
 from flinkish.spec.codec import encode
 from flinkish.spec.requests import Arguments, CancelArguments, RequestResult
@@ -100,6 +107,27 @@ class Mailbox:
             return request
 
         return self._database.write(work)
+
+    def record_request(self, request: Request) -> None:
+        """Add a settled request to the history of its job.
+
+        Used when the client did the work itself because the job is dead and has no driver to ask.
+        Raises :class:`JobNotFound`.
+        """
+        values = settled_values(request)
+        columns = list(values)
+
+        def work(tx: Transaction) -> None:
+            lock(tx, request.job_id)
+            tx.execute(
+                f"INSERT INTO flinkish_requests ({', '.join(columns)}, number) "
+                f"VALUES ({', '.join(':' + c for c in columns)}, "
+                "(SELECT COALESCE(MAX(number), 0) + 1 FROM flinkish_requests "
+                "WHERE job_id = :job_id))",
+                **values,
+            )
+
+        self._database.write(work)
 
     def claim(self, job_id: str) -> Request | None:
         """Claim the oldest pending request of a job; no two callers ever get the same one.

@@ -84,7 +84,7 @@ MUTANTS = (
     Mutant(
         "disposed-savepoint-newest",
         "a disposed savepoint is shown as the last one of its job",
-        "flinkish/registry/job_registry.py",
+        "flinkish/registry/savepoint_table.py",
         'f"WHERE job_id IN ({marks}) AND disposed IS NULL AND created = ("\n'
         '                "SELECT MAX(created) FROM flinkish_savepoints n "\n'
         '                "WHERE n.job_id = s.job_id AND n.disposed IS NULL) ORDER BY path",',

@@ -51,7 +51,7 @@ def context(cli: Command, told: Told) -> Iterator[Context]:
 
 def new(cli: Command, context: Context, mode: str, timeout: float = 60.0) -> Upgrade:
     """An upgrade of a job that runs to a program that behaves as ``mode`` says."""
-    job = context.own_registry.job(cli.start("saving", "--name", "rides"))
+    job = context.writable_registry.job(cli.start("saving", "--name", "rides"))
     return Upgrade(
         upgrade_id=ID,
         job_id=job.job_id,

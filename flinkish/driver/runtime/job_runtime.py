@@ -1,16 +1,14 @@
-"""The job inside its driver: its queries, its lifecycle, and the gate that holds the program back.
+"""The job inside its driver: its queries and its lifecycle.
 
 Three kinds of threads use it: the program's own (through the hook), the agent's (requests) and the
-heartbeat's. One condition guards their shared state. The *gate* is the rule that makes a ``stop``
-one action: from the moment a request quiesces the queries until it has its result,
-``awaitTermination`` does not return, ``isActive`` stays true and ``SparkSession.stop`` waits.
+heartbeat's. One condition, that of the :class:`.program_gate.ProgramGate`, guards their shared
+state.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +20,7 @@ from flinkish.driver.plan.uid_rules import Planning
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.restore.restorer import Restorer
 from flinkish.driver.runtime.earlier_runs import earlier_runs
+from flinkish.driver.runtime.program_gate import ProgramGate
 from flinkish.driver.runtime.query_setup import Preparer
 from flinkish.driver.runtime.quiesce import quiesce, stop_hard
 from flinkish.driver.runtime.restore_gate import RestoreGate
@@ -39,7 +38,6 @@ from flinkish.registry.jobs import JobRecord, JobState, QueryStatus
 
 #: The setting with the number of queries that the program starts (``run --queries``).
 QUERIES = "execution.start.queries"
-_AWAIT_SLICE = 3600.0  # seconds; any value works, as waits are renewed
 #: Seconds after which a stream thread, whose end was requested and then taken back, has ended if it
 #: is going to.
 _LEAVING = 0.5
@@ -64,6 +62,7 @@ class Runtime:
         self.registry = registry
         self.job_id = job.job_id
         self.launch = job.launch
+        self._gate = ProgramGate()
         planning = Planning(job.launch.options)
         spec = job.launch.restore
         earlier = earlier_runs(registry, job)
@@ -82,11 +81,6 @@ class Runtime:
         #: The final state of the job once its program ends; set by stop and cancel.
         self.ending: JobState | None = None
         self.fatal: FlinkishError | None = None
-        self._changed = threading.Condition(threading.RLock())
-        self._in_flight = 0
-        self._queries: list[ManagedQuery] = []
-        self._by_run: dict[str, ManagedQuery] = {}
-        self._resumes = 0
         self._announced = False
         self._is_running = False
         self._session: Any = None
@@ -102,37 +96,23 @@ class Runtime:
 
     def queries(self) -> list[ManagedQuery]:
         """Return the newest run of each query name, in the order of their first starts."""
-        with self._changed:
-            newest = {query.name: query for query in self._queries}
-        return list(newest.values())
+        return self._gate.queries()
 
     def try_in_flight(self) -> AbstractContextManager[None] | None:
         """Return :meth:`in_flight`, entered before the program can start another query.
 
         Returns None while the program starts its queries: a savepoint would lack one.
         """
-        with self._changed:
+        with self._gate.changed:
             if not self.start_phase.is_over or self.start_phase.in_flight:
                 return None
-            self._in_flight += 1
-        return self._until_done()
+            return self._gate.enter()
 
     @contextmanager
     def in_flight(self) -> Iterator[None]:
         """Keep the program from continuing past an ended query inside the block."""
-        with self._changed:
-            self._in_flight += 1
-        with self._until_done():
+        with self._gate.enter():
             yield
-
-    @contextmanager
-    def _until_done(self) -> Iterator[None]:
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._in_flight -= 1
-                self._changed.notify_all()
 
     def resume(self, queries: list[ManagedQuery]) -> None:
         """Let quiesced queries continue as if nothing had happened.
@@ -152,8 +132,7 @@ class Runtime:
                     )
                 )
             query.quiesced = False
-        with self._changed:
-            self._resumes += 1
+        self._gate.resumed()
 
     def _go_on(self, query: ManagedQuery) -> None:
         """Start ``query`` again, unless its run could be kept from ending."""
@@ -164,18 +143,17 @@ class Runtime:
             time.sleep(0.05)
         with self._preparer.session_settings(query.session, query.name):
             query.restart()
-        with self._changed:
-            self._by_run[query.run_id] = query
+        self._gate.restarted(query)
 
     def end(self, state: JobState) -> None:
         """Set how the job ends; the program continues once the request in flight has settled."""
-        with self._changed:
+        with self._gate.changed:
             self.ending = state
-            self._changed.notify_all()
+            self._gate.changed.notify_all()
 
     def fail(self, error: FlinkishError) -> None:
         """Record an error that fails the job, whatever the program does about it."""
-        with self._changed:
+        with self._gate.changed:
             self.fatal = self.fatal or error
 
     def statuses(self) -> list[QueryStatus]:
@@ -241,8 +219,8 @@ class Runtime:
     def _start_after_requests(self, name: str) -> Iterator[None]:
         """Start a query inside the block, which begins when no request is in flight."""
         with ExitStack() as starting:
-            with self._changed:
-                self._settle()
+            with self._gate.changed:
+                self._gate.settle()
                 if self.ending is not None:
                     raise SystemExit(0)
                 starting.enter_context(self.start_phase.starting(name))
@@ -282,9 +260,7 @@ class Runtime:
             notes=prepared.notes,
             plan=prepared.plan,
         )
-        with self._changed:
-            self._queries.append(query)
-            self._by_run[query.run_id] = query
+        self._gate.add(query)
         self.start_phase.started(query.name)
         self._beat(self.statuses())
         return handle
@@ -335,55 +311,24 @@ class Runtime:
     ) -> bool | None:
         """Run ``StreamingQuery.awaitTermination`` behind the gate."""
         self._program_waits()
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while True:
-            self._rebind(query)
-            left = _AWAIT_SLICE if deadline is None else max(deadline - time.monotonic(), 0.001)
-            try:
-                ended = wait(left)
-            finally:
-                self._settle()
-            if self._rebind(query):
-                continue
-            if ended and spark_jvm.has_ended(query._jsq):
-                return None if deadline is None else True
-            if deadline is not None and time.monotonic() >= deadline:
-                return False
+        return self._gate.await_query(query, wait, timeout)
 
     def await_any(
         self, manager: Any, wait: Callable[[float], Any], timeout: float | None
     ) -> bool | None:
         """Run ``StreamingQueryManager.awaitAnyTermination`` behind the gate."""
         self._program_waits()
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while True:
-            resumes = self._resumes
-            left = _AWAIT_SLICE if deadline is None else max(deadline - time.monotonic(), 0.001)
-            try:
-                ended = wait(left)
-            finally:
-                self._settle()
-            if self._resumes != resumes:
-                # Spark keeps the ended run in its list: without this the next wait returns at once.
-                manager.resetTerminated()
-                continue
-            if ended:
-                return None if deadline is None else True
-            if deadline is not None and time.monotonic() >= deadline:
-                return False
+        return self._gate.await_any(manager, wait, timeout)
 
     def appears_active(self, query: Any) -> bool:
         """Return whether ``query`` is quiesced by a request that has no result yet."""
         self.program_asks()
-        with self._changed:
-            self._rebind(query)
-            managed = self._managed(query)
-            return managed is not None and managed.quiesced and self._in_flight > 0
+        return self._gate.appears_active(query)
 
     def before_session_stop(self) -> None:
         """Let the request in flight finish before the program stops Spark."""
         self.program_ended()
-        self._settle()
+        self._gate.settle()
         self.report()
         self._failed_before_stop = self.failed_query()
         self.session_stopped = True
@@ -392,7 +337,7 @@ class Runtime:
 
     def wait_for_requests(self) -> None:
         """Wait until no request is in flight."""
-        self._settle()
+        self._gate.settle()
 
     def jvm_is_gone(self) -> bool:
         """Return whether the session's JVM no longer answers."""
@@ -443,21 +388,3 @@ class Runtime:
         """Settle the claimed savepoint: see :meth:`Restorer.settle_claim`."""
         if self.restorer is not None:
             self.restorer.settle_claim(committed)
-
-    # --- inside -----------------------------------------------------------------------------
-
-    def _settle(self) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._in_flight == 0)
-
-    def _managed(self, query: Any) -> ManagedQuery | None:
-        return self._by_run.get(str(query._jsq.runId().toString()))
-
-    def _rebind(self, query: Any) -> bool:
-        """Point ``query`` at the current run of its query; return whether it was an older one."""
-        with self._changed:
-            managed = self._managed(query)
-            if managed is None or managed.run_id == str(query._jsq.runId().toString()):
-                return False
-            query._jsq = managed.jsq
-            return True

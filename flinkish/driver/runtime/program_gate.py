@@ -1,0 +1,137 @@
+"""The gate that holds the program back while a request is in flight, and the queries behind it.
+
+The *gate* is the rule that makes a ``stop`` one action: from the moment a request quiesces the
+queries until it has its result, ``awaitTermination`` does not return, ``isActive`` stays true and
+``SparkSession.stop`` waits.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from flinkish.driver.runtime.running_query import ManagedQuery
+from flinkish.driver.spark import jvm as spark_jvm
+
+_AWAIT_SLICE = 3600.0  # seconds; any value works, as waits are renewed
+
+
+class ProgramGate:
+    """Knows the job's queries and the requests in flight, and makes the program wait for these.
+
+    Attributes
+    ----------
+    changed
+        The condition that guards this state and what its users decide by it.
+    """
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition(threading.RLock())
+        self._in_flight = 0
+        self._queries: list[ManagedQuery] = []
+        self._by_run: dict[str, ManagedQuery] = {}
+        self._resumes = 0
+
+    def queries(self) -> list[ManagedQuery]:
+        """Return the newest run of each query name, in the order of their first starts."""
+        with self.changed:
+            newest = {query.name: query for query in self._queries}
+        return list(newest.values())
+
+    def add(self, query: ManagedQuery) -> None:
+        """Add a query that the program has started."""
+        with self.changed:
+            self._queries.append(query)
+            self._by_run[query.run_id] = query
+
+    def restarted(self, query: ManagedQuery) -> None:
+        """Note the new run of a query."""
+        with self.changed:
+            self._by_run[query.run_id] = query
+
+    def resumed(self) -> None:
+        """Note that quiesced queries go on, which ends no wait of the program."""
+        with self.changed:
+            self._resumes += 1
+
+    def enter(self) -> AbstractContextManager[None]:
+        """Put a request in flight; it has its result when the returned block ends."""
+        with self.changed:
+            self._in_flight += 1
+        return self._until_done()
+
+    @contextmanager
+    def _until_done(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            with self.changed:
+                self._in_flight -= 1
+                self.changed.notify_all()
+
+    def settle(self) -> None:
+        """Wait until no request is in flight."""
+        with self.changed:
+            self.changed.wait_for(lambda: self._in_flight == 0)
+
+    def await_query(
+        self, query: Any, wait: Callable[[float], Any], timeout: float | None
+    ) -> bool | None:
+        """Run ``StreamingQuery.awaitTermination`` behind the gate."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            self._rebind(query)
+            left = _AWAIT_SLICE if deadline is None else max(deadline - time.monotonic(), 0.001)
+            try:
+                ended = wait(left)
+            finally:
+                self.settle()
+            if self._rebind(query):
+                continue
+            if ended and spark_jvm.has_ended(query._jsq):
+                return None if deadline is None else True
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+
+    def await_any(
+        self, manager: Any, wait: Callable[[float], Any], timeout: float | None
+    ) -> bool | None:
+        """Run ``StreamingQueryManager.awaitAnyTermination`` behind the gate."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            resumes = self._resumes
+            left = _AWAIT_SLICE if deadline is None else max(deadline - time.monotonic(), 0.001)
+            try:
+                ended = wait(left)
+            finally:
+                self.settle()
+            if self._resumes != resumes:
+                # Spark keeps the ended run in its list: without this the next wait returns at once.
+                manager.resetTerminated()
+                continue
+            if ended:
+                return None if deadline is None else True
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+
+    def appears_active(self, query: Any) -> bool:
+        """Return whether ``query`` is quiesced by a request that has no result yet."""
+        with self.changed:
+            self._rebind(query)
+            managed = self._managed(query)
+            return managed is not None and managed.quiesced and self._in_flight > 0
+
+    def _managed(self, query: Any) -> ManagedQuery | None:
+        return self._by_run.get(str(query._jsq.runId().toString()))
+
+    def _rebind(self, query: Any) -> bool:
+        """Point ``query`` at the current run of its query; return whether it was an older one."""
+        with self.changed:
+            managed = self._managed(query)
+            if managed is None or managed.run_id == str(query._jsq.runId().toString()):
+                return False
+            query._jsq = managed.jsq
+            return True

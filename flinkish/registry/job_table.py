@@ -1,0 +1,300 @@
+"""The jobs of a registry: their records, their states and the history of these."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from flinkish.errors import RegistryError, UsageError, WrongState
+from flinkish.registry import lookup
+from flinkish.registry.database import Row, Transaction
+from flinkish.registry.jobs import JobRecord, JobState, JobStateChange, ProcessRef, may_follow
+from flinkish.registry.purging import Purging, why_purged
+from flinkish.registry.rows import JOB_COLUMNS, change_of, column_value, job_of, job_values
+from flinkish.registry.schema import UNACKNOWLEDGED
+from flinkish.registry.statements import (
+    is_guess,
+    job_row,
+    lock,
+    locked,
+    record_state,
+    refuse_taken,
+    set_fields,
+    unknown,
+)
+
+
+class JobTable(Purging):
+    """The jobs of a database; a base of :class:`.job_registry.Registry`."""
+
+    def add_job(self, job: JobRecord, *, unique_name: bool = False) -> None:
+        """Register a job; its state becomes the first entry of its history.
+
+        Parameters
+        ----------
+        job
+            The job.
+        unique_name
+            Refuse the job if another of its name has not ended, also one that is being added now.
+
+        Raises
+        ------
+        RegistryError
+            The id is taken.
+        NameTaken
+            The name is, and has to be unique.
+        """
+        values = job_values(job)
+        columns = list(values)
+
+        def work(tx: Transaction) -> None:
+            if unique_name:
+                self._database.serialize(tx)
+                refuse_taken(tx, job.name, job.job_id)
+            if tx.rows("SELECT 1 AS one FROM flinkish_jobs WHERE job_id = :id", id=job.job_id):
+                raise RegistryError(f"job {job.job_id} is already in the registry")
+            tx.execute(
+                f"INSERT INTO flinkish_jobs ({', '.join(columns)}, revision) "
+                f"VALUES ({', '.join(':' + c for c in columns)}, 0)",
+                **values,
+            )
+            record_state(tx, job.job_id, job.state, job.start_time, None)
+
+        self._database.write(work)
+
+    def job(self, job_id: str) -> JobRecord:
+        """Return the job with this complete id. Raises :class:`JobNotFound`."""
+        rows = self._read(
+            f"SELECT {JOB_COLUMNS} FROM flinkish_jobs WHERE job_id = :id", id=job_id.lower()
+        )
+        if not rows:
+            raise unknown(job_id)
+        return job_of(rows[0])
+
+    def find_job(self, reference: str, *, include_final: bool = False) -> JobRecord:
+        """Return the job that an id, a unique prefix of an id, or a name refers to.
+
+        A complete id, or a prefix of at least 4 digits, matches a job in any state (the caller
+        checks the state). A name refers to the one job of that name that is not final; with
+        ``include_final``, when there is none, to the one final job of that name.
+
+        Raises
+        ------
+        JobNotFound
+            No job matches.
+        AmbiguousJob
+            Several jobs match; the error has the candidates.
+        UsageError
+            The reference has 32 characters but is not an id (Flink's message).
+        """
+        reference = reference.strip()
+        if not reference:
+            raise UsageError("the job id is missing", hint="see the jobs with: flinkish list")
+        by_id: list[Row] = []
+        if lookup.is_prefix(reference):
+            by_id = self._read(
+                f"SELECT {JOB_COLUMNS} FROM flinkish_jobs WHERE substr(job_id, 1, :n) = :prefix",
+                n=len(reference),
+                prefix=reference.lower(),
+            )
+        by_name = self._read(
+            f"SELECT {JOB_COLUMNS} FROM flinkish_jobs WHERE name = :name", name=reference
+        )
+        return lookup.choose(
+            reference,
+            [job_of(row) for row in by_id],
+            [job_of(row) for row in by_name],
+            include_final=include_final,
+        )
+
+    def jobs(
+        self, *, states: Collection[JobState] | None = None, name: str | None = None
+    ) -> list[JobRecord]:
+        """Return jobs by start time, optionally only those in ``states`` or named ``name``."""
+        conditions, values = ["1 = 1"], {}
+        if states is not None:
+            marks = {f"s{i}": s.value for i, s in enumerate(sorted(states, key=lambda s: s.value))}
+            if not marks:
+                return []
+            conditions.append(f"state IN ({', '.join(':' + mark for mark in marks)})")
+            values.update(marks)
+        if name is not None:
+            conditions.append("name = :name")
+            values["name"] = name
+        rows = self._read(
+            f"SELECT {JOB_COLUMNS} FROM flinkish_jobs WHERE {' AND '.join(conditions)} "
+            "ORDER BY start_time, job_id",
+            **values,
+        )
+        return [job_of(row) for row in rows]
+
+    def transition(
+        self,
+        job_id: str,
+        new: JobState,
+        reason: str | None = None,
+        *,
+        failure: Mapping[str, Any] | None = None,
+        exit_status: int | None = None,
+    ) -> JobRecord:
+        """Move a job to another state, append to its history, and return the updated job.
+
+        A final state sets the end time. If the job is in the state already, nothing is appended,
+        but a missing failure or exit status is added (and a guessed failure, ``driver-lost``, is
+        replaced by the real one).
+
+        Raises
+        ------
+        WrongState
+            ``new`` may not follow the current state.
+        JobNotFound
+            There is no such job.
+        """
+
+        def work(tx: Transaction) -> JobRecord:
+            job = locked(tx, job_id)
+            now = self.now()
+            values: dict[str, Any] = {}
+            if failure is not None and (job.failure is None or is_guess(job.failure)):
+                values["failure"] = column_value("failure", failure)
+            if exit_status is not None and job.exit_status is None:
+                values["exit_status"] = exit_status
+            if job.state is not new:
+                if not may_follow(job.state, new):
+                    raise WrongState(
+                        f"job {job.name} ({job.job_id}) is {job.state.value} and cannot become "
+                        f"{new.value}",
+                        job_id=job.job_id,
+                        state=job.state.value,
+                    )
+                values["state"] = new.value
+                if new.is_final:
+                    values["end_time"] = now
+                record_state(tx, job.job_id, new, now, reason)
+            set_fields(tx, job.job_id, values)
+            return job_row(tx, job.job_id)
+
+        return self._database.write(work)
+
+    def restart(
+        self,
+        seen: JobRecord,
+        reason: str,
+        supervisor: ProcessRef | None = None,
+    ) -> JobRecord:
+        """Move a job that has failed or ended to RESTARTING, for whoever starts it; return it.
+
+        Two callers that have seen the same end cannot both have it: the job must still be as the
+        caller has seen it.
+
+        Parameters
+        ----------
+        seen
+            The job, FAILING or in a final state.
+        supervisor
+            The process that starts it, if it is known.
+
+        Raises
+        ------
+        WrongState
+            The job has changed since; another process has started it, for instance.
+        NameTaken
+            The job had ended, and another one that runs has the name that it was given.
+        """
+
+        def work(tx: Transaction) -> JobRecord:
+            job = locked(tx, seen.job_id)
+            restartable = seen.state.is_final or seen.state is JobState.FAILING
+            if not restartable or (job.state, job.end_time) != (seen.state, seen.end_time):
+                raise WrongState(
+                    f"job {job.name} ({job.job_id}) is {job.state.value} by now, it is not started "
+                    "again here",
+                    hint="see what runs with: flinkish list",
+                    job_id=job.job_id,
+                    state=job.state.value,
+                )
+            purged = why_purged(job)
+            if purged is not None:
+                raise purged
+            if job.state.is_final and job.has_given_name:
+                self._database.serialize(tx)
+                refuse_taken(tx, job.name, job.job_id)
+            now = self.now()
+            set_fields(
+                tx,
+                job.job_id,
+                {
+                    "state": JobState.RESTARTING.value,
+                    "end_time": None,
+                    "supervisor": column_value("supervisor", supervisor),
+                    "driver": None,
+                    "exit_status": None,
+                    "failure": None,
+                    "heartbeat": now,
+                },
+            )
+            tx.execute(
+                "UPDATE flinkish_jobs SET acknowledged = NULL WHERE job_id = :id", id=job.job_id
+            )
+            record_state(tx, job.job_id, JobState.RESTARTING, now, reason)
+            return job_row(tx, job.job_id)
+
+        return self._database.write(work)
+
+    def update_job(self, job_id: str, **fields: Any) -> None:
+        """Set fields of a job that may be unknown when it starts (``rows.UPDATABLE``).
+
+        Allowed in every state: a supervisor may add the more precise failure to a job that was
+        already found dead.
+
+        Raises
+        ------
+        JobNotFound
+            There is no such job.
+        TypeError
+            The field cannot be updated.
+        """
+        values = {name: column_value(name, value) for name, value in fields.items()}
+
+        def work(tx: Transaction) -> None:
+            lock(tx, job_id)
+            set_fields(tx, job_id.lower(), values)
+
+        self._database.write(work)
+
+    def unacknowledged(self) -> list[JobRecord]:
+        """Return the jobs that ran and have failed without anybody acknowledging it, by start time.
+
+        A job that failed before it ran is not among them: the command that started it reported it.
+        """
+        rows = self._read(
+            f"SELECT {JOB_COLUMNS} FROM flinkish_jobs WHERE {UNACKNOWLEDGED} "
+            "ORDER BY start_time, job_id"
+        )
+        return [job_of(row) for row in rows]
+
+    def acknowledge(self, job_ids: Iterable[str]) -> list[str]:
+        """Record that somebody knows that these jobs have failed; return those that were news."""
+        now = self.now()
+
+        def work(tx: Transaction) -> list[str]:
+            return [
+                job_id
+                for job_id in job_ids
+                if tx.execute(
+                    "UPDATE flinkish_jobs SET acknowledged = :now WHERE job_id = :id "
+                    "AND state = 'FAILED' AND acknowledged IS NULL",
+                    now=now,
+                    id=job_id,
+                )
+            ]
+
+        return self._database.write(work)
+
+    def state_history(self, job_id: str) -> list[JobStateChange]:
+        """Return all states of a job, oldest first."""
+        rows = self._read(
+            "SELECT state, time, reason FROM flinkish_states WHERE job_id = :id ORDER BY number",
+            id=job_id,
+        )
+        return [change_of(row) for row in rows]
