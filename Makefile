@@ -17,7 +17,7 @@ MATRIX_VENVS := .venv-matrix
 WORKERS ?= 2
 ARGS ?=
 
-.PHONY: help venv demo test test-deep test-matrix mutants fuzz lint fmt bench bench-engine compat-matrix faults completions docs clean java moved
+.PHONY: help venv demo test test-deep test-matrix mutants fuzz lint fmt bench bench-engine compat-matrix faults completions docs docs-run clean java moved
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -72,6 +72,9 @@ completions: $(INSTALLED) ## write completions/flinkish.{bash,zsh,fish} from the
 
 docs: $(INSTALLED) ## write the tables of commands, exit codes and settings from the code
 	$(PYTHON) -m flinkish.cli.docs
+
+docs-run: java $(INSTALLED) ## write the console blocks of the README and the guides from a run (5 min)
+	$(PYTHON) -m tests.support.guides $(ARGS)
 
 clean: ## remove what this Makefile made, the virtual environments included
 	rm -rf $(VENV) $(SPARK35) $(MATRIX_VENVS) .cache/jvm .cache/tiers .mypy_cache .ruff_cache .pytest_cache .hypothesis

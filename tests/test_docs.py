@@ -67,7 +67,7 @@ def test_the_commands_shown_exist(page: str) -> None:
         for word in re.findall(r"^(?:\$ )?flinkish (?:--json |-q )?([a-z]\S*)", block, flags=re.M):
             assert word in command_index.COMMANDS, f"{page}: flinkish {word}"
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for target in re.findall(r"(?:^\$ |`)make ([a-z0-9-]+)", text, flags=re.MULTILINE):
+    for target in re.findall(r"(?:^|^\$ |`)make ([a-z0-9-]+)", text, flags=re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
 
 

@@ -161,7 +161,7 @@ def wait(
     deadline = time.monotonic() + (START_TIMEOUT if watermark is None else STREAM_TIMEOUT)
     reported = time.monotonic()
     if report:
-        print(f"\nwaiting until the watermark has passed {watermark}Z (flinkish status --json)")
+        say(f"Wait until the watermark has passed {watermark}Z (flinkish status --json)")
     while time.monotonic() < deadline:
         found = shell.status(job)
         if found["state"] != "RUNNING":
