@@ -277,7 +277,10 @@ def on_a_terminal(*argv: str, until: str | None = None) -> str:
     return str(text.decode()).replace("\r\n", "\n")
 
 
-def test_watch_clears_the_screen_and_nothing_else_does(cli: Command) -> None:
+def test_watch_clears_the_screen_and_nothing_else_does(
+    cli: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")  # a narrow one shortens the name
     world(cli.directory, HOSTILE_NAME)
     text = on_a_terminal("list", "--watch", until=visible(HOSTILE_NAME))
     first, _, rest = text.partition("\x1b[H\x1b[J")

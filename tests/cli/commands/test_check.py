@@ -110,7 +110,7 @@ def test_names_that_nothing_has_are_usage_errors(cli: Command, root: Path) -> No
     for option in ("--reset-source=other", "--uid-map=other=new", "--uid-map=uid-0=new"):
         refused = cli(*check(cli, option, "--json", job))
         assert refused.code == 2, refused
-        assert option.partition("=")[0] in refused.error()["message"]
+        assert option.partition("=")[0] in refused.error()["hint"]
 
 
 def test_a_plan_of_a_job_is_not_saved(cli: Command, root: Path, tmp_path: Path) -> None:
