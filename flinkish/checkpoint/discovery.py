@@ -31,6 +31,13 @@ def find_checkpoints(path: str) -> dict[str | None, str]:
         name: location for name, location in below.items() if is_checkpoint(location)
     }
     if not found:
+        savepoints = sum(name.startswith("savepoint-") for name in below)
+        if savepoints:
+            raise SavepointNotFound(
+                f"{path} is not a savepoint, but holds some: {savepoints}",
+                hint=f"name one of them; see: flinkish savepoint list {path}",
+                path=path,
+            )
         raise SavepointNotFound(
             f"{path} is neither a savepoint nor a Spark checkpoint",
             hint="a savepoint has a _metadata file, a checkpoint has metadata and offsets/; "

@@ -13,7 +13,7 @@ from flinkish.client import all_jobs
 from flinkish.client.all_jobs import JobOutcome
 from flinkish.client.failures import Troubles, find_troubles
 from flinkish.client.retention import Removal, not_pruned, remove_old
-from flinkish.errors import FlinkishError, Locked
+from flinkish.errors import DriverLost, FlinkishError, Locked
 from flinkish.registry.jobs import JobRecord
 from flinkish.storage import to_uri
 
@@ -78,12 +78,14 @@ def save_all(
 def exit_code(outcomes: Sequence[JobOutcome], removal: Removal, troubles: Troubles) -> int:
     """Return 0 when nothing failed, 1 when every attempt failed, 3 when some did. Pure.
 
-    Jobs that have failed, or do not run though they should, make it 3.
+    Jobs that have failed, or do not run though they should, make it 3, also those that turn out to
+    be dead now.
     When another process holds the target, so that old savepoints cannot be removed now, that is no
     failure: they are removed the next time.
     """
     failed = [outcome for outcome in outcomes if outcome.error is not None]
-    if failed and not any(outcome.savepoint is not None for outcome in outcomes):
+    alive = [outcome for outcome in failed if not isinstance(outcome.error, DriverLost)]
+    if alive and not any(outcome.savepoint is not None for outcome in outcomes):
         return FlinkishError.code
     not_removed = removal.error is not None and not isinstance(removal.error, Locked)
     return 3 if failed or not_removed or troubles.failed or troubles.missing else 0

@@ -168,6 +168,12 @@ def test_a_job_found_dead_is_a_failure_until_it_is_acknowledged(cli: Command) ->
     assert cli.ok("savepoint", "--all", "sp", "-q").err == ""
 
 
+def test_only_dead_jobs_are_told_in_the_same_way(cli: Command) -> None:
+    dead_job(cli)
+    for _ in range(2):  # found dead now, and known to be
+        assert cli("savepoint", "--all", "sp", "-q").code == 3
+
+
 def test_a_death_that_list_has_seen_is_not_lost(cli: Command) -> None:
     job = dead_job(cli)
     said = f"1 job failed: dead ({job.job_id}); see: flinkish list --failed, flinkish ack JOB"

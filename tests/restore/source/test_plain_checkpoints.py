@@ -30,3 +30,6 @@ def test_adopting(tmp_path: Path) -> None:
     for path in ("all/other", "missing", "all/one/offsets"):
         with pytest.raises(SavepointNotFound, match="neither a savepoint nor a Spark checkpoint"):
             adopt_cuts(str(tmp_path / path))
+    (tmp_path / "sps" / "savepoint-1").mkdir(parents=True)
+    with pytest.raises(SavepointNotFound, match="is not a savepoint, but holds some: 1"):
+        adopt_cuts(str(tmp_path / "sps"))
