@@ -161,16 +161,21 @@ class Job:
         *,
         format: str = "native",
         timeout: float | None = None,
+        drain: bool = False,
     ) -> Savepoint:
         """Stop the job with a savepoint: nothing is processed after it.
 
         When the savepoint fails, the job continues. Parameters, result and errors are those of
         :meth:`savepoint`; the call waits until the job has ended.
+
+        With ``drain`` one more batch of each query emits what waits for the watermark: open windows
+        and sessions, rows of outer joins, event-time timers. A job that was drained is over: later
+        rows are late for it, and a failure behind that point fails the job.
         """
         context = self._context
         target = requests.savepoint_target(context, directory, self.record)
         seconds = context.timeout(timeout)
-        done = requests.stop(context, self.record, target, seconds, format_=format)
+        done = requests.stop(context, self.record, target, seconds, format_=format, drain=drain)
         return self._taken(done)
 
     def cancel(self, *, timeout: float | None = None) -> Job:

@@ -105,6 +105,7 @@ def submit(
     *,
     full: bool = False,
     format_: str = "native",
+    drain: bool = False,
 ) -> Request:
     """Put a request into the job's mailbox.
 
@@ -124,6 +125,8 @@ def submit(
         Whether the savepoint shares no files with an earlier one.
     format_ : str
         ``native`` or ``canonical``.
+    drain : bool
+        Whether a stop emits first what waits for the watermark.
 
     Returns
     -------
@@ -137,7 +140,7 @@ def submit(
     WrongState
         The job has ended.
     """
-    arguments = arguments_for(kind, target, format=format_, timeout=timeout, full=full)
+    arguments = arguments_for(kind, target, format=format_, timeout=timeout, full=full, drain=drain)
     return context.registry.submit(job.job_id, kind, arguments, requester())
 
 
@@ -244,11 +247,17 @@ def wait_cancel_end(context: Context, request: Request, timeout: float) -> JobRe
 
 
 def stop(
-    context: Context, job: JobRecord, target: str, timeout: float, *, format_: str = "native"
+    context: Context,
+    job: JobRecord,
+    target: str,
+    timeout: float,
+    *,
+    format_: str = "native",
+    drain: bool = False,
 ) -> Request:
     """Stop a job with a savepoint and wait until it has ended; see :func:`submit`."""
     deadline = time.monotonic() + timeout
-    request = submit(context, job, RequestKind.STOP, target, timeout, format_=format_)
+    request = submit(context, job, RequestKind.STOP, target, timeout, format_=format_, drain=drain)
     done = wait_result(context, request, timeout)
     wait_end(context, done, deadline - time.monotonic())
     return done

@@ -149,12 +149,13 @@ def arguments_for(
     format: str = "native",
     timeout: float | None = None,
     full: bool = False,
+    drain: bool = False,
 ) -> Arguments:
-    """Make the arguments of a request; only a cancel can have no target."""
+    """Make the arguments of a request; only a cancel can have no target, only a stop drains."""
     if kind is RequestKind.CANCEL:
         return CancelArguments(target, format, timeout, full)
     assert target is not None, kind
-    return SavepointArguments(target, format, timeout, full=full)
+    return SavepointArguments(target, format, timeout, full=full, drain=drain)
 
 
 class RequestState(str, Enum):

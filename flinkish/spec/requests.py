@@ -24,6 +24,9 @@ class SavepointArguments:
         Whether a client takes it from the files of a dead job, without a driver.
     full
         Whether it shares no files with an earlier savepoint.
+    drain
+        Whether a stop emits first what waits for the watermark. It is only written when asked for,
+        so drivers of an older flinkish serve all other stops.
     """
 
     target: str
@@ -31,6 +34,7 @@ class SavepointArguments:
     timeout: float | None = field(default=None, metadata=OMIT_DEFAULT)
     offline: bool = field(default=False, metadata=OMIT_DEFAULT)
     full: bool = False
+    drain: bool = field(default=False, metadata=OMIT_DEFAULT)
 
 
 @dataclass(frozen=True)

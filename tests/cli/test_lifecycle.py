@@ -160,6 +160,17 @@ def test_the_type_of_a_savepoint_reaches_the_driver(cli: Command, words: list[st
     assert [s["format"] for s in cli.status(job)["savepoints"]] == ["canonical"]
 
 
+def test_a_stop_says_when_it_drains(cli: Command) -> None:
+    for words, drains in (([], False), (["--drain"], True), (["-d"], True)):
+        job = cli.start()
+        done = cli.ok("stop", job, "-p", "sp", *words)
+        assert ("Draining job" in done.err, "Suspending job" in done.err) == (drains, not drains)
+        with cli.registry() as registry:
+            (request,) = registry.requests(job)
+        assert request.savepoint is not None
+        assert request.savepoint.drain is drains
+
+
 def test_stop_ends_finished_with_its_savepoint(cli: Command, tmp_path: Path) -> None:
     job = cli.start()
     result = cli.ok("stop", "-p", "sp", job)

@@ -28,8 +28,6 @@ MISTAKES = [
     (["stop", "a" * 4, "b"], "unexpected extra argument"),
     (["stop", "z" * 32, "-p", "x"], "cannot parse JobID"),
     (["stop", "-type", "odd", "x"], "unknown savepoint type 'odd'"),
-    (["stop", "-d", "x"], "stop cannot drain a job yet"),
-    (["stop", "--drain", "x"], "stop cannot drain a job yet"),
     (["savepoint"], "missing JobID"),
     (["savepoint", "a", "b", "c"], "unexpected extra argument"),
     (["savepoint", "x", "-type", "avro"], "unknown savepoint type 'avro'"),

@@ -108,7 +108,8 @@ def _relocatable(savepoint: Mapping[str, Any]) -> str:
 def _query(query: Mapping[str, Any]) -> Iterator[str]:
     yield f"query {query['name']}  {query['query_id']}"
     yield f"  batch      {query['batch_id']}"
-    yield f"  watermark  {query['watermark'] or '-'}"
+    watermark = "at its maximum: drained" if query["drained"] else query["watermark"] or "-"
+    yield f"  watermark  {watermark}"
     yield f"  state      {query['backend'] or '-'}, checkpoint format {query['checkpoint_format']}"
     yield f"  data       {query['files']} files, {size_text(query['bytes'])}"
     rows = [

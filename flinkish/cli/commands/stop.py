@@ -16,7 +16,6 @@ from flinkish.cli.options.arguments import (
     timeout_option,
 )
 from flinkish.client import requests
-from flinkish.errors import UsageError
 from flinkish.registry.jobs import RequestKind
 
 
@@ -30,7 +29,12 @@ from flinkish.registry.jobs import RequestKind
     type=click.Path(),
     help="Directory for the savepoint. Default: execution.checkpointing.savepoint-dir.",
 )
-@click.option("-d", "--drain", is_flag=True, hidden=True)
+@click.option(
+    "-d",
+    "--drain",
+    is_flag=True,
+    help="First emit what waits for the watermark: windows, sessions, outer joins, timers.",
+)
 @format_option
 @detached_option
 @timeout_option
@@ -48,12 +52,12 @@ def stop(
     """Stop a job with a savepoint: nothing is processed after it.
 
     When the savepoint fails, the job goes on from where it was.
+
+    With --drain the watermark of each query goes to its maximum (9223372036854775 ms) in a last
+    batch without new input, so everything in its state that waits for event time is emitted. Use it
+    to end a job for good: rows that come later are late for its savepoint. Once it is draining, a
+    failure ends the job.
     """
-    if drain:
-        raise UsageError(
-            "stop cannot drain a job yet",
-            hint="without --drain, what is in open windows is saved, and goes on with the restore",
-        )
     with call.session() as session:
         found = session.find_job(job)
         where = requests.savepoint_target(session, target, found)
@@ -62,9 +66,12 @@ def stop(
         seconds = session.timeout(timeout)
         deadline = time.monotonic() + seconds
         out = session.out
-        out.note(f'Suspending job "{found.job_id}" with a {format_.upper()} savepoint.')
+        doing = "Draining" if drain else "Suspending"
+        out.note(f'{doing} job "{found.job_id}" with a {format_.upper()} savepoint.')
         out.note(f"Triggering stop-with-savepoint for job {found.job_id}.")
-        request = requests.submit(session, found, RequestKind.STOP, where, seconds, format_=format_)
+        request = requests.submit(
+            *(session, found, RequestKind.STOP, where, seconds), format_=format_, drain=drain
+        )
         if detached:
             return request_result.detached(session, request)
         out.note("Waiting for response...")

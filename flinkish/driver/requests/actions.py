@@ -14,6 +14,7 @@ from flinkish.driver.migration.file_transfer import SparkTransferer
 from flinkish.driver.plan.planned_queries import operator_facts
 from flinkish.driver.plan.writer_settings import why_not_savepointable
 from flinkish.driver.requests.canonical_savepoints import check_engine, save_canonical
+from flinkish.driver.requests.drain import check_drainable, drain
 from flinkish.driver.requests.unsavable import (
     ended_without_commit,
     has_committed,
@@ -24,7 +25,14 @@ from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.runtime.quiesce import quiesce, stop_hard
 from flinkish.driver.runtime.running_query import ManagedQuery, sources_of, status_of
 from flinkish.driver.spark import jvm as spark_jvm
-from flinkish.errors import FlinkishError, StorageError, WaitTimeout, WrongState, from_record
+from flinkish.errors import (
+    FlinkishError,
+    ProgramFailed,
+    StorageError,
+    WaitTimeout,
+    WrongState,
+    from_record,
+)
 from flinkish.registry.jobs import JobState, Request, RequestKind, RequestState
 from flinkish.savepoint.format import digests
 from flinkish.savepoint.format.contents import (
@@ -157,6 +165,7 @@ class Actions:
         check_writable(_wanted(request).target)
         self._await_first_commits(request, known)
         active = [q for q in known if not spark_jvm.has_ended(q.jsq)]
+        draining = False
         for query in active:
             query.quiesced = True
         try:
@@ -169,10 +178,21 @@ class Actions:
                 )
             # A query that had no input before may have committed its first batch by now.
             queries, left = self._await_first_commits(request, known)
+            if _wanted(request).drain:
+                check_drainable(queries)
+                draining = True
+                deadline = time.monotonic() + self._timeout(request)
+                drain(
+                    *(self._runtime, queries, deadline),
+                    lambda: self._check_not_cancelled(request),
+                )
             info = self._write_at_the_end(request, queries, trigger, left)
             return self._result(info, left, "quiesce")
-        except BaseException:
-            self._runtime.resume(active)
+        except BaseException as error:
+            if draining:  # later rows are late for it
+                self._runtime.fail(_undrained(error))
+            else:
+                self._runtime.resume(active)
             raise
 
     def _result(
@@ -376,6 +396,15 @@ def no_query() -> WrongState:
     return WrongState(
         "the job has no streaming query",
         hint="a savepoint is of streaming queries; a batch program has no state to keep",
+    )
+
+
+def _undrained(error: BaseException) -> FlinkishError:
+    """Return the failure of a job that began to drain, and has no savepoint of it."""
+    return ProgramFailed(
+        f"the job was being drained, and cannot go on after that: {error}",
+        hint="save what it left with: flinkish savepoint JOB TARGET; or start it again from an "
+        "earlier savepoint",
     )
 
 

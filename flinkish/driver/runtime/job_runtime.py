@@ -145,6 +145,18 @@ class Runtime:
             query.restart()
         self._gate.restarted(query)
 
+    def run_once(self, query: ManagedQuery) -> None:
+        """Start a quiesced query for the one batch that its log has planned; it ends behind it.
+
+        Its trigger is lost by this: it does not go on afterwards.
+        """
+        once = query.gateway_jvm.org.apache.spark.sql.streaming.Trigger.Once()
+        query.writer._jwrite.trigger(once)  # the JVM's writer changes itself
+        with self._preparer.session_settings(query.session, query.name):
+            query.restart()
+        query.quiesced = True
+        self._gate.restarted(query)
+
     def end(self, state: JobState) -> None:
         """Set how the job ends; the program continues once the request in flight has settled."""
         with self._gate.changed:

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from flinkish.checkpoint.format.drain import MAX_WATERMARK_MS
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.source.restore_inputs import NewQuery, SavedQueryFacts
 
 #: Spark's switch for its own comparison of state schemas.
 SETTING_SCHEMA_CHECK = "spark.sql.streaming.stateStore.stateSchemaCheck"
-#: The watermark of a drained job, in milliseconds: the largest that Spark can keep.
-DRAINED = 9_223_372_036_854_775
 _AGGREGATIONS = frozenset({"stateStoreSave", "sessionWindowStateStoreSaveExec"})
 
 
@@ -38,7 +37,7 @@ def preconditions(new: NewQuery, saved: SavedQueryFacts | None) -> Iterator[Chec
                 "switch that off, let the job run a batch, and take another savepoint",
             )
         yield from _output_mode(new, saved)
-        if (saved.watermark_ms or 0) >= DRAINED:
+        if (saved.watermark_ms or 0) >= MAX_WATERMARK_MS:
             yield Check(
                 "drained",
                 RestoreOutcome.WARNING,

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any
 
 from flinkish import storage
+from flinkish.checkpoint.format.drain import MAX_WATERMARK_MS
 from flinkish.errors import Corrupt, SavepointNotFound, UnsupportedFormat, UsageError
 from flinkish.savepoint.format import digests
 from flinkish.savepoint.format.contents import FileRecord, Header, OperatorRecord, QueryRecord
@@ -251,6 +252,7 @@ def _describe_query(query: QueryRecord) -> dict[str, Any]:
         "batch_id": query.batch_id,
         "planned_batch": query.planned_batch,
         "watermark": watermark,
+        "drained": (query.watermark_ms or 0) >= MAX_WATERMARK_MS,
         "offsets": [_offset(text) for text in query.offsets],
         "pins": dict(query.pins),
         "source": query.source,

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from flinkish.restore.plan.preconditions import DRAINED, SETTING_SCHEMA_CHECK, preconditions
+from flinkish.checkpoint.format.drain import MAX_WATERMARK_MS
+from flinkish.restore.plan.preconditions import SETTING_SCHEMA_CHECK, preconditions
 from flinkish.restore.plan.verdicts import RestoreOutcome
 from flinkish.restore.source.restore_inputs import NewSink
 from tests.support.restore.query_builders import AGG, DEDUP, new, old, saved_query, starting
@@ -83,8 +84,8 @@ def test_output_modes(
 
 
 def test_a_drained_savepoint_is_warned_about() -> None:
-    assert found(watermark=DRAINED) == {"drained": WARNING}
-    assert found(watermark=DRAINED - 1) == {}
+    assert found(watermark=MAX_WATERMARK_MS) == {"drained": WARNING}
+    assert found(watermark=MAX_WATERMARK_MS - 1) == {}
 
 
 def test_the_switch_of_sparks_own_check_is_warned_about() -> None:

@@ -1,0 +1,114 @@
+"""Drain the queries of a job that is being stopped: emit what waits for the watermark.
+
+As ``flink stop --drain`` (MAX_WATERMARK): after its last batch each query runs one more, over the
+same offsets, with the watermark at its maximum. Input that arrived meanwhile is not touched. A
+drained query treats all later rows as late, so its savepoint is for the record, or for a program
+that begins anew behind it; a restore warns.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from flinkish import storage
+from flinkish.checkpoint.cut import newest_committed_batch, newest_entries
+from flinkish.checkpoint.format.drain import drained_entry
+from flinkish.checkpoint.format.names import OFFSETS
+from flinkish.driver.log import log
+from flinkish.driver.runtime.job_runtime import Runtime
+from flinkish.driver.runtime.quiesce import stop_hard
+from flinkish.driver.runtime.running_query import ManagedQuery
+from flinkish.driver.spark import jvm as spark_jvm
+from flinkish.errors import FlinkishError, ProgramFailed, WaitTimeout, WrongState
+
+_POLL = 0.1
+
+
+def check_drainable(queries: Sequence[ManagedQuery]) -> None:
+    """Refuse to drain queries of which one has a batch that was planned and not committed.
+
+    Such a batch is run again first, with its own watermark. Raises WrongState.
+    """
+    for query in queries:
+        committed = newest_committed_batch(query.checkpoint)
+        planned = (
+            None
+            if committed is None
+            else storage.join(query.checkpoint, OFFSETS, str(committed + 1))
+        )
+        if planned is not None and storage.exists(planned):
+            raise WrongState(
+                f"query '{query.name}' has begun batch {(committed or 0) + 1} and not committed "
+                "it, so it cannot be drained now",
+                hint="let it run until its batches are through, or stop without --drain",
+            )
+
+
+def drain(
+    runtime: Runtime,
+    queries: Sequence[ManagedQuery],
+    deadline: float,
+    interrupted: Callable[[], None],
+) -> list[str]:
+    """Run the last batch of each quiesced query that has a watermark; return their names.
+
+    Parameters
+    ----------
+    queries
+        All have ended at a batch boundary, with a committed batch.
+    deadline
+        When to give up, by ``time.monotonic``.
+    interrupted
+        Called while it waits; raises when the wait should be given up.
+
+    Raises
+    ------
+    FlinkishError
+        A batch failed, or took too long. Some queries may be drained by then: none may go on.
+    """
+    done = []
+    for query in queries:
+        entries = newest_entries(query.checkpoint)
+        assert entries is not None, query.name
+        offsets, commit = entries
+        if not (offsets.watermark_ms or commit.next_watermark_ms):
+            log(f"query '{query.name}' has no watermark yet: there is nothing to drain")
+            continue
+        _write_entry(query)
+        _run_once(runtime, query, deadline, interrupted)
+        done.append(query.name)
+        log(f"query '{query.name}' is drained: its watermark is at the maximum")
+    return done
+
+
+def _write_entry(query: ManagedQuery) -> None:
+    """Write the entry of the batch after the newest committed one."""
+    batch = newest_committed_batch(query.checkpoint)
+    assert batch is not None
+    name = f"{OFFSETS}/{batch}"
+    data = storage.read_bytes(storage.join(query.checkpoint, name))
+    following = storage.join(query.checkpoint, OFFSETS, str(batch + 1))
+    storage.write_bytes(following, drained_entry(data, name))
+
+
+def _run_once(
+    runtime: Runtime, query: ManagedQuery, deadline: float, interrupted: Callable[[], None]
+) -> None:
+    """Start the query for exactly the batch that was written, and wait for its end."""
+    before = newest_committed_batch(query.checkpoint)
+    runtime.run_once(query)
+    while not spark_jvm.has_ended(query.jsq):
+        interrupted()
+        if time.monotonic() > deadline:
+            stop_hard([query.jsq])
+            raise WaitTimeout(f"the last batch of query '{query.name}' took too long")
+        time.sleep(_POLL)
+    error = spark_jvm.error_of(query.jsq)
+    if error is not None:
+        raise ProgramFailed(f"the last batch of query '{query.name}' failed: {error[:400]}")
+    after = newest_committed_batch(query.checkpoint)
+    if before is None or after != before + 1:
+        raise FlinkishError(
+            f"query '{query.name}' was to run batch {(before or 0) + 1} and is at {after}"
+        )
