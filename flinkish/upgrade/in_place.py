@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from flinkish.checkpoint.cut import newest_committed_batch
@@ -19,6 +20,7 @@ from flinkish.client.program import pinned
 from flinkish.client.restarts import wait_until_gone, with_secrets
 from flinkish.client.submission import check_restorable
 from flinkish.client.waiting import STARTING, look, not_failed, wait_until_started
+from flinkish.config import MASK
 from flinkish.errors import (
     ConsentNeeded,
     FlinkishError,
@@ -67,9 +69,10 @@ class Secrets:
     arguments: Sequence[str] | None = field(default=None, repr=False)
 
     def given_to(self, launch: Launch) -> Launch:
-        """Return a recorded launch with them; raise UsageError when one is missing."""
-        masked = {key: value for key, value in self.conf.items() if key in launch.conf}
-        return with_secrets(launch, masked, self.arguments)
+        """Return a recorded launch with what it lacks; raise UsageError when one is missing."""
+        conf = {key: self.conf[key] for key in self.conf if launch.conf.get(key) == MASK}
+        arguments = self.arguments if MASK in launch.secret_arguments else None
+        return with_secrets(launch, conf, arguments)
 
 
 @dataclass(frozen=True)
@@ -424,8 +427,9 @@ class InPlaceUpgrade:
             self._say(f"ending job {job.job_id} ...")
             job = look(self._context, job)
             if not job.state.is_final:
-                requests.cancel(self._context, job, None, upgrade.timeout)
-                job = self._registry.job(job.job_id)
+                with suppress(WrongState):  # it has ended by itself meanwhile
+                    requests.cancel(self._context, job, None, upgrade.timeout)
+                job = look(self._context, job)
             wait_until_gone(job)
             self._registry.acknowledge([job.job_id])
             for query in self._registry.queries(job.job_id):

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from flinkish.client.context import Context
-from flinkish.config import Config
+from flinkish.config import MASK, Config
 from flinkish.errors import FlinkishError, Locked, UsageError, WrongState
-from flinkish.registry.jobs import JobState, ProcessRef, RestoreSpec
+from flinkish.registry.jobs import JobState, Launch, ProcessRef, RestoreSpec
 from flinkish.registry.liveness import process_ref
 from flinkish.spec.upgrades import Health, Upgrade, UpgradeState
 from flinkish.upgrade.in_place import InPlaceUpgrade, Secrets, resume, rollback
@@ -207,6 +207,16 @@ def test_secrets_have_to_be_given_again(cli: Command, context: Context) -> None:
     assert done.state is UpgradeState.UPGRADED
     for path in Path(cli.directory, "state").rglob("registry.db*"):
         assert b"open sesame" not in path.read_bytes()
+
+
+def test_secrets_are_only_given_where_one_is_missing() -> None:
+    """The settings of the new program are not those of the old one, which may come back."""
+    given = Secrets({"spark.x": "new", "spark.my.password": "open"}, ["--token=abc"])
+    old = Launch("/app.py", conf={"spark.x": "old", "spark.my.password": MASK})
+    assert given.given_to(old).conf == {"spark.x": "old", "spark.my.password": "open"}
+    assert given.given_to(old).secret_arguments == ()
+    masked = replace(old, secret_arguments=(MASK,))
+    assert given.given_to(masked).secret_arguments == ("--token=abc",)
 
 
 def test_the_old_program_does_not_come_back(cli: Command, context: Context) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flinkish.cli.options.arguments import interruptible
 from flinkish.cli.output.upgrades_text import document
 from flinkish.cli.session import Session
-from flinkish.errors import RolledBack, from_record
+from flinkish.errors import FlinkishError, RolledBack, from_record
 from flinkish.spec.upgrades import Upgrade, UpgradeState
 from flinkish.upgrade.in_place import InPlaceUpgrade
 
@@ -32,7 +32,12 @@ def carry_out(session: Session, left: InPlaceUpgrade, *, asked_back: bool = Fals
     short = upgrade_id[:8]
     hint = f"flinkish upgrade resume {short}, or: flinkish upgrade rollback {short}"
     with interruptible(message, hint):
-        done = left.run()
+        try:
+            done = left.run()
+        except FlinkishError as error:  # the record says how far it is
+            error.hint = "; ".join(filter(None, (error.hint, f"go on with: {hint}")))
+            error.data.setdefault("upgrade_id", upgrade_id)
+            raise
     if done.state is UpgradeState.UPGRADED or asked_back:
         _show(session, done)
         return 0
