@@ -43,7 +43,7 @@ def test_show(cli: Command, saved: SavepointInfo) -> None:
     assert document["queries"][0]["name"] == "counts"
     assert document["queries"][0]["batch_id"] == saved.queries[0].batch_id
     text = cli.ok("savepoint", "show", os.path.relpath(saved.path) + "/_metadata").out
-    for words in ("flights", "counts", "Spark 4.3.0", "ORDINAL"):
+    for words in ("flights", "counts", "Spark 4.3.0", "ORDINAL", "OPERATOR ID"):
         assert words in text
     assert cli.ok("savepoint", "show", "file:" + saved.path, "-q").out == saved.path + "\n"
 

@@ -117,6 +117,7 @@ def _query(query: Mapping[str, Any]) -> Iterator[str]:
             str(operator["ordinal"]),
             operator["kind"] or "-",
             operator["uid"] or "-",
+            operator["operator_id"] or "-",
             str(operator["partitions"]),
             "-" if operator["rows"] is None else str(operator["rows"]),
             size_text(operator["bytes"]),
@@ -125,5 +126,5 @@ def _query(query: Mapping[str, Any]) -> Iterator[str]:
         for operator in query["operators"]
     ]
     if rows:
-        head = ("ORDINAL", "OPERATOR", "UID", "PARTITIONS", "ROWS", "SIZE", "STORES")
-        yield from ("  " + line for line in table(head, rows, right="0345"))
+        head = ("ORDINAL", "OPERATOR", "UID", "OPERATOR ID", "PARTITIONS", "ROWS", "SIZE", "STORES")
+        yield from ("  " + line for line in table(head, rows, right="0456"))
