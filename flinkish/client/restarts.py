@@ -226,20 +226,55 @@ def restart_from(
             state=job.state.value,
         )
     launch = with_secrets(job.launch, conf or {}, secret_args)
-    path = locate(savepoint)
-    installation = spark_submit.resolve(launch, os.environ)
-    check_restorable(context, path, spark_submit.spark_version(installation.spark_home))
+    spec = RestoreSpec(locate(savepoint), sink_ahead=sink_ahead)
+    new = launch_in_place_of(context, job, replace(launch, restore=spec), unique_name=True)
+    context.registry.acknowledge([job.job_id])
+    return new
+
+
+def launch_in_place_of(
+    context: Context,
+    job: JobRecord,
+    launch: Launch,
+    *,
+    unique_name: bool,
+    job_id: str | None = None,
+) -> JobRecord:
+    """Start a new job with the name of another, its checkpoints beside those; return it.
+
+    Parameters
+    ----------
+    job : JobRecord
+        The other job.
+    launch : Launch
+        With its secrets, and with a restore.
+    unique_name : bool
+        Whether no job that has not ended may have the name.
+    job_id : str, optional
+        The id of the new job.
+
+    Raises
+    ------
+    SavepointNotFound, Corrupt, UnsupportedFormat, Incompatible
+        The savepoint cannot be restored.
+    NameTaken
+        Another job has the name.
+    """
+    assert launch.restore is not None
     registry = context.registry
+    installation = spark_submit.resolve(launch, os.environ)
+    version = spark_submit.spark_version(installation.spark_home)
+    check_restorable(context, launch.restore.path, version)
     new = launcher.new_job(
         job.name,
-        replace(launch, restore=RestoreSpec(path, sink_ahead=sink_ahead)),
+        launch,
         checkpoints=os.path.dirname((job.checkpoint_dir or "").rstrip("/")),
         environ=os.environ,
         now=registry.now(),
+        job_id=job_id,
     )
-    launcher.launch_job(registry, context.config.registry_url(), new, os.environ, unique_name=True)
-    if job.state.is_final:
-        registry.acknowledge([job.job_id])
+    url = context.config.registry_url()
+    launcher.launch_job(registry, url, new, os.environ, unique_name=unique_name)
     return new
 
 

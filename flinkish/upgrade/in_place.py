@@ -6,7 +6,6 @@ After each step the registry has how far the upgrade is, and before a job is sta
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -17,8 +16,7 @@ from flinkish.client import requests
 from flinkish.client.checking import Plan, check_launch
 from flinkish.client.context import Context
 from flinkish.client.program import pinned
-from flinkish.client.restarts import wait_until_gone, with_secrets
-from flinkish.client.submission import check_restorable
+from flinkish.client.restarts import launch_in_place_of, wait_until_gone, with_secrets
 from flinkish.client.waiting import STARTING, look, not_failed, wait_until_started
 from flinkish.config import MASK
 from flinkish.errors import (
@@ -32,7 +30,6 @@ from flinkish.errors import (
     WaitTimeout,
     WrongState,
 )
-from flinkish.launch import launcher, spark_submit
 from flinkish.launch.restart_strategy import strategy_of
 from flinkish.launch.secret_settings import without_secrets
 from flinkish.registry.job_registry import new_job_id
@@ -478,21 +475,8 @@ class InPlaceUpgrade:
             return known
         old = self._registry.job(self.upgrade.job_id)
         complete = replace(self._secrets.given_to(launch), restore=spec)
-        installation = spark_submit.resolve(complete, os.environ)
-        check_restorable(
-            self._context, spec.path, spark_submit.spark_version(installation.spark_home)
-        )
-        job = launcher.new_job(
-            old.name,
-            complete,
-            checkpoints=os.path.dirname((old.checkpoint_dir or "").rstrip("/")),
-            environ=os.environ,
-            now=self._registry.now(),
-            job_id=job_id,
-        )
-        url = self._context.config.registry_url()
-        launcher.launch_job(*(self._registry, url, job, os.environ), unique_name=old.has_given_name)
-        return job
+        unique = old.has_given_name
+        return launch_in_place_of(self._context, old, complete, unique_name=unique, job_id=job_id)
 
 
 class _Unwell(Exception):
