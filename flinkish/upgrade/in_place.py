@@ -6,7 +6,6 @@ After each step the registry has how far the upgrade is, and before a job is sta
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -43,11 +42,14 @@ from flinkish.registry.jobs import (
     RestoreSpec,
 )
 from flinkish.registry.liveness import is_alive, process_ref
+from flinkish.registry.waiting import wait_job
 from flinkish.spec.upgrades import Health, Upgrade, UpgradeState
 from flinkish.upgrade.steps import after, after_failure, describe, lacking, undo
 from flinkish.upgrade.target import Changes, target_launch
 
 _POLL = 0.1
+#: States of a job whose driver has failed and is started again.
+_AGAIN = (JobState.FAILING, JobState.RESTARTING)
 
 
 @dataclass(frozen=True)
@@ -374,19 +376,11 @@ class InPlaceUpgrade:
         assert upgrade.new_job_id is not None
         job = self._launched(upgrade.new_job_id, upgrade.launch, upgrade.restore)
         self._say(f"starting the new program as job {job.job_id} ...")
-        deadline = time.monotonic() + upgrade.health.timeout
-        while (current := look(self._context, job)).state in STARTING:
-            _refuse_restart(current)
-            if time.monotonic() >= deadline:
-                raise _Unwell(
-                    WaitTimeout(
-                        f"it has not started its queries in {upgrade.health.timeout:g} s: it is "
-                        f"{current.state.value}",
-                        job_id=job.job_id,
-                    )
-                )
-            time.sleep(_POLL)
-        not_failed(self._context, current)
+        self._await(
+            job.job_id,
+            lambda now: f"it is {now.state.value}" if now.state in STARTING else None,
+            "has not started its queries in",
+        )
         self._save(state=after(UpgradeState.STARTING))
 
     def _watch(self) -> None:
@@ -394,23 +388,17 @@ class InPlaceUpgrade:
         upgrade = self.upgrade
         assert upgrade.new_job_id is not None
         self._say(f"watching it: {upgrade.health.batches} batches of every query ...")
-        deadline = time.monotonic() + upgrade.health.timeout
-        while True:
-            job = not_failed(self._context, look(self._context, self._job(upgrade.new_job_id)))
-            _refuse_restart(job)
-            if job.state in (JobState.CANCELED, JobState.CANCELLING):
-                raise WrongState(f"somebody has canceled job {job.job_id}", job_id=job.job_id)
-            lacks = lacking(self._registry.queries(job.job_id), upgrade.health.batches)
-            if lacks is None or job.state is JobState.FINISHED:
-                break
-            if time.monotonic() >= deadline:
-                raise _Unwell(
-                    WaitTimeout(
-                        f"it is not well after {upgrade.health.timeout:g} s: {lacks}",
-                        job_id=job.job_id,
-                    )
-                )
-            time.sleep(_POLL)
+        job = self._await(
+            upgrade.new_job_id,
+            lambda now: (
+                None
+                if now.state is JobState.CANCELLING
+                else lacking(self._registry.queries(now.job_id), upgrade.health.batches)
+            ),
+            "is not well after",
+        )
+        if job.state in (JobState.CANCELED, JobState.CANCELLING):
+            raise WrongState(f"somebody has canceled job {job.job_id}", job_id=job.job_id)
         self._save(state=after(UpgradeState.WATCHING))
 
     # --- back -------------------------------------------------------------------------------
@@ -459,8 +447,33 @@ class InPlaceUpgrade:
 
     # --- inside -----------------------------------------------------------------------------
 
-    def _job(self, job_id: str) -> JobRecord:
-        return self._registry.job(job_id)
+    def _await(self, job_id: str, lacks: Callable[[JobRecord], str | None], what: str) -> JobRecord:
+        """Wait until the new program lacks nothing, or has ended without a failure.
+
+        Parameters
+        ----------
+        lacks
+            Returns what a job lacks, as a clause, or None.
+        what
+            How the time-out is told, before its seconds.
+        """
+        timeout = self.upgrade.health.timeout
+        lack: str | None = None
+
+        def over(job: JobRecord) -> bool:
+            nonlocal lack
+            lack = lacks(job)
+            return lack is None or job.state.is_final or job.state in _AGAIN
+
+        try:
+            job = wait_job(self._registry, job_id, over, timeout, _POLL)
+        except WaitTimeout as error:
+            late = WaitTimeout(f"it {what} {timeout:g} s: {lack}", job_id=job_id)
+            raise _Unwell(late) from error
+        if job.state in _AGAIN:  # its restart strategy would start it again
+            failure = (job.failure or {}).get("message", "it failed")
+            raise _Unwell(FlinkishError(f"its driver failed: {failure}", job_id=job.job_id))
+        return not_failed(self._context, job)
 
     def _found(self, job_id: str) -> JobRecord | None:
         try:
@@ -485,10 +498,3 @@ class _Unwell(Exception):
     def __init__(self, error: FlinkishError) -> None:
         super().__init__(error.message)
         self.error = error
-
-
-def _refuse_restart(job: JobRecord) -> None:
-    """Raise the failure of a new program that its restart strategy would start again."""
-    if job.state in (JobState.FAILING, JobState.RESTARTING):
-        failure = (job.failure or {}).get("message", "it failed")
-        raise _Unwell(FlinkishError(f"its driver failed: {failure}", job_id=job.job_id))
