@@ -74,15 +74,8 @@ def plan_restart(
     UsageError
         Secrets are missing, or there are none.
     """
-    (job,) = reconcile(context.registry, [job])
+    job = _ended(context, job)
     who = f"job {job.name} ({job.job_id})"
-    if not job.state.is_final:
-        raise WrongState(
-            f"{who} is {job.state.value}: only a job that has ended can be started again",
-            hint=f"end it first, with: flinkish stop {job.job_id}",
-            job_id=job.job_id,
-            state=job.state.value,
-        )
     purged = why_purged(job)
     if purged is not None:
         raise purged
@@ -103,6 +96,20 @@ def plan_restart(
                 hint="start the program from a savepoint instead",
             )
     return Restart(replace(job, launch=launch), batches)
+
+
+def _ended(context: Context, job: JobRecord) -> JobRecord:
+    """Return a job as it is now; raise WrongState when it has not ended."""
+    (job,) = reconcile(context.registry, [job])
+    if not job.state.is_final:
+        raise WrongState(
+            f"job {job.name} ({job.job_id}) is {job.state.value}: only a job that has ended can be "
+            "started again",
+            hint=f"end it first, with: flinkish stop {job.job_id}",
+            job_id=job.job_id,
+            state=job.state.value,
+        )
+    return job
 
 
 def check_alone(registry: Registry, job: JobRecord, queries: Sequence[QueryStatus]) -> None:
@@ -217,14 +224,7 @@ def restart_from(
     """
     from flinkish.storage import locate
 
-    (job,) = reconcile(context.registry, [job])
-    if not job.state.is_final:
-        raise WrongState(
-            f"job {job.name} ({job.job_id}) is {job.state.value}",
-            hint=f"end it first, with: flinkish stop {job.job_id}",
-            job_id=job.job_id,
-            state=job.state.value,
-        )
+    job = _ended(context, job)
     launch = with_secrets(job.launch, conf or {}, secret_args)
     spec = RestoreSpec(locate(savepoint), sink_ahead=sink_ahead)
     new = launch_in_place_of(context, job, replace(launch, restore=spec), unique_name=True)

@@ -81,5 +81,5 @@ def test_a_swap_and_a_chain_of_names_are_fine(cli: Command, checkpoint: str) -> 
 
 def test_the_help_says_which_side_is_which(cli: Command) -> None:
     text = " ".join(cli.ok("run", "--help").out.split())
-    assert "--uid-map OLD=NEW With -s: the state of OLD (a uid of the savepoint, or" in text
+    assert "--uid-map OLD=NEW The state of OLD (a uid of the savepoint, or an" in text
     assert "the first = separates (repeatable)" in text

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import click
 
 from flinkish.cli.base import Call, command
-from flinkish.cli.options.arguments import dry_run_option
-from flinkish.cli.options.retention import seconds_of
+from flinkish.cli.options.arguments import dry_run_option, parse_seconds
 from flinkish.cli.output.printer import Output
 from flinkish.cli.output.text import counted, iso_time, local_time, size_text, table
 from flinkish.client.purge import PurgeOutcome, PurgeResult, purge_jobs
-from flinkish.errors import ConsentNeeded
 from flinkish.registry.purge_plan import Item
 
 
@@ -23,7 +20,7 @@ from flinkish.registry.purge_plan import Item
     "--ended-before",
     "age",
     required=True,
-    callback=seconds_of,
+    callback=parse_seconds,
     metavar="AGE",
     help="Jobs that ended longer ago than this, such as 30d.",
 )
@@ -58,17 +55,8 @@ def purge(call: Call, age: float, failed: bool, dry_run: bool, yes: bool) -> int
 def _ask(out: Output, planned: PurgeResult) -> None:
     going = planned.going
     size = size_text(sum(each.plan.bytes for each in going))
-    text = f"{counted(len(going), 'job')} ({size})"
-    refused = ConsentNeeded(
-        f"removing {text} needs your agreement",
-        hint="give --yes to remove them, or --dry-run to see which would go",
-    )
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise refused
-    for each in going:
-        out.complain(f"  {each.job.name} ({each.job.job_id})")
-    if not out.ask(f"Remove {text}?"):
-        raise refused
+    names = [f"{each.job.name} ({each.job.job_id})" for each in going]
+    out.agree_to_remove(f"{counted(len(going), 'job')} ({size})", names)
 
 
 def _show(out: Output, done: PurgeResult) -> None:

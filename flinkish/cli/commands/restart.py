@@ -10,6 +10,7 @@ from flinkish.cli.base import Call, command
 from flinkish.cli.commands.run import show_submitted
 from flinkish.cli.options.arguments import dry_run_option, interruptible, job_argument
 from flinkish.cli.options.program import conf_option, secret_args_option
+from flinkish.cli.options.restore import sink_ahead_option
 from flinkish.cli.session import Session
 from flinkish.client import restarts
 from flinkish.client.waiting import wait_until_started
@@ -27,12 +28,7 @@ from flinkish.registry.jobs import JobRecord
     help="Start a new job from this savepoint. Default: the same job goes on from its newest "
     "committed batch.",
 )
-@click.option(
-    "--sink-ahead",
-    metavar="rebase|accept",
-    type=click.Choice(["rebase", "accept"]),
-    help="With --from, for a sink that has later batches than the savepoint: as in run.",
-)
+@sink_ahead_option
 @conf_option
 @secret_args_option
 @dry_run_option

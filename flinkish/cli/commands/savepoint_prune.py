@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,6 @@ from flinkish.cli.options.retention import keep_options
 from flinkish.cli.output.printer import Output
 from flinkish.cli.output.text import counted, iso_time, local_time, size_text, table
 from flinkish.client.retention import PruneResult, not_removed, prune_savepoints
-from flinkish.errors import ConsentNeeded
 
 if TYPE_CHECKING:
     from flinkish.savepoint.manage.prune import GarbageOutcome, PruneOutcome
@@ -79,19 +77,8 @@ def _ask(out: Output, planned: PruneResult) -> None:
     if trash:
         size = size_text(sum(each.found.bytes for each in trash))
         what.append(f"{counted(len(trash), 'unfinished one')} ({size})")
-    text = " and ".join(what)
-    refused = ConsentNeeded(
-        f"removing {text} in {location} needs your agreement",
-        hint="give --yes to remove them, or --dry-run to see which would go",
-    )
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise refused
-    for each in going:
-        out.complain(f"  {each.savepoint.path}")
-    for other in trash:
-        out.complain(f"  {other.found.path}")
-    if not out.ask(f"Remove {text} in {location}?"):
-        raise refused
+    names = [each.savepoint.path for each in going] + [other.found.path for other in trash]
+    out.agree_to_remove(f"{' and '.join(what)} in {location}", names)
 
 
 def _show(out: Output, done: PruneResult, dry_run: bool) -> None:

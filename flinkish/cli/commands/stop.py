@@ -13,6 +13,7 @@ from flinkish.cli.options.arguments import (
     dry_run_option,
     format_option,
     job_argument,
+    savepoint_path_option,
     timeout_option,
 )
 from flinkish.client import requests
@@ -21,14 +22,7 @@ from flinkish.registry.jobs import RequestKind
 
 @command("stop", exit_codes=(4, 10, 12, 13, 14, 15))
 @job_argument
-@click.option(
-    "-p",
-    "--savepointPath",
-    "target",
-    metavar="PATH",
-    type=click.Path(),
-    help="Directory for the savepoint. Default: execution.checkpointing.savepoint-dir.",
-)
+@savepoint_path_option("-p")
 @click.option(
     "-d",
     "--drain",

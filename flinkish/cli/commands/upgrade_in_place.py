@@ -14,6 +14,8 @@ from flinkish.cli.options.arguments import (
     complete_file,
     dry_run_option,
     job_argument,
+    parse_seconds,
+    savepoint_path_option,
     timeout_option,
 )
 from flinkish.cli.options.program import parallelism_option, secret_args_option
@@ -24,16 +26,11 @@ from flinkish.cli.output.plan_table import show_plan
 from flinkish.cli.session import Session
 from flinkish.client import requests
 from flinkish.client.program import program_file
-from flinkish.config import parse_duration
 from flinkish.registry.jobs import RestoreSpec
 from flinkish.restore.plan.plan_text import verdict_line
 from flinkish.spec.upgrades import Health
 from flinkish.upgrade.in_place import Ready, begin, check_agreed, prepare
 from flinkish.upgrade.target import Changes
-
-
-def _seconds(_ctx: click.Context, _parameter: click.Parameter, value: str) -> float:
-    return parse_duration(value)
 
 
 @command("in-place", exit_codes=(4, 5, 10, 12, 13, 14, 15))
@@ -52,13 +49,7 @@ def _seconds(_ctx: click.Context, _parameter: click.Parameter, value: str) -> fl
 @parallelism_option
 @spark_options
 @secret_args_option
-@click.option(
-    "--savepointPath",
-    "target",
-    metavar="PATH",
-    type=click.Path(),
-    help="Directory for the savepoint. Default: execution.checkpointing.savepoint-dir.",
-)
+@savepoint_path_option()
 @click.option(
     "--health-batches",
     metavar="N",
@@ -70,7 +61,7 @@ def _seconds(_ctx: click.Context, _parameter: click.Parameter, value: str) -> fl
 @click.option(
     "--health-timeout",
     metavar="DURATION",
-    callback=_seconds,
+    callback=parse_seconds,
     default="5m",
     show_default=True,
     help="How long its start may take, and again these batches.",

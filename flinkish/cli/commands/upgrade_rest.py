@@ -8,21 +8,24 @@ import click
 
 from flinkish.cli.base import Call, command
 from flinkish.cli.commands.upgrade_result import carry_out
+from flinkish.cli.options.arguments import F
 from flinkish.cli.options.program import conf_option, secret_args_option
 from flinkish.upgrade import in_place as upgrades
 from flinkish.upgrade.in_place import Secrets
 
-_force_option = click.option(
-    "--force", is_flag=True, help="Its process ran on another host, and is gone."
-)
-_id_argument = click.argument("upgrade_id", metavar="ID")
+
+def _left_options(function: F) -> F:
+    """Add what takes over an interrupted upgrade: its id, --force, and its secrets."""
+    function = secret_args_option(function)
+    function = conf_option(function)
+    function = click.option(
+        "--force", is_flag=True, help="Its process ran on another host, and is gone."
+    )(function)
+    return click.argument("upgrade_id", metavar="ID")(function)
 
 
 @command("resume", exit_codes=(10, 12, 13, 14, 15))
-@_id_argument
-@_force_option
-@conf_option
-@secret_args_option
+@_left_options
 def resume(
     call: Call,
     upgrade_id: str,
@@ -40,10 +43,7 @@ def resume(
 
 
 @command("rollback", exit_codes=(10, 12, 13, 14, 15))
-@_id_argument
-@_force_option
-@conf_option
-@secret_args_option
+@_left_options
 def rollback(
     call: Call,
     upgrade_id: str,

@@ -75,7 +75,7 @@ def job_argument(function: F) -> F:
 
 
 def parse_seconds(
-    _ctx: click.Context, _parameter: click.Parameter, value: str | None
+    _ctx: click.Context, parameter: click.Parameter, value: str | None
 ) -> float | None:
     """Return the seconds of a duration such as ``90 s`` or ``10min``."""
     from flinkish.config import parse_duration
@@ -85,7 +85,7 @@ def parse_seconds(
     try:
         return parse_duration(value)
     except InvalidConfiguration as error:
-        raise UsageError(f"--timeout: {error.message}", hint=error.hint) from error
+        raise UsageError(f"{parameter.opts[0]}: {error.message}", hint=error.hint) from error
 
 
 def parse_since(
@@ -105,6 +105,18 @@ def parse_since(
 def since_option(text: str) -> Callable[[F], F]:
     """Return the option ``--since``, with its line in the help."""
     return click.option("--since", callback=parse_since, metavar="DURATION|TIME", help=text)
+
+
+def savepoint_path_option(*short: str) -> Callable[[F], F]:
+    """Return the option for a savepoint's directory, ``short`` its one-letter form, if any."""
+    return click.option(
+        *short,
+        "--savepointPath",
+        "target",
+        metavar="PATH",
+        type=click.Path(),
+        help="Directory for the savepoint. Default: execution.checkpointing.savepoint-dir.",
+    )
 
 
 timeout_option = click.option(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import click
@@ -49,58 +48,62 @@ def _uid_map(
     return check_uid_map(pairs)
 
 
-_OPTIONS: tuple[Callable[[F], F], ...] = (
-    click.option(
-        "-s",
-        "--fromSavepoint",
-        "savepoint",
-        metavar="PATH",
-        type=click.Path(),
-        help="Restore from a savepoint, or from a plain Spark checkpoint.",
-    ),
-    click.option(
-        "-n",
-        "--allowNonRestoredState",
-        "allow_non_restored",
-        is_flag=True,
-        help="Drop savepoint state that nothing in the program takes.",
-    ),
-    click.option("--fork", is_flag=True, help="With -s: new query ids, the original may go on."),
-    click.option(
-        "--uid-map",
-        metavar="OLD=NEW",
-        multiple=True,
-        callback=_uid_map,
-        help="With -s: the state of OLD (a uid of the savepoint, or an operator id) goes to uid "
-        "NEW of the program; the first = separates (repeatable).",
-    ),
-    click.option(
-        "--reset-source",
-        "reset_sources",
-        metavar="NAME",
-        multiple=True,
-        help="With -s: this source (its uid, or what it reads) starts afresh, state is kept "
-        "(repeatable).",
-    ),
-    click.option(
-        "--sink-ahead",
-        metavar="rebase|accept",
-        type=click.Choice(["rebase", "accept"]),
-        shell_complete=words_of("rebase", "accept"),
-        help="With -s, where a sink has later batches: go on after them, or let it drop output.",
-    ),
+_savepoint_option = click.option(
+    "-s",
+    "--fromSavepoint",
+    "savepoint",
+    metavar="PATH",
+    type=click.Path(),
+    help="Restore from a savepoint, or from a plain Spark checkpoint.",
+)
+_allow_non_restored_option = click.option(
+    "-n",
+    "--allowNonRestoredState",
+    "allow_non_restored",
+    is_flag=True,
+    help="Drop savepoint state that nothing in the program takes.",
+)
+_fork_option = click.option(
+    "--fork", is_flag=True, help="Give the restored queries new ids: the original may go on."
+)
+_uid_map_option = click.option(
+    "--uid-map",
+    metavar="OLD=NEW",
+    multiple=True,
+    callback=_uid_map,
+    help="The state of OLD (a uid of the savepoint, or an operator id) goes to uid NEW of the "
+    "program; the first = separates (repeatable).",
+)
+_reset_source_option = click.option(
+    "--reset-source",
+    "reset_sources",
+    metavar="NAME",
+    multiple=True,
+    help="This source (its uid, or what it reads) starts afresh, state is kept (repeatable).",
+)
+sink_ahead_option = click.option(
+    "--sink-ahead",
+    metavar="rebase|accept",
+    type=click.Choice(["rebase", "accept"]),
+    shell_complete=words_of("rebase", "accept"),
+    help="Where a sink has later batches than the savepoint: go on after them, or let it drop "
+    "output.",
 )
 
 
 def new_program_options(function: F) -> F:
-    """Add those of :func:`restore_options` that say what a new program does with the state."""
-    for option in reversed((_OPTIONS[1], *_OPTIONS[3:])):
-        function = option(function)
-    return function
+    """Add the options that say what a new program does with the state, in the help's order."""
+    function = sink_ahead_option(function)  # decorators apply from the last to the first
+    function = _reset_source_option(function)
+    function = _uid_map_option(function)
+    return _allow_non_restored_option(function)
 
 
 def restore_options(function: F) -> F:
     """Add the options that say what is restored and how, in the help's order."""
-    for option in reversed(_OPTIONS):  # decorators apply from the last to the first
-        function = option(function)
-    return function
+    function = sink_ahead_option(function)
+    function = _reset_source_option(function)
+    function = _uid_map_option(function)
+    function = _fork_option(function)
+    function = _allow_non_restored_option(function)
+    return _savepoint_option(function)

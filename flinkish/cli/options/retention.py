@@ -3,25 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
 
 import click
 
-from flinkish.errors import InvalidConfiguration, UsageError
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def seconds_of(_ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
-    """Return the seconds of an option's duration, such as ``7d``."""
-    from flinkish.config import parse_duration
-
-    if value is None:
-        return None
-    try:
-        return parse_duration(value)
-    except InvalidConfiguration as error:
-        raise UsageError(f"{parameter.opts[0]}: {error.message}", hint=error.hint) from error
+from flinkish.cli.options.arguments import F, parse_seconds
 
 
 def keep_options(last: str) -> Callable[[F], F]:
@@ -44,7 +29,7 @@ def keep_options(last: str) -> Callable[[F], F]:
             "--keep-within",
             "--max-age",
             "keep_within",
-            callback=seconds_of,
+            callback=parse_seconds,
             metavar="DURATION",
             help="Those not older than this, such as 7d.",
         ),

@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 from flinkish.cli.output.text import (
@@ -26,7 +26,7 @@ from flinkish.cli.output.text import (
     visible_lines,
 )
 from flinkish.config import mask_secrets
-from flinkish.errors import FlinkishError
+from flinkish.errors import ConsentNeeded, FlinkishError
 
 _CLEAR = "\x1b[H\x1b[J"
 
@@ -97,6 +97,25 @@ class Output:
     def agree(self, question: str) -> bool:
         """Ask a question if stdin and stderr are a terminal; otherwise the answer is no."""
         return sys.stdin.isatty() and sys.stderr.isatty() and self.ask(question)
+
+    def agree_to_remove(self, what: str, names: Iterable[str]) -> None:
+        """Ask whether ``what`` is to be removed, under the list of its names.
+
+        Raises
+        ------
+        ConsentNeeded
+            The answer is no, or nobody can be asked.
+        """
+        refused = ConsentNeeded(
+            f"removing {what} needs your agreement",
+            hint="give --yes to remove them, or --dry-run to see which would go",
+        )
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise refused
+        for name in names:
+            self.complain(f"  {name}")
+        if not self.ask(f"Remove {what}?"):
+            raise refused
 
     def warning(self, text: str) -> None:
         """Write a warning about something that did not fail (``-q`` does not hide it)."""

@@ -75,17 +75,17 @@ def drain(
         if not (offsets.watermark_ms or commit.next_watermark_ms):
             log(f"query '{query.name}' has no watermark yet: there is nothing to drain")
             continue
-        _write_entry(query)
-        _run_once(runtime, query, deadline, interrupted)
+        batch = newest_committed_batch(query.checkpoint)
+        assert batch is not None, query.name
+        _write_entry(query, batch)
+        _run_once(runtime, query, batch + 1, deadline, interrupted)
         done.append(query.name)
         log(f"query '{query.name}' is drained: its watermark is at the maximum")
     return done
 
 
-def _write_entry(query: ManagedQuery) -> None:
-    """Write the entry of the batch after the newest committed one."""
-    batch = newest_committed_batch(query.checkpoint)
-    assert batch is not None
+def _write_entry(query: ManagedQuery, batch: int) -> None:
+    """Write the entry of the batch after the newest committed one, which is ``batch``."""
     name = f"{OFFSETS}/{batch}"
     data = storage.read_bytes(storage.join(query.checkpoint, name))
     following = storage.join(query.checkpoint, OFFSETS, str(batch + 1))
@@ -93,10 +93,13 @@ def _write_entry(query: ManagedQuery) -> None:
 
 
 def _run_once(
-    runtime: Runtime, query: ManagedQuery, deadline: float, interrupted: Callable[[], None]
+    runtime: Runtime,
+    query: ManagedQuery,
+    batch: int,
+    deadline: float,
+    interrupted: Callable[[], None],
 ) -> None:
-    """Start the query for exactly the batch that was written, and wait for its end."""
-    before = newest_committed_batch(query.checkpoint)
+    """Start the query for exactly this batch, which was written, and wait for its end."""
     runtime.run_once(query)
     while not spark_jvm.has_ended(query.jsq):
         interrupted()
@@ -108,7 +111,5 @@ def _run_once(
     if error is not None:
         raise ProgramFailed(f"the last batch of query '{query.name}' failed: {error[:400]}")
     after = newest_committed_batch(query.checkpoint)
-    if before is None or after != before + 1:
-        raise FlinkishError(
-            f"query '{query.name}' was to run batch {(before or 0) + 1} and is at {after}"
-        )
+    if after != batch:
+        raise FlinkishError(f"query '{query.name}' was to run batch {batch} and is at {after}")
