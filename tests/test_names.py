@@ -106,6 +106,7 @@ COVERED_BY = {
     "driver/runtime/program_gate": "driver/test_gate",
     "driver/runtime/query_setup": "driver/test_identity",
     "driver/runtime/quiesce": "driver/test_gate",
+    "driver/runtime/rehearsal": "driver/runtime/test_handover",
     "driver/runtime/restore_gate": "driver/test_identity",
     "driver/runtime/start_listener": "driver/test_identity",
     "driver/spark/jvm": "driver/plan/test_plan_extraction",
@@ -171,6 +172,7 @@ COVERED_BY = {
     "launch/driver_end": "launch/test_launcher",
     "launch/driver_process": "launch/test_launcher",
     "launch/job_logs": "launch/test_launcher",
+    "launch/job_origin": "client/test_check_origin",
     "launch/migrator": "cli/commands/test_migrate",
     "launch/offline": "cli/test_offline",
     "launch/spark_submit": "launch/test_launcher",
@@ -231,6 +233,7 @@ COVERED_BY = {
     "storage/listing": "storage/test_backends",
     "storage/remote": "storage/test_backends",
     "storage/s3": "storage/test_backends",
+    "upgrade/preparation": "upgrade/test_in_place",
 }
 _IMPORT = re.compile(
     r"^[ \t]*(?:from ([\w.]+) import (\([^)]*\)|[^\n]+)|import ([\w.]+))", re.MULTILINE

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from flinkish.client.check_origin import job_origin
 from flinkish.client.context import Context
 from flinkish.client.program import Program, asked_partitions, find_spark, launch_of
 from flinkish.client.restoring import Restore, restore_spec
 from flinkish.errors import UsageError
 from flinkish.launch import spark_submit as programs
+from flinkish.launch.job_origin import job_origin
 from flinkish.registry.jobs import JobRecord, Launch, RestoreSpec
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def check_launch(
         The restore; with a job, its path is not read.
     """
     installation = find_spark(launch)
-    origin = None if job is None else job_origin(context, job)
+    origin = None if job is None else job_origin(context.registry, job)
     context.reporter.note("planning the program's queries ...")
     from flinkish.client.dryrun import check_restore  # imports Avro: too slow for --help
 

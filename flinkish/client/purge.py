@@ -205,7 +205,7 @@ def _facts(
 def _known(job: JobRecord, queries: Sequence[QueryStatus], *, news: bool) -> JobFacts:
     """Return what the registry knows of a job."""
     restore = job.launch.restore
-    needs_origin = restore is not None and not outlived(queries)
+    needs_origin = restore is not None and not restore.is_awaited and not outlived(queries)
     return JobFacts(
         job,
         tuple(

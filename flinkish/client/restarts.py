@@ -79,6 +79,13 @@ def plan_restart(
     purged = why_purged(job)
     if purged is not None:
         raise purged
+    if job.launch.restore is not None and job.launch.restore.is_awaited:
+        raise WrongState(
+            f"{who} was to take over from another job, which did not come about",
+            hint="upgrade that job again",
+            job_id=job.job_id,
+            state=job.state.value,
+        )
     queries = context.registry.queries(job.job_id)
     check_alone(context.registry, job, queries)
     launch = with_secrets(job.launch, conf or {}, secret_args)
@@ -264,7 +271,8 @@ def launch_in_place_of(
     registry = context.registry
     installation = spark_submit.resolve(launch, os.environ)
     version = spark_submit.spark_version(installation.spark_home)
-    check_restorable(context, launch.restore.path, version)
+    if not launch.restore.is_awaited:
+        check_restorable(context, launch.restore.path, version)
     new = launcher.new_job(
         job.name,
         launch,

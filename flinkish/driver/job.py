@@ -52,7 +52,9 @@ def main(argv: Sequence[str]) -> int:
     except FlinkishError as error:
         _fail(registry, job.job_id, job.launch, error)
         return 1
-    registry.transition(job.job_id, JobState.CREATED, f"driver started on {platform.node()}")
+    restore = job.launch.restore
+    if restore is None or not restore.is_awaited:  # a handover's is CREATED when it is ready
+        registry.transition(job.job_id, JobState.CREATED, f"driver started on {platform.node()}")
     hook.install()
     agent.start()
     outcome = run_program(argv)
@@ -125,6 +127,10 @@ def conclude(
             runtime.restore_gate.check_at_end()
         except FlinkishError as left_behind:
             error = left_behind
+    if error is None and runtime.ending is None and runtime.is_held and outcome.status == 0:
+        error = WrongState(
+            "the program ended without starting a query, and was to take over those of another job"
+        )
     failed_query = runtime.failed_query() if runtime.ending is None else None
     runtime.end_queries()
     agent.close()

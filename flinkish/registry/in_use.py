@@ -46,7 +46,9 @@ def savepoints_in_use(registry: Registry) -> InUse:
         job.launch.restore.path: f"job {job.name} ({job.job_id[:6]}) was restored from it and has "
         "no commit of its own yet"
         for job in jobs
-        if job.launch.restore is not None and not outlived(queries.get(job.job_id, ()))
+        if job.launch.restore is not None
+        and not job.launch.restore.is_awaited
+        and not outlived(queries.get(job.job_id, ()))
     }
     writing = tuple(
         (request.savepoint.target, job.job_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from flinkish.errors import RegistryError, UsageError, WrongState
@@ -10,7 +11,14 @@ from flinkish.registry import lookup
 from flinkish.registry.database import Row, Transaction
 from flinkish.registry.jobs import JobRecord, JobState, JobStateChange, ProcessRef, may_follow
 from flinkish.registry.purging import Purging, why_purged
-from flinkish.registry.rows import JOB_COLUMNS, change_of, column_value, job_of, job_values
+from flinkish.registry.rows import (
+    JOB_COLUMNS,
+    change_of,
+    column_value,
+    dump,
+    job_of,
+    job_values,
+)
 from flinkish.registry.schema import UNACKNOWLEDGED
 from flinkish.registry.statements import (
     is_guess,
@@ -22,6 +30,7 @@ from flinkish.registry.statements import (
     set_fields,
     unknown,
 )
+from flinkish.spec.codec import encode
 
 
 class JobTable(Purging):
@@ -259,6 +268,31 @@ class JobTable(Purging):
         def work(tx: Transaction) -> None:
             lock(tx, job_id)
             set_fields(tx, job_id.lower(), values)
+
+        self._database.write(work)
+
+    def name_savepoint(self, job_id: str, path: str) -> None:
+        """Record the savepoint that a job waits for (``RestoreSpec.is_awaited``).
+
+        Raises
+        ------
+        JobNotFound
+            There is no such job.
+        WrongState
+            The job does not wait for a savepoint, or was given another.
+        """
+
+        def work(tx: Transaction) -> None:
+            job = locked(tx, job_id)
+            restore = job.launch.restore
+            if restore is None or restore.path not in ("", path):
+                raise WrongState(
+                    f"job {job.name} ({job.job_id}) does not wait for the savepoint {path}",
+                    job_id=job.job_id,
+                    state=job.state.value,
+                )
+            launch = replace(job.launch, restore=replace(restore, path=path))
+            set_fields(tx, job.job_id, {"launch": dump(encode(launch))})
 
         self._database.write(work)
 

@@ -15,7 +15,8 @@ class RestoreSpec:
     Attributes
     ----------
     path
-        The savepoint, or a plain Spark checkpoint.
+        The savepoint, or a plain Spark checkpoint. Empty while it is not taken yet
+        (:attr:`is_awaited`).
     allow_non_restored
         Whether state that no operator of the program takes is dropped.
     claim_mode
@@ -46,6 +47,14 @@ class RestoreSpec:
     sink_ahead: str | None = None
     parallelism: int | None = None
     expected: Mapping[str, Any] | None = None
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the driver holds its program before the first query until a savepoint is named.
+
+        See :mod:`flinkish.driver.runtime.handover`.
+        """
+        return not self.path
 
 
 @dataclass(frozen=True)

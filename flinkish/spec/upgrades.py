@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, ClassVar
 
+from flinkish.spec.codec import OMIT_DEFAULT
 from flinkish.spec.launch import Launch, RestoreSpec
 
 
@@ -14,9 +15,11 @@ class UpgradeState(str, Enum):
     """What is done next in an upgrade, or how it ended.
 
     STOPPING, STARTING and WATCHING lead to UPGRADED; ENDING and RETURNING, the way back, to
-    ROLLED_BACK. ABANDONED: the old job was never stopped.
+    ROLLED_BACK. ABANDONED: the old job was never stopped. A handover begins with PREPARING: the
+    driver of the new program comes up beside the old job.
     """
 
+    PREPARING = "PREPARING"
     STOPPING = "STOPPING"
     STARTING = "STARTING"
     WATCHING = "WATCHING"
@@ -81,7 +84,11 @@ class Upgrade:
         The first and last batch that the failed attempt committed, by query.
     revision
         The number of this version of the record.
+    handover
+        Whether the driver of the new program comes up before the old job is stopped.
     """
+
+    VERSION: ClassVar[int] = 2
 
     upgrade_id: str
     job_id: str
@@ -101,3 +108,4 @@ class Upgrade:
     committed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     ended: float | None = None
     revision: int = 0
+    handover: bool = field(default=False, metadata=OMIT_DEFAULT)

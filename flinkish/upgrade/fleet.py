@@ -26,7 +26,8 @@ from flinkish.registry.liveness import reconcile
 from flinkish.spec.launch import Launch
 from flinkish.spec.upgrades import Upgrade, UpgradeState
 from flinkish.upgrade.fleet_file import FleetEntry
-from flinkish.upgrade.in_place import InPlaceUpgrade, begin, check_agreed, prepare, resume
+from flinkish.upgrade.in_place import InPlaceUpgrade, begin, resume
+from flinkish.upgrade.preparation import check_agreed, prepare
 from flinkish.upgrade.target import target_launch
 
 
@@ -192,6 +193,7 @@ def _upgraded(context: Context, task: _Task, *, dry_run: bool) -> FleetResult:
                 target=requests.savepoint_target(context, entry.target, job),
                 timeout=context.timeout(entry.timeout),
                 health=entry.health,
+                handover=entry.handover,
             )
             check_agreed(ready)
             if dry_run:

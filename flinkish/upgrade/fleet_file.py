@@ -32,6 +32,7 @@ _KEYS: Mapping[str, type | tuple[type, ...]] = {
     "timeout": str,
     "health-batches": int,
     "health-timeout": str,
+    "handover": bool,
 }
 _PATHS = ("to", "spark-home")
 _NAMES = {str: "text", list: "a list of texts", dict: "a table of texts", int: "a whole number"}
@@ -55,6 +56,8 @@ class FleetEntry:
         The directory of the savepoint; None: the configured one.
     timeout : float or None
         Seconds that the savepoint may take; None: ``client.timeout``.
+    handover : bool
+        Whether the driver of the new program comes up before the job is stopped.
     """
 
     pattern: str
@@ -63,6 +66,7 @@ class FleetEntry:
     health: Health
     target: str | None = None
     timeout: float | None = None
+    handover: bool = False
 
 
 def parse_fleet(table: Mapping[str, Any], directory: str) -> tuple[FleetEntry, ...]:
@@ -144,6 +148,7 @@ def _entry(table: Mapping[str, Any], where: str, directory: str) -> FleetEntry:
         ),
         target=table.get("savepoint-path"),
         timeout=parse_duration(table["timeout"]) if "timeout" in table else None,
+        handover=table.get("handover", False),
     )
 
 

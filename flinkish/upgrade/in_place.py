@@ -1,27 +1,24 @@
 """An upgrade in place: stop with a savepoint, start the new program from it, watch it, or go back.
 
+In a handover the driver of the new program is started first, and held at its first query.
+
 After each step the registry has how far the upgrade is, and before a job is started its id, so that
 :func:`resume` and :func:`rollback` can go on after the process that carried it out was killed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.client import requests
-from flinkish.client.checking import Plan, check_launch
 from flinkish.client.context import Context
-from flinkish.client.program import pinned
-from flinkish.client.restarts import launch_in_place_of, wait_until_gone, with_secrets
+from flinkish.client.restarts import launch_in_place_of, wait_until_gone
 from flinkish.client.waiting import STARTING, look, not_failed, wait_until_started
-from flinkish.config import MASK
 from flinkish.errors import (
-    ConsentNeeded,
     FlinkishError,
-    Incompatible,
     JobNotFound,
     Locked,
     RegistryError,
@@ -29,8 +26,6 @@ from flinkish.errors import (
     WaitTimeout,
     WrongState,
 )
-from flinkish.launch.restart_strategy import strategy_of
-from flinkish.launch.secret_settings import without_secrets
 from flinkish.registry.job_registry import new_job_id
 from flinkish.registry.jobs import (
     JobRecord,
@@ -43,138 +38,13 @@ from flinkish.registry.jobs import (
 )
 from flinkish.registry.liveness import is_alive, process_ref
 from flinkish.registry.waiting import wait_job
-from flinkish.spec.upgrades import Health, Upgrade, UpgradeState
-from flinkish.upgrade.steps import after, after_failure, describe, lacking, undo
-from flinkish.upgrade.target import Changes, target_launch
+from flinkish.spec.upgrades import Upgrade, UpgradeState
+from flinkish.upgrade.preparation import Ready, Secrets
+from flinkish.upgrade.steps import after, after_failure, lacking, undo
 
 _POLL = 0.1
 #: States of a job whose driver has failed and is started again.
 _AGAIN = (JobState.FAILING, JobState.RESTARTING)
-
-
-@dataclass(frozen=True)
-class Secrets:
-    """What the registry does not have of the programs' launches.
-
-    Parameters
-    ----------
-    conf : mapping
-        Secret Spark settings, in place of the masked ones.
-    arguments : sequence of str or None
-        Secret arguments.
-    """
-
-    conf: Mapping[str, str] = field(default_factory=dict, repr=False)
-    arguments: Sequence[str] | None = field(default=None, repr=False)
-
-    def given_to(self, launch: Launch) -> Launch:
-        """Return a recorded launch with what it lacks; raise UsageError when one is missing."""
-        conf = {key: self.conf[key] for key in self.conf if launch.conf.get(key) == MASK}
-        arguments = self.arguments if MASK in launch.secret_arguments else None
-        return with_secrets(launch, conf, arguments)
-
-
-@dataclass(frozen=True)
-class Ready:
-    """An upgrade that was checked, with nothing done yet.
-
-    Parameters
-    ----------
-    upgrade : Upgrade
-        What will be done.
-    plan : Plan
-        What the new program would do with the job's newest committed batches.
-    launch : Launch
-        The new program, with its secrets.
-    """
-
-    upgrade: Upgrade
-    plan: Plan
-    launch: Launch = field(repr=False)
-
-    def steps(self) -> list[str]:
-        """Return the steps for people."""
-        return list(describe(self.upgrade.health, self.upgrade.target))
-
-
-def prepare(
-    context: Context,
-    job: JobRecord,
-    changes: Changes,
-    *,
-    restore: RestoreSpec,
-    target: str,
-    timeout: float,
-    health: Health,
-) -> Ready:
-    """Check an upgrade against the running job, and touch nothing.
-
-    Parameters
-    ----------
-    context : Context
-        Has the registry and the reporter.
-    job : JobRecord
-        The job.
-    changes : Changes
-        What is other in the new program.
-    restore : RestoreSpec
-        The options of the restore; its path is not used.
-    target : str
-        The directory of the savepoint.
-    timeout : float
-        Seconds that the savepoint may take.
-    health : Health
-        When the new program counts as well.
-
-    Raises
-    ------
-    WrongState
-        The job does not run.
-    UsageError
-        Secrets of the job are missing: without them it could not be started again.
-    LaunchFailed
-        Spark, Java or a Python of the new program is missing.
-    Incompatible, ConsentNeeded
-        The new program would not go on from the job, or not without consent.
-    """
-    if job.state is not JobState.RUNNING:
-        raise WrongState(
-            f"job {job.name} ({job.job_id}) is {job.state.value}: only a job that runs is upgraded",
-            hint="start the new program from its savepoint with: flinkish run -s PATH APP.py",
-            job_id=job.job_id,
-            state=job.state.value,
-        )
-    secrets = Secrets(changes.conf, changes.secret_arguments)
-    secrets.given_to(job.launch)  # for the way back
-    launch = with_secrets(target_launch(job.launch, changes), {}, None)
-    strategy_of(launch.options)
-    launch, _ = pinned(launch)
-    plan = check_launch(context, launch, restore, job=job)
-    upgrade = Upgrade(
-        upgrade_id=new_job_id(),
-        job_id=job.job_id,
-        name=job.name,
-        state=UpgradeState.STOPPING,
-        created=context.registry.now(),
-        launch=without_secrets(launch),
-        restore=restore,
-        target=target,
-        timeout=timeout,
-        health=health,
-    )
-    return Ready(upgrade, plan, launch)
-
-
-def check_agreed(ready: Ready) -> None:
-    """Raise Incompatible or ConsentNeeded when the plan of an upgrade is not one to carry out."""
-    if ready.plan.exit_code:
-        kind = ConsentNeeded if ready.plan.exit_code == ConsentNeeded.code else Incompatible
-        raise kind(
-            f"the new program would not go on from job {ready.upgrade.name} "
-            f"({ready.upgrade.job_id}); the job runs as before",
-            hint="see the plan, and its advice",
-            plan=ready.plan.document,
-        )
 
 
 def begin(context: Context, ready: Ready) -> InPlaceUpgrade:
@@ -276,6 +146,7 @@ class InPlaceUpgrade:
         self._secrets = secrets
         self._back = back
         self._effects: Mapping[UpgradeState, Callable[[], None]] = {
+            UpgradeState.PREPARING: self._prepare,
             UpgradeState.STOPPING: self._stop,
             UpgradeState.STARTING: self._start,
             UpgradeState.WATCHING: self._watch,
@@ -304,7 +175,7 @@ class InPlaceUpgrade:
             except (Locked, WaitTimeout, RegistryError):
                 raise  # nothing is decided: it can be resumed
             except FlinkishError as error:
-                if after_failure(state) is None:
+                if self._after_failure(state) is None:
                     raise
                 self._fail(state, error)
         return self.upgrade
@@ -317,23 +188,40 @@ class InPlaceUpgrade:
 
     def _fail(self, state: UpgradeState, error: FlinkishError) -> None:
         """Record why a step failed, and go on with what follows then."""
-        following = after_failure(state)
+        following = self._after_failure(state)
         assert following is not None
         self._say(f"failed: {error.message}")
         self._save(state=following, failure=error.to_record())
+
+    def _after_failure(self, state: UpgradeState) -> UpgradeState | None:
+        return after_failure(state, handover=self.upgrade.handover)
 
     def _say(self, text: str) -> None:
         self._context.reporter.note(text)
 
     # --- forwards ---------------------------------------------------------------------------
 
+    def _prepare(self) -> None:
+        """Start the driver of the new program, and wait until it is at its first query."""
+        job = self._new_job(self.upgrade.restore)
+        self._say(f"starting the new program beside it as job {job.job_id} ...")
+        job = self._await(
+            job.job_id,
+            lambda now: None if now.state is JobState.CREATED else f"it is {now.state.value}",
+            "has not come to its first query in",
+        )
+        if job.state is not JobState.CREATED:
+            raise _canceled(job)
+        self._save(state=after(UpgradeState.PREPARING))
+
     def _stop(self) -> None:
         """Stop the old job with a savepoint, unless a request of this upgrade has."""
         upgrade = self.upgrade
+        back = UpgradeState.ENDING if upgrade.handover else UpgradeState.RETURNING
         request = self._stop_request()
         if request is None:
             if self._back:
-                self._save(state=UpgradeState.ABANDONED)
+                self._save(state=back if upgrade.handover else UpgradeState.ABANDONED)
                 return
             job = look(self._context, self._registry.job(upgrade.job_id))
             self._say(f"stopping job {job.name} ({job.job_id}) with a savepoint ...")
@@ -345,14 +233,15 @@ class InPlaceUpgrade:
                 raise _Unwell(locked) from locked
         self._save(request_id=request.request_id)
         done = requests.wait_result(self._context, request, upgrade.timeout)
-        requests.wait_end(self._context, done, upgrade.timeout)
+        if not upgrade.handover:
+            requests.wait_end(self._context, done, upgrade.timeout)
         assert done.result is not None
         assert done.result.savepoint is not None
         path = done.result.savepoint.path
         for warning in requests.warnings_of(done):
             self._context.reporter.warning(warning)
         self._say(f"savepoint: {path}")
-        following = UpgradeState.RETURNING if self._back else after(UpgradeState.STOPPING)
+        following = back if self._back else after(UpgradeState.STOPPING)
         self._save(state=following, savepoint=path, restore=replace(upgrade.restore, path=path))
 
     def _stop_request(self) -> Request | None:
@@ -369,18 +258,16 @@ class InPlaceUpgrade:
 
     def _start(self) -> None:
         """Start the new program from the savepoint, and wait until it runs."""
-        upgrade = self.upgrade
-        if upgrade.new_job_id is None:
-            self._save(new_job_id=new_job_id())
-            upgrade = self.upgrade
-        assert upgrade.new_job_id is not None
-        job = self._launched(upgrade.new_job_id, upgrade.launch, upgrade.restore)
+        job = self._new_job(self.upgrade.restore)
+        if self.upgrade.handover:
+            self._registry.name_savepoint(job.job_id, self.upgrade.restore.path)
         self._say(f"starting the new program as job {job.job_id} ...")
         self._await(
             job.job_id,
             lambda now: f"it is {now.state.value}" if now.state in STARTING else None,
             "has not started its queries in",
         )
+        self._wait_for_old()
         self._save(state=after(UpgradeState.STARTING))
 
     def _watch(self) -> None:
@@ -398,7 +285,7 @@ class InPlaceUpgrade:
             "is not well after",
         )
         if job.state in (JobState.CANCELED, JobState.CANCELLING):
-            raise WrongState(f"somebody has canceled job {job.job_id}", job_id=job.job_id)
+            raise _canceled(job)
         self._save(state=after(UpgradeState.WATCHING))
 
     # --- back -------------------------------------------------------------------------------
@@ -436,6 +323,7 @@ class InPlaceUpgrade:
             upgrade = self.upgrade
         assert upgrade.savepoint is not None
         assert upgrade.old_again_id is not None
+        self._wait_for_old()
         old = self._registry.job(upgrade.job_id)
         # The failed attempt may have written to the sink: what it has stays, the job goes on.
         ahead = upgrade.restore.sink_ahead or "rebase"
@@ -475,6 +363,19 @@ class InPlaceUpgrade:
             raise _Unwell(FlinkishError(f"its driver failed: {failure}", job_id=job.job_id))
         return not_failed(self._context, job)
 
+    def _wait_for_old(self) -> None:
+        """Wait until the old job has ended, which has been stopped."""
+        assert self.upgrade.request_id is not None
+        request = self._registry.request(self.upgrade.request_id)
+        requests.wait_end(self._context, request, self.upgrade.timeout)
+
+    def _new_job(self, restore: RestoreSpec) -> JobRecord:
+        """Return the job of the new program; start it first if there is none."""
+        if self.upgrade.new_job_id is None:
+            self._save(new_job_id=new_job_id())
+        assert self.upgrade.new_job_id is not None
+        return self._launched(self.upgrade.new_job_id, self.upgrade.launch, restore)
+
     def _found(self, job_id: str) -> JobRecord | None:
         try:
             return self._registry.job(job_id)
@@ -488,8 +389,12 @@ class InPlaceUpgrade:
             return known
         old = self._registry.job(self.upgrade.job_id)
         complete = replace(self._secrets.given_to(launch), restore=spec)
-        unique = old.has_given_name
+        unique = old.has_given_name and not spec.is_awaited  # then the old job runs beside it
         return launch_in_place_of(self._context, old, complete, unique_name=unique, job_id=job_id)
+
+
+def _canceled(job: JobRecord) -> WrongState:
+    return WrongState(f"somebody has canceled job {job.job_id}", job_id=job.job_id)
 
 
 class _Unwell(Exception):

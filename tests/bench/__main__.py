@@ -13,9 +13,9 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from tests.bench import check, engine, increment, local, memory, s3, startup
+from tests.bench import check, engine, handover, increment, local, memory, s3, startup
 
-NAMES = ("startup", "savepoint", "check", "s3", "memory", "increment", "engine")
+NAMES = ("startup", "savepoint", "check", "s3", "memory", "increment", "engine", "handover")
 #: Files of a checkpoint where the command line does not say.
 FILES = {"savepoint": 20_000, "s3": 20_000, "memory": 1_000_000}
 
@@ -33,6 +33,7 @@ def main() -> int:
     parser.add_argument("--bytes", type=int, default=1_000_000_000, help="increment: of the state")
     parser.add_argument("--rows", type=int, default=5_000_000, help="engine: of the state")
     parser.add_argument("--repeat", type=int, default=3, help="engine: runs of each way")
+    parser.add_argument("--switches", type=int, default=5, help="handover: runs of each way")
     options = parser.parse_args()
     files = {name: options.files or FILES[name] for name in FILES}
     for what in options.what or ("startup", "savepoint"):
@@ -58,6 +59,8 @@ def main() -> int:
                 increment.measure(directory, memory.other_disk(directory), options.bytes)
             elif what == "engine":
                 engine.measure(directory, rows=options.rows, runs=options.repeat)
+            elif what == "handover":
+                handover.measure(directory, options.switches)
     return 0
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flinkish import Client
-from flinkish.client.check_origin import find_origin, job_origin, split_words
+from flinkish.client.check_origin import find_origin, split_words
 from flinkish.config import Config
 from flinkish.errors import (
     AmbiguousJob,
@@ -16,6 +16,7 @@ from flinkish.errors import (
     SavepointNotFound,
     UsageError,
 )
+from flinkish.launch.job_origin import job_origin
 from flinkish.registry.jobs import JobRecord, JobState, Launch, QueryStatus
 from tests.cli.conftest import Command
 from tests.support.checkpoints.handwritten import CheckpointLikeness
@@ -102,7 +103,7 @@ def test_the_queries_that_a_savepoint_would_have(
     one = QueryStatus("one", "i", "r", str(root), batch_id=2, notes=("n",), plan={"x": 1})
     none = QueryStatus("none", "j", "r", str(tmp_path / "none"))
     job = add(cli, "a", "rides", one, none)
-    found = job_origin(client._context, job)
+    found = job_origin(client._context.registry, job)
     assert [(query.name, query.plan) for query in found.queries] == [("one", None)]
     assert [each.query for each in found.left_out] == ["none"]
     assert (found.running, found.complete) == (False, True)
@@ -112,7 +113,7 @@ def test_the_queries_that_a_savepoint_would_have(
         registry.add_job(running)
         registry.heartbeat(running.job_id, [one, none])
     with pytest.raises(NoCommittedBatch, match="query 'none' of job now"):
-        job_origin(client._context, running)
+        job_origin(client._context.registry, running)
 
 
 def test_the_client_takes_jobs_too(cli: Command, client: Client) -> None:

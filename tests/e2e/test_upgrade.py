@@ -5,10 +5,12 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+from tests.e2e.test_lifecycle import expected_counts, final_counts, write_files
 from tests.e2e.test_recipes import versions
 from tests.e2e.test_restarts import check_counted
 from tests.support.cli.command import PATIENCE, Flinkish, wait_until
@@ -61,8 +63,15 @@ def test_in_place(flinkish: Flinkish, tmp_path: Path) -> None:
     assert goes_on(flinkish, out) == done["new_job_id"]
     assert (out / "good").exists()
 
-    back = flinkish("upgrade", "in-place", "rides", "--to", str(bad), *words)
+    # The way back, from a handover: the bad one waits at its first query while the good one stops.
+    handover = ("upgrade", "in-place", "rides", "--to", str(bad), *words, "--handover")
+    assert (
+        "1. start the driver of the new program beside" in flinkish.ok(*handover, "--dry-run").out
+    )
+    back = flinkish(*handover)
     assert back.code == 1
+    said = back.err.index("starting the new program beside it"), back.err.index("stopping job")
+    assert said[0] < said[1]
     assert "RuntimeError: the new version is broken" in back.err
     assert "of the new program committed the batches" in back.err
     again = goes_on(flinkish, out)
@@ -108,6 +117,40 @@ def test_one_that_hangs_and_a_command_that_is_killed(flinkish: Flinkish, tmp_pat
     undone = flinkish.ok("upgrade", "rollback", upgrade[:8], "--json").json()
     assert undone["state"] == "ROLLED_BACK"
     assert goes_on(flinkish, out) == undone["old_again_id"]
+    flinkish.ok("cancel", "rides")
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(2400)
+def test_twenty_handovers_under_a_source(flinkish: Flinkish, tmp_path: Path) -> None:
+    """Files arrive all the time; each is counted once, whichever program counts it."""
+    source, out = tmp_path / "in", tmp_path / "out"
+    write_files(source, 0, 3)
+    over, written = threading.Event(), [3]
+
+    def feed() -> None:
+        while not over.wait(1.0):
+            write_files(source, written[0], written[0] + 1)
+            written[0] += 1
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    try:
+        job = flinkish.run("counts.py", str(source), str(out), options=("--name", "rides"))
+        flinkish.wait_for_batch(job, 2)
+        words = ("upgrade", "in-place", "rides", "--handover", "--health-batches", "1", "--json")
+        for _ in range(20):
+            done = flinkish.ok(*words, "--savepointPath", "sp").json()
+            assert (done["state"], done["job_id"]) == ("UPGRADED", job)
+            job = done["new_job_id"]
+    finally:
+        over.set()
+        feeder.join()
+    expected = expected_counts(written[0])
+    wait_until(lambda: final_counts(out) == expected, PATIENCE)
+    (query,) = flinkish.job(job)["queries"]
+    numbers = {int(path.name.removeprefix("batch=")) for path in out.glob("batch=*")}
+    assert numbers == set(range(query["batch_id"] + 1)), "no batch is missing, or there twice"
     flinkish.ok("cancel", "rides")
 
 

@@ -16,7 +16,8 @@ from flinkish.errors import FlinkishError, Locked, UsageError, WrongState
 from flinkish.registry.jobs import JobState, Launch, ProcessRef, RestoreSpec
 from flinkish.registry.liveness import process_ref
 from flinkish.spec.upgrades import Health, Upgrade, UpgradeState
-from flinkish.upgrade.in_place import InPlaceUpgrade, Secrets, resume, rollback
+from flinkish.upgrade.in_place import InPlaceUpgrade, resume, rollback
+from flinkish.upgrade.preparation import Secrets
 from tests.cli.conftest import Command
 from tests.client.conftest import Told
 

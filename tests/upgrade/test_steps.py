@@ -11,7 +11,7 @@ from flinkish.registry.jobs import QueryStatus
 from flinkish.spec.codec import decode, encode
 from flinkish.spec.launch import Launch, RestoreSpec
 from flinkish.spec.upgrades import Health, Upgrade, UpgradeState
-from flinkish.upgrade.steps import after, after_failure, describe, lacking, undo
+from flinkish.upgrade.steps import after, after_failure, describe, lacking, resources, undo
 
 S = UpgradeState
 UPGRADE = Upgrade(
@@ -34,15 +34,18 @@ def test_every_step_leads_to_an_end() -> None:
         seen = [state]
         while not seen[-1].is_final:
             seen.append(after(seen[-1]))
-        assert len(seen) <= 4
+        assert len(seen) <= 5
         if not state.is_final:
-            failed = after_failure(state)
-            assert failed in (None, S.ENDING, S.ABANDONED)
+            for handover in (False, True):
+                failed = after_failure(state, handover=handover)
+                assert failed in (None, S.ENDING, S.ABANDONED)
+    assert after_failure(S.STOPPING, handover=True) is S.ENDING, "its driver is there already"
 
 
 @pytest.mark.parametrize(
     ("state", "back"),
     [
+        (S.PREPARING, S.ENDING),
         (S.STOPPING, S.STOPPING),
         (S.STARTING, S.ENDING),
         (S.WATCHING, S.ENDING),
@@ -75,9 +78,26 @@ def test_batches_count_from_the_savepoint() -> None:
 
 
 def test_the_steps_for_people() -> None:
-    text = "\n".join(describe(Health(0, 30.0), "/srv/sp"))
-    assert "/srv/sp" in text
+    upgrade = replace(UPGRADE, target="/srv/sp", health=Health(0, 30.0))
+    text = "\n".join(describe(upgrade))
+    assert "1. stop the job with a savepoint in /srv/sp" in text
     assert "until its queries have started, for 30 s" in text
+    handover = list(describe(replace(upgrade, handover=True)))
+    assert handover[0].startswith("1. start the driver of the new program beside the job")
+    assert handover[0].endswith("a driver with 1g of memory more")
+
+
+def test_the_resources_of_a_second_program() -> None:
+    launch = Launch("/app.py", master="local[4]", conf={"spark.driver.memory": "4g"})
+    assert resources(launch) == "a driver with 4g of memory (--master local[4])"
+    yarn = replace(launch, master="yarn")
+    assert resources(yarn).endswith("4g of memory, its executors with 1g each")
+    many = {"spark.executor.instances": "8", "spark.executor.memory": "2g", "spark.cores.max": "16"}
+    wanted = "a driver with 1g of memory, 8 executors with 2g each, 16 cores at most"
+    assert resources(replace(yarn, conf=many)) == wanted
+    assert "up to 5 executors" in resources(
+        replace(yarn, conf={"spark.dynamicAllocation.maxExecutors": "5"})
+    )
 
 
 def test_the_record_survives_the_registry() -> None:

@@ -29,7 +29,8 @@ from flinkish.client.program import program_file
 from flinkish.registry.jobs import RestoreSpec
 from flinkish.restore.plan.plan_text import verdict_line
 from flinkish.spec.upgrades import Health
-from flinkish.upgrade.in_place import Ready, begin, check_agreed, prepare
+from flinkish.upgrade.in_place import begin
+from flinkish.upgrade.preparation import Ready, check_agreed, prepare
 from flinkish.upgrade.target import Changes
 
 
@@ -66,6 +67,11 @@ from flinkish.upgrade.target import Changes
     show_default=True,
     help="How long its start may take, and again these batches.",
 )
+@click.option(
+    "--handover",
+    is_flag=True,
+    help="Start the driver of the new program first, and stop the job when it is ready.",
+)
 @timeout_option
 @dry_run_option
 def in_place(
@@ -77,6 +83,7 @@ def in_place(
     target: str | None,
     health_batches: int,
     health_timeout: float,
+    handover: bool,
     timeout: float | None,
     dry_run: bool,
     **options: Any,
@@ -89,6 +96,11 @@ def in_place(
     does not commit its batches in time, it is ended and the old one started again from the same
     savepoint: exit 1. An interrupted upgrade is finished or undone by: upgrade resume, upgrade
     rollback.
+
+    With --handover there are two drivers for a while: the new program runs up to its first query
+    and is held there. Only then is the job stopped, so that hardly any time passes between its last
+    batch and the first of the new program. If the new program does not come so far, the job goes
+    on.
     """
     with call.session() as session, driver_output(session.out):
         found = session.find_job(job)
@@ -107,6 +119,7 @@ def in_place(
             target=requests.savepoint_target(session, target, found),
             timeout=session.timeout(timeout),
             health=Health(health_batches, health_timeout),
+            handover=handover,
         )
         if dry_run:
             return _show_dry_run(session, ready)

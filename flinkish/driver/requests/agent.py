@@ -139,7 +139,8 @@ class Agent:
     def _watch_the_end(self) -> None:
         """Make sure that the program really ends after its job was stopped or cancelled."""
         # A program without queries waits for none, so only an interrupt can end it.
-        grace = self._grace if self._runtime.queries() else 0.0
+        waits = bool(self._runtime.queries()) or self._runtime.is_held
+        grace = self._grace if waits else 0.0
         if self._closed.wait(grace):
             return
         log(f"the program did not end within {grace:.0f} s of its job: interrupting it")

@@ -18,6 +18,7 @@ from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.errors import FlinkishError, SavepointNotFound, UsageError
 from flinkish.operators.hasher import HasherVersion
 from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
 from flinkish.restore.check.version_check import fit_offers
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
 from flinkish.restore.plan.document import compare_with_expected
@@ -60,10 +61,21 @@ class Restored:
 
 
 class Restorer:
-    """Serves the restore of one job; thread-safe, as several threads may start queries."""
+    """Serves the restore of one job; thread-safe, as several threads may start queries.
+
+    Parameters
+    ----------
+    job
+        The job whose checkpoints are restored instead of the savepoint.
+    """
 
     def __init__(
-        self, registry: Registry, job_id: str, spec: RestoreSpec, hasher: HasherVersion
+        self,
+        registry: Registry,
+        job_id: str,
+        spec: RestoreSpec,
+        hasher: HasherVersion,
+        job: JobOrigin | None = None,
     ) -> None:
         self._registry = registry
         self._job_id = job_id
@@ -75,7 +87,7 @@ class Restorer:
         self._claimed = False
         self._agreed = False
         self._resumed = False
-        self._offers = offers_here(spec)
+        self._offers = offers_here(spec, job)
         self._planner = RestorePlanner(
             self._offers, options_of(spec, hasher), DriverRestoreEnvironment(self._other_runs)
         )
@@ -145,9 +157,10 @@ class Restorer:
             else:
                 make_rewritten(session, recipe, plan.rewrite, target)
             self._given[name] = recipe.batch_id, target
+        origin = self._spec.path or "the running job"
         notes = (
             *plan.notes,
-            f"query '{name}' restored at batch {recipe.batch_id} from {self._spec.path}, "
+            f"query '{name}' restored at batch {recipe.batch_id} from {origin}, "
             f"{'same' if keep else 'new'} query id ({plan.identity.reason})",
         )
         for note in notes:
@@ -156,10 +169,25 @@ class Restorer:
 
     def _other_runs(self, query_id: str) -> Sequence[OtherRun]:
         return [
-            OtherRun(job.job_id, job.state, newest_batch(query))
+            OtherRun(job.job_id, self._state_of(job), newest_batch(query))
             for job, query in self._registry.find_query(query_id)
             if job.job_id != self._job_id
         ]
+
+    def _state_of(self, job: JobRecord) -> JobState:
+        """Return a job's state; FINISHED also when it was stopped with this savepoint just now.
+
+        Its driver may still be ending then, as in a handover, and commits nothing more.
+        """
+        if job.state.is_final:
+            return job.state
+        since = self._registry.state_history(job.job_id)[-1].time
+        for request in self._registry.requests(job.job_id):
+            done = request.result if request.state is RequestState.COMPLETED else None
+            path = None if done is None or done.savepoint is None else done.savepoint.path
+            if request.kind is not RequestKind.SAVEPOINT and path == self._spec.path:
+                return JobState.FINISHED if request.created >= since else job.state
+        return job.state
 
     def non_restored(self) -> NonRestored:
         """Return the state of the savepoint that no query has taken so far."""

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 from flinkish.driver.log import log
@@ -20,6 +22,7 @@ from flinkish.driver.plan.uid_rules import Planning
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.restore.restorer import Restorer
 from flinkish.driver.runtime.earlier_runs import earlier_runs
+from flinkish.driver.runtime.handover import await_turn
 from flinkish.driver.runtime.program_gate import ProgramGate
 from flinkish.driver.runtime.query_setup import Preparer
 from flinkish.driver.runtime.quiesce import quiesce, stop_hard
@@ -66,7 +69,7 @@ class Runtime:
         planning = Planning(job.launch.options)
         spec = job.launch.restore
         earlier = earlier_runs(registry, job)
-        if spec is None:
+        if spec is None or spec.is_awaited:
             self.restorer = None
         elif job.state is JobState.RESTARTING:
             given = {
@@ -78,6 +81,8 @@ class Runtime:
         else:
             self.restorer = Restorer(registry, job.job_id, spec, planning.hasher)
         self._preparer = Preparer(checkpoint_root, planning, self.restorer, self.queries, earlier)
+        self._checkpoint_root = checkpoint_root
+        self._hold_lock = threading.Lock()
         #: The final state of the job once its program ends; set by stop and cancel.
         self.ending: JobState | None = None
         self.fatal: FlinkishError | None = None
@@ -199,6 +204,11 @@ class Runtime:
                 query.recorded = facts
         return state
 
+    @property
+    def is_held(self) -> bool:
+        """Whether the savepoint that the job restores is not taken yet (a handover)."""
+        return self.launch.restore is not None and self.launch.restore.is_awaited
+
     # --- what the hook needs ----------------------------------------------------------------
 
     def session_created(self, session: Any) -> None:
@@ -224,8 +234,33 @@ class Runtime:
         FlinkishError
             The restore is refused; the job will fail with this error.
         """
+        self._hold(writer, facts)
         with self._start_after_requests(str(facts.query_name or "without a name")):
             return self._start_query(writer, facts, begin)
+
+    def _hold(self, writer: Any, facts: WriterFacts) -> None:
+        """Hold the program while the savepoint that it restores is not taken yet (a handover)."""
+        with self._hold_lock:
+            if not self.is_held:
+                return
+            self.session_created(writer._spark)
+            try:
+                spec = await_turn(
+                    *(self.registry, self.job_id, writer, facts),
+                    is_over=lambda: self.ending is not None,
+                )
+                planning = Planning(self.launch.options)
+                restorer = Restorer(self.registry, self.job_id, spec, planning.hasher)
+            except FlinkishError as error:
+                self.fail(error)
+                raise
+            with self._gate.changed:
+                self.restorer = restorer
+                self._preparer = Preparer(
+                    self._checkpoint_root, planning, restorer, self.queries, {}
+                )
+                self.restore_gate = RestoreGate(restorer, self.queries, self.fail, self._let_go)
+                self.launch = replace(self.launch, restore=spec)
 
     @contextmanager
     def _start_after_requests(self, name: str) -> Iterator[None]:

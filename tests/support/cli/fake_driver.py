@@ -43,7 +43,10 @@ def main() -> int:
         time.sleep(60)
     registry = Registry.open(os.environ["FLINKISH_REGISTRY"], create=False)
     registry.update_job(job_id, driver=process_ref(), spark_version="4.3.0")
-    registry.transition(job_id, JobState.CREATED, "driver started")
+    restore = registry.job(job_id).launch.restore
+    held = restore is not None and restore.is_awaited
+    if not held:
+        registry.transition(job_id, JobState.CREATED, "driver started")
     if mode == "die":
         error = ProgramFailed("ModuleNotFoundError: No module named 'nothing'", tail=["a", "b"])
         registry.transition(job_id, JobState.FAILED, error.message, failure=error.to_record())
@@ -56,6 +59,8 @@ def main() -> int:
         return 2
     if mode == "batch":
         registry.transition(job_id, JobState.FINISHED, "program ended")
+        return 0
+    if held and not hold(registry, job_id):
         return 0
     query = QueryStatus(
         name="counts",
@@ -84,6 +89,19 @@ def main() -> int:
         if request is not None and serve(registry, request, mode):
             time.sleep(0.1)
             return 0
+        time.sleep(0.02)
+
+
+def hold(registry: Registry, job_id: str) -> bool:
+    """Wait for the savepoint of a handover; False when the job is canceled meanwhile."""
+    registry.transition(job_id, JobState.CREATED, "held")
+    while True:
+        request = registry.claim(job_id)
+        if request is not None and serve(registry, request, "serve"):
+            return False
+        restore = registry.job(job_id).launch.restore
+        if restore is not None and not restore.is_awaited:
+            return True
         time.sleep(0.02)
 
 

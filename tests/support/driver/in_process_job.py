@@ -62,7 +62,8 @@ class InProcessJob:
             registry.add_job(job)
         else:
             job = registry.restart(again, "again")
-        registry.transition(self.job_id, JobState.CREATED)
+        if restore is None or not restore.is_awaited:
+            registry.transition(self.job_id, JobState.CREATED)
         self.runtime = Runtime(registry, job, str(job.checkpoint_dir))
         # Programs of tests rarely wait for their queries: they wait for the test.
         self.runtime.start_phase.quiet = quiet

@@ -1,0 +1,109 @@
+"""Hold the program of a handover before its first query, until the job before it has been stopped.
+
+``flinkish upgrade in-place --handover`` starts the driver of the new program while the old job goes
+on. What takes long is done meanwhile: the JVM, the session, the program up to its first query, and
+a batch of that query on a copy of the old job's state, for which Spark loads its classes and
+compiles the query. The job is then CREATED, and waits for the path of the savepoint, which the
+upgrade writes into its record.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from flinkish import storage
+from flinkish.driver.log import log
+from flinkish.driver.plan.writer_settings import WriterFacts
+from flinkish.driver.runtime.naming import Names
+from flinkish.driver.runtime.rehearsal import rehearse
+from flinkish.errors import RegistryError, WrongState
+from flinkish.launch.job_origin import job_origin
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import JobRecord, JobState
+from flinkish.spec.launch import RestoreSpec
+
+_POLL = 0.02
+#: Seconds until a registry that was unavailable is asked again.
+_UNAVAILABLE = 1.0
+#: Seconds that the batch on the copy may take.
+_REHEARSAL = 60.0
+
+
+def await_turn(
+    registry: Registry,
+    job_id: str,
+    writer: Any,
+    facts: WriterFacts,
+    is_over: Callable[[], bool],
+) -> RestoreSpec:
+    """Get ready for a query that is about to be started, and wait for the savepoint it restores.
+
+    Parameters
+    ----------
+    is_over
+        Whether the job was canceled meanwhile.
+
+    Raises
+    ------
+    SystemExit
+        The job has ended: its program has nothing more to do.
+    FlinkishError
+        The query could not go on from the old job; this one fails, the old one goes on.
+    """
+    job = registry.job(job_id)
+    assert job.launch.restore is not None
+    if job.launch.restore.is_awaited:  # else the upgrade was resumed meanwhile
+        _get_ready(registry, job, job.launch.restore, writer, facts, is_over)
+    if is_over():
+        raise SystemExit(0)
+    registry.transition(job_id, JobState.CREATED, "its program is at its first query")
+    log("the program is held at its first query until the job before it is stopped")
+    return _await_savepoint(registry, job_id, is_over)
+
+
+def _get_ready(
+    registry: Registry,
+    job: JobRecord,
+    spec: RestoreSpec,
+    writer: Any,
+    facts: WriterFacts,
+    is_over: Callable[[], bool],
+) -> None:
+    before = [each for each in registry.upgrades_of(job.job_id) if each.new_job_id == job.job_id]
+    if not before or job.checkpoint_dir is None:
+        raise WrongState("the job was to take over from another one, and no upgrade says which")
+    old = registry.job(before[-1].job_id)
+    begun = time.monotonic()
+    rehearsed = rehearse(
+        registry,
+        job,
+        job_origin(registry, old),
+        spec,
+        job.launch.options,
+        name=str(facts.query_name or Names(job.checkpoint_dir).generate(None, None)),
+        writer=writer,
+        facts=facts,
+        directory=storage.join(job.checkpoint_dir, ".rehearsal"),
+        patience=_REHEARSAL,
+        is_over=is_over,
+    )
+    what = "has run a batch" if rehearsed else "has run no batch"
+    log(f"the query {what} on a copy of the state, in {time.monotonic() - begun:.1f} s")
+
+
+def _await_savepoint(registry: Registry, job_id: str, is_over: Callable[[], bool]) -> RestoreSpec:
+    while True:
+        try:
+            job = registry.job(job_id)
+        except RegistryError as error:
+            log(f"registry: {error.message}")
+            time.sleep(_UNAVAILABLE)
+            continue
+        assert job.launch.restore is not None
+        if not job.launch.restore.is_awaited:
+            return job.launch.restore
+        if is_over() or job.state.is_final:
+            raise SystemExit(0)
+        time.sleep(_POLL)

@@ -1,0 +1,149 @@
+"""The preparation of an upgrade: checked against the job as it runs, with nothing touched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from flinkish.client.checking import Plan, check_launch
+from flinkish.client.context import Context
+from flinkish.client.program import pinned
+from flinkish.client.restarts import with_secrets
+from flinkish.config import MASK
+from flinkish.errors import ConsentNeeded, Incompatible, WrongState
+from flinkish.launch.restart_strategy import strategy_of
+from flinkish.launch.secret_settings import without_secrets
+from flinkish.registry.job_registry import new_job_id
+from flinkish.registry.jobs import JobRecord, JobState, Launch, RestoreSpec
+from flinkish.spec.upgrades import Health, Upgrade, UpgradeState
+from flinkish.upgrade.steps import describe
+from flinkish.upgrade.target import Changes, target_launch
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """What the registry does not have of the programs' launches.
+
+    Parameters
+    ----------
+    conf : mapping
+        Secret Spark settings, in place of the masked ones.
+    arguments : sequence of str or None
+        Secret arguments.
+    """
+
+    conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+    arguments: Sequence[str] | None = field(default=None, repr=False)
+
+    def given_to(self, launch: Launch) -> Launch:
+        """Return a recorded launch with what it lacks; raise UsageError when one is missing."""
+        conf = {key: self.conf[key] for key in self.conf if launch.conf.get(key) == MASK}
+        arguments = self.arguments if MASK in launch.secret_arguments else None
+        return with_secrets(launch, conf, arguments)
+
+
+@dataclass(frozen=True)
+class Ready:
+    """An upgrade that was checked, with nothing done yet.
+
+    Parameters
+    ----------
+    upgrade : Upgrade
+        What will be done.
+    plan : Plan
+        What the new program would do with the job's newest committed batches.
+    launch : Launch
+        The new program, with its secrets.
+    """
+
+    upgrade: Upgrade
+    plan: Plan
+    launch: Launch = field(repr=False)
+
+    def steps(self) -> list[str]:
+        """Return the steps for people."""
+        return list(describe(self.upgrade))
+
+
+def prepare(
+    context: Context,
+    job: JobRecord,
+    changes: Changes,
+    *,
+    restore: RestoreSpec,
+    target: str,
+    timeout: float,
+    health: Health,
+    handover: bool = False,
+) -> Ready:
+    """Check an upgrade against the running job, and touch nothing.
+
+    Parameters
+    ----------
+    context : Context
+        Has the registry and the reporter.
+    job : JobRecord
+        The job.
+    changes : Changes
+        What is other in the new program.
+    restore : RestoreSpec
+        The options of the restore; its path is not used.
+    target : str
+        The directory of the savepoint.
+    timeout : float
+        Seconds that the savepoint may take.
+    health : Health
+        When the new program counts as well.
+    handover : bool
+        Whether the driver of the new program comes up before the job is stopped.
+
+    Raises
+    ------
+    WrongState
+        The job does not run.
+    UsageError
+        Secrets of the job are missing: without them it could not be started again.
+    LaunchFailed
+        Spark, Java or a Python of the new program is missing.
+    Incompatible, ConsentNeeded
+        The new program would not go on from the job, or not without consent.
+    """
+    if job.state is not JobState.RUNNING:
+        raise WrongState(
+            f"job {job.name} ({job.job_id}) is {job.state.value}: only a job that runs is upgraded",
+            hint="start the new program from its savepoint with: flinkish run -s PATH APP.py",
+            job_id=job.job_id,
+            state=job.state.value,
+        )
+    secrets = Secrets(changes.conf, changes.secret_arguments)
+    secrets.given_to(job.launch)  # for the way back
+    launch = with_secrets(target_launch(job.launch, changes), {}, None)
+    strategy_of(launch.options)
+    launch, _ = pinned(launch)
+    plan = check_launch(context, launch, restore, job=job)
+    upgrade = Upgrade(
+        upgrade_id=new_job_id(),
+        job_id=job.job_id,
+        name=job.name,
+        state=UpgradeState.PREPARING if handover else UpgradeState.STOPPING,
+        created=context.registry.now(),
+        launch=without_secrets(launch),
+        restore=restore,
+        target=target,
+        timeout=timeout,
+        health=health,
+        handover=handover,
+    )
+    return Ready(upgrade, plan, launch)
+
+
+def check_agreed(ready: Ready) -> None:
+    """Raise Incompatible or ConsentNeeded when the plan of an upgrade is not one to carry out."""
+    if ready.plan.exit_code:
+        kind = ConsentNeeded if ready.plan.exit_code == ConsentNeeded.code else Incompatible
+        raise kind(
+            f"the new program would not go on from job {ready.upgrade.name} "
+            f"({ready.upgrade.job_id}); the job runs as before",
+            hint="see the plan, and its advice",
+            plan=ready.plan.document,
+        )
