@@ -45,6 +45,11 @@ COMMANDS: dict[str, CommandEntry] = {
         "check",
         "Show what going on from a savepoint or a job would do.",
     ),
+    "rehearse": CommandEntry(
+        "flinkish.cli.commands.rehearse",
+        "rehearse",
+        "Run a program for a few batches on a copy of the state.",
+    ),
     "ack": CommandEntry("flinkish.cli.commands.ack", "ack", "Acknowledge jobs that have failed."),
     "restart": CommandEntry(
         "flinkish.cli.commands.restart", "restart", "Start an ended job again."

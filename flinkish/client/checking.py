@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from flinkish.client.context import Context
 from flinkish.client.program import Program, asked_partitions, find_spark, launch_of
 from flinkish.client.restoring import Restore, restore_spec
-from flinkish.errors import UsageError
+from flinkish.errors import ConsentNeeded, Incompatible, UsageError
 from flinkish.launch import spark_submit as programs
 from flinkish.launch.job_origin import job_origin
 from flinkish.registry.jobs import JobRecord, Launch, RestoreSpec
@@ -221,6 +221,14 @@ def check_launch(
         _spark_version=programs.spark_version(installation.spark_home),
         job_id=None if job is None else job.job_id,
     )
+
+
+def require_agreed(document: Mapping[str, Any], message: str) -> None:
+    """Raise Incompatible or ConsentNeeded, with ``message``, for a plan that is not to be run."""
+    code = int(document["exit_code"])
+    if code:
+        kind = ConsentNeeded if code == ConsentNeeded.code else Incompatible
+        raise kind(message, hint="see the plan, and its advice", plan=document)
 
 
 def _not_carried_out() -> UsageError:

@@ -157,7 +157,7 @@ def launch(context: Context, submission: Submission) -> JobRecord:
     job = launcher.new_job(
         submission.name,
         submission.launch,
-        checkpoints=_checkpoints(context.config),
+        checkpoints=checkpoint_directory(context.config),
         environ=os.environ,
         now=registry.now(),
     )
@@ -295,7 +295,8 @@ def planned_restore(plan: PlanFile, restore: Restore) -> tuple[Restore, int | No
     return replace(restore, savepoint=plan.savepoint), plan.options.get("parallelism")
 
 
-def _checkpoints(config: Config) -> str:
+def checkpoint_directory(config: Config) -> str:
+    """Return the directory below which jobs get their checkpoints, a path or a URL."""
     directory = config.get("execution.checkpointing.dir") or ""
     if directory.startswith("/"):
         return directory

@@ -27,6 +27,10 @@ def main(argv: Sequence[str]) -> int:
         from flinkish.driver.tasks import describe
 
         return describe.main(argv)
+    if "FLINKISH_REHEARSE" in os.environ:
+        from flinkish.driver.tasks import rehearsal_task
+
+        return rehearsal_task.main(argv)
     if "FLINKISH_MIGRATE" in os.environ:
         from flinkish.driver.tasks import migration_task
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from flinkish.client.checking import Plan, check_launch
+from flinkish.client.checking import Plan, check_launch, require_agreed
 from flinkish.client.context import Context
 from flinkish.client.program import pinned
+from flinkish.client.rehearsal import RehearsalResult, rehearse_launch
 from flinkish.client.restarts import with_secrets
 from flinkish.config import MASK
-from flinkish.errors import ConsentNeeded, Incompatible, WrongState
+from flinkish.errors import WrongState
 from flinkish.launch.restart_strategy import strategy_of
 from flinkish.launch.secret_settings import without_secrets
 from flinkish.registry.job_registry import new_job_id
@@ -137,13 +138,23 @@ def prepare(
     return Ready(upgrade, plan, launch)
 
 
+def rehearse(context: Context, job: JobRecord, ready: Ready) -> RehearsalResult:
+    """Run a few batches of the new program on a copy of the job's state; its output goes nowhere.
+
+    Raises
+    ------
+    FlinkishError
+        See :func:`flinkish.client.rehearsal.rehearse`.
+    """
+    spec = replace(ready.upgrade.restore, path=job.checkpoint_dir or job.job_id)
+    return rehearse_launch(context, ready.launch, spec, job=job, drop_output=True)
+
+
 def check_agreed(ready: Ready) -> None:
     """Raise Incompatible or ConsentNeeded when the plan of an upgrade is not one to carry out."""
-    if ready.plan.exit_code:
-        kind = ConsentNeeded if ready.plan.exit_code == ConsentNeeded.code else Incompatible
-        raise kind(
-            f"the new program would not go on from job {ready.upgrade.name} "
-            f"({ready.upgrade.job_id}); the job runs as before",
-            hint="see the plan, and its advice",
-            plan=ready.plan.document,
-        )
+    upgrade = ready.upgrade
+    require_agreed(
+        ready.plan.document,
+        f"the new program would not go on from job {upgrade.name} ({upgrade.job_id}); the job runs "
+        "as before",
+    )

@@ -21,6 +21,7 @@ from tests.support.driver.in_process_job import InProcessJob
 from tests.support.driver.operator_programs import (
     BACKENDS,
     FILES,
+    OF_PANDAS,
     PROGRAMS,
     ROCKSDB_ONLY,
     write_input,
@@ -106,6 +107,7 @@ CASES = [pytest.param(*case, id=f"{case[0]}-{case[1]}-short") for case in FAST] 
 ]
 
 
+@OF_PANDAS
 @pytest.mark.parametrize(("name", "backend", "files"), CASES)
 def test_output_equals_an_uninterrupted_run(
     spark: Any,

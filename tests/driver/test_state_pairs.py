@@ -13,6 +13,7 @@ from flinkish.restore.plan.judging import OperatorJudgement
 from flinkish.restore.plan.query_restore import QueryRestore
 from flinkish.restore.plan.verdicts import FOR_THE_ENGINE, Verdict
 from tests.support.driver import recorded_pairs
+from tests.support.driver.operator_programs import OF_PANDAS
 from tests.support.driver.pair_runner import FAILS, RIGHT, WRONG, Bench, Pair
 from tests.support.driver.pairs import PAIRS, TELLING, VERDICTS
 from tests.support.driver.recorded_pairs import RecordedBench
@@ -20,10 +21,6 @@ from tests.support.driver.recorded_pairs import RecordedBench
 #: Spark's errors for state that does not fit, by version.
 STATE_ERROR = re.compile(r"STATE_STORE_|STATEFUL_OPERATOR|for existing state|existing state")
 NO = FOR_THE_ENGINE | {Verdict.INCOMPATIBLE}
-#: Of pandas' way to name versions, on Spark 3.5.
-OF_PANDAS = pytest.mark.filterwarnings(
-    "ignore::FutureWarning", "ignore:distutils:DeprecationWarning"
-)
 
 
 def _says_no(pair: Pair) -> bool:

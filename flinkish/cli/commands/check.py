@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
 
-from flinkish.cli.base import Call, Command, command, first_argument
-from flinkish.cli.options.arguments import complete_file, complete_job
+from flinkish.cli.base import Call, command
+from flinkish.cli.options.origin import OriginFirst, origin_and_program
 from flinkish.cli.options.program import (
     ProgramOptions,
     parallelism_option,
@@ -35,28 +34,6 @@ class CheckOptions(ProgramOptions, RestoreArguments):
     output: str | None
 
 
-class OriginFirst(Command):
-    """A command whose first word is an origin, before the options or after them."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put the origin behind the options that follow it: ``JOB -p 4 APP.py``."""
-        at = first_argument(self, args)
-        if at is None or args[at + 1 : at + 2] == [] or not args[at + 1].startswith("-"):
-            return super().parse_args(ctx, args)
-        given = {word.partition("=")[0] for word in args[:at]} & {"-s", "--fromSavepoint"}
-        if given or check_origin.is_program(args[at]):
-            return super().parse_args(ctx, args)  # these are the program's own
-        behind = args[at + 1 :]
-        program = first_argument(self, behind)
-        end = len(behind) if program is None else program
-        return super().parse_args(ctx, [*args[:at], *behind[:end], args[at], *behind[end:]])
-
-
-def _complete(ctx: click.Context, parameter: click.Parameter, word: str) -> list[CompletionItem]:
-    """Return the jobs, and let the shell complete file names."""
-    return [*complete_job(ctx, parameter, word), *complete_file(ctx, parameter, word)]
-
-
 @command(
     "check",
     exit_codes=(4, 5, 10, 11, 13, 15),
@@ -64,13 +41,7 @@ def _complete(ctx: click.Context, parameter: click.Parameter, word: str) -> list
     context_settings={"allow_interspersed_args": False},
     options_metavar="[OPTIONS]",
 )
-@click.argument(
-    "words",
-    metavar="[JOB|SAVEPOINT] APP.py [ARGS]...",
-    nargs=-1,
-    type=click.UNPROCESSED,
-    shell_complete=_complete,
-)
+@origin_and_program
 @restore_options
 @click.option(
     "-o",

@@ -21,16 +21,17 @@ from flinkish.cli.options.arguments import (
 from flinkish.cli.options.program import parallelism_option, secret_args_option
 from flinkish.cli.options.restore import new_program_options
 from flinkish.cli.options.spark import spark_options
+from flinkish.cli.output import rehearsals_text
 from flinkish.cli.output.driver_log import driver_output
 from flinkish.cli.output.plan_table import show_plan
 from flinkish.cli.session import Session
 from flinkish.client import requests
 from flinkish.client.program import program_file
-from flinkish.registry.jobs import RestoreSpec
+from flinkish.registry.jobs import JobRecord, RestoreSpec
 from flinkish.restore.plan.plan_text import verdict_line
 from flinkish.spec.upgrades import Health
 from flinkish.upgrade.in_place import begin
-from flinkish.upgrade.preparation import Ready, check_agreed, prepare
+from flinkish.upgrade.preparation import Ready, check_agreed, prepare, rehearse
 from flinkish.upgrade.target import Changes
 
 
@@ -68,6 +69,12 @@ from flinkish.upgrade.target import Changes
     help="How long its start may take, and again these batches.",
 )
 @click.option(
+    "--rehearse",
+    "rehearsed",
+    is_flag=True,
+    help="First run some batches of the new program on a copy of the state, without output.",
+)
+@click.option(
     "--handover",
     is_flag=True,
     help="Start the driver of the new program first, and stop the job when it is ready.",
@@ -83,6 +90,7 @@ def in_place(
     target: str | None,
     health_batches: int,
     health_timeout: float,
+    rehearsed: bool,
     handover: bool,
     timeout: float | None,
     dry_run: bool,
@@ -126,7 +134,19 @@ def in_place(
         if not (session.out.json or session.out.quiet):
             show_plan(ready.plan.document)
         check_agreed(ready)
+        if rehearsed:
+            _rehearse(session, found, ready)
         return carry_out(session, begin(session, ready))
+
+
+def _rehearse(session: Session, job: JobRecord, ready: Ready) -> None:
+    """Rehearse an upgrade; raise ProgramFailed when a batch failed."""
+    done = rehearse(session, job, ready)
+    if not session.out.json:
+        rehearsals_text.show(session.out, done)
+    error = done.error()
+    if error is not None:
+        raise error
 
 
 def _changes(

@@ -29,7 +29,9 @@ from flinkish.restore.plan.preconditions import SETTING_SCHEMA_CHECK
 from flinkish.restore.plan.query_id import OtherRun, newest_batch
 from flinkish.restore.plan.query_restore import QueryRestore, RestoreOptions
 from flinkish.restore.plan.restore_planner import RestorePlanner
+from flinkish.restore.plan.state_migration import StateRewrite
 from flinkish.restore.plan.verdicts import FOR_THE_ENGINE
+from flinkish.restore.recipe import Recipe
 from flinkish.restore.source.job_source import open_job
 from flinkish.restore.source.restore_inputs import NewQuery
 from flinkish.restore.source.restore_source import RestoreSource, open_restore_source
@@ -61,21 +63,10 @@ class Restored:
 
 
 class Restorer:
-    """Serves the restore of one job; thread-safe, as several threads may start queries.
-
-    Parameters
-    ----------
-    job
-        The job whose checkpoints are restored instead of the savepoint.
-    """
+    """Serves the restore of one job; thread-safe, as several threads may start queries."""
 
     def __init__(
-        self,
-        registry: Registry,
-        job_id: str,
-        spec: RestoreSpec,
-        hasher: HasherVersion,
-        job: JobOrigin | None = None,
+        self, registry: Registry, job_id: str, spec: RestoreSpec, hasher: HasherVersion
     ) -> None:
         self._registry = registry
         self._job_id = job_id
@@ -87,7 +78,7 @@ class Restorer:
         self._claimed = False
         self._agreed = False
         self._resumed = False
-        self._offers = offers_here(spec, job)
+        self._offers = offers_here(spec)
         self._planner = RestorePlanner(
             self._offers, options_of(spec, hasher), DriverRestoreEnvironment(self._other_runs)
         )
@@ -151,16 +142,12 @@ class Restorer:
                     log(note)
                 return Restored(None, plan.notes, record)
             keep = plan.identity.keep
-            recipe = replace(plan.recipe, query_id=None if keep else _new_query_id())
-            if plan.rewrite is None:
-                make_checkpoint(recipe, target)
-            else:
-                make_rewritten(session, recipe, plan.rewrite, target)
+            recipe = replace(plan.recipe, query_id=None if keep else new_query_id())
+            make_restored(session, recipe, plan.rewrite, target)
             self._given[name] = recipe.batch_id, target
-        origin = self._spec.path or "the running job"
         notes = (
             *plan.notes,
-            f"query '{name}' restored at batch {recipe.batch_id} from {origin}, "
+            f"query '{name}' restored at batch {recipe.batch_id} from {self._spec.path}, "
             f"{'same' if keep else 'new'} query id ({plan.identity.reason})",
         )
         for note in notes:
@@ -249,17 +236,8 @@ class Restorer:
         return notes
 
     def session_settings(self) -> Mapping[str, str]:
-        """Return Spark settings that restored checkpoints need and the offset log does not pin.
-
-        ``checkpointFormatVersion`` is not pinned. A checkpoint written with 2 fails on Spark before
-        4.3 unless the setting is given again, and one rewritten to 1 fails on 4.0 if the setting is
-        2.
-        """
-        keys = {plan.base.key for plan in self._planner.query_plans() if plan.base is not None}
-        offers = [self._offers.by_key[key] for key in keys]
-        rewritten = any(offer.fit.checkpoint_format == 1 for offer in offers)
-        newest = max((offer.checkpoint_format for offer in offers), default=1)
-        return _format_setting(newest, always=rewritten)
+        """Return Spark settings that restored checkpoints need and the offset log does not pin."""
+        return session_settings(self._planner)
 
     def settle_claim(self, committed: Mapping[str, int | None]) -> None:
         """Delete a claimed savepoint once every restored query has a commit of its own.
@@ -356,6 +334,17 @@ def plan_start(
     return new, planner.plan(new, empty_states(planned) if planned is not None else {})
 
 
+def make_restored(session: Any, recipe: Recipe, rewrite: StateRewrite | None, target: str) -> None:
+    """Create the checkpoint ``target``, with its state rewritten where the plan asks for that.
+
+    Raises an error of ``make_checkpoint`` or ``make_rewritten``.
+    """
+    if rewrite is None:
+        make_checkpoint(recipe, target)
+    else:
+        make_rewritten(session, recipe, rewrite, target)
+
+
 def options_of(spec: RestoreSpec, hasher: HasherVersion) -> RestoreOptions:
     """Convert the user's options of a restore to those of the planner."""
     return RestoreOptions(
@@ -397,6 +386,19 @@ def planning_settings(offers: RestoreSource, name: str) -> Mapping[str, str]:
     return {**offer.pins, **_format_setting(offer.checkpoint_format, always=rewritten)}
 
 
+def session_settings(planner: RestorePlanner) -> Mapping[str, str]:
+    """Return Spark settings that restored checkpoints need and the offset log does not pin.
+
+    ``checkpointFormatVersion`` is not pinned. A checkpoint written with 2 fails on Spark before 4.3
+    unless the setting is given again, and one rewritten to 1 fails on 4.0 if the setting is 2.
+    """
+    keys = {plan.base.key for plan in planner.query_plans() if plan.base is not None}
+    offers = [planner.offers.by_key[key] for key in keys]
+    rewritten = any(offer.fit.checkpoint_format == 1 for offer in offers)
+    newest = max((offer.checkpoint_format for offer in offers), default=1)
+    return _format_setting(newest, always=rewritten)
+
+
 def _asked_settings(offers: RestoreSource, session: Any) -> dict[str, str]:
     """Return the session's values of the settings that the savepoint pins or the checks use."""
     keys = {key for offer in offers.by_key.values() for key in offer.pins} | {SETTING_SCHEMA_CHECK}
@@ -408,7 +410,7 @@ def _format_setting(version: int, *, always: bool = False) -> dict[str, str]:
     return {SETTING_CHECKPOINT_FORMAT: str(version)} if always or version > 1 else {}
 
 
-def _new_query_id() -> str:
+def new_query_id() -> str:
     import uuid
 
     return str(uuid.uuid4())

@@ -17,18 +17,19 @@ from flinkish import storage
 from flinkish.driver.log import log
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.runtime.naming import Names
-from flinkish.driver.runtime.rehearsal import rehearse
-from flinkish.errors import RegistryError, WrongState
+from flinkish.driver.runtime.rehearsal import Rehearsal
+from flinkish.errors import ProgramFailed, RegistryError, WrongState
 from flinkish.launch.job_origin import job_origin
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.spec.launch import RestoreSpec
+from flinkish.spec.rehearsals import RehearsalLimits
 
 _POLL = 0.02
 #: Seconds until a registry that was unavailable is asked again.
 _UNAVAILABLE = 1.0
-#: Seconds that the batch on the copy may take.
-_REHEARSAL = 60.0
+#: One batch on the copy. One that takes longer is given up, and is no failure.
+_LIMITS = RehearsalLimits(batches=1, patience=60.0)
 
 
 def await_turn(
@@ -75,21 +76,20 @@ def _get_ready(
     if not before or job.checkpoint_dir is None:
         raise WrongState("the job was to take over from another one, and no upgrade says which")
     old = registry.job(before[-1].job_id)
+    name = str(facts.query_name or Names(job.checkpoint_dir).generate(None, None))
+    directory = storage.join(job.checkpoint_dir, ".rehearsal")
+    noop = writer._df._jdf.writeStream().format("noop").outputMode(facts.output_mode or "append")
     begun = time.monotonic()
-    rehearsed = rehearse(
-        registry,
-        job,
-        job_origin(registry, old),
-        spec,
-        job.launch.options,
-        name=str(facts.query_name or Names(job.checkpoint_dir).generate(None, None)),
-        writer=writer,
-        facts=facts,
-        directory=storage.join(job.checkpoint_dir, ".rehearsal"),
-        patience=_REHEARSAL,
-        is_over=is_over,
-    )
-    what = "has run a batch" if rehearsed else "has run no batch"
+    rehearsal = Rehearsal(spec, job_origin(registry, old), job.launch.options, directory)
+    try:
+        found = rehearsal.run(name, writer, facts, noop, _LIMITS, is_over)
+    finally:
+        rehearsal.close()
+    if found.error is not None and not found.late:
+        raise ProgramFailed(
+            f"query '{name}' failed in a batch on a copy of the job's state: {found.error}"
+        )
+    what = "has run a batch" if found.batches else "has run no batch"
     log(f"the query {what} on a copy of the state, in {time.monotonic() - begun:.1f} s")
 
 

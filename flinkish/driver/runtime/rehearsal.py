@@ -1,129 +1,211 @@
-"""Run batches of a query on a copy of a job's state, without its sink.
+"""Run batches of a query on a copy of the state of a savepoint, or of a job that goes on.
 
-The query gets a checkpoint of its own, made as a restore makes it, from the newest committed batch
-of the job, which goes on. Its output goes nowhere (Spark's ``noop`` sink), so code in
-``foreachBatch`` does not run. Its sources are read from the job's positions on. Listeners of the
-program's session see the query.
+The query gets a checkpoint of its own, made as a restore makes it, with a query id of its own. Its
+sources are read from the saved positions on. Nothing is written but into the directory of the
+rehearsal. Listeners of the program's session see the query.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from flinkish import storage
 from flinkish.checkpoint.cut import FilesVanished, newest_committed_batch
 from flinkish.driver.log import log
+from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
 from flinkish.driver.plan.uid_rules import Planning
 from flinkish.driver.plan.writer_settings import WriterFacts
-from flinkish.driver.restore.restorer import Restorer
+from flinkish.driver.restore.restorer import (
+    make_restored,
+    new_query_id,
+    offers_here,
+    options_of,
+    plan_start,
+    planning_settings,
+    session_settings,
+)
 from flinkish.driver.runtime.naming import directory_name
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.driver.spark.settings import configured
-from flinkish.errors import Corrupt, ProgramFailed
-from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord
+from flinkish.errors import Corrupt
+from flinkish.restore.plan.restore_planner import RestorePlanner
 from flinkish.spec.calls import JobOrigin
 from flinkish.spec.launch import RestoreSpec
+from flinkish.spec.rehearsals import RehearsalLimits, RehearsedBatch, RehearsedQuery
 
 _POLL = 0.05
 #: Seconds that a query without input gets to find some.
-_NO_INPUT = 1.0
+_NO_INPUT = 2.0
+#: Seconds in which Spark reports a batch that is committed.
+_REPORTED = 2.0
 #: Attempts to copy the state of a job that trims its checkpoint meanwhile.
 _ATTEMPTS = 3
+#: The most characters of Spark's error that are told.
+_ERROR = 400
 
 
-def rehearse(
-    registry: Registry,
-    job: JobRecord,
-    origin: JobOrigin,
-    spec: RestoreSpec,
-    options: Mapping[str, str],
-    *,
-    name: str,
-    writer: Any,
-    facts: WriterFacts,
-    directory: str,
-    patience: float,
-    is_over: Callable[[], bool],
-) -> bool:
-    """Run a batch of a query that is about to be started; return whether there was one.
+class Rehearsal:
+    """The queries of one program on copies of the state of a savepoint or a job.
 
     Parameters
     ----------
+    spec
+        The restore.
     job
-        The job of this driver.
-    origin
-        The job whose state is copied.
+        The job whose state is copied, instead of that of the savepoint.
+    options
+        flinkish's configuration of the program.
     directory
-        Where the copy is made; it is removed again.
-    patience
-        Seconds that the batch may take; a longer one is given up, which is no error.
-    is_over
-        Whether this job was canceled meanwhile.
-
-    Raises
-    ------
-    ProgramFailed
-        The batch failed.
-    FlinkishError
-        The query could not go on from the job: a refusal of the restore.
+        The directory for the copies, on storage that the executors see.
     """
-    session = writer._spark
-    target = storage.join(directory, directory_name(name))
-    planning = Planning(options)
-    try:
-        for attempt in range(1, _ATTEMPTS + 1):
-            restorer = Restorer(registry, job.job_id, spec, planning.hasher, origin)
-            planned, _ = planning.plan_to_run(name, writer, facts, restorer.settings_for(name))
-            try:
-                restored = restorer.restore(name, planned, facts, session, target)
-                break
-            except (Corrupt, FilesVanished) as error:
-                if attempt == _ATTEMPTS:
-                    raise
-                log(f"copying the state again, as the job has gone on: {error.message}")
-        if restored.batch_id is None:
-            return False
-        with configured(session, restorer.session_settings()):
-            jsq = (
-                writer._df._jdf.writeStream()
-                .format("noop")
-                .outputMode(facts.output_mode or "append")
-                .option("checkpointLocation", storage.for_spark(target))
-                .start()
-            )
+
+    def __init__(
+        self,
+        spec: RestoreSpec,
+        job: JobOrigin | None,
+        options: Mapping[str, str],
+        directory: str,
+    ) -> None:
+        self._spec = spec
+        self._job = job
+        self._planning = Planning(options)
+        self._directory = directory
+        self.planner = self._read()
+
+    def _read(self) -> RestorePlanner:
+        return RestorePlanner(
+            offers_here(self._spec, self._job),
+            options_of(self._spec, self._planning.hasher),
+            DriverRestoreEnvironment(lambda _: ()),
+        )
+
+    def run(
+        self,
+        name: str,
+        writer: Any,
+        facts: WriterFacts,
+        jwriter: Any,
+        limits: RehearsalLimits,
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> RehearsedQuery:
+        """Run batches of a query that the program is about to start.
+
+        Parameters
+        ----------
+        jwriter
+            The JVM's writer that starts it, with the sink of the rehearsal.
+        is_over
+            Whether the rehearsal is given up.
+
+        Raises
+        ------
+        FlinkishError
+            The query could not go on from that state: the refusal of the restore.
+        """
+        session = writer._spark
+        target = storage.join(self._directory, directory_name(name))
+        restored = self._copy(name, writer, facts, session, target)
+        with configured(session, session_settings(self.planner)):
+            jsq = jwriter.option("checkpointLocation", storage.for_spark(target)).start()
         try:
-            return _run(jsq, name, target, restored.batch_id, patience, is_over)
+            return _watch(jsq, name, target, restored, limits, is_over)
         finally:
             jsq.stop()
-    finally:
-        if storage.is_directory(directory):
-            storage.remove_tree(*storage.split(directory))
+
+    def close(self) -> None:
+        """Remove all copies."""
+        if storage.is_directory(self._directory):
+            storage.remove_tree(*storage.split(self._directory))
+
+    def _copy(
+        self, name: str, writer: Any, facts: WriterFacts, session: Any, target: str
+    ) -> int | None:
+        """Make the checkpoint ``target``; return the batch that it continues from, or None."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            settings = planning_settings(self.planner.offers, name)
+            planned, _ = self._planning.plan_to_run(name, writer, facts, settings)
+            _, plan = plan_start(self.planner, name, planned, facts, session)
+            if plan.refusal is not None:
+                raise plan.refusal
+            if plan.recipe is None:
+                return None
+            recipe = replace(plan.recipe, query_id=new_query_id())
+            try:
+                make_restored(session, recipe, plan.rewrite, target)
+            except (Corrupt, FilesVanished) as error:
+                if self._job is None or attempt == _ATTEMPTS:
+                    raise
+                log(f"copying the state again, as the job has gone on: {error.message}")
+                self.planner = self._read()
+            else:
+                return recipe.batch_id
+        raise AssertionError  # the last attempt returns or raises
 
 
-def _run(
+def _watch(
     jsq: Any,
     name: str,
     checkpoint: str,
-    restored: int,
-    patience: float,
+    restored: int | None,
+    limits: RehearsalLimits,
     is_over: Callable[[], bool],
-) -> bool:
-    """Wait until the query has committed a batch, or has no input, or has taken too long."""
+) -> RehearsedQuery:
+    """Wait until the query has run its batches, has failed, has no input, or takes too long."""
+    first = 0 if restored is None else restored + 1
     begun = time.monotonic()
     idle: float | None = None
+    enough_since: float | None = None
     while True:
+        newest = newest_committed_batch(checkpoint)
+        following = first if newest is None else max(newest + 1, first)
+        found = RehearsedQuery(name, restored, _batches(jsq, first, following))
+        has_ended = spark_jvm.has_ended(jsq)  # asked first: a query that ends has its error by then
         error = spark_jvm.error_of(jsq)
         if error is not None:
-            raise ProgramFailed(
-                f"query '{name}' failed in a batch on a copy of the job's state: {error[:400]}"
-            )
-        if (newest_committed_batch(checkpoint) or 0) > restored:
-            return True
+            return replace(found, error=error[:_ERROR], failed_batch=following)
         now = time.monotonic()
-        idle = (idle or now) if spark_jvm.waits_for_input(jsq) else None
-        if (idle is not None and now - idle > _NO_INPUT) or now - begun > patience or is_over():
-            return False
+        enough = limits.max_rows is not None and found.input_rows >= limits.max_rows
+        if following - first >= limits.batches or enough or has_ended or is_over():
+            enough_since = now if enough_since is None else enough_since
+            if len(found.batches) >= following - first or now - enough_since > _REPORTED:
+                return found
+            time.sleep(_POLL)
+            continue
+        waits = spark_jvm.waits_for_input(jsq)
+        idle = (idle or now) if waits else None
+        if idle is not None and now - idle > _NO_INPUT:
+            return found
+        if now - begun > limits.patience:
+            late = f"the batch was not finished within {limits.patience:g} s"
+            return found if waits else replace(found, error=late, failed_batch=following, late=True)
         time.sleep(_POLL)
+
+
+def _batches(jsq: Any, first: int, following: int) -> tuple[RehearsedBatch, ...]:
+    """Return the committed batches from ``first`` to before ``following``, as Spark reports them.
+
+    A trigger without input is reported under the number of the batch before it.
+    """
+    found: dict[int, RehearsedBatch] = {}
+    for report in jsq.recentProgress():
+        progress = json.loads(report.json())
+        number = int(progress["batchId"])
+        if first <= number < following and "addBatch" in progress.get("durationMs", {}):
+            found[number] = _batch(progress)
+    return tuple(found[number] for number in sorted(found))
+
+
+def _batch(progress: Mapping[str, Any]) -> RehearsedBatch:
+    states = [each.get("numRowsTotal", 0) for each in progress.get("stateOperators", ())]
+    written = progress.get("sink", {}).get("numOutputRows", -1)
+    return RehearsedBatch(
+        batch_id=int(progress["batchId"]),
+        input_rows=int(progress.get("numInputRows", 0)),
+        output_rows=int(written) if written >= 0 else None,
+        seconds=progress["durationMs"].get("triggerExecution", 0) / 1000,
+        state_rows=sum(states) if states else None,
+    )

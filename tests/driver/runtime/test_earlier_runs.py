@@ -115,7 +115,7 @@ def test_it_goes_on_in_checkpoints_of_format_2_and_in_the_programs_own(
         assert len(seen) <= seen[-1] + 2, "at most the one that was cut off runs twice"
     kinds = {EarlierRun(n, place).read_settings()[SETTING_CHECKPOINT_FORMAT]
              for n, (_, place) in before.items()}  # fmt: skip
-    assert kinds == {"2"}
+    assert kinds == ({"2"} if spark.version >= "4" else {"1"}), "format 2 came with Spark 4"
 
 
 @pytest.mark.spark

@@ -13,6 +13,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -24,6 +25,11 @@ FILES = 6
 ROWS = 60
 #: Programs that only exist from Spark 4.0 on and only on RocksDB.
 ROCKSDB_ONLY = frozenset({"transform_with_state"})
+
+#: Of pandas' way to name versions, on Spark 3.5.
+OF_PANDAS = pytest.mark.filterwarnings(
+    "ignore::FutureWarning", "ignore:distutils:DeprecationWarning"
+)
 
 Program = Callable[[SparkSession, str], tuple[DataFrame, str]]
 

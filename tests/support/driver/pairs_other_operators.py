@@ -120,7 +120,6 @@ JOINS = (
         join(*TIMED, on=NEAR, how="left_outer"),
         *JOIN_TYPE,
         closing=True,
-        spark3=FAILS,
         false_no="Spark's guide rules it out, and a row without a match may be gone already",
     ),
     Pair(

@@ -34,7 +34,6 @@ WINDOWS = (
         windows("window(ts, '10 minutes', '5 minutes') as t", "k"),
         *DEFINITION,
         WRONG,
-        spark3=FAILS,
         closing=True,
     ),
     Pair(

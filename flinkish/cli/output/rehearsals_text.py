@@ -1,0 +1,48 @@
+"""What became of a rehearsal, as a table or as JSON data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from flinkish.cli.output.printer import Output
+from flinkish.cli.output.text import table
+from flinkish.client.rehearsal import RehearsalResult
+from flinkish.spec.codec import encode_fields
+from flinkish.spec.rehearsals import RehearsedQuery
+
+
+def show(out: Output, done: RehearsalResult) -> None:
+    """Show what became of a rehearsal: a row for each query."""
+    if out.json:
+        out.document({"queries": [_document(query, done) for query in done.queries]})
+        return
+    if out.quiet:
+        return
+    head = ("QUERY", "BATCHES", "ROWS IN", "ROWS OUT", "STATE ROWS", "ROWS/S", "JOB'S ROWS/S")
+    rows = [tuple(_row(query, done)) for query in done.queries]
+    for line in table(head, rows, right="123456"):
+        out.line(line)
+    for warning in done.warnings:
+        out.warning(warning)
+
+
+def _row(query: RehearsedQuery, done: RehearsalResult) -> Iterator[str]:
+    states = [batch.state_rows for batch in query.batches if batch.state_rows is not None]
+    before = done.before.get(query.name)
+    rate = query.rows_per_second
+    yield query.name
+    yield str(len(query.batches))
+    yield f"{query.input_rows:,}"
+    yield "-" if query.output_rows is None else f"{query.output_rows:,}"
+    yield "-" if not states else f"{states[-1]:,} ({states[-1] - states[0]:+,})"
+    yield "-" if rate is None else f"{rate:,.0f}"
+    yield "-" if before is None else f"{before:,.0f}"
+
+
+def _document(query: RehearsedQuery, done: RehearsalResult) -> dict[str, Any]:
+    return {
+        **encode_fields(query),
+        "rows_per_second": query.rows_per_second,
+        "job_rows_per_second": done.before.get(query.name),
+    }

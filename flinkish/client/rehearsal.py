@@ -1,0 +1,173 @@
+"""Rehearse a program: a few batches on a copy of the state, with the job untouched."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from flinkish import storage
+from flinkish.client.checking import require_agreed
+from flinkish.client.context import Context
+from flinkish.client.program import Program, asked_partitions, find_spark, launch_of
+from flinkish.client.restoring import Restore, restore_spec
+from flinkish.client.submission import checkpoint_directory
+from flinkish.errors import ProgramFailed, UsageError
+from flinkish.launch import spark_submit as programs
+from flinkish.launch.job_origin import job_origin
+from flinkish.launch.rehearser import rehearse_program
+from flinkish.registry.jobs import JobRecord, Launch, RestoreSpec
+from flinkish.restore.check.version_check import version_gate
+from flinkish.restore.plan.document import with_checks
+from flinkish.restore.source.job_source import open_job
+from flinkish.restore.source.restore_source import open_restore_source
+from flinkish.spec.calls import RestoreQuestion
+from flinkish.spec.rehearsals import RehearsalLimits, RehearsalTask, RehearsedQuery
+
+
+@dataclass(frozen=True)
+class RehearsalResult:
+    """What became of a rehearsal.
+
+    Parameters
+    ----------
+    queries : tuple of RehearsedQuery
+        The program's queries, in the order of their starts.
+    before : mapping
+        The input rows a second that the running job processes, by query.
+    """
+
+    queries: tuple[RehearsedQuery, ...]
+    before: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Whether no query failed."""
+        return all(query.error is None for query in self.queries)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What was not tried."""
+        return [
+            f"query '{query.name}' had no input, so no batch of it was tried"
+            for query in self.queries
+            if query.error is None and not query.batches
+        ]
+
+    def error(self) -> ProgramFailed | None:
+        """Return the error of a query that failed, or None."""
+        for query in self.queries:
+            if query.error is not None:
+                return ProgramFailed(
+                    f"the rehearsal failed: query '{query.name}', batch {query.failed_batch}: "
+                    f"{query.error}",
+                    hint="nothing was touched; mend the program, and rehearse it again",
+                )
+        return None
+
+
+def rehearse(
+    context: Context,
+    program: Program,
+    restore: Restore,
+    *,
+    job: JobRecord | None = None,
+    limits: RehearsalLimits | None = None,
+    drop_output: bool = False,
+) -> RehearsalResult:
+    """Run a few batches of a program on a copy of the state of a savepoint or a job.
+
+    The program runs to its end, each query for some batches, one query after the other. State and
+    output go into a new directory beside the checkpoints of jobs, which is removed at the end. The
+    sources are read from the saved positions on. The job, the savepoint and all sinks are left as
+    they are; what the program itself does besides its queries it does.
+
+    Parameters
+    ----------
+    context : Context
+        Its configuration was loaded with the settings of ``restore``.
+    program : Program
+        The program.
+    restore : Restore
+        The savepoint, and how it would be restored.
+    job : JobRecord, optional
+        The job that stands for its savepoint.
+    limits : RehearsalLimits, optional
+        How far each query runs.
+    drop_output : bool
+        Whether the output of every query goes nowhere. Without this a sink that cannot be
+        redirected is refused.
+
+    Returns
+    -------
+    RehearsalResult
+        Also when a query failed: see its ``error()``.
+
+    Raises
+    ------
+    UsageError
+        There is no such program, no savepoint is named, or a sink cannot be redirected.
+    Incompatible, ConsentNeeded
+        The program would not go on from that state.
+    ProgramFailed
+        The program itself failed.
+    FlinkishError
+        As for :func:`~flinkish.client.checking.check`.
+    """
+    launch = launch_of(program, context.config, os.getcwd())
+    spec = restore_spec(
+        restore,
+        context.config,
+        parallelism=asked_partitions(launch),
+        checkpoints=None if job is None else job.checkpoint_dir or job.job_id,
+    )
+    if spec is None:
+        raise UsageError("which savepoint is not said", hint="flinkish rehearse PATH APP.py")
+    return rehearse_launch(context, launch, spec, job=job, limits=limits, drop_output=drop_output)
+
+
+def rehearse_launch(
+    context: Context,
+    launch: Launch,
+    spec: RestoreSpec,
+    *,
+    job: JobRecord | None = None,
+    limits: RehearsalLimits | None = None,
+    drop_output: bool = False,
+) -> RehearsalResult:
+    """Rehearse a launch that is complete; see :func:`rehearse`."""
+    installation = find_spark(launch)
+    origin = None if job is None else job_origin(context.registry, job)
+    offers = open_restore_source(spec.path, complete=True) if origin is None else open_job(origin)
+    gate = version_gate(offers, programs.spark_version(installation.spark_home))
+    directory = storage.join(checkpoint_directory(context.config), f".rehearsal-{uuid.uuid4().hex}")
+    task = RehearsalTask(
+        RestoreQuestion(spec, job=origin), directory, limits or RehearsalLimits(), drop_output
+    )
+    context.reporter.note("running the program on a copy of the state ...")
+    try:
+        done = rehearse_program(
+            task,
+            replace(programs.pinned(launch, installation), restore=spec),
+            installation,
+            name=f"{launch.default_name} (rehearsal)",
+            environ=os.environ,
+            show_log=context.reporter.log,
+        )
+    finally:  # a driver that was killed has left it
+        if storage.is_directory(directory):
+            storage.remove_tree(*storage.split(directory))
+    if all(query.error is None for query in done.queries):
+        require_agreed(
+            with_checks(done.plan, [gate.check]), "the program would not go on from that state"
+        )
+    return RehearsalResult(done.queries, {} if job is None else _rates(context, job))
+
+
+def _rates(context: Context, job: JobRecord) -> dict[str, float]:
+    return {
+        query.name: query.processed_rows_per_second
+        for query in context.registry.queries(job.job_id)
+        if query.processed_rows_per_second
+    }

@@ -1,0 +1,129 @@
+"""Rehearse mode: the user's program runs, and its queries run a few batches on copies of state.
+
+``flinkish rehearse`` starts the driver with ``FLINKISH_REHEARSE`` naming the file that gets the
+result. ``DataStreamWriter.start`` and ``toTable`` run the query to the end of its rehearsal, one
+query after the other, and return a query that has ended. The rest of the program runs unchanged, to
+its end. Output of a file sink goes into the directory of the rehearsal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from flinkish import storage
+from flinkish.driver.plan.writer_settings import WriterFacts
+from flinkish.driver.runtime.naming import directory_name
+from flinkish.driver.runtime.rehearsal import Rehearsal
+from flinkish.driver.script import run_program
+from flinkish.driver.tasks.answering import write_answer
+from flinkish.driver.tasks.describe import Description, ended_query
+from flinkish.errors import FlinkishError, UsageError
+from flinkish.spec.codec import decode
+from flinkish.spec.rehearsals import RehearsalTask, Rehearsed, RehearsedQuery
+
+#: The environment variable with the path of the result; its presence selects this mode.
+RESULT_VARIABLE = "FLINKISH_REHEARSE"
+#: The environment variable with the path of the task, a
+#: :class:`~flinkish.spec.rehearsals.RehearsalTask` as JSON.
+TASK_VARIABLE = "FLINKISH_REHEARSE_TASK"
+#: The environment variable with the configuration, a JSON object.
+OPTIONS_VARIABLE = "FLINKISH_OPTIONS"
+
+_FILES = frozenset({"parquet", "json", "csv", "orc", "text", "avro", "xml"})
+#: Sinks that write nothing that stays.
+_HARMLESS = frozenset({"noop", "console", "memory"})
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the driver in this mode; ``argv`` as in :mod:`.bootstrap`.
+
+    Writes a :class:`~flinkish.spec.rehearsals.Rehearsed` and returns the driver's exit status.
+    """
+    with open(os.environ[TASK_VARIABLE], encoding="utf-8") as file:
+        task = decode(RehearsalTask, json.load(file))
+    options = json.loads(os.environ.get(OPTIONS_VARIABLE) or "{}")
+    error: FlinkishError | None
+    status, found = 0, None
+    program: RehearsedProgram | None = None
+    try:
+        program = RehearsedProgram(task, options)
+        outcome = program.run(lambda: run_program(argv))
+        error, status = program.failure(outcome), outcome.status
+        if error is None:
+            found = program.answer()
+    except FlinkishError as refused:
+        error = refused
+    finally:
+        if program is not None:
+            program.close()
+    write_answer(os.environ[RESULT_VARIABLE], found, error)
+    if program is not None:
+        program.stop_session()
+    return status or (0 if error is None else 1)
+
+
+class RehearsedProgram(Description):
+    """Replaces the runtime behind the hook, and runs each query that is started."""
+
+    def __init__(self, task: RehearsalTask, options: Mapping[str, str]) -> None:
+        super().__init__(options)
+        self._task = task
+        self._rehearsal = Rehearsal(task.question.spec, task.question.job, options, task.directory)
+        self._rehearsed: list[RehearsedQuery] = []
+
+    def start_query(self, writer: Any, facts: WriterFacts, begin: Callable[[], Any]) -> Any:
+        """Rehearse the query, and return a query that has ended; ``begin`` is never called.
+
+        After a query that has failed no other is run: the program may need its output.
+        """
+        session = writer._spark
+        self.session_created(session)
+        name = facts.query_name or self._next_name()
+        if any(query.error is not None for query in self._rehearsed):
+            return ended_query(name)
+        try:
+            writer.queryName(name)
+            jwriter = self._redirected(writer._jwrite, name, facts)
+            trigger = session._jvm.org.apache.spark.sql.streaming.Trigger
+            jwriter = jwriter.trigger(trigger.ProcessingTime(0))
+            self._rehearsed.append(
+                self._rehearsal.run(name, writer, facts, jwriter, self._task.limits)
+            )
+        except FlinkishError as error:
+            self.fail(error)
+            raise
+        return ended_query(name)
+
+    def answer(self) -> Rehearsed:
+        """Return what became of the queries, and the plan of the restore."""
+        return Rehearsed(tuple(self._rehearsed), self._rehearsal.planner.document(complete=True))
+
+    def close(self) -> None:
+        """Remove all that was written."""
+        self._rehearsal.close()
+
+    def _next_name(self) -> str:
+        taken = {query.name for query in self._rehearsed}
+        number = 1
+        while f"query-{number}" in taken:
+            number += 1
+        return f"query-{number}"
+
+    def _redirected(self, jwriter: Any, name: str, facts: WriterFacts) -> Any:
+        """Return the writer with a sink that writes nothing outside the rehearsal's directory."""
+        if self._task.drop_output:
+            return jwriter.format("noop")
+        format_ = facts.format or "parquet"
+        if facts.table is None and format_.lower() in _FILES:
+            output = storage.join(self._task.directory, f"output-{directory_name(name)}")
+            return jwriter.option("path", storage.for_spark(output))
+        if facts.table is None and format_.lower() in _HARMLESS:
+            return jwriter
+        what = f"the table {facts.table}" if facts.table is not None else f"a {format_} sink"
+        raise UsageError(
+            f"query '{name}' writes to {what}, which a rehearsal cannot redirect",
+            hint="let the output of all queries go nowhere, with --sink noop",
+        )

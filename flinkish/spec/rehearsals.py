@@ -1,0 +1,131 @@
+"""The rehearsal of a program on a copy of state: what is asked of a driver, and its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from flinkish.spec.calls import RestoreQuestion
+
+
+@dataclass(frozen=True)
+class RehearsalLimits:
+    """How far each query runs.
+
+    Attributes
+    ----------
+    batches
+        The number of batches.
+    max_rows
+        The number of input rows after which no further batch is waited for; None for no limit.
+    patience
+        The seconds that all batches of a query may take.
+    """
+
+    batches: int = 3
+    max_rows: int | None = None
+    patience: float = 300.0
+
+
+@dataclass(frozen=True)
+class RehearsalTask:
+    """A request to run a program's queries on copies of state.
+
+    Attributes
+    ----------
+    question
+        The restore.
+    directory
+        The directory for all that is written, checkpoints and output; it is removed at the end.
+    drop_output
+        Whether the output of every query goes nowhere, also that of file sinks.
+    """
+
+    question: RestoreQuestion
+    directory: str
+    limits: RehearsalLimits
+    drop_output: bool = False
+
+
+@dataclass(frozen=True)
+class RehearsedBatch:
+    """One batch that was run.
+
+    Attributes
+    ----------
+    input_rows, output_rows
+        As Spark's progress reports them; None where the sink does not count its rows.
+    seconds
+        The duration of the batch.
+    state_rows
+        The rows in the state of all operators after it; None without state.
+    """
+
+    batch_id: int
+    input_rows: int
+    output_rows: int | None
+    seconds: float
+    state_rows: int | None
+
+
+@dataclass(frozen=True)
+class RehearsedQuery:
+    """What became of one query.
+
+    Attributes
+    ----------
+    restored_batch
+        The batch that it went on from; None when it began empty.
+    error
+        Why it failed: the message of Spark's error.
+    failed_batch
+        The batch that failed, or was not finished in time.
+    late
+        Whether it was not finished in time.
+    """
+
+    name: str
+    restored_batch: int | None
+    batches: tuple[RehearsedBatch, ...] = ()
+    error: str | None = None
+    failed_batch: int | None = None
+    late: bool = False
+
+    @property
+    def input_rows(self) -> int:
+        """The input rows of all batches."""
+        return sum(batch.input_rows for batch in self.batches)
+
+    @property
+    def output_rows(self) -> int | None:
+        """The output rows of all batches; None where the sink does not count them."""
+        counts = [batch.output_rows for batch in self.batches]
+        return None if None in counts else sum(count or 0 for count in counts)
+
+    @property
+    def rows_per_second(self) -> float | None:
+        """Input rows by the time of the batches; None without input.
+
+        The first batch, for which Spark compiles the query, counts only where it is alone.
+        """
+        counted = self.batches[1:] or self.batches
+        seconds = sum(batch.seconds for batch in counted)
+        rows = sum(batch.input_rows for batch in counted)
+        return rows / seconds if seconds and rows else None
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """The answer to a :class:`RehearsalTask`.
+
+    Attributes
+    ----------
+    queries
+        In the order of their starts.
+    plan
+        The plan of the restore, as ``flinkish check --json`` has it.
+    """
+
+    queries: tuple[RehearsedQuery, ...] = ()
+    plan: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,167 @@
+"""Rehearsals: batches on a copy of the state, in a directory that goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.driver.script import run_callable
+from flinkish.driver.tasks.rehearsal_task import RehearsedProgram
+from flinkish.errors import FlinkishError, UsageError
+from flinkish.registry.jobs import RestoreSpec
+from flinkish.savepoint.format.reader import open_savepoint
+from flinkish.spec.calls import RestoreQuestion
+from flinkish.spec.rehearsals import RehearsalLimits, RehearsalTask, Rehearsed
+from tests.driver.test_gate import rate, rate_key, start_counting
+from tests.driver.test_restore import Saved
+from tests.driver.test_restore import saved as saved
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def rehearse(
+    saved: Saved, tmp_path: Path
+) -> Callable[..., tuple[Rehearsed | None, FlinkishError | None]]:
+    """Rehearse a program with a savepoint of `start_counting`; its answer, or its error."""
+
+    def run(
+        program: Callable[[], Any], *, drop_output: bool = False, **limits: Any
+    ) -> tuple[Rehearsed | None, FlinkishError | None]:
+        savepoint, _ = saved("counts")
+        task = RehearsalTask(
+            RestoreQuestion(RestoreSpec(savepoint["path"])),
+            str(tmp_path / "scratch"),
+            RehearsalLimits(**limits),
+            drop_output,
+        )
+        rehearsed = RehearsedProgram(task, {})
+        try:
+            error = rehearsed.failure(rehearsed.run(lambda: run_callable(program)))
+            return (None if error is not None else rehearsed.answer()), error
+        finally:
+            rehearsed.close()
+            assert not (tmp_path / "scratch").exists()
+
+    return run
+
+
+def counts(spark: Any) -> Any:
+    return rate(spark).groupBy(rate_key()).count().writeStream.queryName("counts")
+
+
+def test_batches_go_on_from_the_savepoint(spark: Any, rehearse: Any, saved: Saved) -> None:
+    savepoint, query_id = saved("counts")
+    batch = savepoint["queries"][0]["batch_id"]
+    seen: list[Any] = []
+
+    def program() -> None:
+        query = start_counting(spark, interval="1 hour")
+        seen.append((query.awaitTermination(), query.isActive))
+
+    done, error = rehearse(program, batches=2)
+    assert error is None
+    (query,) = done.queries
+    assert query.restored_batch == batch
+    numbers = [each.batch_id for each in query.batches]
+    assert numbers[:2] == [batch + 1, batch + 2]
+    # `rate-micro-batch` gives 10 rows a batch; all are in the state, in 5 groups.
+    assert [each.input_rows for each in query.batches] == [10] * len(numbers)
+    assert {each.state_rows for each in query.batches} == {5}
+    assert query.rows_per_second is not None
+    assert done.plan["verdict"] == "ok"
+    assert seen == [(None, False)]
+    assert open_savepoint(savepoint["path"]).queries[0].query_id == query_id
+
+
+def test_max_rows_ends_it(spark: Any, rehearse: Any) -> None:
+    done, _ = rehearse(lambda: start_counting(spark), batches=1000, max_rows=20)
+    assert 20 <= done.queries[0].input_rows < 200
+
+
+def test_a_batch_that_fails_is_named(spark: Any, rehearse: Any, saved: Saved) -> None:
+    batch = saved("counts")[0]["queries"][0]["batch_id"]
+    limit = (batch + 2) * 10  # the first batch after the savepoint is within it
+
+    def program() -> None:
+        frame = rate(spark).where(f"assert_true(value < {limit}, 'broken') is null")
+        writer = frame.groupBy(rate_key()).count().writeStream.queryName("counts")
+        writer.outputMode("update").format("noop").start().awaitTermination()
+
+    done, error = rehearse(program)
+    assert error is None, "the program itself did not fail"
+    (query,) = done.queries
+    assert query.failed_batch == batch + 2
+    assert [each.batch_id for each in query.batches] == [batch + 1]
+    assert "broken" in query.error or "STREAM_FAILED" in query.error
+    assert not query.late
+
+
+def test_a_batch_that_hangs(spark: Any, rehearse: Any, saved: Saved) -> None:
+    def program() -> None:
+        slow = rate(spark).mapInArrow(sleeping, "value long").groupBy(rate_key()).count()
+        writer = slow.writeStream.queryName("counts").outputMode("update").format("noop")
+        writer.start()
+
+    done, error = rehearse(program, patience=3.0)
+    assert error is None
+    assert done.queries[0].late
+    assert done.queries[0].error == "the batch was not finished within 3 s"
+
+
+def sleeping(batches: Any) -> Any:
+    import time
+
+    time.sleep(60)
+    yield from batches
+
+
+def test_files_go_into_the_scratch_directory(spark: Any, rehearse: Any, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done, error = rehearse(
+        lambda: (
+            counts(spark).outputMode("complete").format("noop").start(),
+            rate(spark).writeStream.queryName("raw").format("parquet").start(str(out)),
+        )
+    )
+    assert error is None
+    assert [query.name for query in done.queries] == ["counts", "raw"]
+    raw = done.queries[1]
+    assert raw.restored_batch is None, "it begins empty"
+    assert raw.batches
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("kind", ["foreachBatch", "table"])
+def test_a_sink_that_cannot_be_redirected(spark: Any, rehearse: Any, kind: str) -> None:
+    written: list[int] = []
+
+    def program() -> None:
+        writer = counts(spark).outputMode("update")
+        if kind == "table":
+            writer.toTable("somewhere")
+        else:
+            writer.foreachBatch(lambda _, number: written.append(number)).start()
+
+    _, error = rehearse(program)
+    assert isinstance(error, UsageError)
+    what = "the table somewhere" if kind == "table" else "a foreachBatch sink"
+    assert error.message == f"query 'counts' writes to {what}, which a rehearsal cannot redirect"
+    if kind == "foreachBatch":
+        done, error = rehearse(program, drop_output=True, batches=1)
+        assert error is None
+        assert done.queries[0].batches
+        assert written == []
+
+
+def test_state_that_nobody_takes(spark: Any, rehearse: Any) -> None:
+    def program() -> None:
+        writer = rate(spark).groupBy(rate_key()).count().writeStream.queryName("other")
+        writer.outputMode("update").format("noop").start()
+
+    done, error = rehearse(program, batches=1)
+    assert error is None
+    assert done.plan["verdict"] == "consent-needed"

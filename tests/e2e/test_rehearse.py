@@ -1,0 +1,51 @@
+"""``rehearse`` and ``upgrade in-place --rehearse`` on real Spark, beside a job that goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.test_restarts import check_counted
+from tests.support.cli.command import LIGHT, PROGRAMS, Flinkish
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+#: Fails in the batch in which it meets a number that it does not expect.
+STRICT = """
+rows = rows.where("assert_true(value < LIMIT, 'unexpected number') is null")
+
+query ="""
+
+
+def test_beside_a_job(flinkish: Flinkish, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    good, bad = PROGRAMS / "counted.py", tmp_path / "bad.py"
+    job = flinkish.run("counted.py", str(out), options=("--name", "rides"))
+    flinkish.wait_for_batch(job, 1)
+    strict = STRICT.replace("LIMIT", str(10 * check_counted(out)))  # the job is further
+    bad.write_text(good.read_text().replace("query =", strict, 1))
+    words = ("-m", "local[2]", *LIGHT)
+
+    refused = flinkish("rehearse", *words, "rides", str(good), str(out))
+    assert refused.code == 2
+    assert "query 'counted' writes to a foreachBatch sink" in refused.err
+
+    done = flinkish.ok("rehearse", *words, "--sink", "noop", "--json", "rides", str(good), str(out))
+    (query,) = done.json()["queries"]
+    assert query["restored_batch"] >= 1
+    assert [each["input_rows"] for each in query["batches"]][:3] == [10, 10, 10]
+    assert query["error"] is None
+
+    upgrade = ("upgrade", "in-place", "rides", "--to", str(bad), "--savepointPath", "sp")
+    failed = flinkish(*upgrade, "--rehearse")
+    assert failed.code == 1
+    assert "the rehearsal failed: query 'counted', batch " in failed.err
+    assert flinkish.job(job)["state"] == "RUNNING"
+    assert flinkish.job(job)["upgrades"] == []
+    assert not (tmp_path / "sp").exists()
+    check_counted(out)
+    left = [path.name for path in Path(flinkish.job(job)["checkpoint_dir"]).parent.iterdir()]
+    assert left == [job], "nothing of the rehearsals is left"
+    flinkish.ok("cancel", "rides")
