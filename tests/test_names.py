@@ -50,10 +50,12 @@ COVERED_BY = {
     "cli/commands/upgrade_in_place": "e2e/test_upgrade",
     "cli/commands/upgrade_rest": "cli/commands/test_upgrade",
     "cli/commands/upgrade_result": "cli/commands/test_upgrade",
+    "cli/commands/upgrade_shadow": "e2e/test_upgrade",
     "cli/completion_files": "cli/commands/test_completion",
     "cli/docs": "test_docs",
     "cli/entry": "cli/commands/test_list",
     "cli/options/arguments": "cli/test_usage",
+    "cli/options/new_version": "e2e/test_upgrade",
     "cli/options/origin": "cli/options/test_program",
     "cli/options/restore": "cli/options/test_program",
     "cli/options/retention": "cli/commands/test_savepoint_all",
@@ -240,7 +242,9 @@ COVERED_BY = {
     "storage/listing": "storage/test_backends",
     "storage/remote": "storage/test_backends",
     "storage/s3": "storage/test_backends",
+    "upgrade/execution": "upgrade/test_in_place",
     "upgrade/preparation": "upgrade/test_in_place",
+    "upgrade/takeover": "upgrade/test_in_place",
 }
 _IMPORT = re.compile(
     r"^[ \t]*(?:from ([\w.]+) import (\([^)]*\)|[^\n]+)|import ([\w.]+))", re.MULTILINE

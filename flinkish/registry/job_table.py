@@ -271,6 +271,25 @@ class JobTable(Purging):
 
         self._database.write(work)
 
+    def rename(self, job_id: str, name: str) -> None:
+        """Give a job another name, which no other job that has not ended may have.
+
+        Raises
+        ------
+        JobNotFound
+            There is no such job.
+        NameTaken
+            Another job has the name.
+        """
+
+        def work(tx: Transaction) -> None:
+            self._database.serialize(tx)
+            job = locked(tx, job_id)
+            refuse_taken(tx, name, job.job_id)
+            set_fields(tx, job.job_id, {"name": name})
+
+        self._database.write(work)
+
     def name_savepoint(self, job_id: str, path: str) -> None:
         """Record the savepoint that a job waits for (``RestoreSpec.is_awaited``).
 

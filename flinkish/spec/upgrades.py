@@ -11,12 +11,27 @@ from flinkish.spec.codec import OMIT_DEFAULT
 from flinkish.spec.launch import Launch, RestoreSpec
 
 
+class UpgradeKind(str, Enum):
+    """How the new program takes over from the old job.
+
+    IN_PLACE: the old job is stopped, then the new program started. HANDOVER: the driver of the new
+    program is there before. SHADOW: the new program runs beside the old job, on a copy of its
+    state, until somebody decides.
+    """
+
+    IN_PLACE = "in-place"
+    HANDOVER = "handover"
+    SHADOW = "shadow"
+
+
 class UpgradeState(str, Enum):
     """What is done next in an upgrade, or how it ended.
 
     STOPPING, STARTING and WATCHING lead to UPGRADED; ENDING and RETURNING, the way back, to
     ROLLED_BACK. ABANDONED: the old job was never stopped. A handover begins with PREPARING: the
-    driver of the new program comes up beside the old job.
+    driver of the new program comes up beside the old job. A shadow begins with SAVING, a savepoint
+    of the job that goes on; it is SHADOWING while both run and somebody decides, and PROMOTING when
+    the old job is stopped for it.
     """
 
     PREPARING = "PREPARING"
@@ -26,6 +41,9 @@ class UpgradeState(str, Enum):
     UPGRADED = "UPGRADED"
     ENDING = "ENDING"
     RETURNING = "RETURNING"
+    SAVING = "SAVING"
+    SHADOWING = "SHADOWING"
+    PROMOTING = "PROMOTING"
     ROLLED_BACK = "ROLLED_BACK"
     ABANDONED = "ABANDONED"
 
@@ -53,7 +71,7 @@ class Health:
 
 @dataclass(frozen=True, kw_only=True)
 class Upgrade:
-    """One upgrade in place.
+    """One upgrade of a job.
 
     Attributes
     ----------
@@ -72,9 +90,9 @@ class Upgrade:
     timeout
         Seconds that the savepoint may take.
     request_id
-        The request that stops the old job.
+        The request that stops the old job; of a shadow first the one that saves it.
     savepoint
-        The savepoint that it left.
+        The savepoint that the new program goes on from.
     new_job_id, old_again_id
         The job of the new program, and of the old program after a rollback. An id is recorded
         before its job is started.
@@ -84,8 +102,10 @@ class Upgrade:
         The first and last batch that the failed attempt committed, by query.
     revision
         The number of this version of the record.
-    handover
-        Whether the driver of the new program comes up before the old job is stopped.
+    kind
+        How the new program takes over.
+    old_savepoint
+        The savepoint that the old job was stopped with when its shadow was promoted.
     """
 
     VERSION: ClassVar[int] = 2
@@ -108,4 +128,10 @@ class Upgrade:
     committed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     ended: float | None = None
     revision: int = 0
-    handover: bool = field(default=False, metadata=OMIT_DEFAULT)
+    kind: UpgradeKind = field(default=UpgradeKind.IN_PLACE, metadata=OMIT_DEFAULT)
+    old_savepoint: str | None = field(default=None, metadata=OMIT_DEFAULT)
+
+    @property
+    def starts_beside(self) -> bool:
+        """Whether there is a driver of the new program before the old job has ended."""
+        return self.kind is not UpgradeKind.IN_PLACE

@@ -24,10 +24,11 @@ from flinkish.launch import spark_submit
 from flinkish.registry.jobs import ACTIVE_STATES, JobRecord
 from flinkish.registry.liveness import reconcile
 from flinkish.spec.launch import Launch
-from flinkish.spec.upgrades import Upgrade, UpgradeState
+from flinkish.spec.upgrades import Upgrade, UpgradeKind, UpgradeState
+from flinkish.upgrade.execution import Execution
 from flinkish.upgrade.fleet_file import FleetEntry
-from flinkish.upgrade.in_place import InPlaceUpgrade, begin, resume
 from flinkish.upgrade.preparation import check_agreed, prepare
+from flinkish.upgrade.takeover import begin, resume
 from flinkish.upgrade.target import target_launch
 
 
@@ -173,12 +174,12 @@ def _missing(entry: FleetEntry) -> FleetResult:
 def _upgraded(context: Context, task: _Task, *, dry_run: bool) -> FleetResult:
     """Upgrade one job, or find out why not; raises nothing that concerns this job alone."""
     entry, job = task.entry, task.job
-    begun: InPlaceUpgrade | None = None
+    begun: Execution | None = None
     try:
         unfinished = [
             upgrade
             for upgrade in context.registry.upgrades_of(job.job_id)
-            if not upgrade.state.is_final
+            if not upgrade.state.is_final and upgrade.kind is not UpgradeKind.SHADOW
         ]
         if unfinished and not dry_run:
             begun = resume(context, unfinished[-1].upgrade_id)
@@ -193,7 +194,7 @@ def _upgraded(context: Context, task: _Task, *, dry_run: bool) -> FleetResult:
                 target=requests.savepoint_target(context, entry.target, job),
                 timeout=context.timeout(entry.timeout),
                 health=entry.health,
-                handover=entry.handover,
+                kind=UpgradeKind.HANDOVER if entry.handover else UpgradeKind.IN_PLACE,
             )
             check_agreed(ready)
             if dry_run:

@@ -16,8 +16,8 @@ from flinkish.launch.restart_strategy import strategy_of
 from flinkish.launch.secret_settings import without_secrets
 from flinkish.registry.job_registry import new_job_id
 from flinkish.registry.jobs import JobRecord, JobState, Launch, RestoreSpec
-from flinkish.spec.upgrades import Health, Upgrade, UpgradeState
-from flinkish.upgrade.steps import describe
+from flinkish.spec.upgrades import Health, Upgrade, UpgradeKind
+from flinkish.upgrade.steps import describe, first
 from flinkish.upgrade.target import Changes, target_launch
 
 
@@ -75,7 +75,7 @@ def prepare(
     target: str,
     timeout: float,
     health: Health,
-    handover: bool = False,
+    kind: UpgradeKind = UpgradeKind.IN_PLACE,
 ) -> Ready:
     """Check an upgrade against the running job, and touch nothing.
 
@@ -95,8 +95,8 @@ def prepare(
         Seconds that the savepoint may take.
     health : Health
         When the new program counts as well.
-    handover : bool
-        Whether the driver of the new program comes up before the job is stopped.
+    kind : UpgradeKind
+        How the new program takes over.
 
     Raises
     ------
@@ -126,14 +126,14 @@ def prepare(
         upgrade_id=new_job_id(),
         job_id=job.job_id,
         name=job.name,
-        state=UpgradeState.PREPARING if handover else UpgradeState.STOPPING,
+        state=first(kind),
         created=context.registry.now(),
         launch=without_secrets(launch),
         restore=restore,
         target=target,
         timeout=timeout,
         health=health,
-        handover=handover,
+        kind=kind,
     )
     return Ready(upgrade, plan, launch)
 

@@ -1,46 +1,58 @@
-"""The steps of an upgrade in place and their undo. Pure."""
+"""The steps of an upgrade and their undo. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 
 from flinkish.errors import WrongState
 from flinkish.registry.jobs import QueryStatus
 from flinkish.spec.launch import Launch
-from flinkish.spec.upgrades import Upgrade, UpgradeState
+from flinkish.spec.upgrades import Upgrade, UpgradeKind, UpgradeState
 
 _S = UpgradeState
-#: What follows a step that was carried out.
-_AFTER = {
-    _S.PREPARING: _S.STOPPING,
-    _S.STOPPING: _S.STARTING,
-    _S.STARTING: _S.WATCHING,
-    _S.WATCHING: _S.UPGRADED,
-    _S.ENDING: _S.RETURNING,
-    _S.RETURNING: _S.ROLLED_BACK,
-}
-#: What follows a step that failed. The steps of the way back are tried again by ``rollback``.
-_AFTER_FAILURE = {
-    _S.PREPARING: _S.ENDING,
-    _S.STOPPING: _S.ABANDONED,
-    _S.STARTING: _S.ENDING,
-    _S.WATCHING: _S.ENDING,
+#: How much faster than its input arrives a query processes it that has caught up.
+_SPARE = 1.2
+_K = UpgradeKind
+#: The steps forwards, each kind's own.
+_FORWARDS = {
+    _K.IN_PLACE: (_S.STOPPING, _S.STARTING, _S.WATCHING, _S.UPGRADED),
+    _K.HANDOVER: (_S.PREPARING, _S.STOPPING, _S.STARTING, _S.WATCHING, _S.UPGRADED),
+    _K.SHADOW: (
+        *(_S.SAVING, _S.STARTING, _S.WATCHING, _S.SHADOWING, _S.PROMOTING),
+        _S.UPGRADED,
+    ),
 }
 
 
-def after(state: UpgradeState) -> UpgradeState:
+def first(kind: UpgradeKind) -> UpgradeState:
+    """Return the first step of an upgrade."""
+    return _FORWARDS[kind][0]
+
+
+def after(kind: UpgradeKind, state: UpgradeState) -> UpgradeState:
     """Return the state after the step of ``state`` was carried out."""
-    return _AFTER[state]
+    if state is _S.ENDING:
+        return _S.ABANDONED if kind is _K.SHADOW else _S.RETURNING
+    if state is _S.RETURNING:
+        return _S.ROLLED_BACK
+    steps = _FORWARDS[kind]
+    return steps[steps.index(state) + 1]
 
 
-def after_failure(state: UpgradeState, *, handover: bool = False) -> UpgradeState | None:
+def after_failure(kind: UpgradeKind, state: UpgradeState) -> UpgradeState | None:
     """Return the state after the step of ``state`` failed; None when it stays as it is.
 
-    In a handover there is a driver of the new program before the old job is stopped.
+    What has begun is ended: the new program, where there is a job of it. The steps of the way back
+    are tried again by ``rollback``.
     """
-    if state is _S.STOPPING and handover:
-        return _S.ENDING
-    return _AFTER_FAILURE.get(state)
+    if state in (_S.ENDING, _S.RETURNING):
+        return None
+    if state is _S.PROMOTING:
+        return _S.SHADOWING  # the old job goes on, and so does its shadow
+    if state is first(kind) and state is not _S.PREPARING:
+        return _S.ABANDONED
+    return _S.ENDING
 
 
 def undo(upgrade: Upgrade) -> UpgradeState:
@@ -63,6 +75,8 @@ def undo(upgrade: Upgrade) -> UpgradeState:
             upgrade_id=upgrade.upgrade_id,
             state=upgrade.state.value,
         )
+    if upgrade.kind is _K.SHADOW:
+        return _S.ABANDONED if upgrade.state is _S.SAVING else _S.ENDING
     forwards = (_S.PREPARING, _S.STARTING, _S.WATCHING)
     return _S.ENDING if upgrade.state in forwards else upgrade.state
 
@@ -76,7 +90,17 @@ def describe(upgrade: Upgrade) -> Iterator[str]:
         else "until its queries have started"
     )
     watch = f"watch it {well}, for {health.timeout:g} s at most each for its start and for this"
-    if upgrade.handover:
+    if upgrade.kind is _K.SHADOW:
+        yield f"1. take a savepoint of the job, which goes on, in {target}"
+        yield (
+            "2. start the new program beside it, as another job with query ids of its own; both "
+            f"need their resources: {resources(upgrade.launch)} more"
+        )
+        yield f"3. {watch}, and until it has caught up with the job"
+        yield "4. when it is promoted: stop the job with a savepoint"
+        yield "if 2 or 3 fails, or when it is abandoned: end the new program; the job goes on"
+        return
+    if upgrade.kind is _K.HANDOVER:
         yield (
             "1. start the driver of the new program beside the job, up to its first query; until 3 "
             f"both need their resources: {resources(upgrade.launch)} more"
@@ -128,3 +152,31 @@ def lacking(queries: Sequence[QueryStatus], batches: int) -> str | None:
             done = newest - begun
             texts.append(f"query '{query.name}' has committed {done} of {batches} batches")
     return "; ".join(texts) or None
+
+
+def behind(shadow: QueryStatus, job: QueryStatus | None) -> str | None:
+    """Return how a shadow's query has not caught up with the job yet, as a clause; None if it has.
+
+    It has when it waits for input, when its watermark has reached that of the job, or when it
+    needs clearly less time for its batches than passes between them.
+
+    Parameters
+    ----------
+    job
+        The job's query of the same name, if there is one.
+    """
+    if shadow.waits_for_input:
+        return None
+    if job is not None and shadow.watermark and job.watermark:
+        if moment(shadow.watermark) >= moment(job.watermark):
+            return None
+        return f"query '{shadow.name}' is at {shadow.watermark}, the job at {job.watermark}"
+    arriving, processed = shadow.input_rows_per_second, shadow.processed_rows_per_second
+    if arriving and processed and processed >= _SPARE * arriving:
+        return None
+    return f"query '{shadow.name}' works off what has arrived"
+
+
+def moment(text: str) -> datetime:
+    """Return the time of Spark's ISO 8601 text. Pure."""
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))

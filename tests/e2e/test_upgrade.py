@@ -6,6 +6,9 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -31,6 +34,37 @@ def write(frame, batch, before=write):
 
 
 query ="""
+
+
+@contextmanager
+def arriving(source: Path) -> Iterator[list[int]]:
+    """Let files arrive, one a second; yield how many are there, a list of one."""
+    write_files(source, 0, 3)
+    over, written = threading.Event(), [3]
+
+    def feed() -> None:
+        while not over.wait(1.0):
+            write_files(source, written[0], written[0] + 1)
+            written[0] += 1
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    try:
+        yield written
+    finally:
+        over.set()
+        feeder.join()
+
+
+def check_batches(flinkish: Flinkish, job: str, out: Path, first: int) -> None:
+    """Wait until `counts.py` has put out every batch of a job from ``first`` on, and no other."""
+
+    def complete() -> bool:
+        found = {int(path.name.removeprefix("batch=")) for path in out.glob("batch=*")}
+        (query,) = flinkish.job(job)["queries"]
+        return found == set(range(first, query["batch_id"] + 1))
+
+    wait_until(complete, PATIENCE)
 
 
 def goes_on(flinkish: Flinkish, out: Path) -> str:
@@ -123,19 +157,9 @@ def test_one_that_hangs_and_a_command_that_is_killed(flinkish: Flinkish, tmp_pat
 @pytest.mark.deep
 @pytest.mark.timeout(2400)
 def test_twenty_handovers_under_a_source(flinkish: Flinkish, tmp_path: Path) -> None:
-    """Files arrive all the time; each is counted once, whichever program counts it."""
+    """Each file is counted once, whichever program counts it."""
     source, out = tmp_path / "in", tmp_path / "out"
-    write_files(source, 0, 3)
-    over, written = threading.Event(), [3]
-
-    def feed() -> None:
-        while not over.wait(1.0):
-            write_files(source, written[0], written[0] + 1)
-            written[0] += 1
-
-    feeder = threading.Thread(target=feed)
-    feeder.start()
-    try:
+    with arriving(source) as written:
         job = flinkish.run("counts.py", str(source), str(out), options=("--name", "rides"))
         flinkish.wait_for_batch(job, 2)
         words = ("upgrade", "in-place", "rides", "--handover", "--health-batches", "1", "--json")
@@ -143,14 +167,65 @@ def test_twenty_handovers_under_a_source(flinkish: Flinkish, tmp_path: Path) -> 
             done = flinkish.ok(*words, "--savepointPath", "sp").json()
             assert (done["state"], done["job_id"]) == ("UPGRADED", job)
             job = done["new_job_id"]
-    finally:
-        over.set()
-        feeder.join()
     expected = expected_counts(written[0])
     wait_until(lambda: final_counts(out) == expected, PATIENCE)
-    (query,) = flinkish.job(job)["queries"]
-    numbers = {int(path.name.removeprefix("batch=")) for path in out.glob("batch=*")}
-    assert numbers == set(range(query["batch_id"] + 1)), "no batch is missing, or there twice"
+    check_batches(flinkish, job, out, 0)
+    flinkish.ok("cancel", "rides")
+
+
+@pytest.mark.deep
+def test_a_shadow_that_is_promoted(flinkish: Flinkish, tmp_path: Path) -> None:
+    """The new output has everything from the savepoint on, once, and the old one is not touched."""
+    source, out, new_out = tmp_path / "in", tmp_path / "out", tmp_path / "new"
+    with arriving(source) as written:
+        old = flinkish.run("counts.py", str(source), str(out), options=("--name", "rides"))
+        flinkish.wait_for_batch(old, 2)
+        words = ("upgrade", "shadow", "rides", "--savepointPath", "sp")
+        begun = flinkish.ok(*words, str(source), str(new_out), "--json")
+        assert begun.json()["state"] == "SHADOWING"
+        names = {job["name"]: job["job_id"] for job in flinkish.ok("list", "--json").json()["jobs"]}
+        assert names == {"rides": old, "rides-shadow": begun.json()["new_job_id"]}
+        time.sleep(5.0)
+        done = flinkish.ok("upgrade", "shadow", "rides", "--promote", "--json").json()
+        assert done["state"] == "UPGRADED"
+    job = flinkish.ok("list", "-q", "--name", "rides").out.strip()
+    assert job == done["new_job_id"]
+    expected = expected_counts(written[0])
+    wait_until(lambda: final_counts(new_out) == expected, PATIENCE)
+    saved = flinkish.ok("savepoint", "show", done["savepoint"], "--json").json()
+    (first,) = (query["batch_id"] + 1 for query in saved["savepoint"]["queries"])
+    check_batches(flinkish, job, new_out, first)
+    check_batches(flinkish, old, out, 0)
+    flinkish.ok("cancel", "rides")
+
+
+FILE_SINK = """
+import sys
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.getOrCreate()
+rows = spark.readStream.schema("id long, k int").json(sys.argv[1])
+rows.writeStream.queryName("raw").format("parquet").start(sys.argv[2]).awaitTermination()
+"""
+
+
+@pytest.mark.deep
+def test_a_shadow_of_a_file_sink(flinkish: Flinkish, tmp_path: Path) -> None:
+    program = tmp_path / "raw.py"
+    program.write_text(FILE_SINK)
+    source = tmp_path / "in"
+    write_files(source, 0, 3)
+    job = flinkish.run(str(program), str(source), "out", options=("--name", "rides"))
+    flinkish.wait_for_batch(job, 0)
+    words = ("upgrade", "shadow", "rides", "--savepointPath", "sp", str(source))
+    for place in ("out", str(tmp_path / "out")):
+        refused = flinkish(*words, place)
+        assert refused.code == 2
+        assert f"would write to {tmp_path}/out, as job rides (" in refused.err
+    assert not (tmp_path / "sp").exists()
+    begun = flinkish.ok(*words, "other", "--health-batches", "0", "-q")
+    undone = flinkish.ok("upgrade", "shadow", begun.out.strip(), "--abandon", "--json").json()
+    assert undone["state"] == "ABANDONED"
+    assert flinkish.job(job)["state"] == "RUNNING"
     flinkish.ok("cancel", "rides")
 
 

@@ -10,8 +10,9 @@ from flinkish.client.context import Context
 from flinkish.client.restarts import plan_restart
 from flinkish.errors import WrongState
 from flinkish.registry.jobs import JobState
-from flinkish.spec.upgrades import Upgrade, UpgradeState
-from flinkish.upgrade.in_place import InPlaceUpgrade, resume, rollback
+from flinkish.spec.upgrades import Upgrade, UpgradeKind, UpgradeState
+from flinkish.upgrade.in_place import InPlaceUpgrade
+from flinkish.upgrade.takeover import resume, rollback
 from tests.cli.conftest import Command
 from tests.upgrade.test_in_place import ID, Killed, Mortal, alive, begun, new, state
 from tests.upgrade.test_in_place import context as context
@@ -19,7 +20,7 @@ from tests.upgrade.test_in_place import context as context
 
 def handover(cli: Command, context: Context, mode: str, timeout: float = 60.0) -> Upgrade:
     upgrade = new(cli, context, mode, timeout)
-    return replace(upgrade, state=UpgradeState.PREPARING, handover=True)
+    return replace(upgrade, state=UpgradeState.PREPARING, kind=UpgradeKind.HANDOVER)
 
 
 def test_the_old_job_runs_until_the_new_program_is_ready(cli: Command, context: Context) -> None:

@@ -16,8 +16,10 @@ from flinkish.errors import FlinkishError, Locked, UsageError, WrongState
 from flinkish.registry.jobs import JobState, Launch, ProcessRef, RestoreSpec
 from flinkish.registry.liveness import process_ref
 from flinkish.spec.upgrades import Health, Upgrade, UpgradeState
-from flinkish.upgrade.in_place import InPlaceUpgrade, resume, rollback
+from flinkish.upgrade.execution import Execution
+from flinkish.upgrade.in_place import InPlaceUpgrade
 from flinkish.upgrade.preparation import Secrets
+from flinkish.upgrade.takeover import resume, rollback
 from tests.cli.conftest import Command
 from tests.client.conftest import Told
 
@@ -67,7 +69,7 @@ def new(cli: Command, context: Context, mode: str, timeout: float = 60.0) -> Upg
     )
 
 
-def begun(context: Context, upgrade: Upgrade, cls: type[InPlaceUpgrade]) -> InPlaceUpgrade:
+def begun(context: Context, upgrade: Upgrade, cls: type[Execution]) -> Execution:
     added = context.registry.add_upgrade(upgrade, GONE)
     return cls(context, added, GONE, Secrets())
 

@@ -10,10 +10,20 @@ from flinkish.errors import WrongState
 from flinkish.registry.jobs import QueryStatus
 from flinkish.spec.codec import decode, encode
 from flinkish.spec.launch import Launch, RestoreSpec
-from flinkish.spec.upgrades import Health, Upgrade, UpgradeState
-from flinkish.upgrade.steps import after, after_failure, describe, lacking, resources, undo
+from flinkish.spec.upgrades import Health, Upgrade, UpgradeKind, UpgradeState
+from flinkish.upgrade.steps import (
+    after,
+    after_failure,
+    behind,
+    describe,
+    first,
+    lacking,
+    resources,
+    undo,
+)
 
 S = UpgradeState
+K = UpgradeKind
 UPGRADE = Upgrade(
     upgrade_id="a" * 32,
     job_id="b" * 32,
@@ -29,17 +39,20 @@ UPGRADE = Upgrade(
 Q = QueryStatus("q", "id", "run", "/cp", batch_id=9)
 
 
-def test_every_step_leads_to_an_end() -> None:
-    for state in S:
-        seen = [state]
-        while not seen[-1].is_final:
-            seen.append(after(seen[-1]))
-        assert len(seen) <= 5
-        if not state.is_final:
-            for handover in (False, True):
-                failed = after_failure(state, handover=handover)
-                assert failed in (None, S.ENDING, S.ABANDONED)
-    assert after_failure(S.STOPPING, handover=True) is S.ENDING, "its driver is there already"
+@pytest.mark.parametrize("kind", list(K))
+def test_every_step_leads_to_an_end(kind: K) -> None:
+    seen = [first(kind)]
+    while not seen[-1].is_final:
+        failed = after_failure(kind, seen[-1])
+        assert failed in (S.ENDING, S.ABANDONED, S.SHADOWING)
+        assert (failed is S.ABANDONED) == (seen[-1] in (S.STOPPING, S.SAVING) and len(seen) == 1)
+        seen.append(after(kind, seen[-1]))
+    assert seen[-1] is S.UPGRADED
+    back = [S.ENDING]
+    while not back[-1].is_final:
+        assert after_failure(kind, back[-1]) is None, "rollback tries it again"
+        back.append(after(kind, back[-1]))
+    assert back[-1] is (S.ABANDONED if kind is K.SHADOW else S.ROLLED_BACK)
 
 
 @pytest.mark.parametrize(
@@ -55,6 +68,17 @@ def test_every_step_leads_to_an_end() -> None:
 )
 def test_what_undoes_it(state: S, back: S) -> None:
     assert undo(replace(UPGRADE, state=state)) is back
+
+
+@pytest.mark.parametrize(
+    ("state", "back"),
+    [
+        (S.SAVING, S.ABANDONED),
+        *((state, S.ENDING) for state in (S.STARTING, S.WATCHING, S.SHADOWING, S.PROMOTING)),
+    ],
+)
+def test_what_undoes_a_shadow(state: S, back: S) -> None:
+    assert undo(replace(UPGRADE, kind=K.SHADOW, state=state)) is back
 
 
 @pytest.mark.parametrize("state", [state for state in S if state.is_final])
@@ -82,9 +106,12 @@ def test_the_steps_for_people() -> None:
     text = "\n".join(describe(upgrade))
     assert "1. stop the job with a savepoint in /srv/sp" in text
     assert "until its queries have started, for 30 s" in text
-    handover = list(describe(replace(upgrade, handover=True)))
+    handover = list(describe(replace(upgrade, kind=K.HANDOVER)))
     assert handover[0].startswith("1. start the driver of the new program beside the job")
     assert handover[0].endswith("a driver with 1g of memory more")
+    shadow = list(describe(replace(upgrade, kind=K.SHADOW)))
+    assert shadow[0] == "1. take a savepoint of the job, which goes on, in /srv/sp"
+    assert shadow[3] == "4. when it is promoted: stop the job with a savepoint"
 
 
 def test_the_resources_of_a_second_program() -> None:
@@ -102,3 +129,17 @@ def test_the_resources_of_a_second_program() -> None:
 
 def test_the_record_survives_the_registry() -> None:
     assert decode(Upgrade, encode(UPGRADE)) == UPGRADE
+
+
+def test_a_shadow_that_has_caught_up() -> None:
+    assert behind(replace(Q, waits_for_input=True), None) is None
+    assert behind(Q, None) == "query 'q' works off what has arrived"
+    job = replace(Q, watermark="2026-11-23T10:00:05.000Z")
+    early = replace(Q, watermark="2026-11-23T10:00:04.999Z")
+    assert behind(early, job) == (
+        "query 'q' is at 2026-11-23T10:00:04.999Z, the job at 2026-11-23T10:00:05.000Z"
+    )
+    assert behind(replace(Q, watermark="2026-11-23T10:00:05Z"), job) is None
+    rates = replace(Q, input_rows_per_second=100.0, processed_rows_per_second=130.0)
+    assert behind(rates, None) is None
+    assert behind(replace(rates, processed_rows_per_second=105.0), None) is not None

@@ -10,7 +10,7 @@ from flinkish.cli.base import Call, command
 from flinkish.cli.commands.upgrade_result import carry_out
 from flinkish.cli.options.arguments import F
 from flinkish.cli.options.program import conf_option, secret_args_option
-from flinkish.upgrade import in_place as upgrades
+from flinkish.upgrade import takeover as upgrades
 from flinkish.upgrade.preparation import Secrets
 
 

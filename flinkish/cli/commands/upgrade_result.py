@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from flinkish.cli.options.arguments import interruptible
+from flinkish.cli.output.plan_table import show_plan
 from flinkish.cli.output.upgrades_text import document
 from flinkish.cli.session import Session
 from flinkish.errors import FlinkishError, RolledBack, from_record
+from flinkish.restore.plan.plan_text import verdict_line
 from flinkish.spec.upgrades import Upgrade, UpgradeState
-from flinkish.upgrade.in_place import InPlaceUpgrade
+from flinkish.upgrade.execution import Execution
+from flinkish.upgrade.preparation import Ready
 
 
-def carry_out(session: Session, left: InPlaceUpgrade, *, asked_back: bool = False) -> int:
+def carry_out(session: Session, left: Execution, *, asked_back: bool = False) -> int:
     """Carry out the rest of an upgrade, show its end, and return the exit status.
 
     Parameters
@@ -38,11 +41,14 @@ def carry_out(session: Session, left: InPlaceUpgrade, *, asked_back: bool = Fals
             error.hint = "; ".join(filter(None, (error.hint, f"go on with: {hint}")))
             error.data.setdefault("upgrade_id", upgrade_id)
             raise
-    if done.state is UpgradeState.UPGRADED or asked_back:
+    shadows = done.state is UpgradeState.SHADOWING and done.failure is None
+    if done.state is UpgradeState.UPGRADED or shadows or asked_back:
         _show(session, done)
         return 0
     failure = dict(done.failure or {})
-    if done.state is UpgradeState.ABANDONED:
+    if done.state is UpgradeState.SHADOWING or not (
+        done.starts_beside or done.state is UpgradeState.ROLLED_BACK
+    ):
         raise from_record(failure)
     if not (out.json or out.quiet):
         for line in failure.get("tail") or ():
@@ -53,7 +59,7 @@ def carry_out(session: Session, left: InPlaceUpgrade, *, asked_back: bool = Fals
             "wrote elsewhere stays"
         )
     raise RolledBack(
-        f"job {done.name} was not upgraded, and goes on as job {done.old_again_id}: "
+        f"job {done.name} was not upgraded, and goes on as job {running(done)}: "
         f"{failure.get('message')}",
         hint=f"see the log of the new program with: flinkish logs {done.new_job_id}",
         **document(done),
@@ -61,8 +67,8 @@ def carry_out(session: Session, left: InPlaceUpgrade, *, asked_back: bool = Fals
 
 
 def running(upgrade: Upgrade) -> str | None:
-    """Return the job that goes on after a finished upgrade. Pure."""
-    if upgrade.state is UpgradeState.UPGRADED:
+    """Return the job that goes on after a finished upgrade, or the shadow. Pure."""
+    if upgrade.state in (UpgradeState.UPGRADED, UpgradeState.SHADOWING):
         return upgrade.new_job_id
     return upgrade.old_again_id or upgrade.job_id
 
@@ -74,7 +80,27 @@ def _show(session: Session, upgrade: Upgrade) -> None:
         out.document(document(upgrade))
     elif out.quiet:
         out.line(str(job))
+    elif upgrade.state is UpgradeState.SHADOWING:
+        out.line(f"Job {upgrade.new_job_id} has caught up with job {upgrade.name}; both run.")
+        out.line(f"Let it take over: flinkish upgrade shadow {upgrade.job_id} --promote")
+        out.line(f"Or end it: flinkish upgrade shadow {upgrade.job_id} --abandon")
     elif upgrade.state is UpgradeState.UPGRADED:
         out.line(f"Job {upgrade.name} is upgraded: it goes on as job {job}.")
     else:
         out.line(f"Upgrade {upgrade.upgrade_id} is undone: job {job} goes on.")
+
+
+def show_dry_run(session: Session, ready: Ready) -> int:
+    """Show the plan and the steps of an upgrade, and return the exit status."""
+    out = session.out
+    if out.json:
+        out.document(
+            {"dry_run": True, "job_id": ready.upgrade.job_id, "steps": ready.steps()}
+            | {"plan": ready.plan.document}
+        )
+    elif not out.quiet:
+        show_plan(ready.plan.document)
+        out.line(verdict_line(ready.plan.document))
+        for line in ready.steps():
+            out.line(line)
+    return ready.plan.exit_code

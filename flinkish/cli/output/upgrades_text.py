@@ -12,12 +12,14 @@ def document(upgrade: Upgrade) -> dict[str, Any]:
     """Return an upgrade as JSON data. Pure."""
     return {
         "upgrade_id": upgrade.upgrade_id,
+        "kind": upgrade.kind.value,
         "state": upgrade.state.value,
         "job_id": upgrade.job_id,
         "name": upgrade.name,
         "created": iso_time(upgrade.created),
         "ended": iso_time(upgrade.ended),
         "savepoint": upgrade.savepoint,
+        "old_savepoint": upgrade.old_savepoint,
         "new_job_id": upgrade.new_job_id,
         "old_again_id": upgrade.old_again_id,
         "failure": None if upgrade.failure is None else dict(upgrade.failure),

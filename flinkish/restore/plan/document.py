@@ -148,6 +148,7 @@ def _query(query: QueryRestore) -> dict[str, Any]:
         "query_id": None
         if query.identity is None
         else {"keep": query.identity.keep, "reason": query.identity.reason},
+        "writes": query.writes,
         "notes": list(query.notes),
         "refusal": None
         if refusal is None

@@ -52,6 +52,8 @@ class QueryRestore:
         ``refusal`` says why it is not restored.
     rewrite
         The engine's work on the checkpoint that the recipe makes.
+    writes
+        ``format``, ``path`` and ``table`` of its sink, as far as the program says.
     """
 
     name: str
@@ -64,6 +66,7 @@ class QueryRestore:
     pins: tuple[PinPlan, ...] = ()
     checks: tuple[Check, ...] = ()
     refusal: FlinkishError | None = None
+    writes: Mapping[str, str | None] = field(default_factory=dict)
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -87,7 +87,8 @@ class RestorePlanner:
         UsageError
             ``--uid-map`` or ``--reset-source`` does not say what is meant.
         """
-        restore = self._plan(new, empty)
+        sink = {"format": new.sink.format, "path": new.sink.path, "table": new.sink.table}
+        restore = replace(self._plan(new, empty), writes=sink)
         self._done[new.name] = restore
         return restore
 

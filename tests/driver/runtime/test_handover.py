@@ -15,7 +15,7 @@ from flinkish.launch.job_origin import job_origin
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, Launch, RequestKind, RestoreSpec
 from flinkish.registry.liveness import process_ref
-from flinkish.spec.upgrades import Upgrade, UpgradeState
+from flinkish.spec.upgrades import Upgrade, UpgradeKind, UpgradeState
 from tests.driver.test_gate import rate, rate_key, start_counting
 from tests.driver.test_restore import stopped_savepoint
 from tests.support.driver.in_process_job import InProcessJob
@@ -39,7 +39,7 @@ def successor(new_job: NewJob, registry: Registry, old: JobRecord) -> InProcessJ
             restore=RestoreSpec(""),
             target="/sp",
             timeout=60.0,
-            handover=True,
+            kind=UpgradeKind.HANDOVER,
         ),
         process_ref(),
     )

@@ -69,6 +69,7 @@ def main() -> int:
         checkpoint_dir=f"{registry.job(job_id).checkpoint_dir}/counts",
         batch_id=None if mode == "stuck" else BATCH,
         state_rows=3,
+        waits_for_input=True,
         operators=(OperatorStatus(ordinal=0, kind="stateStoreSave", rows=3),),
     )
     registry.heartbeat(job_id, [query])

@@ -1,0 +1,281 @@
+"""What all kinds of upgrades have in common: their steps, carried out one by one.
+
+After each step the registry has how far the upgrade is, and before a job is started its id, so that
+another process can go on after the one that carried it out was killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+
+from flinkish.checkpoint.cut import newest_committed_batch
+from flinkish.client import requests
+from flinkish.client.context import Context
+from flinkish.client.restarts import launch_in_place_of, wait_until_gone
+from flinkish.client.waiting import look, not_failed
+from flinkish.errors import (
+    FlinkishError,
+    JobNotFound,
+    Locked,
+    RegistryError,
+    WaitTimeout,
+    WrongState,
+)
+from flinkish.registry.job_registry import new_job_id
+from flinkish.registry.jobs import (
+    JobRecord,
+    JobState,
+    Launch,
+    ProcessRef,
+    Request,
+    RequestKind,
+    RestoreSpec,
+)
+from flinkish.registry.waiting import wait_job
+from flinkish.spec.upgrades import Upgrade, UpgradeState
+from flinkish.upgrade.preparation import Secrets
+from flinkish.upgrade.steps import after, after_failure, lacking
+
+_POLL = 0.1
+#: States of a job whose driver has failed and is started again.
+_AGAIN = (JobState.FAILING, JobState.RESTARTING)
+
+
+class Execution:
+    """The rest of an upgrade, carried out step by step.
+
+    Parameters
+    ----------
+    back : bool
+        Undo it.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        upgrade: Upgrade,
+        owner: ProcessRef,
+        secrets: Secrets,
+        *,
+        back: bool = False,
+    ) -> None:
+        self.upgrade = upgrade
+        self._context = context
+        self._registry = context.registry
+        self._owner = owner
+        self._secrets = secrets
+        self._back = back
+
+    def effects(self) -> Mapping[UpgradeState, Callable[[], None]]:
+        """Return what carries out each step; where there is none, nothing goes on by itself."""
+        raise NotImplementedError
+
+    def run(self) -> Upgrade:
+        """Carry out what is left; return the upgrade, which is finished, or a shadow that runs.
+
+        Raises
+        ------
+        Locked
+            Another process has gone on with it.
+        WaitTimeout
+            The old job has not stopped in time; it is being stopped, the upgrade can be resumed.
+        FlinkishError
+            The old program could not be started again: ``flinkish upgrade rollback`` tries again.
+        """
+        effects = self.effects()
+        while (effect := effects.get(self.upgrade.state)) is not None:
+            state = self.upgrade.state
+            try:
+                effect()
+            except Unwell as unwell:
+                self._fail(state, unwell.error)
+            except (Locked, WaitTimeout, RegistryError):
+                raise  # nothing is decided: it can be resumed
+            except FlinkishError as error:
+                if self._after_failure(state) is None:
+                    raise
+                self._fail(state, error)
+        return self.upgrade
+
+    def _save(self, **changes: object) -> None:
+        changed = replace(self.upgrade, **changes)  # type: ignore[arg-type]  # fields by name
+        if changed.state.is_final:
+            changed = replace(changed, ended=self._registry.now())
+        self.upgrade = self._registry.save_upgrade(changed, self._owner)
+
+    def _done(self, **changes: object) -> None:
+        """Record that the present step is carried out."""
+        self._save(state=after(self.upgrade.kind, self.upgrade.state), **changes)
+
+    def _fail(self, state: UpgradeState, error: FlinkishError) -> None:
+        """Record why a step failed, and go on with what follows then."""
+        following = self._after_failure(state)
+        assert following is not None
+        self._say(f"failed: {error.message}")
+        self._save(state=following, failure=error.to_record())
+
+    def _after_failure(self, state: UpgradeState) -> UpgradeState | None:
+        return after_failure(self.upgrade.kind, state)
+
+    def _say(self, text: str) -> None:
+        self._context.reporter.note(text)
+
+    # --- steps ------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        """Watch the new program until it counts as well."""
+        upgrade = self.upgrade
+        assert upgrade.new_job_id is not None
+        self._say(f"watching it: {upgrade.health.batches} batches of every query ...")
+        job = self._await(
+            upgrade.new_job_id,
+            lambda now: None if now.state is JobState.CANCELLING else self._lacks(now),
+            "is not well after",
+        )
+        if job.state in (JobState.CANCELED, JobState.CANCELLING):
+            raise canceled(job)
+        self._done()
+
+    def _lacks(self, job: JobRecord) -> str | None:
+        """Return what the new program lacks of being well, as a clause."""
+        return lacking(self._registry.queries(job.job_id), self.upgrade.health.batches)
+
+    def _end(self) -> None:
+        """End the new program, and note what it has committed."""
+        upgrade = self.upgrade
+        job = None if upgrade.new_job_id is None else self._found(upgrade.new_job_id)
+        committed: dict[str, tuple[int, int]] = {}
+        if job is not None:
+            self._say(f"ending job {job.job_id} ...")
+            job = look(self._context, job)
+            if not job.state.is_final:
+                with suppress(WrongState):  # it has ended by itself meanwhile
+                    requests.cancel(self._context, job, None, upgrade.timeout)
+                job = look(self._context, job)
+            wait_until_gone(job)
+            self._registry.acknowledge([job.job_id])
+            for query in self._registry.queries(job.job_id):
+                first = 0 if query.restored_batch is None else query.restored_batch + 1
+                newest = newest_committed_batch(query.checkpoint_dir)
+                if newest is not None and newest >= first:
+                    committed[query.name] = (first, newest)
+        self._done(committed=committed)
+
+    # --- inside -----------------------------------------------------------------------------
+
+    def _request(self, kind: RequestKind) -> Request | None:
+        """Return this upgrade's request to the old job, also one that it did not record."""
+        upgrade = self.upgrade
+        if upgrade.request_id is not None:
+            recorded = self._registry.request(upgrade.request_id)
+            if recorded.kind is kind:
+                return recorded
+        if kind is not RequestKind.STOP:
+            return None  # another savepoint of the job may be somebody else's
+        sent = [
+            request
+            for request in self._registry.requests(upgrade.job_id)
+            if request.kind is kind and request.created >= upgrade.created
+        ]
+        return sent[-1] if sent else None
+
+    def _saved(self, kind: RequestKind, what: str) -> str:
+        """Have the old job saved, or stopped with a savepoint, and return where that is.
+
+        A request that this upgrade has sent already is waited for.
+
+        Parameters
+        ----------
+        what
+            What is done, for the user, with ``{}`` for the job.
+        """
+        upgrade = self.upgrade
+        request = self._request(kind)
+        if request is None:
+            job = look(self._context, self._registry.job(upgrade.job_id))
+            self._say(f"{what.format(f'job {job.name} ({job.job_id})')} ...")
+            try:
+                request = requests.submit(
+                    *(self._context, job, kind, upgrade.target, upgrade.timeout)
+                )
+            except Locked as locked:  # somebody else ends it: not this upgrade's business
+                raise Unwell(locked) from locked
+        self._save(request_id=request.request_id)
+        done = requests.wait_result(self._context, request, upgrade.timeout)
+        assert done.result is not None
+        assert done.result.savepoint is not None
+        for warning in requests.warnings_of(done):
+            self._context.reporter.warning(warning)
+        self._say(f"savepoint: {done.result.savepoint.path}")
+        return done.result.savepoint.path
+
+    def _await(self, job_id: str, lacks: Callable[[JobRecord], str | None], what: str) -> JobRecord:
+        """Wait until the new program lacks nothing, or has ended without a failure.
+
+        Parameters
+        ----------
+        lacks
+            Returns what a job lacks, as a clause, or None.
+        what
+            How the time-out is told, before its seconds.
+        """
+        timeout = self.upgrade.health.timeout
+        lack: str | None = None
+
+        def over(job: JobRecord) -> bool:
+            nonlocal lack
+            lack = lacks(job)
+            return lack is None or job.state.is_final or job.state in _AGAIN
+
+        try:
+            job = wait_job(self._registry, job_id, over, timeout, _POLL)
+        except WaitTimeout as error:
+            late = WaitTimeout(f"it {what} {timeout:g} s: {lack}", job_id=job_id)
+            raise Unwell(late) from error
+        if job.state in _AGAIN:  # its restart strategy would start it again
+            failure = (job.failure or {}).get("message", "it failed")
+            raise Unwell(FlinkishError(f"its driver failed: {failure}", job_id=job.job_id))
+        return not_failed(self._context, job)
+
+    def _new_job(self, restore: RestoreSpec) -> JobRecord:
+        """Return the job of the new program; start it first if there is none."""
+        if self.upgrade.new_job_id is None:
+            self._save(new_job_id=new_job_id())
+        assert self.upgrade.new_job_id is not None
+        return self._launched(self.upgrade.new_job_id, self.upgrade.launch, restore)
+
+    def _found(self, job_id: str) -> JobRecord | None:
+        try:
+            return self._registry.job(job_id)
+        except JobNotFound:
+            return None
+
+    def _launched(self, job_id: str, launch: Launch, spec: RestoreSpec) -> JobRecord:
+        """Return the job with this id; start it first if there is none."""
+        known = self._found(job_id)
+        if known is not None:
+            return known
+        old = self._registry.job(self.upgrade.job_id)
+        complete = replace(self._secrets.given_to(launch), restore=spec)
+        return self._launch(old, complete, job_id)
+
+    def _launch(self, old: JobRecord, launch: Launch, job_id: str) -> JobRecord:
+        """Start a job in place of the old one."""
+        assert launch.restore is not None
+        unique = old.has_given_name and not launch.restore.is_awaited  # then both run for a while
+        return launch_in_place_of(self._context, old, launch, unique_name=unique, job_id=job_id)
+
+
+def canceled(job: JobRecord) -> WrongState:
+    """Return the error of a new program that somebody has canceled meanwhile."""
+    return WrongState(f"somebody has canceled job {job.job_id}", job_id=job.job_id)
+
+
+class Unwell(Exception):
+    """The new program is not well, though no operation failed."""
+
+    def __init__(self, error: FlinkishError) -> None:
+        super().__init__(error.message)
+        self.error = error

@@ -1,0 +1,202 @@
+"""A shadow: the new program beside the old job, on a copy of its state, until somebody decides.
+
+Flink calls it the shadow copy. The new program goes on from a savepoint of the job, which runs on,
+as another job with query ids and checkpoints of its own; its arguments let it write elsewhere. When
+it has caught up it is promoted, which stops the old job with a savepoint, or abandoned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from flinkish import storage
+from flinkish.client import requests
+from flinkish.client.checking import Plan
+from flinkish.client.context import Context
+from flinkish.client.restarts import launch_in_place_of
+from flinkish.client.waiting import STARTING, look, not_failed
+from flinkish.errors import StorageError, UsageError, WrongState
+from flinkish.registry.jobs import JobRecord, JobState, Launch, QueryFacts, RequestKind
+from flinkish.spec.upgrades import Upgrade, UpgradeKind, UpgradeState
+from flinkish.upgrade.execution import Execution
+from flinkish.upgrade.steps import behind, lacking
+
+
+class ShadowUpgrade(Execution):
+    """A shadow; :meth:`run` returns when it is SHADOWING, and goes on when it is PROMOTING."""
+
+    def effects(self) -> Mapping[UpgradeState, Callable[[], None]]:
+        """See :class:`~flinkish.upgrade.execution.Execution`."""
+        return {
+            UpgradeState.SAVING: self._save_job,
+            UpgradeState.STARTING: self._start,
+            UpgradeState.WATCHING: self._watch,
+            UpgradeState.PROMOTING: self._promote,
+            UpgradeState.ENDING: self._end,
+        }
+
+    def promote(self) -> None:
+        """Decide that the shadow takes over; :meth:`run` then stops the old job.
+
+        Raises
+        ------
+        WrongState
+            The shadow is not SHADOWING, or does not run any more.
+        """
+        shadow = self._shadow()
+        if self.upgrade.state is not UpgradeState.SHADOWING or shadow.state is not JobState.RUNNING:
+            raise WrongState(
+                f"the shadow of job {self.upgrade.name} cannot be promoted: it is "
+                f"{shadow.state.value}, its upgrade {self.upgrade.state.value}",
+                hint=f"see: flinkish status {shadow.job_id}",
+                job_id=shadow.job_id,
+                state=shadow.state.value,
+            )
+        self._save(state=UpgradeState.PROMOTING, failure=None)
+
+    def _save_job(self) -> None:
+        path = self._saved(RequestKind.SAVEPOINT, "taking a savepoint of {}")
+        self._done(savepoint=path, restore=replace(self.upgrade.restore, path=path))
+
+    def _start(self) -> None:
+        """Start the new program from the savepoint, and wait until it runs."""
+        job = self._new_job(self.upgrade.restore)
+        self._say(f"starting the new program as job {job.name} ({job.job_id}) ...")
+        self._await(
+            job.job_id,
+            lambda now: f"it is {now.state.value}" if now.state in STARTING else None,
+            "has not started its queries in",
+        )
+        self._done()
+
+    def _lacks(self, job: JobRecord) -> str | None:
+        """Return what the shadow lacks of being well and as far as the job, as a clause."""
+        mine = self._registry.queries(job.job_id)
+        lacks = lacking(mine, self.upgrade.health.batches)
+        if lacks is not None:
+            return lacks
+        others = {query.name: query for query in self._registry.queries(self.upgrade.job_id)}
+        found = [behind(query, others.get(query.name)) for query in mine]
+        return next((text for text in found if text is not None), None)
+
+    def _promote(self) -> None:
+        """Stop the old job, unless it has ended, and rename the shadow."""
+        old = look(self._context, self._registry.job(self.upgrade.job_id))
+        if not old.state.is_final or self._request(RequestKind.STOP) is not None:
+            path = self._saved(RequestKind.STOP, "stopping {} with a savepoint")
+            request = self._request(RequestKind.STOP)
+            assert request is not None
+            requests.wait_end(self._context, request, self.upgrade.timeout)
+            self._save(old_savepoint=path)
+        shadow = self._shadow()
+        self._registry.rename(shadow.job_id, self.upgrade.name)
+        self._done()
+
+    def _shadow(self) -> JobRecord:
+        """Return the job of the new program as it is now; raise when it has failed."""
+        assert self.upgrade.new_job_id is not None
+        job = look(self._context, self._registry.job(self.upgrade.new_job_id))
+        return not_failed(self._context, job)
+
+    def _launch(self, old: JobRecord, launch: Launch, job_id: str) -> JobRecord:
+        return launch_in_place_of(
+            self._context,
+            replace(old, name=shadow_name(old.name)),
+            launch,
+            unique_name=True,
+            job_id=job_id,
+        )
+
+
+def shadow_name(name: str) -> str:
+    """Return the name of a job's shadow. Pure."""
+    return f"{name}-shadow"
+
+
+def find_shadow(context: Context, job: JobRecord) -> Upgrade:
+    """Return the shadow that a job has, or is.
+
+    Raises
+    ------
+    WrongState
+        It has none, or is none.
+    """
+    for upgrade in reversed(context.registry.upgrades_of(job.job_id)):
+        if upgrade.kind is UpgradeKind.SHADOW and not upgrade.state.is_final:
+            return upgrade
+    raise WrongState(
+        f"job {job.name} ({job.job_id}) has no shadow",
+        hint=f"start one with: flinkish upgrade shadow {job.name} --to APP.py ARGS",
+        job_id=job.job_id,
+        state=job.state.value,
+    )
+
+
+def check_apart(context: Context, job: JobRecord, plan: Plan) -> list[str]:
+    """Refuse a shadow that would write where its job writes.
+
+    Parameters
+    ----------
+    plan : Plan
+        What the new program would do with the job's newest committed batches.
+
+    Returns
+    -------
+    list of str
+        Warnings about sinks of which it is not known where they write.
+
+    Raises
+    ------
+    UsageError
+        A query of the new program writes to a file sink or a table of the job.
+    """
+    taken = places_of(context.registry.facts(job.job_id), job.launch.working_directory)
+    warnings = []
+    for query in plan.document["queries"]:
+        writes = query.get("writes") or {}
+        place = place_of(writes, None)
+        if place is not None and place in taken:
+            raise UsageError(
+                f"query '{query['name']}' of the new program would write to {place}, as job "
+                f"{job.name} ({job.job_id}) does",
+                hint="give the shadow another place, by its arguments: flinkish upgrade shadow "
+                "JOB ARGS",
+                job_id=job.job_id,
+            )
+        if place is None and (writes.get("format") or "").lower() not in ("noop", "console"):
+            by = writes.get("format") or "code"
+            warnings.append(
+                f"query '{query['name']}' writes by {by}, and flinkish does not know where: see "
+                "that it is another place than the job's"
+            )
+    return warnings
+
+
+def places_of(facts: Mapping[str, QueryFacts], directory: str | None) -> frozenset[str]:
+    """Return the file sinks and tables that a job writes to. Pure."""
+    found = {place_of(each.sink, directory) for each in facts.values()}
+    return frozenset(place for place in found if place is not None)
+
+
+def place_of(sink: Mapping[str, object], directory: str | None) -> str | None:
+    """Return where a sink writes, a location or ``table NAME``; None if that is not known. Pure.
+
+    Parameters
+    ----------
+    directory
+        Where relative paths start.
+    """
+    if sink.get("table"):
+        return f"table {str(sink['table']).lower()}"
+    path = sink.get("path")
+    if not path:
+        return None
+    try:
+        location = storage.locate(str(path))
+    except StorageError:
+        return str(path)
+    relative = not str(path).startswith("/") and ":" not in str(path).partition("/")[0]
+    if relative and directory is not None:
+        location = storage.locate(storage.join(directory, str(path)))
+    return location

@@ -1,0 +1,112 @@
+"""Begin an upgrade, or go on with one whose process is gone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from flinkish.client.context import Context
+from flinkish.errors import Locked, RolledBack, WrongState
+from flinkish.registry.liveness import is_alive, process_ref
+from flinkish.spec.upgrades import UpgradeKind
+from flinkish.upgrade.execution import Execution
+from flinkish.upgrade.in_place import InPlaceUpgrade
+from flinkish.upgrade.preparation import Ready, Secrets
+from flinkish.upgrade.shadow import ShadowUpgrade
+from flinkish.upgrade.steps import undo
+
+_CLASSES: dict[UpgradeKind, type[Execution]] = {
+    UpgradeKind.IN_PLACE: InPlaceUpgrade,
+    UpgradeKind.HANDOVER: InPlaceUpgrade,
+    UpgradeKind.SHADOW: ShadowUpgrade,
+}
+
+
+def begin(context: Context, ready: Ready) -> Execution:
+    """Record an upgrade; :meth:`.execution.Execution.run` carries it out.
+
+    Raises
+    ------
+    Locked
+        Another upgrade of the job is not finished.
+    """
+    owner = process_ref()
+    upgrade = context.registry.add_upgrade(ready.upgrade, owner)
+    secrets = Secrets(ready.launch.conf, ready.launch.secret_arguments or None)
+    return _CLASSES[upgrade.kind](context, upgrade, owner, secrets)
+
+
+def resume(
+    context: Context, reference: str, secrets: Secrets | None = None, *, force: bool = False
+) -> Execution:
+    """Take over an upgrade whose process is gone, to finish it.
+
+    Parameters
+    ----------
+    reference : str
+        The beginning of the upgrade's id.
+    secrets : Secrets, optional
+        What the registry does not have.
+    force : bool
+        Also when its process may run on another host.
+
+    Raises
+    ------
+    UpgradeNotFound
+        There is no such upgrade.
+    WrongState
+        It is finished.
+    Locked
+        Its process runs.
+    UsageError
+        Secrets are missing.
+    """
+    return _taken_over(context, reference, secrets, force=force, back=False)
+
+
+def rollback(
+    context: Context, reference: str, secrets: Secrets | None = None, *, force: bool = False
+) -> Execution:
+    """Take over an upgrade whose process is gone, to undo it; see :func:`resume`."""
+    return _taken_over(context, reference, secrets, force=force, back=True)
+
+
+def promote(
+    context: Context, reference: str, secrets: Secrets | None = None, *, force: bool = False
+) -> Execution:
+    """Take over a shadow that runs beside its job, to stop the job for it; see :func:`resume`.
+
+    Raises
+    ------
+    WrongState
+        It has not caught up yet, it does not run any more, or the upgrade is none of a shadow.
+    """
+    left = _taken_over(context, reference, secrets, force=force, back=False)
+    if not isinstance(left, ShadowUpgrade):
+        raise WrongState(f"upgrade {left.upgrade.upgrade_id} has no shadow", hint="")
+    left.promote()
+    return left
+
+
+def _taken_over(
+    context: Context, reference: str, secrets: Secrets | None, *, force: bool, back: bool
+) -> Execution:
+    upgrade, owner = context.registry.upgrade(reference)
+    state = undo(upgrade)  # refuses a finished one
+    alive = None if owner is None else is_alive(owner)
+    if owner is not None and (alive or (alive is None and not force)):
+        raise Locked(
+            f"upgrade {upgrade.upgrade_id} is carried out by process {owner.pid} on {owner.host}",
+            hint="wait for it, or end it first"
+            if alive
+            else "if that process is gone, say so with --force",
+            upgrade_id=upgrade.upgrade_id,
+        )
+    found = secrets or Secrets()
+    found.given_to(upgrade.launch)
+    found.given_to(context.registry.job(upgrade.job_id).launch)
+    if back:
+        asked = RolledBack("it was asked for", hint="")
+        upgrade = replace(upgrade, state=state, failure=upgrade.failure or asked.to_record())
+    mine = process_ref()
+    upgrade = context.registry.save_upgrade(upgrade, mine)
+    return _CLASSES[upgrade.kind](context, upgrade, mine, found, back=back)

@@ -1,0 +1,163 @@
+"""Shadows started, promoted, abandoned, interrupted at each step. Drivers are without Spark."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from flinkish.client.context import Context
+from flinkish.errors import FlinkishError, UsageError, WrongState
+from flinkish.registry.jobs import JobState, RestoreSpec
+from flinkish.spec.queries import QueryFacts
+from flinkish.spec.upgrades import Upgrade, UpgradeKind, UpgradeState
+from flinkish.upgrade.shadow import ShadowUpgrade, check_apart, find_shadow, place_of, places_of
+from flinkish.upgrade.takeover import promote, resume, rollback
+from tests.cli.conftest import Command
+from tests.upgrade.test_in_place import GONE, ID, Killed, alive, begun, new, state
+from tests.upgrade.test_in_place import context as context
+
+
+def shadow(cli: Command, context: Context, mode: str = "saving") -> Upgrade:
+    upgrade = new(cli, context, mode)
+    return replace(
+        upgrade,
+        state=UpgradeState.SAVING,
+        kind=UpgradeKind.SHADOW,
+        restore=RestoreSpec("", fork=True),
+    )
+
+
+class Mortal(ShadowUpgrade):
+    """Dies right after its ``save``-th record."""
+
+    save = 0
+
+    def _save(self, **changes: Any) -> None:
+        super()._save(**changes)
+        self.save -= 1
+        if self.save == 0:
+            raise Killed
+
+
+def shadowing(cli: Command, context: Context) -> Upgrade:
+    """A shadow that runs; the process that began it is gone."""
+    done = begun(context, shadow(cli, context), ShadowUpgrade).run()
+    assert done.state is UpgradeState.SHADOWING
+    return done
+
+
+def test_both_run_until_it_is_promoted(cli: Command, context: Context) -> None:
+    done = shadowing(cli, context)
+    assert alive(context) == [done.job_id, done.new_job_id]
+    found = context.registry.job(str(done.new_job_id))
+    assert found.name == "rides-shadow"
+    assert found.launch.restore == RestoreSpec(str(done.savepoint), fork=True)
+    for job_id in (done.job_id, found.job_id):
+        assert find_shadow(context, context.registry.job(job_id)).upgrade_id == ID
+    assert resume(context, ID).run().state is UpgradeState.SHADOWING, "nobody has decided"
+    context.registry.save_upgrade(context.registry.upgrade(ID)[0], GONE)
+
+    after = promote(context, ID).run()
+    assert after.state is UpgradeState.UPGRADED
+    assert after.old_savepoint not in (None, after.savepoint)
+    assert alive(context) == [done.new_job_id]
+    assert context.registry.job(str(done.new_job_id)).name == "rides"
+    assert state(context, done.job_id) is JobState.FINISHED
+    with pytest.raises(WrongState, match="has no shadow"):
+        find_shadow(context, found)
+
+
+def test_it_is_abandoned(cli: Command, context: Context) -> None:
+    done = shadowing(cli, context)
+    after = rollback(context, ID).run()
+    assert after.state is UpgradeState.ABANDONED
+    assert alive(context) == [done.job_id]
+    assert state(context, done.new_job_id) is JobState.CANCELED
+
+
+@pytest.mark.parametrize(("mode", "why"), [("die", "nothing"), ("broken", "ValueError: broken")])
+def test_one_that_is_not_well(cli: Command, context: Context, mode: str, why: str) -> None:
+    done = begun(context, shadow(cli, context, mode), ShadowUpgrade).run()
+    assert done.state is UpgradeState.ABANDONED
+    assert why in (done.failure or {})["message"]
+    assert alive(context) == [done.job_id]
+    assert context.registry.unacknowledged() == []
+
+
+def test_a_shadow_that_is_gone_is_not_promoted(cli: Command, context: Context) -> None:
+    done = shadowing(cli, context)
+    cli.ok("cancel", str(done.new_job_id))
+    with pytest.raises(FlinkishError, match="CANCELED"):
+        promote(context, ID)
+    assert alive(context) == [done.job_id]
+
+
+def test_a_job_that_cannot_be_stopped_goes_on_with_its_shadow(
+    cli: Command, context: Context
+) -> None:
+    done = shadowing(cli, context)
+    cli.ok("cancel", done.job_id)
+    job = context.registry.job(cli.start("refuse", "--name", "rides"))
+    moved = replace(context.registry.upgrade(ID)[0], job_id=job.job_id)
+    context.registry.save_upgrade(moved, GONE)
+    after = promote(context, ID).run()
+    assert after.state is UpgradeState.SHADOWING
+    assert "memory sink" in (after.failure or {})["message"]
+    assert sorted(alive(context)) == sorted([job.job_id, str(done.new_job_id)])
+
+
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize("save", range(1, 5))
+def test_interrupted_at_each_record(cli: Command, context: Context, save: int, back: bool) -> None:
+    left = begun(context, shadow(cli, context), Mortal)
+    assert isinstance(left, Mortal)
+    left.save = save
+    with pytest.raises(Killed):
+        left.run()
+    done = (rollback if back else resume)(context, ID).run()
+    if back:
+        assert done.state is UpgradeState.ABANDONED
+        assert alive(context) == [done.job_id]
+    else:
+        assert done.state is UpgradeState.SHADOWING
+        assert alive(context) == [done.job_id, done.new_job_id]
+
+
+def facts(**sink: str) -> dict[str, QueryFacts]:
+    return {"q": QueryFacts("run", sink=sink)}
+
+
+def test_where_sinks_write() -> None:
+    assert places_of(facts(path="out", format="parquet"), "/srv") == {"/srv/out"}
+    assert places_of(facts(path="/out/", format="parquet"), "/srv") == {"/out"}
+    assert places_of(facts(path="file:///out", format="json"), "/srv") == {"/out"}
+    assert places_of(facts(path="s3a://b/out", format="json"), "/srv") == {"s3://b/out"}
+    assert places_of(facts(table="DB.T"), None) == {"table db.t"}
+    assert places_of(facts(format="foreachBatch"), None) == frozenset()
+    assert place_of({"path": "nowhere://x"}, None) == "nowhere://x"
+
+
+def test_a_shadow_must_not_write_where_its_job_does(cli: Command, context: Context) -> None:
+    job = context.writable_registry.job(cli.start("serve", "--name", "rides"))
+    registry = context.registry
+    for name, sink in facts(path="/srv/out", format="parquet").items():
+        registry.record_facts(job.job_id, "counts", _query_id(context, job.job_id), sink)
+        assert name == "q"
+
+    def plan(**writes: str | None) -> Any:
+        return SimpleNamespace(document={"queries": [{"name": "counts", "writes": writes}]})
+
+    with pytest.raises(UsageError, match=r"would write to /srv/out, as job rides \("):
+        check_apart(context, job, plan(format="parquet", path="file:/srv/out", table=None))
+    assert check_apart(context, job, plan(format="parquet", path="/srv/other", table=None)) == []
+    (warning,) = check_apart(context, job, plan(format="foreachBatch", path=None, table=None))
+    assert "writes by foreachBatch, and flinkish does not know where" in warning
+    assert check_apart(context, job, plan(format="noop", path=None, table=None)) == []
+
+
+def _query_id(context: Context, job_id: str) -> str:
+    (query,) = context.registry.queries(job_id)
+    return query.query_id
