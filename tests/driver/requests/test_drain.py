@@ -77,19 +77,77 @@ def outer_join(frame: Any) -> Any:
     return joined.select(F.col("t").cast("string").alias("a"), "k", "v", "rv")
 
 
-PROGRAMS = {"windows": windows, "sessions": sessions, "outer_join": outer_join}
+def timers(frame: Any) -> Any:
+    """Rows and sum of each key, put out an hour after its last event."""
+    import pandas as pd
+    from pyspark.sql.streaming import StatefulProcessor
+
+    class Totals(StatefulProcessor):
+        def init(self, handle: Any) -> None:
+            self.handle = handle
+            self.totals = handle.getValueState("totals", "n long, s long")
+
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
+            n, s = self.totals.get() if self.totals.exists() else (0, 0)
+            last = 0
+            for part in rows:
+                n, s = n + len(part), s + int(part["v"].sum())
+                last = max(last, int(part["t"].max().timestamp() * 1000))
+            self.totals.update((n, s))
+            for timer in list(self.handle.listTimers()):
+                self.handle.deleteTimer(timer)
+            self.handle.registerTimer(last + 3_600_000)
+            return iter([])
+
+        def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
+            n, s = self.totals.get()
+            self.totals.clear()
+            yield pd.DataFrame({"k": [key[0]], "n": [n], "s": [s]})
+
+        def close(self) -> None:
+            pass
+
+    keyed = frame.groupBy("k")
+    return keyed.transformWithStateInPandas(
+        Totals(), "k string, n long, s long", "append", "eventtime"
+    )
 
 
-@pytest.fixture(params=["hdfs", pytest.param("rocksdb", marks=pytest.mark.deep)])
+def totals(frame: Any) -> Any:
+    from pyspark.sql import functions as F
+
+    return frame.groupBy("k").agg(F.count("*").alias("n"), F.sum("v").alias("s"))
+
+
+PROGRAMS = {
+    "windows": windows,
+    "sessions": sessions,
+    "outer_join": outer_join,
+    "timers": timers,
+}
+#: What a batch computes in place of programs that it cannot run.
+ORACLES = {"timers": totals}
+
+
+@pytest.fixture
 def backend(request: pytest.FixtureRequest, spark: Any) -> Iterator[str]:
     with configured(spark, BACKENDS[request.param]):
         yield request.param
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+#: transformWithState keeps its state in RocksDB only.
+CASES = [
+    *((name, "hdfs") for name in PROGRAMS if name != "timers"),
+    *(pytest.param(name, "rocksdb", marks=pytest.mark.deep) for name in PROGRAMS),
+]
+
+
+@pytest.mark.parametrize(("name", "backend"), CASES, indirect=["backend"])
 def test_the_output_is_that_of_the_batch(
     spark: Any, new_job: NewJob, tmp_path: Path, backend: str, name: str
 ) -> None:
+    if name == "timers" and spark.version < "4":
+        pytest.skip("transformWithState came with Spark 4")
     source, out = tmp_path / "in", tmp_path / "out"
     write_input(source)
     make = PROGRAMS[name]
@@ -107,7 +165,7 @@ def test_the_output_is_that_of_the_batch(
     result = job.request(RequestKind.STOP, str(tmp_path / "sp"), drain=True)
     assert job.wait().state is JobState.FINISHED
 
-    expected = make(spark.read.schema(SCHEMA).json(str(source)))
+    expected = ORACLES.get(name, make)(spark.read.schema(SCHEMA).json(str(source)))
     found = spark.read.parquet(str(out))
     assert sorted(map(tuple, found.collect()), key=repr) == sorted(
         map(tuple, expected.collect()), key=repr

@@ -1,0 +1,69 @@
+"""The flights job upgraded in place from Spark 3.5.9 to the installed one and back, with state."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flinkish.examples import flights
+from flinkish.examples.flights import check, data
+from flinkish.examples.flights.demo import ALL_THROUGH
+from tests.e2e.test_matrix import spark35 as spark35
+from tests.support.cli.command import Flinkish
+from tests.support.driver.operator_programs import BACKENDS
+
+pytestmark = [pytest.mark.spark, pytest.mark.matrix, pytest.mark.timeout(1200)]
+
+HERE = Path(flights.__file__).parent
+
+
+@pytest.mark.parametrize("backend", ["hdfs", "rocksdb"])
+def test_up_with_another_program_and_back(
+    flinkish: Flinkish, tmp_path: Path, spark35: str, backend: str
+) -> None:
+    """Both ways once by a handover; the output equals that of a batch over all flights."""
+    data.prepare(tmp_path / "flights")
+    for name in ("delays_v1.py", "delays_v2.py"):
+        shutil.copy(HERE / name, tmp_path)
+    conf = tuple(f"--conf={key}={value}" for key, value in BACKENDS[backend].items())
+    # Slow enough that there is input until the last upgrade is through.
+    words = ("flights", "results", "--files-per-trigger", "7", "--every", "4 seconds")
+    old = flinkish.run(
+        tmp_path / "delays_v1.py", *words, options=("--name", "rides", "-pyexec", spark35, *conf)
+    )
+    assert flinkish.wait_for_batch(old, 2)["spark_version"].startswith("3.5.")
+
+    handover = {"hdfs": (("--handover",), ()), "rocksdb": ((), ("--handover",))}[backend]
+    upgrade = ("upgrade", "in-place", "rides", "--savepointPath", "sp", "--json")
+    new = (*upgrade, "--to", "delays_v2.py", "-pyexec", sys.executable)
+    up = flinkish.ok(*new, *handover[0]).json()
+    assert up["state"] == "UPGRADED"
+    assert not flinkish.job(up["new_job_id"])["spark_version"].startswith("3.")
+
+    # The engine's packages are not in that environment: refused before the job is stopped.
+    refused = flinkish(*upgrade, "-pyexec", spark35, "-p", "5")
+    assert refused.code == 4
+    assert "flinkish[engine]" in refused.out + refused.err
+    assert flinkish.job(up["new_job_id"])["state"] == "RUNNING"
+
+    down = flinkish.ok(*upgrade, "-pyexec", spark35, *handover[1]).json()
+    assert down["state"] == "UPGRADED"
+    job = down["new_job_id"]
+    assert flinkish.job(job)["spark_version"].startswith("3.5.")
+    flinkish.wait(
+        job, lambda found: (found["queries"][0]["watermark"] or "") >= ALL_THROUGH, timeout=600.0
+    )
+    flinkish.ok("cancel", "rides")
+    saved = flinkish.ok("savepoint", "show", up["savepoint"], "--json").json()["savepoint"]
+    last_of_v1 = str(saved["queries"][0]["batch_id"])
+    compared = subprocess.run(
+        [sys.executable, "-m", check.__name__, "flights", "results", last_of_v1],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert compared.returncode == 0, compared.stdout + compared.stderr
