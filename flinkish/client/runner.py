@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from flinkish.client import submission
 from flinkish.client.check_origin import find_origin
@@ -17,6 +18,10 @@ from flinkish.client.savepoints import Savepoint
 from flinkish.client.waiting import wait_until_started
 from flinkish.config import Config
 from flinkish.errors import NameTaken
+from flinkish.spec.rehearsals import RehearsalLimits
+
+if TYPE_CHECKING:
+    from flinkish.client.rehearsal import RehearsalResult
 
 #: A path, a URL, or a savepoint.
 Location = str | os.PathLike[str] | Savepoint
@@ -225,6 +230,81 @@ class ProgramRunner:
             conf,
         )
         return check(self._with(restore.settings(), parallelism), program, restore, job=job)
+
+    def rehearse(
+        self,
+        job_or_savepoint: Location | Job,
+        app: str | os.PathLike[str] | None = None,
+        args: Sequence[str] = (),
+        *,
+        module: str | None = None,
+        batches: int = 3,
+        max_rows: int | None = None,
+        timeout: float = 300.0,
+        drop_output: bool = False,
+        allow_non_restored: bool = False,
+        uid_map: Mapping[str, str] | None = None,
+        reset_sources: Sequence[str] = (),
+        parallelism: int | None = None,
+        master: str | None = None,
+        conf: Mapping[str, str] | None = None,
+        spark_home: str | None = None,
+        python: str | None = None,
+        client_python: str | None = None,
+        secret_args: Sequence[str] = (),
+    ) -> RehearsalResult:
+        """Run a few batches of a program on a copy of the state of a savepoint or a job.
+
+        Parameters
+        ----------
+        job_or_savepoint : path, Savepoint or Job
+            As for :meth:`check`.
+        batches : int
+            How many batches each query runs.
+        max_rows : int, optional
+            Run no further batch of a query after so many input rows.
+        timeout : float
+            Seconds that all batches of a query may take.
+        drop_output : bool
+            Whether the output of all queries goes nowhere. Without this the output of file sinks
+            goes into a directory that is removed, and other sinks are refused.
+        app, args, ...
+            Those of :meth:`run`.
+
+        Returns
+        -------
+        RehearsalResult
+            Also when a query failed.
+
+        Raises
+        ------
+        FlinkishError
+            Those of :meth:`check`, and:
+        UsageError
+            A sink cannot be redirected.
+        Incompatible, ConsentNeeded
+            The program would not go on from that state.
+        """
+        from flinkish.client.rehearsal import rehearse
+
+        origin = self._origin(job_or_savepoint)
+        job = origin if isinstance(origin, JobRecord) else None
+        savepoint = origin if isinstance(origin, str) else None
+        restore = _restore(savepoint, allow_non_restored, None, False, uid_map, reset_sources, None)
+        program = _program(
+            *(app, module, args, secret_args),
+            *(master, spark_home, python, client_python),
+            *((), (), (), ()),
+            conf,
+        )
+        return rehearse(
+            self._with(restore.settings(), parallelism),
+            program,
+            restore,
+            job=job,
+            limits=RehearsalLimits(batches, max_rows, timeout),
+            drop_output=drop_output,
+        )
 
     def _origin(self, given: Location | Job) -> JobRecord | str:
         if isinstance(given, Job):

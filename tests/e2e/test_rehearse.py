@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from flinkish import Client
+from tests.e2e.test_lifecycle import write_files
 from tests.e2e.test_restarts import check_counted
 from tests.support.cli.command import LIGHT, PROGRAMS, Flinkish
 
@@ -49,3 +51,35 @@ def test_beside_a_job(flinkish: Flinkish, tmp_path: Path) -> None:
     left = [path.name for path in Path(flinkish.job(job)["checkpoint_dir"]).parent.iterdir()]
     assert left == [job], "nothing of the rehearsals is left"
     flinkish.ok("cancel", "rides")
+
+
+@pytest.mark.deep
+def test_the_python_api(
+    flinkish: Flinkish, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", flinkish.environ["XDG_STATE_HOME"])
+    source, out = tmp_path / "in", tmp_path / "out"
+    write_files(source, 0, 4)
+    job = flinkish.run("counts.py", str(source), str(out), options=("--name", "counts"))
+    flinkish.wait_for_batch(job, 3)
+    path = flinkish.ok("stop", "-q", "-p", "sp", job).out.strip()
+    write_files(source, 4, 9)
+    before = sorted(out.rglob("*"))
+    conf = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+    with Client() as client:
+        done = client.rehearse(
+            path,
+            PROGRAMS / "counts.py",
+            [str(source), str(out)],
+            max_rows=200,
+            batches=10,
+            drop_output=True,
+            master="local[2]",
+            conf=conf,
+        )
+    assert done.ok
+    assert done.error() is None
+    (query,) = done.queries
+    assert query.restored_batch == 3
+    assert query.input_rows in (200, 300), "a file has 100; the next batch may have run by then"
+    assert sorted(out.rglob("*")) == before
