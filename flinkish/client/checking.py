@@ -168,6 +168,20 @@ def check(
     """
     if to_save and job is not None:
         raise _not_carried_out()
+    launch, spec = launch_and_restore(context, program, restore, job)
+    return check_launch(context, launch, spec, job=job)
+
+
+def launch_and_restore(
+    context: Context, program: Program, restore: Restore, job: JobRecord | None
+) -> tuple[Launch, RestoreSpec]:
+    """Return the launch of a program, and the restore from a savepoint or a job.
+
+    Raises
+    ------
+    UsageError
+        There is no such program, or no savepoint is named.
+    """
     launch = launch_of(program, context.config, os.getcwd())
     spec = restore_spec(
         restore,
@@ -176,8 +190,11 @@ def check(
         checkpoints=None if job is None else job.checkpoint_dir or job.job_id,
     )
     if spec is None:
-        raise UsageError("which savepoint is not said", hint="flinkish check -s PATH APP.py")
-    return check_launch(context, launch, spec, job=job)
+        raise UsageError(
+            "which savepoint is not said",
+            hint="name it before the program, or give it with -s PATH",
+        )
+    return launch, spec
 
 
 def check_launch(

@@ -8,18 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from flinkish import storage
-from flinkish.client.checking import require_agreed
+from flinkish.client.checking import launch_and_restore, require_agreed
 from flinkish.client.context import Context
-from flinkish.client.program import Program, asked_partitions, find_spark, launch_of
-from flinkish.client.restoring import Restore, restore_spec
-from flinkish.client.submission import checkpoint_directory
-from flinkish.errors import ProgramFailed, UsageError
+from flinkish.client.program import Program, find_spark
+from flinkish.client.restoring import Restore
+from flinkish.client.submission import check_source, checkpoint_directory
+from flinkish.errors import ProgramFailed
 from flinkish.launch import spark_submit as programs
 from flinkish.launch.job_origin import job_origin
 from flinkish.launch.rehearser import rehearse_program
 from flinkish.registry.jobs import JobRecord, Launch, RestoreSpec
-from flinkish.restore.check.version_check import version_gate
-from flinkish.restore.plan.document import with_checks
 from flinkish.restore.source.job_source import open_job
 from flinkish.restore.source.restore_source import open_restore_source
 from flinkish.spec.calls import RestoreQuestion
@@ -115,15 +113,7 @@ def rehearse(
     FlinkishError
         As for :func:`~flinkish.client.checking.check`.
     """
-    launch = launch_of(program, context.config, os.getcwd())
-    spec = restore_spec(
-        restore,
-        context.config,
-        parallelism=asked_partitions(launch),
-        checkpoints=None if job is None else job.checkpoint_dir or job.job_id,
-    )
-    if spec is None:
-        raise UsageError("which savepoint is not said", hint="flinkish rehearse PATH APP.py")
+    launch, spec = launch_and_restore(context, program, restore, job)
     return rehearse_launch(context, launch, spec, job=job, limits=limits, drop_output=drop_output)
 
 
@@ -140,7 +130,7 @@ def rehearse_launch(
     installation = find_spark(launch)
     origin = None if job is None else job_origin(context.registry, job)
     offers = open_restore_source(spec.path, complete=True) if origin is None else open_job(origin)
-    gate = version_gate(offers, programs.spark_version(installation.spark_home))
+    check_source(context, offers, programs.spark_version(installation.spark_home))
     directory = storage.join(checkpoint_directory(context.config), f".rehearsal-{uuid.uuid4().hex}")
     task = RehearsalTask(
         RestoreQuestion(spec, job=origin), directory, limits or RehearsalLimits(), drop_output
@@ -159,9 +149,7 @@ def rehearse_launch(
         if storage.is_directory(directory):
             storage.remove_tree(*storage.split(directory))
     if all(query.error is None for query in done.queries):
-        require_agreed(
-            with_checks(done.plan, [gate.check]), "the program would not go on from that state"
-        )
+        require_agreed(done.plan, "the program would not go on from that state")
     return RehearsalResult(done.queries, {} if job is None else _rates(context, job))
 
 

@@ -217,9 +217,7 @@ class ProgramRunner:
         FlinkishError
             The error with which the submission of the program would end.
         """
-        origin = self._origin(job_or_savepoint)
-        job = origin if isinstance(origin, JobRecord) else None
-        savepoint = origin if isinstance(origin, str) else None
+        job, savepoint = self._origin(job_or_savepoint)
         restore = _restore(
             savepoint, allow_non_restored, None, fork, uid_map, reset_sources, sink_ahead
         )
@@ -287,9 +285,7 @@ class ProgramRunner:
         """
         from flinkish.client.rehearsal import rehearse
 
-        origin = self._origin(job_or_savepoint)
-        job = origin if isinstance(origin, JobRecord) else None
-        savepoint = origin if isinstance(origin, str) else None
+        job, savepoint = self._origin(job_or_savepoint)
         restore = _restore(savepoint, allow_non_restored, None, False, uid_map, reset_sources, None)
         program = _program(
             *(app, module, args, secret_args),
@@ -306,12 +302,12 @@ class ProgramRunner:
             drop_output=drop_output,
         )
 
-    def _origin(self, given: Location | Job) -> JobRecord | str:
+    def _origin(self, given: Location | Job) -> tuple[JobRecord | None, str | None]:
+        """Return the job that is meant, or the location of the savepoint."""
         if isinstance(given, Job):
-            return given.refresh().record
-        if isinstance(given, str):
-            return find_origin(self._context, given)
-        return location_of(given)
+            return given.refresh().record, None
+        found = find_origin(self._context, given) if isinstance(given, str) else location_of(given)
+        return (None, found) if isinstance(found, str) else (found, None)
 
     def _with(self, settings: Mapping[str, str | None], parallelism: int | None) -> Context:
         """Return the context with the settings of one call; its registry is this client's."""

@@ -25,6 +25,7 @@ from flinkish.registry.statements import name_taken
 
 if TYPE_CHECKING:
     from flinkish.client.planfile import PlanFile
+    from flinkish.restore.source.restore_source import RestoreSource
 
 
 @dataclass(frozen=True)
@@ -212,11 +213,20 @@ def check_restorable(context: Context, path: str, spark: str | None) -> None:
     Incompatible
         According to the version matrix, this Spark cannot resume the savepoint.
     """
-    from flinkish.restore.check.version_check import version_gate
-    from flinkish.restore.plan.verdicts import RestoreOutcome
     from flinkish.restore.source.restore_source import open_restore_source
 
-    gate = version_gate(open_restore_source(path, complete=True), spark)
+    check_source(context, open_restore_source(path, complete=True), spark)
+
+
+def check_source(context: Context, source: RestoreSource, spark: str | None) -> None:
+    """Check before the launch that a version of Spark can restore what is open already.
+
+    Parameters and errors are those of :func:`check_restorable`.
+    """
+    from flinkish.restore.check.version_check import version_gate
+    from flinkish.restore.plan.verdicts import RestoreOutcome
+
+    gate = version_gate(source, spark)
     if gate.error is not None:
         raise gate.error
     if gate.check.outcome is RestoreOutcome.WARNING:

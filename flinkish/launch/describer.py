@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 
 from flinkish.launch.driver_call import call_driver
 from flinkish.launch.spark_submit import Installation
 from flinkish.spec.calls import Described, JobOrigin, KnownRun, RestoreQuestion
-from flinkish.spec.codec import encode
 from flinkish.spec.launch import Launch
 
 
@@ -46,23 +43,19 @@ def describe_program(
         DuplicateUid, UnsupportedSession ...).
     """
     import json
-    import tempfile
 
-    variables = {"FLINKISH_DESCRIBE_OPTIONS": json.dumps(dict(launch.options))}
-    with ExitStack() as stack:
-        if launch.restore is not None:
-            directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="flinkish-check-"))
-            path = os.path.join(directory, "restore.json")
-            with open(path, "w", encoding="utf-8") as file:
-                json.dump(encode(RestoreQuestion(launch.restore, runs or {}, job)), file)
-            variables["FLINKISH_DESCRIBE_RESTORE"] = path
-        return call_driver(
-            launch,
-            installation,
-            answer=Described,
-            name=name,
-            environ=environ,
-            variable="FLINKISH_DESCRIBE",
-            variables=variables,
-            show_log=show_log,
-        )
+    documents = {}
+    if launch.restore is not None:
+        question = RestoreQuestion(launch.restore, runs or {}, job)
+        documents["FLINKISH_DESCRIBE_RESTORE"] = question
+    return call_driver(
+        launch,
+        installation,
+        answer=Described,
+        name=name,
+        environ=environ,
+        variable="FLINKISH_DESCRIBE",
+        variables={"FLINKISH_DESCRIBE_OPTIONS": json.dumps(dict(launch.options))},
+        documents=documents,
+        show_log=show_log,
+    )

@@ -22,7 +22,7 @@ from flinkish.errors import (
 from flinkish.launch import job_logs, secret_settings, spark_submit
 from flinkish.launch.driver_end import end_of, explained
 from flinkish.launch.spark_submit import Installation
-from flinkish.spec.codec import decode
+from flinkish.spec.codec import decode, encode
 from flinkish.spec.launch import Launch
 
 _T = TypeVar("_T")
@@ -44,6 +44,7 @@ def call_driver(
     environ: Mapping[str, str],
     variable: str,
     variables: Mapping[str, str],
+    documents: Mapping[str, object] | None = None,
     show_log: Callable[[str], object],
     while_running: Callable[[str], object] | None = None,
 ) -> _T:
@@ -59,6 +60,9 @@ def call_driver(
         The environment variable that requests the answer; its value is the path of the result.
     variables
         Further environment variables, with the parameters of the question.
+    documents
+        Parameters that may be too long for a variable, of ``flinkish.spec``, by the environment
+        variable that gets the path of a file with each.
     show_log
         Receives the end of the driver's output when the driver fails.
     while_running
@@ -73,11 +77,17 @@ def call_driver(
     FlinkishError
         The error in the driver's answer.
     """
+    import json
     import tempfile
 
     with ExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="flinkish-driver-"))
         result, log = os.path.join(directory, "result.json"), os.path.join(directory, "log")
+        paths = {}
+        for key, document in (documents or {}).items():
+            paths[key] = os.path.join(directory, f"{key.lower()}.json")
+            with open(paths[key], "w", encoding="utf-8") as file:
+                json.dump(encode(document), file)
         secrets = secret_settings.secrets_of(launch)
         properties = stack.enter_context(
             secret_settings.secrets_file(secrets, directory, installation.spark_home, environ)
@@ -97,6 +107,7 @@ def call_driver(
                 arguments=arguments,
             ),
             **variables,
+            **paths,
             variable: result,
         }
         command = spark_submit.build_command(
@@ -111,8 +122,8 @@ def call_driver(
         error: FlinkishError | None
         record: dict[str, Any] = {}
         try:
-            with open(result, "rb") as file:
-                record = _parsed(file.read())
+            with open(result, "rb") as answered:
+                record = _parsed(answered.read())
             failure = record.pop("error")
             if failure and failure.get("id") == ProgramFailed.id:
                 failure = explained(failure, job_logs.last_text(log))

@@ -31,17 +31,16 @@ class DriverProcess:
         self._group: int | None = None
         self._told = False
         self._cleanup = ExitStack()
-        # Set before the driver exists: a signal between its start and its registration here would
-        # otherwise end this process and leave the driver running alone.
-        signal.signal(signal.SIGALRM, self._enforce)
-        signal.signal(signal.SIGTERM, self._terminate)
-        signal.signal(signal.SIGINT, self._terminate)
+        self._pass_signals_on()
 
     def start(self, job: JobRecord, url: str, secrets: Secrets) -> None:
         """Start the driver, with settings and arguments that only this process knows.
 
-        Raises :class:`LaunchFailed` when it cannot be started.
+        It may be started again after its end. Raises :class:`LaunchFailed` when it cannot be
+        started.
         """
+        self._group = None
+        self._pass_signals_on()
         try:
             self._start(job, url, secrets)
         except BaseException:
@@ -103,13 +102,13 @@ class DriverProcess:
         assert self._group is not None
         _, status = os.waitpid(self._group, 0)
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, signal.SIG_IGN)  # the remaining work is short
+            signal.signal(number, self._note)
         signal.setitimer(signal.ITIMER_REAL, 0)
         return os.waitstatus_to_exitcode(status)
 
     @property
     def told(self) -> bool:
-        """Whether this process was asked to end while it waited for the driver."""
+        """Whether this process was asked to end since the object was made."""
         return self._told
 
     def forget_secrets(self) -> None:
@@ -127,11 +126,22 @@ class DriverProcess:
             time.sleep(0.05)
         self._signal(signal.SIGKILL)
 
+    def _pass_signals_on(self) -> None:
+        # Before the driver exists: a signal between its start and its registration here would
+        # otherwise end this process and leave the driver running alone.
+        signal.signal(signal.SIGALRM, self._enforce)
+        signal.signal(signal.SIGTERM, self._terminate)
+        signal.signal(signal.SIGINT, self._terminate)
+
     def _terminate(self, _number: int, _frame: FrameType | None) -> None:
         self._told = True
         if self._group is not None:
             self._signal(signal.SIGTERM)
             signal.setitimer(signal.ITIMER_REAL, TERMINATE_GRACE)
+
+    def _note(self, _number: int, _frame: FrameType | None) -> None:
+        """Remember the signal: the group may be another's by now, and what remains is short."""
+        self._told = True
 
     def _enforce(self, _number: int, _frame: FrameType | None) -> None:
         self._signal(signal.SIGKILL)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 
 from flinkish.launch.driver_call import call_driver
 from flinkish.launch.spark_submit import Installation
-from flinkish.spec.codec import encode
 from flinkish.spec.launch import Launch
 from flinkish.spec.rehearsals import RehearsalTask, Rehearsed
 
@@ -38,22 +36,15 @@ def rehearse_program(
         The restore is refused, a sink cannot be redirected, or the program failed.
     """
     import json
-    import tempfile
 
-    with tempfile.TemporaryDirectory(prefix="flinkish-rehearse-") as directory:
-        path = os.path.join(directory, "task.json")
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(encode(task), file)
-        return call_driver(
-            launch,
-            installation,
-            answer=Rehearsed,
-            name=name,
-            environ=environ,
-            variable="FLINKISH_REHEARSE",
-            variables={
-                "FLINKISH_REHEARSE_TASK": path,
-                "FLINKISH_OPTIONS": json.dumps(dict(launch.options)),
-            },
-            show_log=show_log,
-        )
+    return call_driver(
+        launch,
+        installation,
+        answer=Rehearsed,
+        name=name,
+        environ=environ,
+        variable="FLINKISH_REHEARSE",
+        variables={"FLINKISH_OPTIONS": json.dumps(dict(launch.options))},
+        documents={"FLINKISH_REHEARSE_TASK": task},
+        show_log=show_log,
+    )

@@ -15,12 +15,10 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from types import FrameType
 from typing import Any, TypeVar
 
 from flinkish.errors import DriverLost, FlinkishError, ProgramFailed, RegistryError, WrongState
@@ -48,8 +46,8 @@ def main(argv: Sequence[str]) -> int:
     secrets = secret_settings.take(os.environ)
     url = os.environ["FLINKISH_REGISTRY"]
     failures: list[float] = []
+    driver = DriverProcess()
     while True:
-        driver = DriverProcess()
         if not _start(driver, job_id, url, secrets):
             return 1 if failures else 0
         try:
@@ -62,7 +60,7 @@ def main(argv: Sequence[str]) -> int:
         driver.end_leftovers()
         if delay is None:
             return 0 if status == 0 else 1
-        if not _wait_to_restart(url, job_id, delay):
+        if not _wait_to_restart(driver, url, job_id, delay):
             return 1
 
 
@@ -162,24 +160,18 @@ def _fail_or_restart(
     return delay
 
 
-def _wait_to_restart(url: str, job_id: str, delay: float) -> bool:
+def _wait_to_restart(driver: DriverProcess, url: str, job_id: str, delay: float) -> bool:
     """Wait before a driver is started again; return False when the job is ended meanwhile.
 
     No driver is there to serve a cancel, so this process does. Other requests wait for the driver.
+    ``driver`` knows whether this process was told to end, at any time until now.
     """
-    told = False
-
-    def tell(_number: int, _frame: FrameType | None) -> None:
-        nonlocal told
-        told = True
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, tell)
     deadline = time.monotonic() + delay
     while True:
-        if told or _persistently(lambda: _is_cancelled(url, job_id)):
-            if told:
-                _persistently(lambda: _record_told(url, job_id))
+        if driver.told:
+            _persistently(lambda: _record_told(url, job_id))
+            return False
+        if _persistently(lambda: _is_cancelled(url, job_id)):
             return False
         left = deadline - time.monotonic()
         if left <= 0:

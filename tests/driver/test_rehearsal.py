@@ -165,3 +165,16 @@ def test_state_that_nobody_takes(spark: Any, rehearse: Any) -> None:
     done, error = rehearse(program, batches=1)
     assert error is None
     assert done.plan["verdict"] == "consent-needed"
+
+
+def test_queries_without_a_name(spark: Any, rehearse: Any) -> None:
+    """They are named as by a run of the program: by the order of their starts."""
+
+    def program() -> None:
+        counts(spark).outputMode("complete").format("noop").start()
+        for _ in range(2):
+            rate(spark).writeStream.format("noop").start()
+
+    done, error = rehearse(program, batches=1)
+    assert error is None
+    assert [query.name for query in done.queries] == ["counts", "query-1", "query-2"]

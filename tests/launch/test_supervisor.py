@@ -104,10 +104,12 @@ def test_a_cancel_while_it_waits(run: Run, registry: Registry, runs: str, tmp_pa
     assert starts(tmp_path) == 1
 
 
+@pytest.mark.parametrize("leaves", ["", "(trap '' TERM; sleep 60) & "])
 def test_a_supervisor_that_is_ended_while_it_waits_says_so(
-    run: Run, registry: Registry, runs: str
+    run: Run, registry: Registry, runs: str, leaves: str
 ) -> None:
-    job = run(f"{runs}; kill -9 $$", options=WAITS)
+    """Also while it still ends what the driver left running."""
+    job = run(f"{runs}; {leaves}kill -9 $$", options=WAITS)
     waiting = wait(registry, job, lambda now: now.state is JobState.RESTARTING and now.supervisor)
     assert waiting.supervisor is not None
     os.kill(waiting.supervisor.pid, signal.SIGTERM)

@@ -32,7 +32,7 @@ class Killed(BaseException):
     """Stands for the death of the process."""
 
 
-class Mortal(InPlaceUpgrade):
+class Dying(Execution):
     """Dies at its ``save``-th record: before it is written, or right after."""
 
     save, before = 0, False
@@ -44,6 +44,10 @@ class Mortal(InPlaceUpgrade):
         super()._save(**changes)
         if self.save == 0:
             raise Killed
+
+
+class Mortal(Dying, InPlaceUpgrade):
+    """An upgrade in place of which the process dies."""
 
 
 @pytest.fixture

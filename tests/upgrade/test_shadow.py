@@ -16,7 +16,7 @@ from flinkish.spec.upgrades import Upgrade, UpgradeKind, UpgradeState
 from flinkish.upgrade.shadow import ShadowUpgrade, check_apart, find_shadow, place_of, places_of
 from flinkish.upgrade.takeover import promote, resume, rollback
 from tests.cli.conftest import Command
-from tests.upgrade.test_in_place import GONE, ID, Killed, alive, begun, new, state
+from tests.upgrade.test_in_place import GONE, ID, Dying, Killed, alive, begun, new, state
 from tests.upgrade.test_in_place import context as context
 
 
@@ -30,16 +30,8 @@ def shadow(cli: Command, context: Context, mode: str = "saving") -> Upgrade:
     )
 
 
-class Mortal(ShadowUpgrade):
-    """Dies right after its ``save``-th record."""
-
-    save = 0
-
-    def _save(self, **changes: Any) -> None:
-        super()._save(**changes)
-        self.save -= 1
-        if self.save == 0:
-            raise Killed
+class Mortal(Dying, ShadowUpgrade):
+    """A shadow of which the process dies."""
 
 
 def shadowing(cli: Command, context: Context) -> Upgrade:

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from flinkish.cli.base import Call, command
-from flinkish.cli.options.origin import OriginFirst, origin_and_program
-from flinkish.cli.options.program import (
-    ProgramOptions,
-    parallelism_option,
-    program_of,
-    program_options,
-)
-from flinkish.cli.options.restore import (
-    RestoreArguments,
-    restore_of,
-    restore_options,
-)
+from flinkish.cli.options.origin import OriginFirst, OriginOptions, origin_and_program, origin_of
+from flinkish.cli.options.program import parallelism_option, program_options
+from flinkish.cli.options.restore import restore_options
 from flinkish.cli.output.driver_log import driver_output
 from flinkish.cli.output.plan_table import show_plan
-from flinkish.client import check_origin, checking
-from flinkish.registry.jobs import JobRecord
+from flinkish.client import checking
 from flinkish.restore.plan.plan_text import verdict_line
 
 
 @dataclass(frozen=True)
-class CheckOptions(ProgramOptions, RestoreArguments):
+class CheckOptions(OriginOptions):
     """The parsed options of ``check``."""
 
     output: str | None
@@ -64,28 +54,13 @@ def check(call: Call, **options: Any) -> int:
     that exists and a URL are savepoints, as after -s.
     """
     given = CheckOptions(**options)
-    restore = restore_of(given)
-    parallelism = given.parallelism
-    flags = {
-        **restore.settings(),
-        "parallelism.default": None if parallelism is None else str(parallelism),
-    }
-    with call.session(flags) as session, driver_output(call.out):
-        word, rest = check_origin.split_words(
-            given.words,
-            session.config,
-            named=given.savepoint is not None,
-            has_program=bool(given.program or given.module),
-        )
-        origin = None if word is None else check_origin.find_origin(session, word)
-        job = origin if isinstance(origin, JobRecord) else None
-        if isinstance(origin, str):
-            restore = replace(restore, savepoint=origin)
+    with call.session(given.settings()) as session, driver_output(call.out):
+        origin = origin_of(session, given)
         plan = checking.check(
             session,
-            program_of(replace(given, words=rest)),
-            restore,
-            job=job,
+            origin.program,
+            origin.restore,
+            job=origin.job,
             to_save=given.output is not None,
         )
     if call.out.json:

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from flinkish.cli.base import Call, command
 from flinkish.cli.options.arguments import parse_seconds, words_of
-from flinkish.cli.options.origin import OriginFirst, origin_and_program
-from flinkish.cli.options.program import (
-    ProgramOptions,
-    parallelism_option,
-    program_of,
-    program_options,
-)
-from flinkish.cli.options.restore import RestoreArguments, restore_of, restore_options
+from flinkish.cli.options.origin import OriginFirst, OriginOptions, origin_and_program, origin_of
+from flinkish.cli.options.program import parallelism_option, program_options
+from flinkish.cli.options.restore import restore_options
 from flinkish.cli.output import rehearsals_text
 from flinkish.cli.output.driver_log import driver_output
-from flinkish.client import check_origin, rehearsal
-from flinkish.registry.jobs import JobRecord
+from flinkish.client import rehearsal
 from flinkish.spec.rehearsals import RehearsalLimits
 
 
 @dataclass(frozen=True)
-class RehearseOptions(ProgramOptions, RestoreArguments):
+class RehearseOptions(OriginOptions):
     """The parsed options of ``rehearse``."""
 
     batches: int
@@ -83,27 +77,13 @@ def rehearse(call: Call, **options: Any) -> int:
     savepoint stay as they are. Exit code 0: no query failed; 1: one did; 4, 5: as check.
     """
     given = RehearseOptions(**options)
-    restore = restore_of(given)
-    parallelism = given.parallelism
-    flags = {
-        **restore.settings(),
-        "parallelism.default": None if parallelism is None else str(parallelism),
-    }
-    with call.session(flags) as session, driver_output(call.out):
-        word, rest = check_origin.split_words(
-            given.words,
-            session.config,
-            named=given.savepoint is not None,
-            has_program=bool(given.program or given.module),
-        )
-        origin = None if word is None else check_origin.find_origin(session, word)
-        if isinstance(origin, str):
-            restore = replace(restore, savepoint=origin)
+    with call.session(given.settings()) as session, driver_output(call.out):
+        origin = origin_of(session, given)
         done = rehearsal.rehearse(
             session,
-            program_of(replace(given, words=rest)),
-            restore,
-            job=origin if isinstance(origin, JobRecord) else None,
+            origin.program,
+            origin.restore,
+            job=origin.job,
             limits=RehearsalLimits(given.batches, given.max_rows, given.timeout),
             drop_output=given.sink is not None,
         )

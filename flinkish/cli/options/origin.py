@@ -2,12 +2,49 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import click
 from click.shell_completion import CompletionItem
 
 from flinkish.cli.base import Command, first_argument
 from flinkish.cli.options.arguments import F, complete_file, complete_job
+from flinkish.cli.options.program import ProgramOptions, program_of
+from flinkish.cli.options.restore import RestoreArguments, restore_of
+from flinkish.cli.session import Session
 from flinkish.client import check_origin
+from flinkish.client.program import Program
+from flinkish.client.restoring import Restore
+from flinkish.registry.jobs import JobRecord
+
+
+@dataclass(frozen=True)
+class OriginOptions(ProgramOptions, RestoreArguments):
+    """The parsed options of a command with these words."""
+
+    def settings(self) -> dict[str, str | None]:
+        """Return the options that are settings too, by their keys."""
+        count = None if self.parallelism is None else str(self.parallelism)
+        return {**restore_of(self).settings(), "parallelism.default": count}
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What the words say.
+
+    Parameters
+    ----------
+    program : Program
+        The program, its arguments and its Spark.
+    restore : Restore
+        The restore; without a savepoint when it is from a job.
+    job : JobRecord or None
+        The job.
+    """
+
+    program: Program
+    restore: Restore
+    job: JobRecord | None
 
 
 class OriginFirst(Command):
@@ -41,3 +78,25 @@ def origin_and_program(function: F) -> F:
         type=click.UNPROCESSED,
         shell_complete=_complete,
     )(function)
+
+
+def origin_of(session: Session, given: OriginOptions) -> Origin:
+    """Find what the words of a command mean.
+
+    Raises
+    ------
+    UsageError, AmbiguousJob, JobNotFound, SavepointNotFound
+        They mean nothing, or several things.
+    """
+    word, rest = check_origin.split_words(
+        given.words,
+        session.config,
+        named=given.savepoint is not None,
+        has_program=bool(given.program or given.module),
+    )
+    origin = None if word is None else check_origin.find_origin(session, word)
+    restore = restore_of(given)
+    if isinstance(origin, str):
+        restore = replace(restore, savepoint=origin)
+    job = origin if isinstance(origin, JobRecord) else None
+    return Origin(program_of(replace(given, words=rest)), restore, job)

@@ -7,7 +7,6 @@ The rest of the program runs unchanged, to its end.
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import uuid
@@ -28,6 +27,7 @@ from flinkish.driver.restore.restorer import (
 )
 from flinkish.driver.runtime.hook import Hook
 from flinkish.driver.runtime.job_runtime import Runtime
+from flinkish.driver.runtime.naming import Names
 from flinkish.driver.runtime.restore_gate import RestoreGate
 from flinkish.driver.script import ProgramOutcome, print_traceback, program_failed, run_program
 from flinkish.driver.tasks.answering import write_answer
@@ -88,6 +88,7 @@ class Description:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._planning = Planning(options)
+        self._names = Names("")  # no query gets a checkpoint from it
         self.queries: list[tuple[str, PlannedQuery]] = []
         #: Asked by the hook before a program looks at a query; always open, as nothing is restored
         #: here.
@@ -172,7 +173,7 @@ class Description:
     def start_query(self, writer: Any, facts: WriterFacts, begin: Callable[[], Any]) -> Any:
         """Plan the query, and return a query that has ended; ``begin`` is never called."""
         self.session_created(writer._spark)
-        name = facts.query_name or self._next_name()
+        name = self._name_of(facts)
         try:
             if self._planner is not None:
                 self._plan_restore(self._planner, name, writer, facts)
@@ -215,10 +216,11 @@ class Description:
 
     # --- inside -----------------------------------------------------------------------------
 
-    def _next_name(self) -> str:
-        """Return a name for an unnamed query, as a job's runtime does: by the order of starts."""
-        taken = {name for name, _ in self.queries}
-        return next(n for n in map("query-{}".format, itertools.count(1)) if n not in taken)
+    def _name_of(self, facts: WriterFacts) -> str:
+        """Return a query's name; an unnamed one gets it as from a job's runtime."""
+        if facts.query_name is None:
+            return self._names.generate(None, None)
+        return self._names.given(str(facts.query_name))
 
 
 def ended_query(name: str) -> Any:

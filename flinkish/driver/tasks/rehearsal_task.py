@@ -81,7 +81,7 @@ class RehearsedProgram(Description):
         """
         session = writer._spark
         self.session_created(session)
-        name = facts.query_name or self._next_name()
+        name = self._name_of(facts)
         if any(query.error is not None for query in self._rehearsed):
             return ended_query(name)
         try:
@@ -104,13 +104,6 @@ class RehearsedProgram(Description):
     def close(self) -> None:
         """Remove all that was written."""
         self._rehearsal.close()
-
-    def _next_name(self) -> str:
-        taken = {query.name for query in self._rehearsed}
-        number = 1
-        while f"query-{number}" in taken:
-            number += 1
-        return f"query-{number}"
 
     def _redirected(self, jwriter: Any, name: str, facts: WriterFacts) -> Any:
         """Return the writer with a sink that writes nothing outside the rehearsal's directory."""
