@@ -45,7 +45,7 @@ ALLOWED: dict[str, frozenset[str]] = {
         "upgrade": "client launch registry restore savepoint compat checkpoint operators spec "
         "engine storage errors config",
         "log_lines": "",
-        "launch": "registry compat checkpoint operators errors config spec log_lines",
+        "launch": "registry compat checkpoint operators storage errors config spec log_lines",
         "registry": "checkpoint operators errors config spec log_lines",
         "restore": "savepoint compat checkpoint operators engine storage errors config units spec",
         "savepoint": "checkpoint operators engine storage errors config units spec",

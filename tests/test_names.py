@@ -95,6 +95,7 @@ COVERED_BY = {
     "config/secrets": "launch/test_secrecy",
     "config/values": "config/test_loader",
     "driver/bootstrap": "e2e/test_lifecycle",
+    "driver/carried": "launch/test_carried_job",
     "driver/job": "e2e/test_lifecycle",
     "driver/log": "driver/test_bare_python",
     "driver/plan/plan_classes": "driver/plan/test_plan_extraction",

@@ -12,6 +12,8 @@ from flinkish.launch import spark_submit as programs
 from flinkish.launch.spark_submit import Installation
 from flinkish.registry.jobs import Launch
 
+#: Spark's setting for where a job's driver runs: ``client`` or ``cluster``.
+DEPLOY_MODE = "spark.submit.deployMode"
 _PARTITIONS = "spark.sql.shuffle.partitions"
 
 
@@ -120,12 +122,9 @@ def find_spark(launch: Launch) -> Installation:
 
     Raises
     ------
-    UsageError
-        The deploy mode is not supported.
     LaunchFailed
         Something is missing; the error says what to install.
     """
-    programs.check_deploy_mode(launch)
     return programs.resolve(launch, os.environ)
 
 

@@ -16,6 +16,7 @@ from flinkish.config.secrets import MASK
 from flinkish.errors import NameTaken, UsageError
 from flinkish.launch import launcher
 from flinkish.launch import spark_submit as programs
+from flinkish.launch.deploy_mode import check_deploy_mode
 from flinkish.launch.restart_strategy import strategy_of
 from flinkish.launch.secret_settings import without_secrets
 from flinkish.launch.spark_submit import Installation
@@ -112,7 +113,7 @@ def prepare(
     NameTaken
         Another job has the name; :func:`holder_of` returns it.
     UsageError
-        There is no such program, or no savepoint to restore from.
+        There is no such program, no savepoint to restore from, or no such deploy mode.
     LaunchFailed
         Spark, Java or a Python is missing.
     SavepointNotFound, Corrupt, UnsupportedFormat
@@ -129,6 +130,7 @@ def prepare(
         _check_name(context, chosen)
     spec = restore_spec(restore, context.config, parallelism=asked_partitions(launch))
     strategy_of(launch.options)  # refuses wrong settings
+    check_deploy_mode(launch, context.config.registry_url())
     installation = find_spark(launch)
     spark = programs.spark_version(installation.spark_home)
     if plan is not None and spec is not None:
@@ -188,7 +190,8 @@ def _drop_log(job: JobRecord) -> None:
 
 def _check_name(context: Context, name: str) -> None:
     """Raise NameTaken when a job of that name has not ended; one whose driver died has."""
-    found = reconcile(context.registry, context.registry.jobs(states=ACTIVE_STATES, name=name))
+    registry = context.writable_registry  # the first job of a registry may have a name too
+    found = reconcile(registry, registry.jobs(states=ACTIVE_STATES, name=name))
     holders = [job for job in found if not job.state.is_final]
     if holders:
         raise name_taken(holders[-1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from flinkish.driver import carried
 from flinkish.launch import secret_settings
 
 
@@ -23,6 +24,10 @@ def main(argv: Sequence[str]) -> int:
     """
     secret_settings.remove(os.environ.pop(secret_settings.FILE_VARIABLE, None))  # Spark has read it
     argv = secret_settings.with_arguments(argv, os.environ)
+    if carried.SETTINGS_VARIABLE in os.environ or carried.ORIGIN_VARIABLE in os.environ:
+        from flinkish.driver.spark.carried_settings import arrive
+
+        arrive(os.environ)
     if "FLINKISH_DESCRIBE" in os.environ:
         from flinkish.driver.tasks import describe
 

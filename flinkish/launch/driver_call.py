@@ -20,6 +20,7 @@ from flinkish.errors import (
     from_record,
 )
 from flinkish.launch import job_logs, secret_settings, spark_submit
+from flinkish.launch.deploy_mode import in_client_mode
 from flinkish.launch.driver_end import end_of, explained
 from flinkish.launch.spark_submit import Installation
 from flinkish.spec.codec import decode, encode
@@ -80,6 +81,7 @@ def call_driver(
     import json
     import tempfile
 
+    launch = in_client_mode(launch)
     with ExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="flinkish-driver-"))
         result, log = os.path.join(directory, "result.json"), os.path.join(directory, "log")

@@ -11,8 +11,10 @@ from types import FrameType
 
 from flinkish.errors import LaunchFailed
 from flinkish.launch import secret_settings, spark_submit
+from flinkish.launch.deploy_mode import ClusterManager, is_cluster_mode, manager_of
+from flinkish.launch.spark_submit import Installation
 from flinkish.registry.jobs import JobRecord
-from flinkish.spec.launch import Secrets
+from flinkish.spec.launch import Launch, Secrets
 
 #: Seconds between SIGTERM and SIGKILL for leftover processes of a driver.
 LEFTOVER_GRACE = 3.0
@@ -30,6 +32,7 @@ class DriverProcess:
     def __init__(self) -> None:
         self._group: int | None = None
         self._told = False
+        self._is_remote = False
         self._cleanup = ExitStack()
         self._pass_signals_on()
 
@@ -53,6 +56,32 @@ class DriverProcess:
         launch = secret_settings.without_masked(job.launch)
         launch = replace(launch, conf={**launch.conf, **secrets.conf})
         installation = spark_submit.resolve(launch, os.environ)
+        self._is_remote = is_cluster_mode(launch)
+        start = self._remote_start if self._is_remote else self._local_start
+        command, environment = start(job, launch, installation, url, secrets)
+        try:
+            child = subprocess.Popen(
+                command,
+                env=environment,
+                cwd=launch.working_directory,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise LaunchFailed(
+                f"the driver could not be started: {error.filename or command[0]}: "
+                f"{error.strerror}",
+                hint="see that it exists and may be executed",
+            ) from error
+        child.returncode = 0  # this class waits for the pid itself
+        self._group = child.pid
+        if self._told:
+            self._terminate(signal.SIGTERM, None)
+
+    def _local_start(
+        self, job: JobRecord, launch: Launch, installation: Installation, url: str, secrets: Secrets
+    ) -> tuple[list[str], dict[str, str]]:
+        """Return the command line and environment of a driver on this host."""
         beside = os.path.dirname(job.log_path or "") or None
         properties = self._cleanup.enter_context(
             secret_settings.secrets_file(secrets.conf, beside, installation.spark_home, os.environ)
@@ -78,24 +107,37 @@ class DriverProcess:
             properties=properties,
             arguments=arguments,
         )
-        try:
-            child = subprocess.Popen(
-                command,
-                env=environment,
-                cwd=launch.working_directory,
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
+        return command, environment
+
+    def _remote_start(
+        self, job: JobRecord, launch: Launch, installation: Installation, url: str, secrets: Secrets
+    ) -> tuple[list[str], dict[str, str]]:
+        """Return the command line and environment of the submission to a cluster."""
+        from flinkish.launch.carried_job import carried_job
+
+        beside = os.path.dirname(job.log_path or "") or None
+        properties = None
+        if manager_of(launch) is not ClusterManager.STANDALONE:
+            properties = self._cleanup.enter_context(
+                secret_settings.secrets_file(
+                    secrets.conf, beside, installation.spark_home, os.environ
+                )
             )
-        except OSError as error:
-            raise LaunchFailed(
-                f"the driver could not be started: {error.filename or command[0]}: "
-                f"{error.strerror}",
-                hint="see that it exists and may be executed",
-            ) from error
-        child.returncode = 0  # this class waits for the pid itself
-        self._group = child.pid
-        if self._told:
-            self._terminate(signal.SIGTERM, None)
+        carried = self._cleanup.enter_context(carried_job(job, launch, url, secrets, beside))
+        command = spark_submit.build_command(
+            launch,
+            installation,
+            name=job.name,
+            driver_main="",
+            properties=properties,
+            carried=carried,
+        )
+        return command, spark_submit.submission_environment(os.environ, installation)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the process is that of a submission, and the driver is on the cluster."""
+        return self._is_remote
 
     def wait(self) -> int:
         """Wait for the driver and return its exit status, negative for a signal."""

@@ -18,7 +18,8 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from flinkish.errors import LaunchFailed, UsageError
+from flinkish.errors import LaunchFailed
+from flinkish.launch.deploy_mode import ClusterManager, is_cluster_mode, manager_of
 from flinkish.launch.secret_settings import (
     ARGUMENTS_VARIABLE,
     FILE_VARIABLE,
@@ -65,6 +66,8 @@ def resolve(launch: Launch, environ: Mapping[str, str]) -> Installation:
     LaunchFailed
         Something is missing; the error says what to install.
     """
+    if is_cluster_mode(launch):  # its interpreters are those of the nodes
+        launch = replace(launch, client_python=None, python=None)
     named_home = launch.spark_home or environ.get("SPARK_HOME") or None
     driver = _driver_python(launch, named_home, environ)
     spark_home = os.path.abspath(named_home) if named_home else _pyspark_of(driver)
@@ -85,9 +88,9 @@ def pinned(
 
     The redaction pattern comes from Spark's defaults. Raises LaunchFailed when they cannot be read.
     """
-    found = replace(
-        launch, spark_home=installation.spark_home, client_python=installation.driver_python
-    )
+    found = replace(launch, spark_home=installation.spark_home)
+    if not is_cluster_mode(launch):
+        found = replace(found, client_python=installation.driver_python)
     return with_redaction(
         found, installation.spark_home, os.environ if environ is None else environ
     )
@@ -101,6 +104,7 @@ def build_command(
     driver_main: str,
     properties: str | None = None,
     arguments: str | None = None,
+    carried: str | None = None,
 ) -> list[str]:
     """Return the ``spark-submit`` command line of a job. Pure.
 
@@ -115,6 +119,9 @@ def build_command(
         out of the command line, which every user of the host can read.
     arguments
         File with the program's arguments; those on the command line are then masked.
+    carried
+        In cluster mode, where the file is that brings the job to its driver
+        (:mod:`flinkish.launch.carried_job`).
     """
     command = [installation.spark_submit]
     if launch.master:
@@ -123,24 +130,69 @@ def build_command(
     secret = secrets_of(launch) if properties else {}
     if properties:
         command += ["--properties-file", properties]
+    brings_files = carried is not None and manager_of(launch) is ClusterManager.STANDALONE
+    if carried is not None:
+        command += _cluster_settings(launch)
     for key, value in launch.conf.items():
-        if key in secret:
+        if key in secret or (brings_files and key in secrets_of(launch)):
             continue
         command += ["--conf", f"{key}={value}"]
     for option, values in (
-        ("--py-files", launch.py_files),
+        ("--py-files", () if brings_files else launch.py_files),
         ("--archives", launch.archives),
         ("--jars", launch.jars),
         ("--packages", launch.packages),
     ):
         if values:
             command += [option, ",".join(values)]
+    if carried is not None:
+        # The worker puts the "jar" into the driver's working directory, where it is the program.
+        runner = ["--class", "org.apache.spark.deploy.PythonRunner", carried]
+        return [
+            *command,
+            *([*runner, os.path.basename(carried), ""] if brings_files else [carried]),
+        ]
     command.append(driver_main)
     if launch.module:
         command += ["--module", launch.module]
     elif launch.application:
         command.append(launch.application)
     return [*command, *(shown_arguments(launch) if arguments else arguments_of(launch))]
+
+
+def _cluster_settings(launch: Launch) -> list[str]:
+    """Return the settings of cluster mode: ``spark-submit`` waits, YARN starts no second driver.
+
+    A driver that fails is started again by the job's restart strategy, not by its cluster.
+    """
+    settings = {
+        ClusterManager.STANDALONE: {"spark.standalone.submit.waitAppCompletion": "true"},
+        ClusterManager.YARN: {
+            "spark.yarn.submit.waitAppCompletion": "true",
+            "spark.yarn.maxAppAttempts": "1",
+        },
+        ClusterManager.KUBERNETES: {"spark.kubernetes.submission.waitAppCompletion": "true"},
+    }[manager_of(launch)]
+    if launch.python:
+        settings["spark.pyspark.python"] = launch.python
+    if launch.client_python:
+        settings["spark.pyspark.driver.python"] = launch.client_python
+    return [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
+
+
+def submission_environment(
+    environ: Mapping[str, str], installation: Installation
+) -> dict[str, str]:
+    """Return the environment of ``spark-submit`` in cluster mode: the client's own. Pure.
+
+    The job's values are in the file that is brought to the driver, not in this environment, which a
+    cluster may pass on. Whatever the log's level is elsewhere, this JVM logs what is read from it.
+    """
+    hidden = {FILE_VARIABLE, ARGUMENTS_VARIABLE, "FLINKISH_REGISTRY", "PYSPARK_DRIVER_PYTHON_OPTS"}
+    kept = {key: value for key, value in environ.items() if key not in hidden}
+    log = os.path.join(os.path.dirname(os.path.abspath(__file__)), "submission-log4j2.properties")
+    options = f"{kept.get('SPARK_SUBMIT_OPTS', '')} -Dlog4j2.configurationFile={log}".strip()
+    return {**kept, "SPARK_HOME": installation.spark_home, "SPARK_SUBMIT_OPTS": options}
 
 
 def build_environment(
@@ -227,15 +279,6 @@ def is_local_master(launch: Launch) -> bool:
     """Return whether the executors run inside the driver's own process."""
     master = launch.master or launch.conf.get("spark.master") or "local[*]"
     return master.startswith("local") and not master.startswith("local-cluster")
-
-
-def check_deploy_mode(launch: Launch) -> None:
-    """Refuse cluster deploy mode, in which no supervisor watches the driver. Raises UsageError."""
-    if launch.conf.get("spark.submit.deployMode", "client").lower() == "cluster":
-        raise UsageError(
-            "spark.submit.deployMode=cluster is not supported: the driver runs on this host",
-            hint="leave it out; executors still run on the cluster of --master",
-        )
 
 
 def _driver_python(launch: Launch, named_home: str | None, environ: Mapping[str, str]) -> str:

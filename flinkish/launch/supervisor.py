@@ -23,12 +23,13 @@ from typing import Any, TypeVar
 
 from flinkish.errors import DriverLost, FlinkishError, ProgramFailed, RegistryError, WrongState
 from flinkish.launch import job_logs, secret_settings
+from flinkish.launch.deploy_mode import submission_of
 from flinkish.launch.driver_end import end_of, explained, how_it_ended
 from flinkish.launch.driver_process import DriverProcess
 from flinkish.launch.restart_strategy import may_restart, strategy_of
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
-from flinkish.registry.liveness import process_ref
+from flinkish.registry.liveness import STALE, process_ref
 from flinkish.spec.launch import Secrets
 from flinkish.spec.requests import RequestResult
 
@@ -38,6 +39,8 @@ _T = TypeVar("_T")
 REGISTRY_PATIENCE = 300.0
 #: Seconds between two looks for a cancel while a job waits to be started again.
 _LOOK = 0.5
+#: Seconds between two looks at a driver on the cluster whose submission has ended.
+_REMOTE_LOOK = 2.0
 
 
 def main(argv: Sequence[str]) -> int:
@@ -54,6 +57,8 @@ def main(argv: Sequence[str]) -> int:
             status = driver.wait()
         finally:
             driver.forget_secrets()
+        if driver.is_remote and not _await_remote_end(driver, url, job_id):
+            return 1
         failures.append(time.monotonic())
         end = partial(_record_end, url, job_id, status, failures, told=driver.told)
         delay = _persistently(end)
@@ -84,6 +89,33 @@ def _start(driver: DriverProcess, job_id: str, url: str, secrets: Secrets) -> bo
     finally:
         registry.close()
     return True
+
+
+def _await_remote_end(driver: DriverProcess, url: str, job_id: str) -> bool:
+    """Wait until a driver on the cluster has ended; its submission has.
+
+    The submission ends with the application, but it may be killed or lose its connection before.
+    Then the driver's heartbeats count. Nobody's driver is ended because this host is shut down:
+    returns False when this process was told to end meanwhile; the job then goes on unsupervised.
+    """
+    while not driver.told:
+        if _persistently(lambda: _has_ended(url, job_id)):
+            return True
+        time.sleep(_REMOTE_LOOK)
+    return False
+
+
+def _has_ended(url: str, job_id: str) -> bool:
+    """Return whether a driver on the cluster is known to have ended, or is silent for too long."""
+    with Registry.open(url, create=False) as registry:
+        job = registry.job(job_id)
+        if job.state.is_final or job.supervisor != process_ref():
+            return True
+        submission = submission_of(job_logs.last_text(job.log_path) if job.log_path else "")
+        if submission is None or submission.has_ended:
+            return True
+        since = job.start_time if job.heartbeat is None else job.heartbeat
+        return registry.now() - since > STALE
 
 
 def _record_end(

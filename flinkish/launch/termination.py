@@ -8,7 +8,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from flinkish.errors import WaitTimeout
+from flinkish.errors import LaunchFailed, WaitTimeout
+from flinkish.launch import job_logs, spark_submit
+from flinkish.launch.deploy_mode import is_cluster_mode, kill_command, submission_of
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import (
     JobRecord,
@@ -27,6 +29,8 @@ _ANSWER_SLACK = 20.0
 #: Seconds that the supervisor gets to end its driver, then the kernel.
 _TERM_PATIENCE = 15.0
 _KILL_PATIENCE = 5.0
+#: Seconds that a cluster manager gets to take a command.
+_CLUSTER_PATIENCE = 120.0
 #: Seconds between two checks whether the driver answers.
 _LOOK = 0.5
 
@@ -108,8 +112,20 @@ def await_cancel(
 
 
 def can_kill(job: JobRecord) -> bool:
-    """Return whether a process of the job runs on this host."""
+    """Return whether a process of the job runs on this host, or its cluster can end it."""
+    if application_of(job) is not None:
+        return not job.state.is_final
     return any(ref is not None and is_alive(ref) for ref in (job.supervisor, job.driver))
+
+
+def application_of(job: JobRecord) -> str | None:
+    """Return what the cluster calls the application of a job in cluster mode; None without one."""
+    if not is_cluster_mode(job.launch):
+        return None
+    submission = submission_of(job_logs.last_text(job.log_path) if job.log_path else "")
+    if submission is not None and not submission.has_ended:
+        return submission.application
+    return None
 
 
 def kill_job(
@@ -122,16 +138,26 @@ def kill_job(
     """End the processes of ``job``, record it as CANCELED, and return its final record.
 
     Sends SIGTERM to the supervisor (which ends the driver's process group and records the end),
-    then SIGKILL to the group. The cancel request is completed with the stop method ``kill``.
-    Requires that :func:`can_kill` is True for the job.
+    then SIGKILL to the group. In cluster mode the cluster manager is asked to end the application.
+    The cancel request is completed with the stop method ``kill``. Requires that :func:`can_kill` is
+    True for the job.
 
     Raises
     ------
     WaitTimeout
         The processes survive SIGKILL.
+    LaunchFailed
+        The cluster manager does not end the application.
     """
     registry.transition(job.job_id, JobState.CANCELLING, "its driver does not answer: ending it")
     registry.complete(request_id, RequestResult(stop_method="kill"))
+    application = application_of(job)
+    if application is not None:
+        _kill_application(job, application)
+        final = registry.job(job.job_id)
+        if not final.state.is_final:
+            final = registry.transition(job.job_id, JobState.CANCELED, "its cluster has ended it")
+        return final
     group = _group(job.driver)
     if job.supervisor is not None and is_alive(job.supervisor):
         os.kill(job.supervisor.pid, signal.SIGTERM)
@@ -149,6 +175,36 @@ def kill_job(
     if not final.state.is_final:
         final = registry.transition(job.job_id, JobState.CANCELED, "its processes were ended")
     return final
+
+
+def _kill_application(job: JobRecord, application: str) -> None:
+    """Make the cluster manager end a job's application. Raises LaunchFailed."""
+    import subprocess
+
+    installation = spark_submit.resolve(job.launch, os.environ)
+    command = kill_command(job.launch, installation.spark_home, application)
+    environment = {**os.environ, "SPARK_HOME": installation.spark_home}
+    try:
+        done = subprocess.run(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=_CLUSTER_PATIENCE,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise LaunchFailed(
+            f"the cluster manager could not be asked to end {application}: {error}",
+            hint=f"end it with: {' '.join(command)}",
+        ) from error
+    if done.returncode != 0:
+        lines = done.stdout.decode("utf-8", "replace").strip().splitlines() or ["no output"]
+        raise LaunchFailed(
+            f"the cluster manager does not end {application}: {lines[-1]}",
+            hint=f"end it with: {' '.join(command)}",
+        )
 
 
 def _group(ref: ProcessRef | None) -> int | None:

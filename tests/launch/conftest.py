@@ -39,7 +39,7 @@ def run(registry_url: str, tmp_path: Path, environ: dict[str, str]) -> Any:
     def launch(script: str, **fields: Any) -> JobRecord:
         home = make_spark(tmp_path / f"spark{len(started)}", script)
         spec = Launch(
-            application="/app.py",
+            application=fields.pop("application", "/app.py"),
             spark_home=str(home),
             working_directory=str(tmp_path),
             **fields,

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.errors import DriverLost, FlinkishError, LaunchFailed, ProgramFailed, UsageError
+from flinkish.errors import DriverLost, FlinkishError, LaunchFailed, ProgramFailed
 from flinkish.launch import spark_submit
 from flinkish.launch.driver_end import end_of, how_it_ended
 from flinkish.launch.job_logs import Follower, error_summary, error_tail, last_lines
@@ -479,16 +479,6 @@ def test_what_is_missing_is_named(
     assert caught.value.hint
     if "Java" in words:
         assert "install Java 17" in caught.value.hint
-
-
-def test_cluster_deploy_mode_is_refused() -> None:
-    spark_submit.check_deploy_mode(
-        Launch(application="a", conf={"spark.submit.deployMode": "client"})
-    )
-    with pytest.raises(UsageError, match="deployMode"):
-        spark_submit.check_deploy_mode(
-            Launch(application="a", conf={"spark.submit.deployMode": "Cluster"})
-        )
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import click
 
 from flinkish.cli.options.arguments import F, complete_file
-from flinkish.client.program import Program
+from flinkish.client.program import DEPLOY_MODE, Program
 from flinkish.errors import UsageError
 
 
@@ -19,6 +19,7 @@ class ProgramOptions:
     words: tuple[str, ...]
     parallelism: int | None
     master: str | None
+    deploy_mode: str | None
     program: str | None
     module: str | None
     py_files: tuple[str, ...]
@@ -35,6 +36,7 @@ class ProgramOptions:
 def program_of(options: ProgramOptions) -> Program:
     """Return the program that the options and words name, with its Spark."""
     application, arguments = options.program or None, options.words
+    mode = {} if options.deploy_mode is None else {DEPLOY_MODE: options.deploy_mode}
     if not (options.program or options.module):
         application, arguments = (*options.words, None)[0], options.words[1:]
     return Program(
@@ -50,7 +52,7 @@ def program_of(options: ProgramOptions) -> Program:
         archives=options.archives,
         jars=options.jars,
         packages=options.packages,
-        conf=options.conf,
+        conf={**options.conf, **mode},
     )
 
 
@@ -135,6 +137,11 @@ secret_args_option = click.option(
 
 _OPTIONS = (
     master_option,
+    click.option(
+        "--deploy-mode",
+        type=click.Choice(["client", "cluster"]),
+        help="Where a job's driver runs: on this host, or on a node of the cluster.",
+    ),
     click.option(
         "-py",
         "--python",

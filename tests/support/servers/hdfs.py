@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,17 +81,22 @@ def _site(directory: Path, port: int, http_port: int) -> dict[str, str]:
     }
 
 
-def _write_settings(conf: Path, settings: Mapping[str, str]) -> None:
+def write_settings(
+    conf: Path,
+    settings: Mapping[str, str],
+    names: Sequence[str] = ("core-site.xml", "hdfs-site.xml"),
+) -> None:
+    """Write Hadoop's settings, and those of its log."""
     entries = "".join(
         f"<property><name>{escape(key)}</name><value>{escape(value)}</value></property>\n"
         for key, value in settings.items()
     )
-    for name in ("core-site.xml", "hdfs-site.xml"):
+    for name in names:
         (conf / name).write_text(f"<configuration>\n{entries}</configuration>\n")
     (conf / "log4j2.properties").write_text(_LOGGING)
 
 
-def _class_path(conf: Path) -> str:
+def class_path(conf: Path, *more: Path) -> str:
     """Spark's Hadoop client, and behind it the servers, which are built to stand there."""
     (server,) = jars.jars("hdfs")
     # Beside the jar, as in a release of Hadoop: from within, Jetty copies them out at every start.
@@ -101,7 +106,7 @@ def _class_path(conf: Path) -> str:
         for pattern in (*_FROM_SPARK, *_FROM_SPARK_TOO)
         for path in sorted(jars.spark_jars().glob(f"{pattern}.jar"))
     ]
-    return os.pathsep.join(str(path) for path in (conf, *spark, server))
+    return os.pathsep.join(str(path) for path in (conf, *spark, server, *more))
 
 
 def _live_datanodes(http_port: int) -> int:
@@ -124,9 +129,9 @@ def hdfs(directory: Path) -> Iterator[HdfsServer]:
     conf = directory / "conf"
     (directory / "tmp").mkdir(parents=True)
     conf.mkdir()
-    java = [jars.java(), *_JVM, f"-Djava.io.tmpdir={directory}/tmp", "-cp", _class_path(conf)]
+    java = [jars.java(), *_JVM, f"-Djava.io.tmpdir={directory}/tmp", "-cp", class_path(conf)]
     server = HdfsServer(free_port(), free_port(), getpass.getuser())
-    _write_settings(conf, _site(directory, server.port, server.http_port))
+    write_settings(conf, _site(directory, server.port, server.http_port))
     environment = server.environment()
     namenode = [*java, f"{_PACKAGE}.namenode.NameNode"]
     datanode = [*java, f"{_PACKAGE}.datanode.DataNode"]

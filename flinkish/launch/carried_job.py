@@ -1,0 +1,200 @@
+"""The file that brings a job to a driver in cluster mode: flinkish, the program, its parameters.
+
+Nothing of flinkish has to be installed on the nodes: one zip file holds the package, the few
+packages its driver needs (:data:`PACKAGES`) and the user's program. Python runs a zip file that has
+a ``__main__.py``, whatever its name ends with, so it can be the "program" of every cluster manager:
+
+* YARN and Kubernetes: ``spark-submit`` uploads it as the Python program (``.py``) to a directory of
+  its own (YARN's is readable by its owner only);
+* standalone: ``spark-submit`` refuses Python programs in cluster mode, so it is submitted as the
+  *jar* of Spark's own ``PythonRunner``, which runs a file in the driver's working directory, and
+  that is where the worker puts the jar. The workers have to reach it: it is written beside the
+  job's checkpoints, and removed as soon as the driver runs.
+
+The parameters have the registry's URL and other secrets, which therefore never are on a command
+line or in an environment that others see.
+
+Sources: ``SparkSubmit.prepareSubmitEnvironment``, ``deploy.PythonRunner``,
+``deploy.worker.DriverRunner`` (Spark 3.5 and 4.3).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import secrets
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+
+from flinkish import storage
+from flinkish.errors import LaunchFailed, StorageError, UsageError
+from flinkish.launch import secret_settings, spark_submit
+from flinkish.launch.deploy_mode import ClusterManager, manager_of
+from flinkish.registry.jobs import JobRecord
+from flinkish.spec.launch import Launch, Secrets
+
+#: Packages of the driver that a node may lack; one is a single module.
+PACKAGES = ("fsspec", "fastavro", "psycopg", "psycopg_binary", "typing_extensions")
+#: Name of the parameters in the file.
+PARAMETERS = "flinkish-job.json"
+#: Name of the file that a standalone worker puts into the driver's working directory.
+JAR = "flinkish-job.jar"
+_MAIN = "flinkish/driver/carried.py"
+
+
+@contextmanager
+def carried_job(
+    job: JobRecord, launch: Launch, url: str, secret: Secrets, log_directory: str | None
+) -> Iterator[str]:
+    """Write the file of one start of a job; yield where it is, and remove it at the end.
+
+    Parameters
+    ----------
+    launch
+        The launch with its secret settings.
+    url
+        The registry.
+    secret
+        What the registry does not have.
+    log_directory
+        Where the file is written for a manager that uploads it.
+
+    Yields
+    ------
+    str
+        A path, or for a standalone cluster a URL that its workers can read.
+
+    Raises
+    ------
+    LaunchFailed
+        The file cannot be written.
+    UsageError
+        A file of the launch cannot be brought to the driver.
+    """
+    standalone = manager_of(launch) is ClusterManager.STANDALONE
+    where = None
+    try:
+        if standalone:
+            root = (job.checkpoint_dir or "").rstrip("/")
+            where = f"{storage.parent(root)}/.launch-{secrets.token_hex(8)}/{JAR}"
+            data = archive(job, launch, url, secret, where)
+            _write_beside(where, data)
+            yield storage.for_spark(storage.to_uri(where))
+        else:
+            data = archive(job, launch, url, secret, None)
+            handle, where = tempfile.mkstemp(prefix="flinkish-", suffix=".py", dir=log_directory)
+            with open(handle, "wb") as file:
+                file.write(data)
+            yield where
+    except (OSError, StorageError) as error:
+        raise LaunchFailed(
+            f"the file that brings the job to its driver could not be written: {error}",
+            hint="see that the directory of the checkpoints and of the job's log can be written",
+        ) from error
+    finally:
+        if where is not None:
+            remove(where)
+
+
+def remove(location: str) -> None:
+    """Remove the file and, on a standalone cluster, its directory; they may be gone."""
+    if location.endswith(f"/{JAR}"):
+        storage.remove_tree(*storage.split(storage.parent(location)))
+    else:
+        storage.remove_file(*storage.split(location))
+
+
+def _write_beside(where: str, data: bytes) -> None:
+    directory = storage.parent(where)
+    if not storage.is_local(where):
+        storage.write_bytes(where, data)
+        return
+    os.makedirs(os.path.dirname(directory), exist_ok=True)
+    # The worker may be another user of the same group, which the checkpoints have to admit too.
+    os.mkdir(directory, 0o750)
+    with open(os.open(where, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640), "wb") as file:
+        file.write(data)
+
+
+def archive(job: JobRecord, launch: Launch, url: str, secret: Secrets, origin: str | None) -> bytes:
+    """Return the content of the file; see :func:`carried_job`.
+
+    ``origin`` is where the driver has to remove it.
+    """
+    import json
+
+    buffer = BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as target:
+        home = Path(spark_submit.flinkish_home())
+        target.writestr("__main__.py", (home / _MAIN).read_bytes())
+        _add_tree(target, home / "flinkish", "home/flinkish")
+        for name in PACKAGES:
+            _add_package(target, name)
+        arguments = (
+            secret_settings.arguments_of(launch) if secret.arguments is None else secret.arguments
+        )
+        if launch.application is None:
+            program = ["--module", str(launch.module)]
+        else:
+            program = [f"program/{os.path.basename(launch.application)}"]
+            target.write(launch.application, program[0])
+        document = {
+            "environment": {
+                "FLINKISH_JOB_ID": job.job_id,
+                "FLINKISH_REGISTRY": url,
+                "PYTHONUNBUFFERED": "1",
+            },
+            "program": program,
+            "arguments": list(arguments),
+            "origin": origin,
+            **_standalone_part(target, launch, secret.conf),
+        }
+        target.writestr(PARAMETERS, json.dumps(document))
+    return buffer.getvalue()
+
+
+def _standalone_part(
+    target: zipfile.ZipFile, launch: Launch, secret: Mapping[str, str]
+) -> dict[str, object]:
+    """Add what the other managers bring themselves: files for imports, secret settings.
+
+    Spark puts all settings of a standalone application on the command line of its driver, which
+    every user of the worker's host can read.
+    """
+    if manager_of(launch) is not ClusterManager.STANDALONE:
+        return {}
+    names = []
+    for path in launch.py_files:
+        if not os.path.isfile(path):
+            raise UsageError(
+                f"{path} cannot be brought to a driver on a standalone cluster",
+                hint="-pyfs takes files of this host there",
+            )
+        names.append(f"files/{os.path.basename(path)}")
+        target.write(path, names[-1])
+    return {"py_files": names, "conf": dict(secret)}
+
+
+def _add_tree(target: zipfile.ZipFile, root: Path, name: str) -> None:
+    for path in sorted(root.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            target.write(path, f"{name}/{path.relative_to(root).as_posix()}")
+
+
+def _add_package(target: zipfile.ZipFile, name: str) -> None:
+    """Add a package of this interpreter, with the libraries that its wheel has beside it."""
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:
+        return
+    origin = Path(spec.origin)
+    if not spec.submodule_search_locations:
+        target.write(origin, f"packages/{origin.name}")
+        return
+    _add_tree(target, origin.parent, f"packages/{name}")
+    libraries = origin.parent.parent / f"{name}.libs"
+    if libraries.is_dir():
+        _add_tree(target, libraries, f"packages/{libraries.name}")

@@ -1,0 +1,152 @@
+"""Where a job's driver runs: on this host (client mode), or on a node of the cluster. Pure.
+
+Spark's own setting says it, ``spark.submit.deployMode``. In cluster mode ``spark-submit`` stays
+until the application has ended; it reports to the supervisor instead of the driver's process.
+
+Sources: ``SparkSubmit.prepareSubmitEnvironment``; "Submitting Applications" of Spark's
+documentation; ``deploy.Client`` (standalone), ``deploy.yarn.Client``,
+``deploy.k8s.submit.LoggingPodStatusWatcher`` for what they log.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from flinkish.config import mask_secrets
+from flinkish.errors import UsageError
+from flinkish.spec.launch import Launch
+
+#: Spark's key for it.
+DEPLOY_MODE = "spark.submit.deployMode"
+
+
+class ClusterManager(str, Enum):
+    """What starts the executors and, in cluster mode, the driver."""
+
+    LOCAL = "local"
+    STANDALONE = "standalone"
+    YARN = "yarn"
+    KUBERNETES = "kubernetes"
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What ``spark-submit`` has said about an application in cluster mode.
+
+    Attributes
+    ----------
+    application
+        What the cluster manager calls it: ``driver-...``, ``application_...``,
+        ``NAMESPACE:POD``.
+    has_ended
+        Whether the cluster manager has reported its end.
+    """
+
+    application: str
+    has_ended: bool
+
+
+def manager_of(launch: Launch) -> ClusterManager:
+    """Return the cluster manager of a launch, by its master."""
+    master = launch.master or launch.conf.get("spark.master") or ""
+    if master.startswith("spark://"):
+        return ClusterManager.STANDALONE
+    if master.startswith("yarn"):
+        return ClusterManager.YARN
+    if master.startswith("k8s://"):
+        return ClusterManager.KUBERNETES
+    return ClusterManager.LOCAL
+
+
+def is_cluster_mode(launch: Launch) -> bool:
+    """Return whether the driver runs on a node of the cluster."""
+    return launch.conf.get(DEPLOY_MODE, "client").lower() == "cluster"
+
+
+def in_client_mode(launch: Launch) -> Launch:
+    """Return the launch for a driver that answers on this host, whatever mode the job has."""
+    if not is_cluster_mode(launch):
+        return launch
+    return replace(launch, conf={**launch.conf, DEPLOY_MODE: "client"}, client_python=None)
+
+
+def check_deploy_mode(launch: Launch, registry_url: str) -> None:
+    """Check that a driver in cluster mode can be started and reached.
+
+    Raises
+    ------
+    UsageError
+        The master has no such mode, the mode does not exist, or the registry is a file, which
+        a driver on another host does not see.
+    """
+    mode = launch.conf.get(DEPLOY_MODE, "client")
+    if mode.lower() not in ("client", "cluster"):
+        raise UsageError(f"{DEPLOY_MODE}={mode} does not exist", hint="it is client or cluster")
+    if not is_cluster_mode(launch):
+        return
+    if manager_of(launch) is ClusterManager.LOCAL:
+        raise UsageError(
+            f"{DEPLOY_MODE}=cluster needs a cluster, and the master is "
+            f"{launch.master or launch.conf.get('spark.master') or 'not named'}",
+            hint="name it with -m: spark://HOST:PORT, yarn or k8s://URL",
+        )
+    if not registry_url.startswith(("postgresql://", "postgres://")):
+        raise UsageError(
+            "the driver of a job in cluster mode does not see the registry "
+            f"{mask_secrets(registry_url)}, a file of this host",
+            hint="set registry.url to a PostgreSQL database that the cluster reaches "
+            "(postgresql://USER@HOST/DATABASE)",
+        )
+
+
+_SUBMITTED = re.compile(
+    r"Driver successfully submitted as (?P<driver>driver-[\w-]+)"
+    r"|Submitted application (?P<application>application_\w+)"
+    r"|Application report for (?P<report>application_\w+) \(state: (?P<state>\w+)\)"
+    r"|State of (?:driver )?(?P<ended>driver-[\w-]+) is (?P<end>\w+)"
+    r"|Deployed Spark application .* with application ID \S+"
+    r" and submission ID (?P<pod>[\w.-]+:[\w.-]+) into Kubernetes"
+    r"|Application \S+ with application ID \S+ and submission ID (?P<gone>[\w.-]+:[\w.-]+) finished"
+)
+_FINAL = frozenset({"FINISHED", "FAILED", "KILLED", "ERROR"})
+
+
+def submission_of(text: str) -> Submission | None:
+    """Return the newest application in what ``spark-submit`` has logged; None without one."""
+    found: Submission | None = None
+    for match in _SUBMITTED.finditer(text):
+        name = next((match[key] for key in _NAMES if match[key]), None)
+        if name is None:
+            continue
+        state = match["state"] or match["end"] or ""
+        found = Submission(name, state in _FINAL or match["gone"] is not None)
+    return found
+
+
+_NAMES = ("driver", "application", "report", "ended", "pod", "gone")
+
+
+def kill_command(launch: Launch, spark_home: str, application: str) -> list[str]:
+    """Return the command that makes the cluster manager end an application in cluster mode.
+
+    ``spark-submit --kill`` exists for Kubernetes, and for a standalone cluster only where its REST
+    server is on; ``deploy.Client`` uses the port of the master's URL.
+    """
+    master = launch.master or launch.conf.get("spark.master") or ""
+    spark_class = os.path.join(spark_home, "bin", "spark-class")
+    manager = manager_of(launch)
+    if manager is ClusterManager.STANDALONE:
+        return [spark_class, "org.apache.spark.deploy.Client", "kill", master, application]
+    if manager is ClusterManager.YARN:
+        cli = "org.apache.hadoop.yarn.client.cli.ApplicationCLI"
+        return [spark_class, cli, "application", "-kill", application]
+    return [
+        os.path.join(spark_home, "bin", "spark-submit"),
+        "--kill",
+        application,
+        "--master",
+        master,
+    ]

@@ -1,0 +1,198 @@
+"""Jobs whose driver runs on a node of a cluster: its lifecycle, and an upgrade in place.
+
+The nodes have a Python with pyspark, and nothing of flinkish: with Spark 3.5 in an environment
+without any package that flinkish needs.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from flinkish.examples import flights
+from flinkish.examples.flights import check, data
+from flinkish.examples.flights.demo import ALL_THROUGH
+from tests.e2e.test_matrix import spark35 as spark35
+from tests.registry.conftest import PASSWORD, Cluster, cluster
+from tests.support.cli.command import Flinkish, wait_until
+from tests.support.servers.cluster import spark_home, standalone_cluster
+from tests.support.servers.jars import Unavailable
+from tests.support.servers.yarn import YarnServer, yarn
+
+pytestmark = [pytest.mark.spark, pytest.mark.matrix, pytest.mark.timeout(1500)]
+
+__all__ = ["cluster"]  # the fixture: a private server
+
+HERE = Path(flights.__file__).parent
+LIGHT = ("--conf=spark.executor.memory=512m", "--conf=spark.cores.max=2")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A cluster, and how a job is sent there."""
+
+    options: tuple[str, ...]
+
+
+@pytest.fixture
+def command(tmp_path: Path, cluster: Cluster) -> Iterator[Flinkish]:
+    command = Flinkish(tmp_path)
+    command.environ["FLINKISH_REGISTRY"] = cluster.new_schema()
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    command.environ["FLINKISH_EXECUTION_CHECKPOINTING_DIR"] = str(shared / "checkpoints")
+    data.prepare(shared / "flights")
+    for name in ("delays_v1.py", "delays_v2.py"):
+        shutil.copy(HERE / name, tmp_path)
+    yield command
+    command.clean_up()
+
+
+@pytest.fixture(params=["installed", "3.5"])
+def standalone(
+    request: pytest.FixtureRequest, tmp_path: Path, command: Flinkish
+) -> Iterator[Place]:
+    python = sys.executable
+    if request.param == "3.5":
+        python = request.getfixturevalue("spark35")
+    logs = tmp_path / "cluster"
+    logs.mkdir()
+    with standalone_cluster(logs, {}, 2, memory="3g", python=python) as master:
+        yield Place(("-m", master, "--spark-home", str(spark_home(python)), *LIGHT))
+        command.clean_up()  # while there is a cluster
+
+
+@pytest.fixture
+def on_yarn(tmp_path: Path, command: Flinkish) -> Iterator[tuple[Place, YarnServer]]:
+    with ExitStack() as started:
+        try:
+            server = started.enter_context(yarn(tmp_path / "yarn"))
+        except Unavailable as why:
+            pytest.skip(f"needs {why}")
+        command.environ["HADOOP_CONF_DIR"] = str(server.conf)
+        memory = ("--conf=spark.executor.memory=512m", "--conf=spark.executor.instances=1")
+        yield Place(("-m", "yarn", *memory)), server
+        command.clean_up()
+
+
+CLUSTER = "--conf=spark.submit.deployMode=cluster"
+
+
+def words(command: Flinkish) -> tuple[str, ...]:
+    """The arguments of the flights programs; the driver's working directory is its own."""
+    shared = command.directory / "shared"
+    rate = ("--files-per-trigger", "7", "--every", "4 seconds")
+    return (str(shared / "flights"), str(shared / "results"), *rate)
+
+
+def savepoints(command: Flinkish) -> str:
+    return str(command.directory / "shared" / "savepoints")
+
+
+def lifecycle(command: Flinkish, options: tuple[str, ...]) -> None:
+    """Run, savepoint, upgrade, stop, resume: the output equals that of a batch over all flights."""
+    job = command.run(
+        command.directory / "delays_v1.py",
+        *words(command),
+        options=("--name", "rides", *options),
+    )
+    command.wait_for_batch(job, 1)
+    taken = command.ok("savepoint", "-q", job, savepoints(command)).out.strip()
+    assert Path(taken, "_metadata").is_file()
+
+    upgrade = ("upgrade", "in-place", "rides", "--savepointPath", savepoints(command), "--json")
+    up = command.ok(*upgrade, "--to", str(command.directory / "delays_v2.py")).json()
+    assert up["state"] == "UPGRADED"
+    assert command.job(job)["state"] == "FINISHED"
+
+    stopped = command.ok("stop", "-q", "-p", savepoints(command), "rides").out.strip()
+    again = command.run(
+        command.directory / "delays_v2.py",
+        *words(command),
+        options=("--name", "rides", "-s", stopped, *options),
+    )
+    command.wait(
+        again,
+        lambda found: found["queries"] and (found["queries"][0]["watermark"] or "") >= ALL_THROUGH,
+        timeout=900.0,
+    )
+    command.ok("cancel", "rides")
+    assert command.job(again)["state"] == "CANCELED"
+    saved = command.ok("savepoint", "show", up["savepoint"], "--json").json()["savepoint"]
+    compared = subprocess.run(
+        [
+            *(sys.executable, "-m", check.__name__),
+            *words(command)[:2],
+            str(saved["queries"][0]["batch_id"]),
+        ],
+        capture_output=True,
+        text=True,
+    )
+    assert compared.returncode == 0, compared.stdout + compared.stderr
+
+
+@pytest.mark.parametrize("mode", ["client", "cluster"])
+def test_standalone(command: Flinkish, standalone: Place, mode: str) -> None:
+    cluster_mode = (CLUSTER,) if mode == "cluster" else ()
+    lifecycle(command, (*standalone.options, *cluster_mode))
+
+
+@pytest.mark.parametrize("mode", ["client", "cluster"])
+def test_yarn(command: Flinkish, on_yarn: tuple[Place, YarnServer], mode: str) -> None:
+    place, server = on_yarn
+    lifecycle(command, (*place.options, *((CLUSTER,) if mode == "cluster" else ())))
+    # The driver of the check, which is no job of the user, is an application of its own.
+    wait_until(lambda: set(server.states().values()) == {"SUCCEEDED"})
+
+
+def test_a_driver_on_yarn_that_does_not_answer(
+    command: Flinkish, on_yarn: tuple[Place, YarnServer]
+) -> None:
+    place, server = on_yarn
+    cancel_frozen(command, place)
+    wait_until(lambda: list(server.states().values()) == ["KILLED"])
+
+
+def test_a_driver_on_a_worker_that_does_not_answer(command: Flinkish, standalone: Place) -> None:
+    cancel_frozen(command, standalone)
+
+
+def cancel_frozen(command: Flinkish, place: Place) -> None:
+    """A driver that does not answer a cancel is ended by its cluster; no secret is left behind."""
+    job = command.run(
+        command.directory / "delays_v1.py",
+        *words(command),
+        options=(*place.options, CLUSTER, "-D", "execution.cancel.grace=5s"),
+    )
+    command.wait_for_batch(job, 0)
+    files = [path for path in command.directory.rglob("*") if path.is_file()]
+    others = [path for path in files if path.stat().st_mode & 0o077]
+    assert not [path for path in others if holds(path, PASSWORD)]
+    driver = command.job(job)["driver"]["pid"]
+    os.kill(driver, signal.SIGSTOP)
+    try:
+        cancelled = command("cancel", job)
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(driver, signal.SIGCONT)
+    assert cancelled.code == 0, cancelled.err
+    assert command.job(job)["state"] == "CANCELED"
+
+
+def holds(path: Path, text: str) -> bool:
+    """Whether a file, or a file in a zip file, has the text."""
+    data = path.read_bytes()
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as source:
+            return any(text.encode() in source.read(name) for name in source.namelist())
+    return text.encode() in data
