@@ -49,7 +49,8 @@ def make_importable() -> None:
     sys.meta_path.insert(0, NamedFinder(["flinkish"], [home]))
     fallback = [p for p in os.environ.get("FLINKISH_FALLBACK_PATH", "").split(os.pathsep) if p]
     if fallback:
-        sys.meta_path.append(NamedFinder(FALLBACK, fallback))
+        more = os.environ.get("FLINKISH_FALLBACK_NAMES", "")
+        sys.meta_path.append(NamedFinder(more.split(",") if more else FALLBACK, fallback))
 
 
 if __name__ == "__main__":

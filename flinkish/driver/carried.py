@@ -38,7 +38,10 @@ def main() -> None:
         os.unlink(archive)
     os.environ.update(document["environment"])
     os.environ["FLINKISH_HOME"] = os.path.join(directory, "home")
-    os.environ["FLINKISH_FALLBACK_PATH"] = os.path.join(directory, "packages")
+    packages = os.path.join(directory, "packages")
+    os.environ["FLINKISH_FALLBACK_PATH"] = packages
+    names = {name.removesuffix(".py") for name in os.listdir(packages)}
+    os.environ["FLINKISH_FALLBACK_NAMES"] = ",".join(sorted(n for n in names if n.isidentifier()))
     if document["origin"]:
         os.environ[ORIGIN_VARIABLE] = document["origin"]
     files = [os.path.join(directory, name) for name in document.get("py_files", ())]

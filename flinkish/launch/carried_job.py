@@ -1,8 +1,9 @@
 """The file that brings a job to a driver in cluster mode: flinkish, the program, its parameters.
 
-Nothing of flinkish has to be installed on the nodes: one zip file holds the package, the few
-packages its driver needs (:data:`PACKAGES`) and the user's program. Python runs a zip file that has
-a ``__main__.py``, whatever its name ends with, so it can be the "program" of every cluster manager:
+Nothing of flinkish has to be installed on the nodes: one zip file holds the package, the packages
+that its driver needs (:data:`DISTRIBUTIONS`, :data:`OF_SCHEMES`) and the user's program. Python
+runs a zip file that has a ``__main__.py``, whatever its name ends with, so it can be the "program"
+of every cluster manager:
 
 * YARN and Kubernetes: ``spark-submit`` uploads it as the Python program (``.py``) to a directory of
   its own (YARN's is readable by its owner only);
@@ -20,13 +21,14 @@ Sources: ``SparkSubmit.prepareSubmitEnvironment``, ``deploy.PythonRunner``,
 
 from __future__ import annotations
 
-import importlib.util
 import os
+import re
 import secrets
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import metadata
 from io import BytesIO
 from pathlib import Path
 
@@ -37,8 +39,10 @@ from flinkish.launch.deploy_mode import ClusterManager, manager_of
 from flinkish.registry.jobs import JobRecord
 from flinkish.spec.launch import Launch, Secrets
 
-#: Packages of the driver that a node may lack; one is a single module.
-PACKAGES = ("fsspec", "fastavro", "psycopg", "psycopg_binary", "typing_extensions")
+#: What a driver of flinkish needs that a node may lack, with all that it requires itself.
+DISTRIBUTIONS = ("fsspec", "fastavro", "psycopg", "psycopg-binary")
+#: The same for storages, by the schemes of the job's directories; the extras of pyproject.toml.
+OF_SCHEMES = {"s3": "s3fs", "hdfs": "hdfs-native", "viewfs": "hdfs-native"}
 #: Name of the parameters in the file.
 PARAMETERS = "flinkish-job.json"
 #: Name of the file that a standalone worker puts into the driver's working directory.
@@ -132,8 +136,8 @@ def archive(job: JobRecord, launch: Launch, url: str, secret: Secrets, origin: s
         home = Path(spark_submit.flinkish_home())
         target.writestr("__main__.py", (home / _MAIN).read_bytes())
         _add_tree(target, home / "flinkish", "home/flinkish")
-        for name in PACKAGES:
-            _add_package(target, name)
+        for name in _distributions(job, launch):
+            _add_distribution(target, name)
         arguments = (
             secret_settings.arguments_of(launch) if secret.arguments is None else secret.arguments
         )
@@ -185,16 +189,47 @@ def _add_tree(target: zipfile.ZipFile, root: Path, name: str) -> None:
             target.write(path, f"{name}/{path.relative_to(root).as_posix()}")
 
 
-def _add_package(target: zipfile.ZipFile, name: str) -> None:
-    """Add a package of this interpreter, with the libraries that its wheel has beside it."""
-    spec = importlib.util.find_spec(name)
-    if spec is None or spec.origin is None:
-        return
-    origin = Path(spec.origin)
-    if not spec.submodule_search_locations:
-        target.write(origin, f"packages/{origin.name}")
-        return
-    _add_tree(target, origin.parent, f"packages/{name}")
-    libraries = origin.parent.parent / f"{name}.libs"
-    if libraries.is_dir():
-        _add_tree(target, libraries, f"packages/{libraries.name}")
+def _distributions(job: JobRecord, launch: Launch) -> list[str]:
+    """Return the distributions that the driver needs: flinkish's own, and those of its storages."""
+    places = [job.checkpoint_dir, launch.options.get("execution.checkpointing.savepoint-dir")]
+    if launch.restore is not None:
+        places.append(launch.restore.path)
+    schemes = {storage.scheme_of(storage.locate(place)) for place in places if place}
+    wanted = [*DISTRIBUTIONS, *(name for key, name in OF_SCHEMES.items() if key in schemes)]
+    found: dict[str, None] = {}
+    while wanted:
+        name = wanted.pop(0)
+        if name not in found and _distribution(name) is not None:
+            found[name] = None
+            wanted += _requirements(name)
+    return list(found)
+
+
+def _requirements(name: str) -> list[str]:
+    """Return the names that a distribution requires, without those of its extras."""
+    requirements = [
+        text for text in metadata.requires(name) or () if not re.search(r"\bextra\s*==", text)
+    ]
+    names = [re.match(r"[\w.-]+", text) for text in requirements]
+    return [_normal(match[0]) for match in names if match]
+
+
+def _distribution(name: str) -> metadata.Distribution | None:
+    try:
+        return metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        return None  # of another platform or an older Python
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _add_distribution(target: zipfile.ZipFile, name: str) -> None:
+    """Add what a wheel has installed into ``site-packages``, its libraries and metadata too."""
+    distribution = metadata.distribution(name)
+    for file in distribution.files or ():
+        path = Path(str(distribution.locate_file(file)))
+        if ".." in file.parts or "__pycache__" in file.parts or not path.is_file():
+            continue
+        target.write(path, f"packages/{file.as_posix()}")

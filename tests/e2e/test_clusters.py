@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import uuid
 import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -26,7 +27,8 @@ from tests.e2e.test_matrix import spark35 as spark35
 from tests.registry.conftest import PASSWORD, Cluster, cluster
 from tests.support.cli.command import Flinkish, wait_until
 from tests.support.servers.cluster import spark_home, standalone_cluster
-from tests.support.servers.jars import Unavailable
+from tests.support.servers.jars import Unavailable, spark_s3_jars
+from tests.support.servers.s3 import S3Server
 from tests.support.servers.yarn import YarnServer, yarn
 
 pytestmark = [pytest.mark.spark, pytest.mark.matrix, pytest.mark.timeout(1500)]
@@ -145,6 +147,56 @@ def lifecycle(command: Flinkish, options: tuple[str, ...]) -> None:
 def test_standalone(command: Flinkish, standalone: Place, mode: str) -> None:
     cluster_mode = (CLUSTER,) if mode == "cluster" else ()
     lifecycle(command, (*standalone.options, *cluster_mode))
+
+
+def test_checkpoints_and_savepoints_on_s3(
+    command: Flinkish, tmp_path: Path, moto_s3: S3Server
+) -> None:
+    """The workers get the driver's file from there too; s3fs comes with it."""
+    try:
+        jars = spark_s3_jars()
+    except Unavailable as why:
+        pytest.skip(f"no jars of S3A for Spark (got by Maven): {why}")
+    bucket = moto_s3.create_bucket(f"cluster-{uuid.uuid4().hex[:8]}")
+    settings = moto_s3.spark_settings()
+    # What an operator gives the workers: Hadoop's classes and settings, by which they fetch it.
+    daemons = " ".join(f"-D{key}={value}" for key, value in settings.items())
+    path = ":".join(str(jar) for jar in jars)
+    environ = {
+        **moto_s3.environment(),
+        "SPARK_WORKER_OPTS": daemons,
+        "SPARK_DAEMON_CLASSPATH": path,
+    }
+    command.environ.update(moto_s3.environment())
+    command.environ["FLINKISH_EXECUTION_CHECKPOINTING_DIR"] = f"{bucket}/checkpoints"
+    logs = tmp_path / "cluster"
+    logs.mkdir()
+    with standalone_cluster(logs, environ, 2, memory="3g") as master:
+        options = (
+            *("-m", master, CLUSTER, *LIGHT),
+            *(f"--classpath={','.join(str(jar) for jar in jars)}",),
+            *(f"--conf={key}={value}" for key, value in settings.items()),
+        )
+        try:
+            job = command.run(command.directory / "delays_v1.py", *words(command), options=options)
+            command.wait_for_batch(job, 0)
+            stopped = command.ok("stop", "-q", "-p", f"{bucket}/savepoints", job).out.strip()
+            assert stopped.startswith(f"{bucket}/savepoints/savepoint-")
+            batch = command.job(job)["queries"][0]["batch_id"]
+            again = command.run(
+                command.directory / "delays_v1.py",
+                *words(command),
+                options=(*options, "-s", stopped),
+            )
+            command.wait_for_batch(again, batch + 1)
+            command.ok("cancel", again)
+            files = [path for path in logs.rglob("*") if path.is_file()]
+            secret = moto_s3.secret_key.encode()
+            shown = [path for path in files if path.name in ("stderr", "stdout", "worker0.log")]
+            assert shown
+            assert not [p for p in shown if p.match("driver-*/*") and secret in p.read_bytes()]
+        finally:
+            command.clean_up()
 
 
 @pytest.mark.parametrize("mode", ["client", "cluster"])

@@ -8,13 +8,14 @@ import subprocess
 import sys
 import zipfile
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 
 from flinkish.driver import carried
 from flinkish.errors import LaunchFailed, UsageError
-from flinkish.launch.carried_job import JAR, PARAMETERS, carried_job
+from flinkish.launch.carried_job import JAR, PARAMETERS, archive, carried_job
 from flinkish.launch.launcher import new_job
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState
@@ -66,6 +67,22 @@ def test_a_standalone_cluster_gets_a_jar_beside_the_checkpoints(
     assert "home/flinkish/driver/bootstrap.py" in names
     assert "packages/fastavro/__init__.py" in names
     assert not [name for name in names if "__pycache__" in name]
+
+
+def test_storages_come_with_what_they_need(launch: Launch, tmp_path: Path) -> None:
+    """Packages of packages too: for S3 those of s3fs."""
+
+    def packages(checkpoints: str) -> set[str]:
+        job = new_job("n", launch, checkpoints=checkpoints, environ={}, now=0.0)
+        with zipfile.ZipFile(BytesIO(archive(job, launch, "u", Secrets(), None))) as source:
+            names = [name.split("/") for name in source.namelist()]
+        return {name[1] for name in names if name[0] == "packages"}
+
+    plain = packages(str(tmp_path))
+    assert {"fsspec", "fastavro", "psycopg", "psycopg_binary"} <= plain
+    assert "botocore" not in plain
+    assert {"s3fs", "aiobotocore", "botocore", "urllib3"} <= packages("s3://bucket/checkpoints")
+    assert "hdfs_native" in packages("hdfs://host/checkpoints")
 
 
 def test_yarn_gets_a_program_of_this_user_alone(launch: Launch, tmp_path: Path) -> None:
