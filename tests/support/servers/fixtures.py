@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,6 +13,9 @@ from tests.support.servers.hdfs import HdfsServer
 from tests.support.servers.hdfs import hdfs as run_hdfs
 from tests.support.servers.jars import Unavailable
 from tests.support.servers.s3 import S3Server
+
+if TYPE_CHECKING:
+    from tests.support.servers.kafka import KafkaServer
 
 
 @pytest.fixture(scope="session")
@@ -52,6 +56,20 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
     with ExitStack() as started:
         try:
             server = started.enter_context(run_hdfs(tmp_path_factory.mktemp("hdfs")))
+        except Unavailable as why:
+            pytest.skip(f"needs {why}")
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    """A broker, in a process of its own; tests have topics of their own."""
+    # Here, as the client takes half a second to import.
+    from tests.support.servers.kafka import kafka as run_kafka
+
+    with ExitStack() as started:
+        try:
+            server = started.enter_context(run_kafka(tmp_path_factory.mktemp("kafka")))
         except Unavailable as why:
             pytest.skip(f"needs {why}")
         yield server

@@ -15,7 +15,7 @@ from pathlib import Path
 POM = Path(__file__).with_name("pom.xml")
 KEPT = Path(__file__).resolve().parents[3] / ".cache" / "servers"
 PATIENCE = 540.0
-"""Seconds for a download; all sets together are 130 MB."""
+"""Seconds for a download; all sets together are 170 MB."""
 
 
 class Unavailable(Exception):
@@ -62,7 +62,7 @@ def hadoop_version() -> str:
 
 @cache
 def jars(profile: str) -> tuple[Path, ...]:
-    """Return the jars of a profile of pom.xml: ``hdfs``, ``s3proxy`` or ``s3a``.
+    """Return the jars of a profile of pom.xml: ``hdfs``, ``kafka``, ``s3proxy`` or ``s3a``.
 
     They are downloaded the first time. The directory's name tells what is in it, so that another
     Spark or a changed pom.xml gets a directory of its own.

@@ -1,0 +1,166 @@
+"""Kafka: one broker that is its own controller (KRaft), a Java process."""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.errors import KafkaError
+from kafka.structs import TopicPartition
+
+from tests.support.servers import jars
+from tests.support.servers.process import accepts, free_port, running, tail
+
+PATIENCE_MS = 30_000
+
+#: Small: the topics of tests have a handful of rows.
+_JVM = (
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-Xmx256m",
+    "-Djava.net.preferIPv4Stack=true",
+)
+_LOGGING = """\
+rootLogger.level = warn
+rootLogger.appenderRef.out.ref = out
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d{HH:mm:ss.SSS} %-5p %c{1}: %m%n%ex
+"""
+
+
+@dataclass(frozen=True)
+class KafkaServer:
+    """A running broker without security.
+
+    Attributes:
+        port: The loopback port that clients use.
+    """
+
+    port: int
+
+    @property
+    def bootstrap(self) -> str:
+        """``host:port``, for ``kafka.bootstrap.servers``."""
+        return f"127.0.0.1:{self.port}"
+
+    def admin(self) -> KafkaAdminClient:
+        """Return a client for topics; a context manager."""
+        return KafkaAdminClient(bootstrap_servers=self.bootstrap, bootstrap_timeout_ms=PATIENCE_MS)
+
+    def make_topic(self, name: str, partitions: int = 1) -> None:
+        """Make a topic, and wait until its partitions have leaders."""
+        with self.admin() as admin:
+            admin.create_topics({name: {"num_partitions": partitions, "replication_factor": 1}})
+            admin.wait_for_topics([name])
+
+    def drop_topic(self, name: str) -> None:
+        """Delete a topic, and wait until it is gone."""
+        with self.admin() as admin:
+            admin.delete_topics([name])
+            deadline = time.monotonic() + PATIENCE_MS / 1000
+            while name in admin.list_topics():
+                assert time.monotonic() < deadline, f"topic {name} is still there"
+                time.sleep(0.05)
+
+    def grow_topic(self, name: str, partitions: int) -> None:
+        """Give a topic so many partitions in all."""
+        with self.admin() as admin:
+            admin.create_partitions({name: partitions})
+            admin.wait_for_topics([name])
+
+    def forget_rows(self, name: str, partition: int, before: int) -> None:
+        """Delete the rows of a partition below an offset, as retention does."""
+        with self.admin() as admin:
+            admin.delete_records({TopicPartition(name, partition): before})
+
+    def write(self, name: str, partition: int, rows: Iterable[tuple[int, bytes]]) -> None:
+        """Write rows, each a time in milliseconds and a value, to a partition."""
+        producer = KafkaProducer(bootstrap_servers=self.bootstrap, acks="all")
+        try:
+            sent = [
+                producer.send(name, value, partition=partition, timestamp_ms=time_ms)
+                for time_ms, value in rows
+            ]
+            for each in sent:
+                each.get(timeout=PATIENCE_MS / 1000)
+        finally:
+            producer.close()
+
+
+def _settings(directory: Path, port: int, controller: int) -> str:
+    listeners = f"PLAINTEXT://127.0.0.1:{port}"
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller}",
+        "advertised.listeners": listeners,
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": str(directory / "data"),
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.num.partitions": "1",
+        "auto.create.topics.enable": "false",  # else asking for a topic could make it
+        "group.initial.rebalance.delay.ms": "0",
+        # The cleaner's buffer is half of the heap otherwise.
+        "log.cleaner.dedupe.buffer.size": "2097152",
+        "controlled.shutdown.enable": "false",
+        "initial.broker.registration.timeout.ms": "60000",
+    }
+    return "".join(f"{key}={value}\n" for key, value in settings.items())
+
+
+@contextmanager
+def kafka(directory: Path) -> Iterator[KafkaServer]:
+    """Run a broker that keeps all below ``directory``.
+
+    Raises:
+        tests.support.servers.jars.Unavailable: Java or the jars cannot be had.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    logging = directory / "log4j2.properties"
+    logging.write_text(_LOGGING)
+    settings = directory / "server.properties"
+    server, controller = KafkaServer(free_port()), free_port()
+    settings.write_text(_settings(directory, server.port, controller))
+    class_path = os.pathsep.join(str(path) for path in jars.jars("kafka"))
+    java = [jars.java(), *_JVM, f"-Dlog4j2.configurationFile={logging}", "-cp", class_path]
+    _format(java, settings, directory / "format.log")
+    command = [*java, "kafka.Kafka", str(settings)]
+    with running("kafka", command, directory / "kafka.log", lambda: _serves(server)):
+        yield server
+
+
+def _serves(server: KafkaServer) -> bool:
+    """Whether the broker has joined itself: it takes connections before topics can be made."""
+    if not accepts(server.port):
+        return False
+    try:
+        with server.admin() as admin:
+            return bool(admin.describe_cluster()["brokers"])
+    except KafkaError:
+        return False  # it is still starting
+
+
+def _format(java: list[str], settings: Path, log: Path) -> None:
+    """Prepare the broker's directory, once in its life."""
+    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    command = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings)]
+    with log.open("wb") as output:
+        formatted = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False
+        )
+    assert formatted.returncode == 0, tail(log)
