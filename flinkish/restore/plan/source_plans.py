@@ -6,13 +6,21 @@ the source still reads what the position was taken in, and whether Spark can con
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from flinkish.restore.plan.kafka_positions import Consent, judge, reset_cost, rows_waiting
+from flinkish.restore.plan.kafka_reading import (
+    BrokerAnswer,
+    KafkaReading,
+    Position,
+    Topics,
+    parse_position,
+    reading_of,
+)
 from flinkish.restore.plan.positions import SourceMatches, reset_flag
+from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.source.restore_inputs import (
     NewQuery,
     NewSource,
@@ -29,6 +37,7 @@ SourceVerdict = Literal[
     "dropped",
     "changed",
     "consent-needed",
+    "incompatible",
 ]
 
 #: Sources whose data is only in the memory of the driver that read it. Spark's
@@ -48,12 +57,16 @@ class SourcePlan:
     new
         None for a saved source that the program does not read.
     verdict
-        ``consent-needed`` must not be executed without consent; ``changed`` needs a warning;
-        ``dropped`` is counted by ``non_restored_state``.
+        ``consent-needed`` must not be executed without consent, ``incompatible`` not at all;
+        ``changed`` needs a warning; ``dropped`` is counted by ``non_restored_state``.
     reason
         An id for programs.
     text, advice
         A sentence, and what the user can do, if anything.
+    lost_rows
+        How many rows at most are never read, where that is the matter and known.
+    checks
+        What else there is to say of it.
     """
 
     new: NewSource | None
@@ -62,15 +75,40 @@ class SourcePlan:
     reason: str
     text: str
     advice: str = ""
+    lost_rows: int | None = None
+    checks: tuple[Check, ...] = ()
 
     @property
     def blocks(self) -> bool:
-        """Whether the restore must not continue without the user's consent."""
-        return self.verdict == "consent-needed"
+        """Whether the restore must not continue, or not without the user's consent."""
+        return self.verdict in ("consent-needed", "incompatible")
+
+
+@dataclass(frozen=True)
+class BrokerFacts:
+    """What is known of Kafka brokers, and agreed to.
+
+    Attributes
+    ----------
+    answers
+        By the entry of the source.
+    accept_lost_rows
+        Whether the user agrees that rows are skipped.
+    """
+
+    answers: Mapping[int, BrokerAnswer] = field(default_factory=dict)
+    accept_lost_rows: bool = False
+
+
+#: Nothing is known of any broker.
+NO_FACTS = BrokerFacts()
 
 
 def source_plans(
-    new: NewQuery, own: SavedQueryFacts | None, matches: SourceMatches
+    new: NewQuery,
+    own: SavedQueryFacts | None,
+    matches: SourceMatches,
+    facts: BrokerFacts = NO_FACTS,
 ) -> tuple[SourcePlan, ...]:
     """Return a row for each source of ``new``, in its order, then for those of ``own`` left behind.
 
@@ -88,7 +126,7 @@ def source_plans(
         return tuple(_unpaired(source, own, known) for source in sources)
     key = None if own is None else own.key
     rows = [
-        _row(source, old, key, reset=source.entry in matches.reset)
+        _with_broker(_row(source, old, key, reset=source.entry in matches.reset), facts)
         for source, old in zip(sources, paired, strict=True)
     ]
     used = {(old.query, old.entry) for old in paired if old is not None}
@@ -165,7 +203,7 @@ def _row(source: NewSource, saved: SavedSource | None, key: QueryKey, *, reset: 
 
 def _other_input(source: NewSource, saved: SavedSource, kind: str) -> SourcePlan:
     """Return the row of a source of the same kind that reads something else now."""
-    change = f"{source.describe()} reads {source.signature}, and read {saved.signature}"
+    change = _change(source, saved)
     advice = f"or start it afresh and keep the state: {reset_flag(source)}"
     if kind == "file":
         return SourcePlan(
@@ -178,17 +216,6 @@ def _other_input(source: NewSource, saved: SavedSource, kind: str) -> SourcePlan
             f"make sure that only new files are there {advice}",
         )
     if kind == "kafka":
-        gone = _topics_gone(source.signature, saved.offset)
-        if gone:
-            return SourcePlan(
-                source,
-                saved,
-                "consent-needed",
-                "topics-gone",
-                f"{change}: the position is in {_words(gone)}, not read any more; Spark fails for "
-                "it, or skips without a word with failOnDataLoss=false",
-                f"subscribe to it as well, {advice}",
-            )
         return SourcePlan(
             source,
             saved,
@@ -206,47 +233,93 @@ def _other_input(source: NewSource, saved: SavedSource, kind: str) -> SourcePlan
     )
 
 
+def _change(source: NewSource, saved: SavedSource) -> str:
+    return f"{source.describe()} reads {source.signature}, and read {saved.signature}"
+
+
 def kind_of(signature: str | None) -> str:
     """Return ``kafka`` of ``kafka[subscribe=a]``; empty when not known."""
     return (signature or "").partition("[")[0].removesuffix("Source").lower()
 
 
-def _topics_gone(signature: str, offset: str) -> list[str]:
-    """Return the topics of a Kafka position that are not read now.
+#: The verdict of a row that a finding stops.
+_VERDICTS: Mapping[RestoreOutcome, SourceVerdict] = {
+    RestoreOutcome.CONSENT: "consent-needed",
+    RestoreOutcome.REFUSED: "incompatible",
+}
 
-    A position is ``{"topic": {"partition": offset}}``. The result is empty if the topics cannot
-    be compared: a pattern is Java's, and Python may not understand it. The forms are those of
-    Spark's ``KafkaSourceOffset`` and ``ConsumerStrategy``; ``KafkaMicroBatchStream`` reports
-    partitions of the start that are not in the end as lost data.
+
+def _with_broker(row: SourcePlan, facts: BrokerFacts) -> SourcePlan:
+    """Return the row of a Kafka source with what its position meets; any other row as it is.
+
+    The gravest finding is the row's own, where it stops the restore; the others are checks.
     """
-    try:
-        position = json.loads(offset)
-    except ValueError:
-        return []
-    if not isinstance(position, dict):
-        return []
-    how, _, what = signature.partition("[")[2].removesuffix("]").partition("=")
-    if how == "subscribe":
-        wanted = {topic.strip() for topic in what.split(",")}
-        return sorted(topic for topic in position if topic not in wanted)
-    if how == "subscribePattern":
-        try:
-            pattern = re.compile(what)
-        except re.error:
-            return []
-        return sorted(topic for topic in position if not pattern.fullmatch(topic))
-    if how == "assign":
-        try:
-            assigned = json.loads(what)
-        except ValueError:
-            return []
-        return sorted(
-            topic
-            for topic, partitions in position.items()
-            if {int(n) for n in partitions} - {int(n) for n in assigned.get(topic, ())}
+    source, saved = row.new, row.saved
+    if source is None or saved is None or row.blocks or kind_of(source.signature) != "kafka":
+        return row
+    position = parse_position(saved.offset)
+    if position is None:
+        return row
+    reading = reading_of(source.signature, source.options)
+    answer = facts.answers.get(source.entry, BrokerAnswer())
+    checks = _broker_notes(source, answer)
+    if row.verdict == "reset":
+        starting = starting_offsets(source)
+        cost = reset_cost(reading, position, answer.topics or {}, starting)
+        if cost and answer.topics is not None:
+            text = f"{source.describe()} starts afresh: {cost}"
+            checks.append(Check("kafka-reset", RestoreOutcome.NOTE, text))
+        return replace(row, checks=tuple(checks))
+    consent = Consent(reset_flag(source), facts.accept_lost_rows)
+    found = list(judge(reading, position, answer, consent))
+    if found and found[0].outcome in _VERDICTS:
+        worst = found.pop(0)
+        begins = _change(source, saved) if row.verdict == "changed" else source.describe()
+        row = replace(
+            row,
+            verdict=_VERDICTS[worst.outcome],
+            reason=worst.reason,
+            text=f"{begins}: {worst.text}",
+            advice=worst.advice,
+            lost_rows=worst.rows,
         )
-    return []
+    checks += [
+        Check(each.reason, each.outcome, f"{source.describe()}: {each.text}", each.advice)
+        for each in found
+    ]
+    if answer.topics is not None:
+        checks += _lag(source, reading, position, answer.topics)
+    return replace(row, checks=tuple(checks))
 
 
-def _words(topics: Sequence[str]) -> str:
-    return ("topic " if len(topics) == 1 else "topics ") + ", ".join(topics)
+def _broker_notes(source: NewSource, answer: BrokerAnswer) -> list[Check]:
+    if answer.topics is not None or not answer.why:
+        return []
+    text = f"{source.describe()}: broker not asked: {answer.why}"
+    return [Check("broker-not-asked", RestoreOutcome.NOTE, text)]
+
+
+def _lag(
+    source: NewSource, reading: KafkaReading, position: Position, topics: Topics
+) -> Iterator[Check]:
+    """Yield a note on the rows that wait in the partitions that the source reads."""
+    read = {
+        topic: {n: has for n, has in partitions.items() if reading.reads(topic, n)}
+        for topic, partitions in topics.items()
+    }
+    waiting = {topic: rows for topic, rows in rows_waiting(position, read).items() if rows}
+    if waiting:
+        each = ", ".join(f"{rows:,} in topic {topic}" for topic, rows in waiting.items())
+        text = f"{source.describe()}: rows that wait for it: {each}"
+        yield Check("kafka-lag", RestoreOutcome.NOTE, text)
+
+
+def starting_offsets(source: NewSource) -> str:
+    """Return where a Kafka source starts without a position; empty when that is not known."""
+    given = {name.lower(): value for name, value in source.options.items()}
+    if not given:
+        return ""
+    for name in ("startingtimestamp", "startingoffsetsbytimestamp"):
+        if name in given:
+            return name
+    return given.get("startingoffsets", "latest")

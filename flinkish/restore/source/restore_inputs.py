@@ -18,6 +18,12 @@ from flinkish.units import size_text
 
 #: The key of a saved query.
 QueryKey = str | None
+#: The options of a Kafka source that decide what becomes of its position.
+KAFKA_OPTIONS = (
+    *("subscribe", "subscribePattern", "assign", "failOnDataLoss"),
+    *("startingOffsets", "startingOffsetsByTimestamp", "startingTimestamp"),
+    *("kafka.bootstrap.servers", "kafka.security.protocol", "kafka.isolation.level"),
+)
 
 
 @dataclass(frozen=True)
@@ -176,6 +182,8 @@ class NewSource:
         The ordinals of the operators that it feeds.
     inputs
         As in :class:`SavedSource`.
+    options
+        Those of :data:`KAFKA_OPTIONS` that the program gives to a Kafka source.
     """
 
     entry: int
@@ -185,6 +193,7 @@ class NewSource:
     uid: str | None = None
     feeds: tuple[int, ...] = ()
     inputs: tuple[tuple[int, int], ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
 
     def describe(self) -> str:
         """Return a text for messages."""

@@ -7,9 +7,16 @@ from dataclasses import replace
 import pytest
 
 from flinkish.operators.hasher import HasherVersion
+from flinkish.restore.plan.kafka_reading import Available, BrokerAnswer
 from flinkish.restore.plan.matching import match_operators
 from flinkish.restore.plan.positions import match_sources, reset_flag
-from flinkish.restore.plan.source_plans import SourcePlan, source_plans
+from flinkish.restore.plan.source_plans import (
+    NO_FACTS,
+    BrokerFacts,
+    SourcePlan,
+    source_plans,
+    starting_offsets,
+)
 from flinkish.restore.source.restore_inputs import NewQuery, SavedQueryFacts, SavedSource
 from tests.support.restore.query_builders import new, old, reads, saved_query, source, starting
 
@@ -17,12 +24,17 @@ A, B = "file[/a]", "file[/b]"
 TOPIC = "kafka[subscribe=a,b]"
 
 
-def rows(query: NewQuery, *saved: SavedQueryFacts, reset: tuple[str, ...] = ()) -> list[SourcePlan]:
+def rows(
+    query: NewQuery,
+    *saved: SavedQueryFacts,
+    reset: tuple[str, ...] = (),
+    facts: BrokerFacts = NO_FACTS,
+) -> list[SourcePlan]:
     own = next((q for q in saved if q.key in (query.name, None)), None)
     version = HasherVersion.V3
     taken = match_operators(query, saved, own, hasher=version, uid_map={}).taken
     matches = match_sources(query, saved, own, taken, hasher=version, uid_map={}, reset=reset)
-    return list(source_plans(query, own, matches))
+    return list(source_plans(query, own, matches, facts))
 
 
 def verdicts(found: list[SourcePlan]) -> list[tuple[str, str]]:
@@ -75,7 +87,8 @@ def test_a_path_that_has_changed_is_warned_of() -> None:
         (TOPIC, '{"a":{"0":5},"b":{"0":1}}', "kafka[subscribe=a]", "topics-gone"),
         (TOPIC, '{"a":{"0":5}}', "kafka[subscribe=a]", "topics-changed"),
         (TOPIC, '{"a":{"0":5},"b":{"0":1}}', "kafka[subscribePattern=[ab]]", "topics-changed"),
-        (TOPIC, '{"a":{"0":5},"bb":{"0":1}}', "kafka[subscribePattern=[ab]]", "topics-gone"),
+        (TOPIC, '{"a":{"0":5},"bb":{"0":1}}', "kafka[subscribePattern=[ab]]", "topics-changed"),
+        (TOPIC, '{"a":{"0":5},"bb":{"0":1}}', "kafka[subscribePattern=^[ab]$]", "topics-gone"),
         (TOPIC, '{"a":{"0":5}}', 'kafka[assign={"a":[0,1]}]', "topics-changed"),
         (TOPIC, '{"a":{"0":5,"1":2}}', 'kafka[assign={"a":[0]}]', "topics-gone"),
         (TOPIC, '{"a":{"0":5}}', "kafka[subscribePattern=\\Qa\\E]", "topics-changed"),
@@ -127,3 +140,67 @@ def test_a_saved_source_without_signature_is_not_judged() -> None:
     saved = saved_query(sources=(replace(source(A, uid="in"), signature=None),))
     assert isinstance(saved.sources and saved.sources[0], SavedSource)
     assert verdicts(rows(starting(sources=(reads(B, uid="in"),)), saved)) == [SAME]
+
+
+def broker(begin: int, end: int, *, accept: bool = False) -> BrokerFacts:
+    """A broker whose topics a and b have one partition each."""
+    bounds = {0: Available(begin, end)}
+    return BrokerFacts({0: BrokerAnswer({"a": bounds, "b": bounds})}, accept)
+
+
+def kafka(fail: str = "true", **options: str) -> NewQuery:
+    given = {"subscribe": "a,b", "failOnDataLoss": fail, **options}
+    return starting(sources=(replace(reads(TOPIC, uid="in"), options=given),))
+
+
+READ = saved_query(sources=(source(TOPIC, uid="in", offset='{"a":{"0":5},"b":{"0":9}}'),))
+
+
+def test_what_a_broker_has_decides_the_row_of_a_source() -> None:
+    (fine,) = rows(kafka(), READ, facts=broker(0, 12))
+    assert (fine.verdict, fine.reason, fine.blocks) == (*SAME, False)
+    (lag,) = fine.checks
+    assert (lag.id, lag.outcome.value) == ("kafka-lag", "note")
+    assert lag.text == "source 'in': rows that wait for it: 7 in topic a, 3 in topic b"
+
+    (lost,) = rows(kafka(), READ, facts=broker(8, 12))
+    assert (lost.verdict, lost.reason, lost.lost_rows) == ("consent-needed", "rows-expired", 3)
+    assert lost.text.startswith("source 'in': up to 3 rows of topic a")
+    (agreed,) = rows(kafka("false"), READ, facts=broker(8, 12, accept=True))
+    assert (agreed.verdict, agreed.blocks) == ("as-is", False)
+    assert [each.id for each in agreed.checks] == ["rows-expired", "kafka-lag"]
+
+    (missing,) = rows(
+        kafka(), READ, facts=BrokerFacts({0: BrokerAnswer({"a": {0: Available(0, 5)}})})
+    )
+    assert (missing.verdict, missing.reason) == ("incompatible", "topic-missing")
+    assert missing.blocks
+
+
+def test_a_broker_that_was_not_asked_is_noted_once() -> None:
+    (row,) = rows(kafka(), READ, facts=BrokerFacts({0: BrokerAnswer(None, "--offline")}))
+    assert (row.verdict, row.reason) == SAME
+    assert [each.text for each in row.checks] == ["source 'in': broker not asked: --offline"]
+    (unknown,) = rows(kafka(), READ)
+    assert unknown.checks == ()
+
+
+def test_what_starting_afresh_costs_is_noted() -> None:
+    (row,) = rows(kafka(), READ, reset=("in",), facts=broker(0, 12))
+    assert row.verdict == "reset"
+    assert [each.text for each in row.checks] == [
+        "source 'in' starts afresh: it starts at the end: up to 10 rows behind its position are "
+        "never read"
+    ]
+    (silent,) = rows(kafka(), READ, reset=("in",), facts=BrokerFacts({0: BrokerAnswer()}))
+    assert silent.checks == ()
+
+
+def test_where_a_kafka_source_starts() -> None:
+    def start(**options: str) -> str:
+        return starting_offsets(replace(reads(TOPIC), options=options))
+
+    assert start() == ""
+    assert start(subscribe="a") == "latest"
+    assert start(subscribe="a", StartingOffsets="earliest") == "earliest"
+    assert start(startingOffsets="earliest", startingTimestamp="5") == "startingtimestamp"

@@ -1,0 +1,165 @@
+"""What becomes of a Kafka position, with what a broker has and without."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flinkish.restore.plan.kafka_positions import (
+    Consent,
+    Finding,
+    judge,
+    reset_cost,
+    rows_waiting,
+)
+from flinkish.restore.plan.kafka_reading import Available, BrokerAnswer, reading_of
+from flinkish.restore.plan.verdicts import RestoreOutcome
+
+NOTE, WARNING = RestoreOutcome.NOTE, RestoreOutcome.WARNING
+CONSENT, REFUSED = RestoreOutcome.CONSENT, RestoreOutcome.REFUSED
+FAILS, SKIPS = "true", "false"
+
+
+def topics(**bounds: list[tuple[int, int]]) -> BrokerAnswer:
+    return BrokerAnswer(
+        {t: {n: Available(*each) for n, each in enumerate(b)} for t, b in bounds.items()}
+    )
+
+
+def found(
+    position: dict[str, dict[int, int]],
+    answer: BrokerAnswer,
+    fail: str = FAILS,
+    *,
+    accept: bool = False,
+    **how: str,
+) -> list[Finding]:
+    reading = reading_of("", {"failOnDataLoss": fail, **(how or {"subscribe": "a,b"})})
+    return list(judge(reading, position, answer, Consent("--reset-source in", accept)))
+
+
+def told(findings: list[Finding]) -> list[tuple[Any, ...]]:
+    return [(each.reason, each.outcome, each.rows) for each in findings]
+
+
+SAVED = {"a": {0: 5, 1: 2}, "b": {0: 7}}
+
+
+def test_a_position_that_the_broker_still_has() -> None:
+    within = topics(a=[(0, 5), (2, 9)], b=[(7, 7)])
+    assert found(SAVED, within) == []
+    assert rows_waiting(SAVED, within.topics or {}) == {"a": 7, "b": 0}
+    assert found(SAVED, BrokerAnswer(None, "silent")) == []
+
+
+@pytest.mark.parametrize("fail", [FAILS, SKIPS])
+def test_a_subscribed_topic_that_is_not_there(fail: str) -> None:
+    (refused,) = found(SAVED, topics(a=[(0, 5), (2, 9)]), fail, accept=True)
+    assert told([refused]) == [("topic-missing", REFUSED, None)]
+    assert "the broker has no topic b" in refused.text
+    assert "--offline" in refused.advice
+
+
+def test_rows_that_retention_has_deleted() -> None:
+    answer = topics(a=[(1_005, 2_000), (2, 2)], b=[(8, 8)])
+    fails = found(SAVED, answer)
+    assert told(fails) == [("rows-expired", CONSENT, 1_000), ("rows-expired", CONSENT, 1)]
+    assert "up to 1,000 rows of topic a" in fails[0].text
+    assert "partition 0 was read up to 5 and has 1005 to 2000" in fails[0].text
+    assert "Spark fails for it" in fails[0].text
+    assert "--reset-source in; or set failOnDataLoss to false" in fails[0].advice
+    skips = found(SAVED, answer, SKIPS)
+    assert told(skips) == told(fails)
+    assert "Spark skips it without a word" in skips[0].text
+    assert skips[0].advice.endswith("or agree: --accept-lost-rows")
+    # Agreed to, where Spark does not fail anyway.
+    assert {each.outcome for each in found(SAVED, answer, SKIPS, accept=True)} == {WARNING}
+    assert {each.outcome for each in found(SAVED, answer, FAILS, accept=True)} == {CONSENT}
+
+
+def test_a_topic_that_was_made_again() -> None:
+    (finding,) = found(SAVED, topics(a=[(0, 3), (0, 2)], b=[(0, 7)]), SKIPS)
+    assert told([finding]) == [("topic-recreated", CONSENT, 3)]
+    assert (
+        "partition 0 was read up to 5 and has 0 to 3; what it has there (up to 3 rows)"
+        in finding.text
+    )
+
+
+def test_fewer_partitions_are_partitions_that_are_gone() -> None:
+    (finding,) = found(SAVED, topics(a=[(0, 5)], b=[(0, 7)]))
+    assert told([finding]) == [("topics-gone", CONSENT, None)]
+    assert "the position is in partition a-1, not read any more" in finding.text
+
+
+def test_a_topic_that_is_not_read_any_more_costs_what_waits_there() -> None:
+    answer = topics(a=[(0, 5), (0, 2)], b=[(0, 17)])
+    (finding,) = found(SAVED, answer, SKIPS, subscribe="a")
+    assert told([finding]) == [("topics-gone", CONSENT, 10)]
+    assert "topic b, not read any more (up to 10 rows there that were not read)" in finding.text
+    assert finding.advice.startswith("subscribe to it as well, or start it afresh")
+    # All of it was read: nothing is lost, and Spark fails only if it is to.
+    read = topics(a=[(0, 5), (0, 2)], b=[(0, 7)])
+    assert told(found(SAVED, read, SKIPS, subscribe="a")) == [("topics-gone", WARNING, None)]
+    assert told(found(SAVED, read, FAILS, subscribe="a")) == [("topics-gone", CONSENT, 0)]
+    # A pattern does not mind a topic that is gone from the broker.
+    gone = topics(a=[(0, 5), (0, 2)])
+    assert told(found(SAVED, gone, subscribePattern="[ab]")) == [("topics-gone", CONSENT, None)]
+    assert told(found(SAVED, BrokerAnswer(), subscribe="a")) == [("topics-gone", CONSENT, None)]
+
+
+def test_an_assignment() -> None:
+    answer = topics(a=[(0, 5), (0, 4)], b=[(0, 7)])
+    given = '{"a":[0,9],"b":[0]}'
+    (finding,) = found(SAVED, answer, SKIPS, assign=given)
+    assert told([finding]) == [("topics-gone", CONSENT, 2)]
+    assert "partition a-1" in finding.text
+    missing = found(SAVED, answer, SKIPS, assign='{"a":[0,1],"b":[0],"c":[0]}')
+    assert told(missing) == [("topic-missing", REFUSED, None)]
+
+
+def test_partitions_and_topics_that_are_new() -> None:
+    grown = topics(a=[(0, 5), (0, 2), (0, 9), (0, 1)], b=[(0, 7)])
+    (finding,) = found(SAVED, grown)
+    assert told([finding]) == [("partitions-new", NOTE, None)]
+    assert "partitions 2, 3 of topic a are new to it" in finding.text
+    assert finding.text.endswith("up to 10 rows")
+    more = topics(a=[(0, 5), (0, 2)], b=[(0, 7)], c=[(0, 1)])
+    assert told(found(SAVED, more, subscribe="a,b,c")) == [("topic-new", NOTE, None)]
+    assert found(SAVED, more) == []
+
+
+def test_new_ones_that_do_not_begin_at_0() -> None:
+    late = topics(a=[(0, 5), (0, 2), (4, 9)], b=[(0, 7)])
+    assert told(found(SAVED, late)) == [
+        ("rows-expired", CONSENT, 4),
+        ("partitions-new", NOTE, None),
+    ]
+    # Of a topic that was never read nothing is lost, but Spark thinks so.
+    added = topics(a=[(0, 5), (0, 2)], b=[(0, 7)], c=[(4, 9)])
+    assert told(found(SAVED, added, subscribe="a,b,c")) == [
+        ("new-topic-starts-late", CONSENT, None),
+        ("topic-new", NOTE, None),
+    ]
+    assert told(found(SAVED, added, SKIPS, subscribe="a,b,c")) == [("topic-new", NOTE, None)]
+
+
+def test_a_pattern_that_only_java_understands_is_judged_by_bounds_alone() -> None:
+    java = {"subscribePattern": "\\Qa\\E"}
+    answer = topics(a=[(0, 5), (3, 9)], b=[(0, 7)])
+    assert told(found(SAVED, answer, **java)) == [("rows-expired", CONSENT, 1)]
+    assert told(found(SAVED, topics(a=[(0, 5), (0, 9)]), **java)) == [
+        ("topics-gone", CONSENT, None)
+    ]
+    assert found(SAVED, BrokerAnswer(), **java) == []
+
+
+def test_what_starting_afresh_costs() -> None:
+    has = topics(a=[(1, 9), (0, 2)], b=[(0, 17)], c=[(0, 99)]).topics or {}
+    reading = reading_of("kafka[subscribe=a,b]", {})
+    assert reset_cost(reading, SAVED, has, "latest") == (
+        "it starts at the end: up to 14 rows behind its position are never read"
+    )
+    assert "up to 13 rows are read again" in reset_cost(reading, SAVED, has, " Earliest ")
+    assert reset_cost(reading, SAVED, has, '{"a":{"0":3}}') == ""
