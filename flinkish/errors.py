@@ -232,6 +232,13 @@ class RegistryError(StorageError):
     id = "registry"
 
 
+class BrokerError(StorageError):
+    """A Kafka broker cannot be asked: it does not answer, or there is no client for it."""
+
+    id = "broker"
+    default_hint = "see that the broker is reachable from here, and its host and port are right"
+
+
 class ProgramFailed(FlinkishError):
     """The user's program ended with an error; ``data["tail"]`` has the last lines of its output."""
 

@@ -233,7 +233,8 @@ def restart_from(
 
     job = _ended(context, job)
     launch = with_secrets(job.launch, conf or {}, secret_args)
-    spec = RestoreSpec(locate(savepoint), sink_ahead=sink_ahead)
+    # It is the same program: as when its checkpoint goes on, its failOnDataLoss decides.
+    spec = RestoreSpec(locate(savepoint), sink_ahead=sink_ahead, accept_lost_rows=True)
     new = launch_in_place_of(context, job, replace(launch, restore=spec), unique_name=True)
     context.registry.acknowledge([job.job_id])
     return new

@@ -36,6 +36,10 @@ class Restore:
         Sources that start anew.
     sink_ahead : str or None
         What to do with a sink that has later batches: ``rebase`` or ``accept``.
+    accept_lost_rows : bool
+        Whether rows that a Kafka source can no longer read are skipped.
+    offline : bool
+        Whether the restore is planned without asking the brokers of Kafka sources.
     """
 
     savepoint: str | None = None
@@ -45,6 +49,8 @@ class Restore:
     uid_map: Sequence[tuple[str, str]] = ()
     reset_sources: Sequence[str] = ()
     sink_ahead: str | None = None
+    accept_lost_rows: bool = False
+    offline: bool = False
 
     def given(self) -> list[tuple[str, str]]:
         """Return the given options that require a savepoint, each with its command-line flag."""
@@ -58,6 +64,8 @@ class Restore:
             (self.uid_map, "a uid map", "--uid-map"),
             (self.reset_sources, "a source that starts anew", "--reset-source"),
             (self.sink_ahead, "a choice for a sink that is ahead", "--sink-ahead"),
+            (self.accept_lost_rows, "skipping rows that are gone", "--accept-lost-rows"),
+            (self.offline, "planning without a broker", "--offline"),
         )
         return [(name, flag) for value, name, flag in options if value]
 
@@ -115,6 +123,8 @@ def restore_spec(
         reset_sources=tuple(restore.reset_sources),
         sink_ahead=restore.sink_ahead,
         parallelism=parallelism,
+        accept_lost_rows=restore.accept_lost_rows,
+        offline=restore.offline,
     )
 
 

@@ -49,6 +49,8 @@ class ProgramRunner:
         uid_map: Mapping[str, str] | None = None,
         reset_sources: Sequence[str] = (),
         sink_ahead: str | None = None,
+        accept_lost_rows: bool = False,
+        offline: bool = False,
         parallelism: int | None = None,
         master: str | None = None,
         conf: Mapping[str, str] | None = None,
@@ -95,6 +97,10 @@ class ProgramRunner:
         sink_ahead : str, optional
             For a sink that has later batches: ``rebase`` continues after them, ``accept`` drops
             output.
+        accept_lost_rows : bool
+            Whether rows that a Kafka source can no longer read are skipped.
+        offline : bool
+            Whether the restore is planned without asking Kafka brokers.
         parallelism : int, optional
             Number of state partitions.
         master, spark_home, python, client_python : str, optional
@@ -133,7 +139,8 @@ class ProgramRunner:
             The error with which the program failed.
         """
         restore = _restore(
-            from_savepoint, allow_non_restored, claim, fork, uid_map, reset_sources, sink_ahead
+            *(from_savepoint, allow_non_restored, claim, fork, uid_map, reset_sources),
+            *(sink_ahead, accept_lost_rows, offline),
         )
         program = _program(
             *(app, module, args, secret_args),
@@ -174,6 +181,8 @@ class ProgramRunner:
         uid_map: Mapping[str, str] | None = None,
         reset_sources: Sequence[str] = (),
         sink_ahead: str | None = None,
+        accept_lost_rows: bool = False,
+        offline: bool = False,
         parallelism: int | None = None,
         master: str | None = None,
         conf: Mapping[str, str] | None = None,
@@ -219,7 +228,8 @@ class ProgramRunner:
         """
         job, savepoint = self._origin(job_or_savepoint)
         restore = _restore(
-            savepoint, allow_non_restored, None, fork, uid_map, reset_sources, sink_ahead
+            *(savepoint, allow_non_restored, None, fork, uid_map, reset_sources),
+            *(sink_ahead, accept_lost_rows, offline),
         )
         program = _program(
             *(app, module, args, secret_args),
@@ -243,6 +253,8 @@ class ProgramRunner:
         allow_non_restored: bool = False,
         uid_map: Mapping[str, str] | None = None,
         reset_sources: Sequence[str] = (),
+        accept_lost_rows: bool = False,
+        offline: bool = False,
         parallelism: int | None = None,
         master: str | None = None,
         conf: Mapping[str, str] | None = None,
@@ -286,7 +298,10 @@ class ProgramRunner:
         from flinkish.client.rehearsal import rehearse
 
         job, savepoint = self._origin(job_or_savepoint)
-        restore = _restore(savepoint, allow_non_restored, None, False, uid_map, reset_sources, None)
+        restore = _restore(
+            *(savepoint, allow_non_restored, None, False, uid_map, reset_sources),
+            *(None, accept_lost_rows, offline),
+        )
         program = _program(
             *(app, module, args, secret_args),
             *(master, spark_home, python, client_python),
@@ -361,6 +376,8 @@ def _restore(
     uid_map: Mapping[str, str] | None,
     reset_sources: Sequence[str],
     sink_ahead: str | None,
+    accept_lost_rows: bool,
+    offline: bool,
 ) -> Restore:
     return Restore(
         savepoint=None if savepoint is None else location_of(savepoint),
@@ -370,6 +387,8 @@ def _restore(
         uid_map=check_uid_map((uid_map or {}).items()),
         reset_sources=tuple(reset_sources),
         sink_ahead=sink_ahead,
+        accept_lost_rows=accept_lost_rows,
+        offline=offline,
     )
 
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from flinkish.spec.codec import OMIT_DEFAULT
+
 
 @dataclass(frozen=True)
 class RestoreSpec:
@@ -33,6 +35,10 @@ class RestoreSpec:
         What to do with a sink that already has later batches: ``rebase`` or ``accept``.
     parallelism
         The number of state partitions; None for the savepoint's.
+    accept_lost_rows
+        Whether rows that a source can no longer read are skipped.
+    offline
+        Whether the restore is planned without asking the brokers of its sources.
     expected
         The plan that was shown to the user, as a document of all queries: the restore must have the
         same plan.
@@ -47,6 +53,8 @@ class RestoreSpec:
     sink_ahead: str | None = None
     parallelism: int | None = None
     expected: Mapping[str, Any] | None = None
+    accept_lost_rows: bool = field(default=False, metadata=OMIT_DEFAULT)
+    offline: bool = field(default=False, metadata=OMIT_DEFAULT)
 
     @property
     def is_awaited(self) -> bool:

@@ -28,6 +28,8 @@ _KEYS: Mapping[str, type | tuple[type, ...]] = {
     "uid-map": dict,
     "reset-sources": list,
     "sink-ahead": str,
+    "accept-lost-rows": bool,
+    "offline": bool,
     "savepoint-path": str,
     "timeout": str,
     "health-batches": int,
@@ -141,6 +143,8 @@ def _entry(table: Mapping[str, Any], where: str, directory: str) -> FleetEntry:
             reset_sources=tuple(table.get("reset-sources", ())),
             sink_ahead=sink_ahead,
             parallelism=table.get("parallelism"),
+            accept_lost_rows=table.get("accept-lost-rows", False),
+            offline=table.get("offline", False),
         ),
         health=Health(
             table.get("health-batches", Health.batches),

@@ -92,7 +92,8 @@ class InPlaceUpgrade(Execution):
         old = self._registry.job(upgrade.job_id)
         # The failed attempt may have written to the sink: what it has stays, the job goes on.
         ahead = upgrade.restore.sink_ahead or "rebase"
-        spec = RestoreSpec(upgrade.savepoint, sink_ahead=ahead)
+        # Nor is it held up by rows that its source has lost meanwhile: they are in its plan.
+        spec = RestoreSpec(upgrade.savepoint, sink_ahead=ahead, accept_lost_rows=True)
         job = self._launched(upgrade.old_again_id, old.launch, spec)
         self._say(f"starting the old program again as job {job.job_id} ...")
         wait_until_started(self._context, job)

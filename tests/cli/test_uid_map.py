@@ -30,6 +30,13 @@ def test_the_driver_finds_it_in_the_registry(cli: Command, checkpoint: str) -> N
     assert restore == RestoreSpec(checkpoint, allow_non_restored=True, uid_map=pairs)
 
 
+def test_what_is_agreed_of_kafka_is_there_too(cli: Command, checkpoint: str) -> None:
+    job = cli.start("serve", "-s", checkpoint, "--accept-lost-rows", "--offline")
+    with cli.registry() as registry:
+        restore = registry.job(job).launch.restore
+    assert restore == RestoreSpec(checkpoint, accept_lost_rows=True, offline=True)
+
+
 def test_a_savepoint_named_by_the_configuration_will_do(cli: Command, checkpoint: str) -> None:
     named = f"execution.state-recovery.path={checkpoint}"
     job = cli.start("serve", "-D", named, "--uid-map", "a=b")

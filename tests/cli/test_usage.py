@@ -67,6 +67,8 @@ MISTAKES = [
     (["run", "--sink-ahead", "rebase", "app.py"], "needs a savepoint"),
     (["run", "--sink-ahead", "rewind", "-s", "x", "app.py"], "rewind"),
     (["run", "--reset-source", "s", "app.py"], "needs a savepoint"),
+    (["run", "--accept-lost-rows", "app.py"], "needs a savepoint"),
+    (["run", "--offline", "app.py"], "needs a savepoint"),
     (["check", "app.py"], "which savepoint"),
     (["check", "-s", "x"], "no program"),
     (["compat", "x"], "is not a version"),

@@ -22,6 +22,8 @@ def test_an_entry_says_what_is_other() -> None:
                 "conf": {"spark.b": "2"},
                 "uid-map": {"old": "new"},
                 "parallelism": 8,
+                "accept-lost-rows": True,
+                "offline": True,
                 "health-batches": 0,
                 "health-timeout": "30s",
             },
@@ -36,6 +38,8 @@ def test_an_entry_says_what_is_other() -> None:
     assert first.changes.conf == {"spark.a": "1", "spark.b": "2"}
     assert first.changes.spark_home == second.changes.spark_home == "/opt/spark-4.3"
     assert (first.restore.uid_map, first.restore.parallelism) == ((("old", "new"),), 8)
+    assert (first.restore.accept_lost_rows, first.restore.offline) == (True, True)
+    assert (second.restore.accept_lost_rows, second.restore.offline) == (False, False)
     assert first.health == Health(0, 30.0)
     assert (first.timeout, second.timeout) == (120.0, 3600.0)
     assert (second.changes.application, second.changes.working_directory) == (None, None)

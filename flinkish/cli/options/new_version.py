@@ -63,6 +63,8 @@ class NewVersion:
     uid_map: tuple[tuple[str, str], ...]
     reset_sources: tuple[str, ...]
     sink_ahead: str | None
+    accept_lost_rows: bool
+    offline: bool
     parallelism: int | None
     master: str | None
     spark_home: str | None
@@ -106,6 +108,8 @@ def prepared(session: Session, job: JobRecord, given: NewVersion, kind: UpgradeK
             reset_sources=given.reset_sources,
             sink_ahead=given.sink_ahead,
             parallelism=given.parallelism,
+            accept_lost_rows=given.accept_lost_rows,
+            offline=given.offline,
         ),
         target=requests.savepoint_target(session, given.target, job),
         timeout=session.timeout(given.timeout),

@@ -20,6 +20,8 @@ class RestoreArguments:
     uid_map: tuple[tuple[str, str], ...]
     reset_sources: tuple[str, ...]
     sink_ahead: str | None
+    accept_lost_rows: bool
+    offline: bool
 
 
 def restore_of(options: RestoreArguments, *, claim_mode: str | None = None) -> Restore:
@@ -32,6 +34,8 @@ def restore_of(options: RestoreArguments, *, claim_mode: str | None = None) -> R
         uid_map=options.uid_map,
         reset_sources=options.reset_sources,
         sink_ahead=options.sink_ahead,
+        accept_lost_rows=options.accept_lost_rows,
+        offline=options.offline,
     )
 
 
@@ -89,11 +93,24 @@ sink_ahead_option = click.option(
     help="Where a sink has later batches than the savepoint: go on after them, or let it drop "
     "output.",
 )
+_accept_lost_rows_option = click.option(
+    "--accept-lost-rows",
+    is_flag=True,
+    help="Go on where rows of a Kafka source were deleted before they were read, or its topic was: "
+    "they are skipped. With failOnDataLoss=false in the program alone; Spark fails otherwise.",
+)
+_offline_option = click.option(
+    "--offline",
+    is_flag=True,
+    help="Do not ask the brokers of Kafka sources whether they still have what is to be read.",
+)
 
 
 def new_program_options(function: F) -> F:
     """Add the options that say what a new program does with the state, in the help's order."""
-    function = sink_ahead_option(function)  # decorators apply from the last to the first
+    function = _offline_option(function)  # decorators apply from the last to the first
+    function = _accept_lost_rows_option(function)
+    function = sink_ahead_option(function)
     function = _reset_source_option(function)
     function = _uid_map_option(function)
     return _allow_non_restored_option(function)
@@ -101,6 +118,8 @@ def new_program_options(function: F) -> F:
 
 def restore_options(function: F) -> F:
     """Add the options that say what is restored and how, in the help's order."""
+    function = _offline_option(function)
+    function = _accept_lost_rows_option(function)
     function = sink_ahead_option(function)
     function = _reset_source_option(function)
     function = _uid_map_option(function)

@@ -94,6 +94,8 @@ class PlannedSource(Identified):
         What it reads, as ``format[what]``; identifies a source without a uid.
     feeds
         Ordinals of the stateful operators downstream of it.
+    options
+        See :class:`~flinkish.driver.plan.plan_sources.Relation`.
     """
 
     entry: int
@@ -102,6 +104,7 @@ class PlannedSource(Identified):
     identity: OperatorIdentity
     signature: str
     feeds: tuple[int, ...]
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -338,6 +341,7 @@ def _sources(
                 identity=identities[keys[shown]].under(hasher),
                 signature=relation.signature,
                 feeds=tuple(sorted(feeds)),
+                options=relation.options,
             )
         )
     return tuple(sources)

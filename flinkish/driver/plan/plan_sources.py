@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from flinkish.driver.plan.plan_classes import find_class, walk
 from flinkish.operators.tagging import tag_key
+from flinkish.restore.source.restore_inputs import KAFKA_OPTIONS
 
 #: Leaf nodes that are sources of a streaming query.
 SOURCES = frozenset({"StreamingRelation", "StreamingRelationV2"})
@@ -53,6 +54,8 @@ class Relation:
         What it reads, as ``format[what]``.
     name
         The name that the program gave it by ``readStream.name("x")`` (Spark 4.2 on).
+    options
+        Those of :data:`~flinkish.restore.source.restore_inputs.KAFKA_OPTIONS` of a Kafka source.
     """
 
     entry: int
@@ -60,6 +63,7 @@ class Relation:
     format: str
     signature: str
     name: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_relations(jvm: Any, plan: Any) -> tuple[Relation, ...]:
@@ -92,7 +96,8 @@ def read_relations(jvm: Any, plan: Any) -> tuple[Relation, ...]:
         node.setTagValue(key, str(entry))
         format_ = _format(node)
         text = _signature(class_name, format_, node)
-        relations.append(Relation(entry, directory, format_, text, given))
+        options = _kafka_options(class_name, node) if format_ == "kafka" else {}
+        relations.append(Relation(entry, directory, format_, text, given, options))
     return tuple(relations)
 
 
@@ -198,6 +203,15 @@ def _signature(class_name: str, format_: str, node: Any) -> str:
     )
 
 
+def _kafka_options(class_name: str, node: Any) -> dict[str, str]:
+    """Return the options of a Kafka source that decide what becomes of its position."""
+    if class_name == "StreamingRelation":
+        return _scala_options(node.dataSource().options(), KAFKA_OPTIONS)
+    options = node.extraOptions()  # case-insensitive
+    found = {name: options.get(name) for name in KAFKA_OPTIONS}
+    return {name: str(value) for name, value in found.items() if value is not None}
+
+
 def _table_name(format_: str, name: str) -> str | None:
     """Return ``name`` if it is the name of a table, else None.
 
@@ -206,9 +220,9 @@ def _table_name(format_: str, name: str) -> str | None:
     return name if re.fullmatch(r"[\w.`-]+", name) and name.lower() != format_ else None
 
 
-def _scala_options(options: Any) -> dict[str, str]:
-    """Return the options of a Scala map that identify what is read."""
-    wanted = {name.lower() for name in _READ}
+def _scala_options(options: Any, names: Collection[str] = _READ) -> dict[str, str]:
+    """Return these options of a Scala map: by default those that identify what is read."""
+    wanted = {name.lower() for name in names}
     found: dict[str, str] = {}
     iterator = options.iterator()
     while iterator.hasNext():

@@ -68,6 +68,7 @@ def new_query(
                 uid=source.uid,
                 feeds=source.feeds,
                 inputs=_inputs(planned, source),
+                options=source.options,
             )
             for source in planned.sources
         ),

@@ -10,14 +10,16 @@ from flinkish import storage
 from flinkish.checkpoint.cut import newest_planned_batch
 from flinkish.driver.log import log
 from flinkish.errors import FlinkishError, StorageError
+from flinkish.restore.check.kafka_topics import ask_for
 from flinkish.restore.check.source_files import missing_files
 from flinkish.restore.materialize.new_logs import replays_planned
 from flinkish.restore.plan.decisions import QueryPlan
+from flinkish.restore.plan.kafka_reading import BrokerAnswer, parse_position
 from flinkish.restore.plan.query_id import OtherRun
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan, judge_sink, sink_position
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.recipe import Recipe
-from flinkish.restore.source.restore_inputs import NewQuery
+from flinkish.restore.source.restore_inputs import NewQuery, NewSource, SavedSource
 from flinkish.restore.source.restore_source import RestorableQuery
 
 
@@ -41,10 +43,15 @@ class DriverRestoreEnvironment:
     ----------
     other_runs
         Returns all other jobs that ever ran a Spark query id.
+    offline
+        Whether no broker is asked.
     """
 
-    def __init__(self, other_runs: Callable[[str], Sequence[OtherRun]]) -> None:
+    def __init__(
+        self, other_runs: Callable[[str], Sequence[OtherRun]], *, offline: bool = False
+    ) -> None:
         self._other_runs = other_runs
+        self._offline = offline
         self._files = LocalFiles()
 
     def other_runs(self, query_id: str) -> Sequence[OtherRun]:
@@ -99,6 +106,15 @@ class DriverRestoreEnvironment:
             light = [Check("files-gone", RestoreOutcome.NOTE, text) for text in check.notes()]
             checks += [*grave, *light]
         return checks
+
+    def broker(self, source: NewSource, saved: SavedSource) -> BrokerAnswer:
+        """Ask the broker of a Kafka source for the topics of the source and of its position."""
+        if self._offline:
+            return BrokerAnswer(None, "--offline")
+        position = parse_position(saved.offset)
+        if position is None:
+            return BrokerAnswer(None, "the saved position is not one of Kafka")
+        return ask_for(source, position)
 
 
 def _same_place(saved: str | None, path: str) -> bool:

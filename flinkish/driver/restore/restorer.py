@@ -80,7 +80,9 @@ class Restorer:
         self._resumed = False
         self._offers = offers_here(spec)
         self._planner = RestorePlanner(
-            self._offers, options_of(spec, hasher), DriverRestoreEnvironment(self._other_runs)
+            self._offers,
+            options_of(spec, hasher),
+            DriverRestoreEnvironment(self._other_runs, offline=spec.offline),
         )
 
     @staticmethod
@@ -355,6 +357,7 @@ def options_of(spec: RestoreSpec, hasher: HasherVersion) -> RestoreOptions:
         sink_ahead=cast("SinkMode | None", spec.sink_ahead),
         parallelism=spec.parallelism,
         hasher=hasher,
+        accept_lost_rows=spec.accept_lost_rows,
         executors=FOR_THE_ENGINE if engine_is_here() else frozenset(),
     )
 

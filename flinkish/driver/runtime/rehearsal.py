@@ -80,7 +80,7 @@ class Rehearsal:
         return RestorePlanner(
             offers_here(self._spec, self._job),
             options_of(self._spec, self._planning.hasher),
-            DriverRestoreEnvironment(lambda _: ()),
+            DriverRestoreEnvironment(lambda _: (), offline=self._spec.offline),
         )
 
     def run(

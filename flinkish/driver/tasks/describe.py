@@ -112,7 +112,9 @@ class Description:
         self._planner = RestorePlanner(
             offers_here(self._spec, question.job),
             options_of(self._spec, self._planning.hasher),
-            DriverRestoreEnvironment(lambda query_id: runs.get(query_id, ())),
+            DriverRestoreEnvironment(
+                lambda query_id: runs.get(query_id, ()), offline=self._spec.offline
+            ),
         )
 
     def found(self) -> Described:

@@ -241,6 +241,7 @@ def _source(query: str, row: SourcePlan) -> dict[str, Any]:
         "reason": row.reason,
         "text": row.text,
         "advice": row.advice,
+        "lost_rows": row.lost_rows,
         "from": None
         if saved is None
         else {"query": saved.query, "entry": saved.entry, "offset": saved.offset},

@@ -27,6 +27,8 @@ class RestoreOptions:
         New uid -> old uid or operator id.
     parallelism
         The number of state partitions, None for the savepoint's.
+    accept_lost_rows
+        Whether rows of a source that can no longer be read are skipped.
     executors
         The verdicts that the state-migration engine can carry out.
     """
@@ -38,6 +40,7 @@ class RestoreOptions:
     sink_ahead: SinkMode | None = None
     parallelism: int | None = None
     hasher: HasherVersion = HasherVersion.V3
+    accept_lost_rows: bool = False
     executors: frozenset[Verdict] = frozenset()
 
 

@@ -15,6 +15,7 @@ from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible, UsageErr
 from flinkish.restore.plan import document
 from flinkish.restore.plan.decisions import QueryPlan, plan_query
 from flinkish.restore.plan.judging import WITHOUT_ENGINE, refuse
+from flinkish.restore.plan.kafka_reading import BrokerAnswer
 from flinkish.restore.plan.left_out import check_left_out
 from flinkish.restore.plan.matching import check_uid_map
 from flinkish.restore.plan.non_restored_state import NonRestored, find_non_restored
@@ -24,11 +25,11 @@ from flinkish.restore.plan.query_id import OtherRun, QueryIdentity, decide_query
 from flinkish.restore.plan.query_restore import QueryRestore, RestoreOptions
 from flinkish.restore.plan.recipes import recipe_for
 from flinkish.restore.plan.sinks import REBASE_ONLY, SinkMode, SinkPlan
-from flinkish.restore.plan.source_plans import SourcePlan, source_plans
+from flinkish.restore.plan.source_plans import BrokerFacts, SourcePlan, kind_of, source_plans
 from flinkish.restore.plan.state_migration import StateRewrite, rewrite_of
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.recipe import EmptyState, Recipe
-from flinkish.restore.source.restore_inputs import NewQuery, QueryKey
+from flinkish.restore.source.restore_inputs import NewQuery, NewSource, QueryKey, SavedSource
 from flinkish.restore.source.restore_source import RestorableQuery, RestoreSource
 
 
@@ -52,6 +53,9 @@ class RestoreEnvironment(Protocol):
         self, new: NewQuery, offer: RestorableQuery, plan: QueryPlan
     ) -> Sequence[Check]:
         """Return the checks for missing input files of the restored batch."""
+
+    def broker(self, source: NewSource, saved: SavedSource) -> BrokerAnswer:
+        """Return what the broker of a Kafka source has of its topics."""
 
 
 class RestorePlanner:
@@ -113,8 +117,11 @@ class RestorePlanner:
             return self._without_state(new, plan)
         offer = self.offers.by_key[plan.base.key]
         identity = self._identity(plan, offer)
-        rows = source_plans(new, plan.base if plan.own else None, plan.sources)
+        rows = source_plans(
+            *(new, plan.base if plan.own else None, plan.sources), self._broker_facts(new, plan)
+        )
         checks = [*preconditions(new, plan.base), *self._environment.input_files(new, offer, plan)]
+        checks += [check for row in rows for check in row.checks]
         found = QueryRestore(
             new.name,
             plan,
@@ -151,6 +158,15 @@ class RestorePlanner:
             rewrite=rewrite,
             refusal=refusal,
         )
+
+    def _broker_facts(self, new: NewQuery, plan: QueryPlan) -> BrokerFacts:
+        """Return what is known of the brokers of the Kafka sources that have a position."""
+        answers = {
+            source.entry: self._environment.broker(source, saved)
+            for source, saved in zip(new.sources or (), plan.sources.matched or (), strict=False)
+            if saved is not None and kind_of(source.signature) == "kafka"
+        }
+        return BrokerFacts(answers, self.options.accept_lost_rows)
 
     def _without_state(self, new: NewQuery, plan: QueryPlan) -> QueryRestore:
         """Return the plan of a query that the savepoint does not have."""
@@ -258,5 +274,7 @@ def _blocked(rows: Sequence[SourcePlan], checks: Sequence[Check]) -> FlinkishErr
         texts = "; ".join(row.text for row in stuck)
         advice = "; ".join(dict.fromkeys(row.advice for row in stuck))
         reasons = [row.reason for row in stuck]
+        if any(row.verdict == "incompatible" for row in stuck):
+            return Incompatible(texts, hint=advice, reasons=reasons)
         return ConsentNeeded(texts, hint=advice, reasons=reasons)
     return None

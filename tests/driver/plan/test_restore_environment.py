@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
+from flinkish.restore.plan.kafka_reading import BrokerAnswer
 from flinkish.restore.plan.sinks import SinkPlan
 from flinkish.restore.recipe import Recipe
 from flinkish.restore.source.job_source import open_job
@@ -15,6 +16,7 @@ from flinkish.restore.source.restore_inputs import NewQuery, NewSink
 from flinkish.spec.calls import JobOrigin
 from flinkish.spec.queries import QueryFacts, QueryStatus
 from tests.support.checkpoints.handwritten import CheckpointLikeness
+from tests.support.restore.query_builders import reads, source
 
 
 def judged(
@@ -86,3 +88,13 @@ def test_a_planned_batch_of_a_running_job_is_not_replayed(tmp_path: Path) -> Non
         assert plan is not None
         reasons.append(plan.reason)
     assert reasons == ["sink-ahead-state", "sink-has-planned"]
+
+
+def test_a_broker_is_asked_unless_that_is_switched_off() -> None:
+    program = reads("kafka[subscribe=a]", uid="in")
+    saved = source("kafka[subscribe=a]", offset='{"a":{"0":5}}')
+    offline = DriverRestoreEnvironment(lambda _: (), offline=True)
+    assert offline.broker(program, saved) == BrokerAnswer(None, "--offline")
+    online = DriverRestoreEnvironment(lambda _: ())
+    assert "bootstrap servers" in online.broker(program, saved).why
+    assert "not one of Kafka" in online.broker(program, source("file[/a]")).why

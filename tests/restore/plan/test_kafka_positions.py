@@ -146,13 +146,13 @@ def test_new_ones_that_do_not_begin_at_0() -> None:
 
 
 def test_a_pattern_that_only_java_understands_is_judged_by_bounds_alone() -> None:
-    java = {"subscribePattern": "\\Qa\\E"}
+    java = "\\Qa\\E"
     answer = topics(a=[(0, 5), (3, 9)], b=[(0, 7)])
-    assert told(found(SAVED, answer, **java)) == [("rows-expired", CONSENT, 1)]
-    assert told(found(SAVED, topics(a=[(0, 5), (0, 9)]), **java)) == [
+    assert told(found(SAVED, answer, subscribePattern=java)) == [("rows-expired", CONSENT, 1)]
+    assert told(found(SAVED, topics(a=[(0, 5), (0, 9)]), subscribePattern=java)) == [
         ("topics-gone", CONSENT, None)
     ]
-    assert found(SAVED, BrokerAnswer(), **java) == []
+    assert found(SAVED, BrokerAnswer(), subscribePattern=java) == []
 
 
 def test_what_starting_afresh_costs() -> None:

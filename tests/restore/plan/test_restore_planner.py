@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from flinkish.errors import ConsentNeeded, Incompatible, UsageError
 from flinkish.registry.jobs import JobState
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.document import compare_with_expected, merged, with_checks
+from flinkish.restore.plan.kafka_reading import Available, BrokerAnswer
 from flinkish.restore.plan.plan_text import plan_lines, plan_rows, verdict_line
 from flinkish.restore.plan.query_id import OtherRun
 from flinkish.restore.plan.query_restore import RestoreOptions
@@ -24,8 +25,10 @@ from flinkish.restore.recipe import EmptyState, Recipe, SourceCheckpoint
 from flinkish.restore.source.restore_inputs import (
     NewOperator,
     NewQuery,
+    NewSource,
     SavedOperator,
     SavedQueryFacts,
+    SavedSource,
 )
 from flinkish.restore.source.restore_source import RestorableQuery, RestoreSource
 from tests.support.restore.query_builders import (
@@ -47,6 +50,7 @@ class Facts:
     runs: tuple[OtherRun, ...] = ()
     sink_plan: SinkPlan | None = None
     checks: tuple[Check, ...] = ()
+    answer: BrokerAnswer = field(default_factory=BrokerAnswer)
 
     def other_runs(self, query_id: str) -> Sequence[OtherRun]:
         assert query_id.startswith("id of ")
@@ -66,6 +70,10 @@ class Facts:
         self, new: NewQuery, offer: RestorableQuery, plan: QueryPlan
     ) -> Sequence[Check]:
         return self.checks
+
+    def broker(self, source: NewSource, saved: SavedSource) -> BrokerAnswer:
+        assert source.signature.startswith("kafka[")
+        return self.answer
 
 
 #: A sink that has two batches more than the saved query.
@@ -231,6 +239,37 @@ def test_sources_that_cannot_be_gone_on_with_need_consent(was: str, signature: s
     restore = reset.plan(starting(new("x"), sources=(reads(signature, uid="in"),)), {})
     assert restore.refusal is None
     assert reset.document(complete=True)["verdict"] == "ok"  # it is left behind on purpose
+
+
+def test_what_a_kafka_broker_has_decides() -> None:
+    signature = "kafka[subscribe=a]"
+    saved = saved_query(old("x"), sources=(source(signature, uid="in", offset='{"a":{"0":5}}'),))
+
+    def planned(fail: str, answer: BrokerAnswer, **options: Any) -> RestorePlanner:
+        planner = planner_of(saved, facts=Facts(answer=answer), **options)
+        given = {"subscribe": "a", "failOnDataLoss": fail}
+        program = replace(reads(signature, uid="in"), options=given)
+        planner.plan(starting(new("x"), sources=(program,)), {})
+        return planner
+
+    expired = BrokerAnswer({"a": {0: Available(8, 20)}})
+    for fail in ("true", "false"):
+        plan = planned(fail, expired).document(complete=True)
+        assert (plan["verdict"], plan["exit_code"]) == ("consent-needed", 5)
+        assert (plan["sources"][0]["reason"], plan["sources"][0]["lost_rows"]) == (
+            *("rows-expired", 3),
+        )
+    agreed = planned("false", expired, accept_lost_rows=True)
+    plan = agreed.document(complete=True)
+    assert (plan["verdict"], [check["id"] for check in plan["checks"]]) == (
+        *("ok", ["rows-expired", "kafka-lag"]),
+    )
+    assert any("up to 3 rows of topic a" in note for note in agreed.queries[0].notes)
+    missing = planned("false", BrokerAnswer({}), accept_lost_rows=True).document(complete=True)
+    assert (missing["verdict"], missing["exit_code"]) == ("incompatible", 4)
+    silent = planned("true", BrokerAnswer(None, "--offline")).document(complete=True)
+    assert silent["verdict"] == "ok"
+    assert "note [broker-not-asked]: source 'in': broker not asked: --offline" in plan_lines(silent)
 
 
 def test_a_sink_that_is_ahead_is_refused_and_a_rebase_carried_out() -> None:

@@ -1,0 +1,189 @@
+"""What a Kafka broker has: partitions, their first and next offsets, and offsets by time.
+
+The only place that speaks to a broker, by the client of the extra ``kafka`` (kafka-python, pure
+Python, as drivers have other Pythons). A broker is asked what Spark asks it
+(``KafkaOffsetReaderAdmin``): metadata of topics, and ``ListOffsets`` of their leaders. No topic is
+made by asking for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from flinkish.errors import BrokerError
+from flinkish.restore.plan.kafka_reading import (
+    Available,
+    BrokerAnswer,
+    Position,
+    reading_of,
+)
+from flinkish.restore.source.restore_inputs import NewSource
+
+#: Seconds for the first answer of a broker, and for each one after that.
+TIMEOUT = 5.0
+#: Kafka's codes of topics that do not exist, or have a name that none can have.
+_MISSING = frozenset({3, 17})
+_PLAIN = "PLAINTEXT"
+
+
+def ask_for(source: NewSource, position: Position, *, timeout: float = TIMEOUT) -> BrokerAnswer:
+    """Return what the broker of a source has of the topics that it reads, or has read.
+
+    Never raises: a broker that cannot be asked is an answer too.
+    """
+    given = {name.lower(): value for name, value in source.options.items()}
+    servers = given.get("kafka.bootstrap.servers")
+    protocol = given.get("kafka.security.protocol", _PLAIN).strip().upper()
+    if not servers:
+        return BrokerAnswer(None, "the source's bootstrap servers are not known")
+    if protocol != _PLAIN:
+        return BrokerAnswer(None, f"it takes {protocol}, and only {_PLAIN} can be asked so far")
+    reading = reading_of(source.signature, source.options)
+    wanted = reading.topics | set(position)
+    pattern = reading.pattern
+    try:
+        found = topics_of(
+            servers,
+            lambda name: name in wanted or (pattern is not None and bool(pattern.search(name))),
+            names=wanted if pattern is None else None,
+            committed=given.get("kafka.isolation.level", "").lower() == "read_committed",
+            timeout=timeout,
+        )
+    except BrokerError as error:
+        return BrokerAnswer(None, error.message)
+    return BrokerAnswer(found)
+
+
+def topics_of(
+    servers: str,
+    wanted: Callable[[str], bool] = lambda _: True,
+    *,
+    names: Collection[str] | None = None,
+    committed: bool = False,
+    timeout: float = TIMEOUT,
+) -> dict[str, dict[int, Available]]:
+    """Return the offsets of the topics that exist; Kafka's own topics are left out.
+
+    Parameters
+    ----------
+    servers
+        ``host:port``, several separated by commas (``bootstrap.servers``).
+    wanted
+        Which topics; the names are asked for alone where they are given.
+    committed
+        Whether rows of open transactions do not count (``isolation.level=read_committed``).
+    timeout
+        Seconds, see :data:`TIMEOUT`.
+
+    Raises
+    ------
+    BrokerError
+        There is no client, or no answer.
+    """
+    with _client(servers, timeout) as admin:
+        from kafka.protocol.consumer import IsolationLevel, OffsetSpec
+
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        places = _partitions(admin, servers, wanted, names)
+        begin, end = (
+            admin.list_partition_offsets(dict.fromkeys(places, which), level) if places else {}
+            for which in (OffsetSpec.EARLIEST, OffsetSpec.LATEST)
+        )
+    found: dict[str, dict[int, Available]] = {}
+    for place in sorted(places):
+        available = Available(begin[place].offset, end[place].offset)
+        found.setdefault(place.topic, {})[place.partition] = available
+    return found
+
+
+def offsets_at(
+    servers: str, names: Collection[str], time_ms: int, *, timeout: float = TIMEOUT
+) -> dict[str, dict[int, int | None]]:
+    """Return the offset of the first row at or after a time, by topic and partition.
+
+    Parameters
+    ----------
+    time_ms
+        Milliseconds since the epoch.
+
+    Returns
+    -------
+    dict
+        None for a partition that has no row so late. Topics that do not exist are left out.
+
+    Raises
+    ------
+    BrokerError
+        There is no client, or no answer.
+    """
+    with _client(servers, timeout) as admin:
+        places = _partitions(admin, servers, lambda _: True, names)
+        answers = admin.list_partition_offsets(dict.fromkeys(places, time_ms)) if places else {}
+    found: dict[str, dict[int, int | None]] = {}
+    for place in sorted(places):
+        offset = answers[place].offset
+        found.setdefault(place.topic, {})[place.partition] = None if offset < 0 else offset
+    return found
+
+
+@contextmanager
+def _client(servers: str, timeout: float) -> Iterator[Any]:
+    """Yield a client of the broker; what it raises becomes a BrokerError."""
+    try:
+        from kafka import KafkaAdminClient
+        from kafka.errors import KafkaError
+    except ImportError as error:
+        raise BrokerError(
+            "there is no client for Kafka (kafka-python) in this Python",
+            hint="install it with: pip install 'flinkish[kafka]'",
+        ) from error
+    limit = max(1, int(timeout * 1000))
+    opened: list[Any] = []
+
+    def connect(**settings: Any) -> Any:
+        opened.append(KafkaAdminClient.DEFAULT_CONFIG["kafka_client"](**settings))
+        return opened[-1]
+
+    try:
+        with KafkaAdminClient(
+            bootstrap_servers=[each.strip() for each in servers.split(",")],
+            client_id="flinkish",
+            bootstrap_timeout_ms=limit,
+            request_timeout_ms=limit,
+            kafka_client=connect,
+        ) as admin:
+            yield admin
+    except (KafkaError, OSError, ValueError) as error:
+        for connection in opened:  # else its thread tries to connect for ever
+            connection.close()
+        raise BrokerError(
+            f"{servers} does not answer within {timeout:g} s, or refuses: {error}"
+        ) from error
+
+
+def _partitions(
+    admin: Any, servers: str, wanted: Callable[[str], bool], names: Collection[str] | None
+) -> list[Any]:
+    """Return the partitions of the topics that exist, as the client's own pairs."""
+    from kafka.structs import TopicPartition
+
+    if names is not None and not names:
+        return []  # to the client an empty list means all
+    found = []
+    for topic in admin.describe_topics(None if names is None else sorted(names)):
+        if topic["is_internal"] or not wanted(topic["name"]) or topic["error_code"] in _MISSING:
+            continue
+        _check(topic, servers)
+        numbers = [each["partition_index"] for each in topic["partitions"]]
+        found += [TopicPartition(topic["name"], number) for number in numbers]
+    return found
+
+
+def _check(topic: Mapping[str, Any], servers: str) -> None:
+    if topic["error_code"]:
+        from kafka.errors import for_code
+
+        word = for_code(topic["error_code"]).__name__
+        raise BrokerError(f"{servers} tells nothing of topic {topic['name']}: {word}")
