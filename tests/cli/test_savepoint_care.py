@@ -27,6 +27,7 @@ from flinkish.savepoint.directory.leases import Kind, Lease
 from flinkish.spec.requests import RequestResult, SavepointArguments
 from tests.cli.conftest import ROOT, Command
 from tests.support.savepoint.small_savepoints import JOB_ID, make_savepoint
+from tests.support.servers.kafka import KafkaServer
 from tests.support.terminal import answer
 
 OTHER = "fedcba9876543210" * 2
@@ -151,6 +152,62 @@ def test_list_of_nothing(cli: Command, tmp_path: Path) -> None:
 
 
 # show and diff
+
+
+#: Two topics, as Spark writes them into the offset log.
+KAFKA = '{"orders":{"1":2,"0":5},"clicks":{"0":1}}'
+
+
+def test_show_has_kafka_offsets_by_partition(cli: Command, place: str) -> None:
+    plain = make_savepoint(place, NOON)
+    assert "PARTITION  OFFSET" not in cli.ok("savepoint", "show", plain).out
+    path = make_savepoint(place, NOON, offsets=(KAFKA,))
+    text = cli.ok("savepoint", "show", path).out
+    assert [line.split() for line in text.splitlines() if line.startswith("  orders")] == [
+        ["orders", "0", "5"],
+        ["orders", "1", "2"],
+    ]
+    (query,) = cli.ok("savepoint", "show", path, "--json").json()["savepoint"]["queries"]
+    assert [(each["topic"], each["partition"], each["offset"]) for each in query["kafka"]] == [
+        ("clicks", 0, 1),
+        ("orders", 0, 5),
+        ("orders", 1, 2),
+    ]
+    twice = make_savepoint(
+        place, NOON, offsets=(KAFKA, KAFKA), source=[{"signature": "kafka[a]"}, {"uid": "in"}]
+    )
+    assert "1       2  kafka[a]" in cli.ok("savepoint", "show", twice).out
+
+
+def test_lag_needs_a_broker_and_a_position(cli: Command, place: str) -> None:
+    path = make_savepoint(place, NOON, offsets=(KAFKA,))
+    for words in (["--lag"], ["--bootstrap-server", "h:1"]):
+        refused = cli("savepoint", "show", path, *words)
+        assert refused.code == 2
+        assert "--lag --bootstrap-server HOST:PORT" in refused.err
+    both = ("--lag", "--bootstrap-server", "no port:x")
+    assert cli("savepoint", "show", make_savepoint(place, NOON), *both).code == 2
+    refused = cli("savepoint", "show", path, *both, "--json")
+    assert (refused.code, refused.out) == (16, "")
+    assert '"id": "broker"' in refused.err
+
+
+@pytest.mark.servers
+def test_lag_is_what_the_broker_has_behind_the_offsets(
+    cli: Command, place: str, kafka: KafkaServer
+) -> None:
+    kafka.make_topic("lag-orders", 2)
+    kafka.write("lag-orders", 0, [(1_000 + n, b"row") for n in range(9)])
+    offsets = '{"lag-orders":{"0":5},"lag-gone":{"0":1}}'
+    path = make_savepoint(place, NOON, offsets=(offsets,))
+    words = ("savepoint", "show", path, "--lag", "--bootstrap-server", kafka.bootstrap)
+    lines = [line.split() for line in cli.ok(*words).out.splitlines()]
+    assert ["lag-gone", "0", "1", "-", "-", "-", "not", "in", "the", "broker"] in lines
+    assert ["lag-orders", "0", "5", "0", "9", "4"] in lines
+    assert ["lag-orders", "1", "-", "0", "0", "0", "new"] in lines
+    assert ["lag", "4", "rows", "at", "most"] in lines
+    (query,) = cli.ok(*words, "--json").json()["savepoint"]["queries"]
+    assert [each["lag"] for each in query["kafka"]] == [None, 4, 0]
 
 
 def test_show_says_what_is_shared(cli: Command, place: str) -> None:

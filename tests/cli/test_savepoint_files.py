@@ -111,6 +111,8 @@ def test_run_restores_from_any_spelling_of_the_path(
         "sink_ahead": None,
         "parallelism": None,
         "expected": None,
+        "accept_lost_rows": False,
+        "offline": False,
     }
     assert restored(cli, "-s", os.path.relpath(saved.path)) == plain
     assert restored(cli, "--fromSavepoint", f"file://{saved.path}") == plain

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from flinkish.cli.base import Call, command
 from flinkish.cli.output.text import size_text, table
+from flinkish.errors import UsageError
 
 if TYPE_CHECKING:
     from flinkish.savepoint.format.reader import OpenSavepoint
@@ -16,7 +17,18 @@ if TYPE_CHECKING:
 
 @command("savepoint show", exit_codes=(4, 11, 15))
 @click.argument("path", metavar="PATH", type=click.Path())
-def show(call: Call, path: str) -> int:
+@click.option(
+    "--lag",
+    is_flag=True,
+    help="Ask a Kafka broker how many rows wait behind the saved offsets (--bootstrap-server).",
+)
+@click.option(
+    "--bootstrap-server",
+    "servers",
+    metavar="HOST:PORT",
+    help="The broker to ask; several separated by commas. Savepoints do not record it.",
+)
+def show(call: Call, path: str, lag: bool, servers: str | None) -> int:
     """Show what is inside a savepoint: its queries, offsets, operators and schemas.
 
     Its bytes are its own, which disposing of it frees, or shared with other savepoints or with a
@@ -24,18 +36,37 @@ def show(call: Call, path: str) -> int:
     """
     from flinkish.savepoint.format.reader import open_savepoint
 
+    if lag != bool(servers):
+        raise UsageError(
+            "--lag and --bootstrap-server go together: a savepoint does not say which broker its "
+            "sources read",
+            hint="give both: --lag --bootstrap-server HOST:PORT",
+        )
     savepoint = open_savepoint(path)
     out = call.out
     if out.quiet and not out.json:
         out.line(savepoint.path)
         return 0
     document = {"savepoint": describe_in_full(savepoint)}
+    _add_kafka(document["savepoint"]["queries"], servers)
     if out.json:
         out.document(document)
     else:
         for line in render(document["savepoint"]):
             out.line(line)
     return 0
+
+
+def _add_kafka(queries: Sequence[dict[str, Any]], servers: str | None) -> None:
+    """Add the Kafka offsets to the descriptions of queries, with their lag if there is a broker."""
+    from flinkish.client.kafka_offsets import ask_lag, kafka_offsets
+    from flinkish.spec.codec import encode_fields
+
+    found = [kafka_offsets(query) for query in queries]
+    if servers is not None:
+        found = ask_lag(found, servers)
+    for query, offsets in zip(queries, found, strict=True):
+        query["kafka"] = [encode_fields(each) for each in offsets]
 
 
 def describe_in_full(savepoint: OpenSavepoint) -> dict[str, Any]:
@@ -112,6 +143,7 @@ def _query(query: Mapping[str, Any]) -> Iterator[str]:
     yield f"  watermark  {watermark}"
     yield f"  state      {query['backend'] or '-'}, checkpoint format {query['checkpoint_format']}"
     yield f"  data       {query['files']} files, {size_text(query['bytes'])}"
+    yield from _kafka(query["kafka"])
     rows = [
         (
             str(operator["ordinal"]),
@@ -126,5 +158,21 @@ def _query(query: Mapping[str, Any]) -> Iterator[str]:
         for operator in query["operators"]
     ]
     if rows:
+        yield from [""] if query["kafka"] else []
         head = ("ORDINAL", "OPERATOR", "UID", "OPERATOR ID", "PARTITIONS", "ROWS", "SIZE", "STORES")
         yield from ("  " + line for line in table(head, rows, right="0456"))
+
+
+def _kafka(offsets: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the table of Kafka offsets; with the broker's where it was asked."""
+    if not offsets:
+        return
+    asked = any(each["end"] is not None or each["note"] for each in offsets)
+    keys = ("topic", "partition", "offset", *(("begin", "end", "lag", "note") if asked else ()))
+    keys += ("source",) if len({each["entry"] for each in offsets}) > 1 else ()
+    rows = [tuple("-" if each[key] is None else str(each[key]) for key in keys) for each in offsets]
+    head = tuple(key.upper() for key in keys)
+    yield from ("  " + line for line in table(head, rows, right="12345" if asked else "12"))
+    if asked:
+        waiting = sum(each["lag"] or 0 for each in offsets)
+        yield f"  lag        {waiting:,} rows at most"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from dataclasses import replace
+from typing import Any
 
 from flinkish import storage
 from flinkish.checkpoint.operators import StoreInfo
@@ -60,13 +62,16 @@ def make_savepoint(
     name: str = "job",
     held: str | None = None,
     data: bytes = b"0123456789",
+    offsets: tuple[str, ...] | None = None,
+    source: Any = None,
 ) -> str:
     """A savepoint of one query with one file; the location of it.
 
     ``held``: the file is not its own but lies there, in an earlier savepoint of the directory.
     """
     path = storage.join(directory, f"savepoint-{job_id[:6]}-{secrets.token_hex(6)}")
-    saved = query(size=len(data))
+    saved = replace(query(size=len(data)), source=source)
+    saved = saved if offsets is None else replace(saved, offsets=offsets)
     storage.make_directory(storage.join(path, saved.directory))
     if held is None:
         storage.write_bytes(storage.join(path, saved.directory, "metadata"), data)

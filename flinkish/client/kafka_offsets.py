@@ -1,0 +1,142 @@
+"""The Kafka positions of a savepoint by partition, and with a broker what waits behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from flinkish.errors import UsageError
+from flinkish.restore.plan.kafka_reading import Available, Topics, position_of
+
+
+@dataclass(frozen=True)
+class PartitionOffset:
+    """The saved offset of one partition.
+
+    Attributes
+    ----------
+    entry
+        The source's line in the offset log.
+    source
+        Its uid, or what it reads; None when that is not known.
+    offset
+        The row to read next; None for a partition that the savepoint does not know.
+    begin, end
+        The first offset that the broker has, and the next one it gives; None when it was not asked,
+        or has no such partition.
+    lag
+        The rows that wait, at most.
+    note
+        What is wrong or new with it; empty otherwise.
+    """
+
+    entry: int
+    source: str | None
+    topic: str
+    partition: int
+    offset: int | None
+    begin: int | None = None
+    end: int | None = None
+    lag: int | None = None
+    note: str = ""
+
+
+def kafka_offsets(query: Mapping[str, Any]) -> tuple[PartitionOffset, ...]:
+    """Return the Kafka offsets of a query, by source, topic and partition. Pure.
+
+    Parameters
+    ----------
+    query
+        As ``savepoint show --json`` describes it.
+    """
+    found = []
+    sources = query["source"] if isinstance(query["source"], list) else []
+    for entry, offset in enumerate(query["offsets"]):
+        record = sources[entry] if entry < len(sources) else None
+        record = record if isinstance(record, dict) else {}
+        reads = record.get("signature") or record.get("description")
+        position = position_of(offset)
+        if position is None or not str(reads or "kafka").lower().startswith("kafka"):
+            continue
+        name = record.get("uid") or reads
+        found += [
+            PartitionOffset(entry, None if name is None else str(name), topic, number, at)
+            for topic, offsets in position.items()
+            for number, at in offsets.items()
+        ]
+    return tuple(found)
+
+
+def topics_in(queries: Sequence[tuple[PartitionOffset, ...]]) -> set[str]:
+    """Return all topics of the offsets. Pure.
+
+    Raises
+    ------
+    UsageError
+        There are none.
+    """
+    found = {each.topic for offsets in queries for each in offsets}
+    if not found:
+        raise UsageError(
+            "the savepoint has no position in Kafka, so that there is no lag",
+            hint="leave out --lag",
+        )
+    return found
+
+
+def with_lag(offsets: Sequence[PartitionOffset], topics: Topics) -> tuple[PartitionOffset, ...]:
+    """Return the offsets with what a broker has, and the partitions that are new to it. Pure.
+
+    A new partition of a topic is read from its beginning.
+    """
+    found = [_lag_of(each, topics.get(each.topic, {}).get(each.partition)) for each in offsets]
+    return tuple(sorted([*found, *_new(offsets, topics)], key=_order))
+
+
+def _order(each: PartitionOffset) -> tuple[int, str, int]:
+    return each.entry, each.topic, each.partition
+
+
+def _lag_of(saved: PartitionOffset, has: Available | None) -> PartitionOffset:
+    if has is None:
+        return replace(saved, note="not in the broker")
+    here = replace(saved, begin=has.begin, end=has.end)
+    assert saved.offset is not None
+    if saved.offset > has.end:
+        return replace(here, note="beyond the end: made again")
+    expired = max(0, has.begin - saved.offset)
+    note = f"{expired:,} deleted before they were read" if expired else ""
+    return replace(here, lag=has.end - max(has.begin, saved.offset), note=note)
+
+
+def _new(offsets: Sequence[PartitionOffset], topics: Topics) -> Iterator[PartitionOffset]:
+    known = {(each.entry, each.topic, each.partition) for each in offsets}
+    for entry, source, topic in sorted(
+        {(each.entry, each.source, each.topic) for each in offsets}, key=lambda each: each[::2]
+    ):
+        for number, has in topics.get(topic, {}).items():
+            if (entry, topic, number) not in known:
+                yield PartitionOffset(
+                    *(entry, source, topic, number, None, has.begin, has.end),
+                    lag=has.end - has.begin,
+                    note="new",
+                )
+
+
+def ask_lag(
+    queries: Sequence[tuple[PartitionOffset, ...]], servers: str
+) -> list[tuple[PartitionOffset, ...]]:
+    """Return the offsets of all queries with what the broker at ``servers`` has.
+
+    Raises
+    ------
+    UsageError
+        There are no offsets of Kafka.
+    BrokerError
+        It does not answer.
+    """
+    from flinkish.restore.check.kafka_topics import topics_of
+
+    topics = topics_of(servers, names=topics_in(queries))
+    return [with_lag(offsets, topics) for offsets in queries]
