@@ -55,6 +55,7 @@ ALLOWED: dict[str, frozenset[str]] = {
         "operators": "engine errors config",
         "storage": "errors config",
         "engine": FORMAT,
+        "state": "errors units",
         "examples": "cli upgrade client launch registry restore savepoint compat checkpoint "
         "operators errors config",
     }.items()

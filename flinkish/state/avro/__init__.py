@@ -1,0 +1,1 @@
+"""State of an Avro schema: its serializer, and Avro's schema resolution."""

@@ -1,0 +1,112 @@
+"""The values of fields that were not written: from the JSON of a schema's defaults."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any, Final
+
+from fastavro.read import LOGICAL_READERS
+
+from flinkish.errors import UsageError
+from flinkish.state.avro.schemas import Array, Enum, Field, Fixed, Map, Node, Record, Scalar, Union
+
+_INT_BITS: Final = {"int": 31, "long": 63}
+
+
+class _Unfit(Exception):
+    """The default is none of the type."""
+
+
+def default_of(field: Field) -> Callable[[], Any]:
+    """Return what makes the value of a field's default, a new one each time.
+
+    Raises
+    ------
+    UsageError
+        The default is no value of the field's type.
+    """
+    try:
+        value = _value(field.type, field.default)
+    except (_Unfit, ValueError, ArithmeticError, RecursionError) as error:
+        raise UsageError(
+            f"the default {field.default!r} of the field {field.name} is no {field.type}",
+            hint="give a default as Avro writes it: bytes as a string, records as an object",
+        ) from error
+    if isinstance(value, (list, dict)):
+        return lambda: copy.deepcopy(value)
+    return lambda: value
+
+
+def _value(node: Node, default: Any) -> Any:
+    if isinstance(node, Union):
+        return _first_fitting(node, default)
+    if isinstance(node, Record):
+        return _record(node, default)
+    if isinstance(node, Array) and isinstance(default, list):
+        return [_value(node.items, each) for each in default]
+    if isinstance(node, Map) and isinstance(default, dict):
+        return {key: _value(node.values, each) for key, each in default.items()}
+    if isinstance(node, Enum) and default in node.symbols:
+        return default
+    if isinstance(node, Fixed):
+        data = _bytes(default)
+        if len(data) == node.size:
+            return logical_value(node.scalar, data)
+    if isinstance(node, Scalar):
+        return logical_value(node, _primitive(node.kind, default))
+    raise _Unfit
+
+
+def _first_fitting(node: Union, default: Any) -> Any:
+    # Avro 1.11 allows the first type only, 1.12 any of them, as fastavro does.
+    for branch in node.branches:
+        try:
+            return _value(branch, default)
+        except (_Unfit, ValueError):
+            continue
+    raise _Unfit
+
+
+def _record(node: Record, default: Any) -> dict[str, Any]:
+    if not isinstance(default, dict) or default.keys() - {each.name for each in node.fields}:
+        raise _Unfit
+    made = {}
+    for each in node.fields:
+        if each.name not in default and not each.has_default:
+            raise _Unfit
+        made[each.name] = _value(each.type, default.get(each.name, each.default))
+    return made
+
+
+def _primitive(kind: str, default: Any) -> Any:
+    if kind == "null" and default is None:
+        return None
+    if kind == "boolean" and isinstance(default, bool):
+        return default
+    if kind in _INT_BITS and type(default) is int and -1 <= default >> _INT_BITS[kind] <= 0:
+        return default
+    if kind in ("float", "double"):
+        if isinstance(default, (int, float)) and not isinstance(default, bool):
+            return float(default)
+        if default in ("NaN", "Infinity", "-Infinity"):  # as Java writes them
+            return float(default)
+    if kind == "string" and isinstance(default, str):
+        return default
+    if kind == "bytes":
+        return _bytes(default)
+    raise _Unfit
+
+
+def _bytes(default: Any) -> bytes:
+    if not isinstance(default, str):
+        raise _Unfit
+    return default.encode("latin-1")
+
+
+def logical_value(node: Scalar, value: Any) -> Any:
+    """Return the value of a logical type from that of its Avro type."""
+    if not node.logical:
+        return value
+    schema = dict(node.schema)
+    return LOGICAL_READERS[f"{node.kind}-{node.logical}"](value, schema, schema)

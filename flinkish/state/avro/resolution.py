@@ -1,0 +1,345 @@
+"""Avro's schema resolution: whether, and how, bytes of one schema are read as values of another.
+
+Source: the Avro specification 1.11, "Schema Resolution" and "Logical Types". One walk through both
+schemas gives the verdict and the reader, so that they cannot disagree. Where the specification
+leaves a choice, or would lose data in silence:
+
+* What some written value could not become is incompatible, even if no value does so: a type of a
+  union that the reader does not have, an enum's symbol (unless the enum has a default).
+* In a reader's union the very type that was written is taken before one that it could become. The
+  specification takes the first that matches: a long would become a double because that is first.
+* Two different logical types of one Avro type have different meanings (milliseconds, microseconds),
+  and to read one as the other would change every value. A finer unit of the same kind is converted,
+  everything else refused. Where only one of the two schemas has a logical type, the Avro types
+  decide, as they do in the specification.
+* A reader's field has a written field by its name before one by its alias; two by aliases are
+  refused.
+
+The verdict is "as is" where the bytes stay valid and mean the same under the new schema alone: a
+long that was an int, symbols or types that were appended, names that changed by alias.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar, cast
+
+from flinkish.state.avro import decoding
+from flinkish.state.avro.decoding import Decode, RecordDecoder
+from flinkish.state.avro.defaults import default_of, logical_value
+from flinkish.state.avro.schemas import (
+    Array,
+    AvroSchema,
+    Enum,
+    Field,
+    Fixed,
+    Map,
+    Named,
+    Node,
+    Record,
+    Scalar,
+    Union,
+    parse_schema,
+    walk,
+)
+from flinkish.state.serializers import Reason, TypeSerializerSchemaCompatibility
+
+N = TypeVar("N", bound=Node)
+#: The types that a primitive type may become.
+PROMOTIONS: Final[dict[str, tuple[str, ...]]] = {
+    "int": ("long", "float", "double"),
+    "long": ("float", "double"),
+    "float": ("double",),
+    "string": ("bytes",),
+    "bytes": ("string",),
+}
+#: Promotions that leave every byte as it is.
+_SAME_BYTES: Final = {("int", "long"), ("string", "bytes")}
+#: Logical types that become another without loss.
+_FINER: Final = {
+    ("time-millis", "time-micros"),
+    ("timestamp-millis", "timestamp-micros"),
+    ("local-timestamp-millis", "local-timestamp-micros"),
+}
+
+
+@dataclass(frozen=True)
+class AvroResolution:
+    """How values of one schema become values of another.
+
+    Attributes
+    ----------
+    compatibility
+        The verdict.
+    decode
+        What reads the writer's bytes; of no use if they are incompatible.
+    """
+
+    compatibility: TypeSerializerSchemaCompatibility
+    decode: Decode
+
+    def read(self, data: bytes) -> Any:
+        """Return the reader's value of the writer's bytes.
+
+        Raises
+        ------
+        Corrupt
+            The bytes are none of the writer's schema, or of no value of the reader's (bytes that
+            are to be a string, and are not UTF-8).
+        """
+        return decoding.read_value(self.decode, data)
+
+
+def resolve(writer: Any, reader: Any) -> TypeSerializerSchemaCompatibility:
+    """Judge whether bytes of one schema can be read with another.
+
+    Parameters
+    ----------
+    writer
+        The schema of the bytes: JSON, or what ``json.loads`` returns.
+    reader
+        The new schema.
+
+    Returns
+    -------
+    TypeSerializerSchemaCompatibility
+        As is, after migration, or incompatible with a reason for each field.
+
+    Raises
+    ------
+    UsageError
+        One of them is no Avro schema.
+    """
+    return compile_reader(writer, reader).compatibility
+
+
+def compile_reader(writer: Any, reader: Any) -> AvroResolution:
+    """Return the verdict of :func:`resolve`, and what reads the bytes."""
+    old, new = parse_schema(writer), parse_schema(reader)
+    both = _Walk(new.name)
+    decode = both.pair(old.root, new.root, ())
+    if both.problems:
+        found = TypeSerializerSchemaCompatibility.incompatible(both.problems)
+    elif both.rewrites:
+        found = TypeSerializerSchemaCompatibility.compatible_after_migration()
+    else:
+        found = TypeSerializerSchemaCompatibility.compatible_as_is()
+    return AvroResolution(found, decode)
+
+
+class _Walk:
+    """Walks through both schemas at once.
+
+    Attributes
+    ----------
+    problems
+        Why they are incompatible.
+    rewrites
+        Whether bytes would change.
+    """
+
+    def __init__(self, root: str, *, skips: bool = False) -> None:
+        self._root = root
+        self._skips = skips  # nobody wants the values: logical types do not matter
+        self._records: dict[tuple[int, int], RecordDecoder] = {}
+        self.problems: list[Reason] = []
+        self.rewrites = False
+
+    def _problem(self, path: tuple[str, ...], text: str) -> Decode:
+        reason = Reason(self._root, path, text)
+        if reason not in self.problems:
+            self.problems.append(reason)
+        return decoding.decode_null
+
+    def pair(self, old: Node, new: Node, path: tuple[str, ...]) -> Decode:
+        """Return what reads a written type as another; record a problem where there is none."""
+        if isinstance(old, Union):
+            return self._from_union(old, new, path)
+        if isinstance(new, Union):
+            index = branch_for(old, new)
+            self.rewrites = True
+            if index is None:
+                return self._problem(path, f"{old} -> {new}: none of the new types can be read")
+            return self.pair(old, new.branches[index], path)
+        text = why_not(old, new)
+        if text is not None:
+            return self._problem(path, text)
+        if isinstance(old, Scalar):
+            return self._scalar(old, cast("Scalar", new), decoding.PRIMITIVE_DECODERS[old.kind])
+        if isinstance(old, Fixed):
+            scalar = cast("Fixed", new).scalar
+            return self._scalar(old.scalar, scalar, decoding.fixed(old.size))
+        if isinstance(old, Enum):
+            return self._enum(old, cast("Enum", new), path)
+        if isinstance(old, Array):
+            items = self.pair(old.items, cast("Array", new).items, (*path, "element"))
+            return decoding.array(items)
+        if isinstance(old, Map):
+            values = self.pair(old.values, cast("Map", new).values, (*path, "value"))
+            return decoding.mapping(values)
+        return self._record(cast("Record", old), cast("Record", new), path)
+
+    def _from_union(self, old: Union, new: Node, path: tuple[str, ...]) -> Decode:
+        found = []
+        for index, branch in enumerate(old.branches):
+            target: Node | None = new
+            if isinstance(new, Union):
+                other = branch_for(branch, new)
+                self.rewrites = self.rewrites or other != index
+                target = None if other is None else new.branches[other]
+            else:
+                self.rewrites = True
+            if target is None or why_not(branch, target):
+                text = f"{old} -> {new}: what was written as {branch} cannot be read"
+                found.append(self._problem(path, text))
+            else:
+                found.append(self.pair(branch, target, path))
+        return decoding.union(found)
+
+    def _scalar(self, old: Scalar, new: Scalar, decode: Decode) -> Decode:
+        if (old.logical, new.logical) in _FINER:
+            self.rewrites = True
+            return decoding.then(decode, lambda value: logical_value(old, value))
+        if old.kind != new.kind:
+            self.rewrites = self.rewrites or (old.kind, new.kind) not in _SAME_BYTES
+            decode = _promoted(decode, old.kind, new.kind)
+        if not new.logical or self._skips:
+            return decode
+        if not old.logical:
+            self.rewrites = True  # not every long is a date: those that are none must be found
+        return decoding.then(decode, lambda value: logical_value(new, value))
+
+    def _enum(self, old: Enum, new: Enum, path: tuple[str, ...]) -> Decode:
+        lost = [each for each in old.symbols if each not in new.symbols]
+        if lost and new.default is None:
+            text = f"the symbols {', '.join(lost)} are gone, and {new} has no default for them"
+            return self._problem(path, text)
+        if new.symbols[: len(old.symbols)] != old.symbols:
+            self.rewrites = True
+        default = new.default or ""
+        return decoding.choice([each if each in new.symbols else default for each in old.symbols])
+
+    def _record(self, old: Record, new: Record, path: tuple[str, ...]) -> Decode:
+        key = id(old), id(new)
+        if key in self._records:
+            return self._records[key]
+        made = self._records[key] = RecordDecoder()
+        origin = self._origins(old, new, path)
+        targets = {written.name: name for name, written in origin.items()}
+        types = {each.name: each.type for each in new.fields}
+        for each in old.fields:
+            name = targets.get(each.name)
+            if name is None:
+                made.parts.append((None, _skip(each.type)))
+            else:
+                decode = self.pair(each.type, types[name], (*path, name))
+                made.parts.append((name, decode))
+        for each in new.fields:
+            if each.name not in origin:
+                self._added(each, made, path)
+        if [name for name, _ in made.parts] != [each.name for each in new.fields]:
+            self.rewrites = True
+        return made
+
+    def _origins(self, old: Record, new: Record, path: tuple[str, ...]) -> dict[str, Field]:
+        """Return the written field of each of the reader's fields that has one."""
+        written = {each.name: each for each in old.fields}
+        taken = {each.name for each in new.fields}
+        found = {}
+        for each in new.fields:
+            former = [name for name in each.aliases if name in written and name not in taken]
+            if each.name in written:
+                found[each.name] = written[each.name]
+            elif len(set(former)) == 1:
+                found[each.name] = written[former[0]]
+            elif former:
+                text = f"{' and '.join(former)} were both written, and are its aliases; leave one"
+                self._problem((*path, each.name), text)
+                found[each.name] = written[former[0]]
+        return self._once(found, path)
+
+    def _once(self, found: dict[str, Field], path: tuple[str, ...]) -> dict[str, Field]:
+        """Refuse a written field that two of the reader's have as alias."""
+        owners: dict[str, str] = {}
+        for name, each in found.items():
+            other = owners.setdefault(each.name, name)
+            if other != name:
+                text = f"it and {other} both have the alias {each.name}; leave one"
+                self._problem((*path, name), text)
+        return found
+
+    def _added(self, each: Field, made: RecordDecoder, path: tuple[str, ...]) -> None:
+        if not each.has_default:
+            text = "added without a default, and existing values have none of it; give it a default"
+            self._problem((*path, each.name), text)
+            return
+        made.added.append((each.name, default_of(each)))
+
+
+def branch_for(old: Node, union: Union) -> int | None:
+    """Return the place of the type in a reader's union that a written type becomes."""
+    for index, branch in enumerate(union.branches):
+        if branch.kind != old.kind or why_not(old, branch) is not None:
+            continue
+        if not isinstance(old, Named) or old.name == cast("Named", branch).name:
+            return index
+    matches = (i for i, branch in enumerate(union.branches) if why_not(old, branch) is None)
+    return next(matches, None)
+
+
+def why_not(old: Node, new: Node) -> str | None:
+    """Return why two types, none of them a union, do not match; not what is inside them."""
+    if isinstance(old, Scalar) and isinstance(new, Scalar):
+        if old.kind != new.kind and new.kind not in PROMOTIONS.get(old.kind, ()):
+            return f"{old} -> {new} is not an Avro promotion"
+        return _why_not_logical(old, new)
+    if type(old) is not type(new):
+        return f"{old} -> {new}: Avro cannot read the one as the other"
+    if not isinstance(new, Named) or not isinstance(old, Named):
+        return None
+    if not new.takes(old):
+        return f'{old} -> {new}: if it was renamed, give it the alias "{old.name}"'
+    if isinstance(old, Fixed) and isinstance(new, Fixed):
+        if old.size != new.size:
+            return f"{old} -> {new}: the size may not change"
+        return _why_not_logical(old.scalar, new.scalar)
+    return None
+
+
+def _why_not_logical(old: Scalar, new: Scalar) -> str | None:
+    if not old.logical or not new.logical:
+        return None
+    if old.decimal != new.decimal:
+        return f"{old} -> {new}: precision and scale may not change"
+    if old.logical != new.logical and (old.logical, new.logical) not in _FINER:
+        return f"{old} -> {new}: every value would change its meaning"
+    return None
+
+
+def _promoted(decode: Decode, old: str, new: str) -> Decode:
+    if new == "float":
+        return decoding.then(decode, decoding.as_float)
+    if new == "double":
+        return decoding.then(decode, float)
+    if new == "string":
+        return decoding.decode_string
+    return decoding.decode_bytes if new == "bytes" else decode
+
+
+def _skip(node: Node) -> Decode:
+    """Return what reads a value that nobody wants."""
+    return _Walk("", skips=True).pair(node, node, ())
+
+
+def check_defaults(schema: AvroSchema) -> None:
+    """Check the defaults of all fields, also where nothing is read by them yet.
+
+    Raises
+    ------
+    UsageError
+        A default is no value of its field's type.
+    """
+    for node in walk(schema.root):
+        for each in node.fields if isinstance(node, Record) else ():
+            if each.has_default:
+                default_of(each)

@@ -1,0 +1,369 @@
+"""Avro schemas as typed nodes, checked once.
+
+fastavro's parser resolves names and namespaces and knows what a schema must have. Checked here is
+what it lets pass: unions that no value could be told apart in, decimals without a precision, a
+field twice, enums whose default is no symbol.
+
+Source: the Avro specification 1.11, "Schema Declaration", "Logical Types".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import fastavro
+from fastavro.read import LOGICAL_READERS
+
+from flinkish.errors import UsageError
+
+PRIMITIVES: Final = frozenset(
+    {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """A type of a schema. Nodes are compared by identity: they may contain themselves.
+
+    Attributes
+    ----------
+    kind
+        ``int``, ``record``, ``array``, ``union`` ...
+    """
+
+    kind: str
+
+
+@dataclass(frozen=True, eq=False)
+class Scalar(Node):
+    """A primitive type, or ``fixed``, with its logical type.
+
+    Attributes
+    ----------
+    schema
+        As fastavro's readers of logical types want it.
+    logical
+        The logical type's name, if it is one for this type; others are ignored, as Avro says.
+    """
+
+    schema: Mapping[str, Any] = field(default_factory=dict)
+    logical: str = ""
+
+    @property
+    def decimal(self) -> tuple[int, int] | None:
+        """Precision and scale of a decimal."""
+        if self.logical != "decimal":
+            return None
+        return self.schema["precision"], self.schema.get("scale", 0)
+
+    def __str__(self) -> str:
+        if self.decimal:
+            return f"decimal({self.decimal[0]}, {self.decimal[1]})"
+        return f"{self.kind} ({self.logical})" if self.logical else self.kind
+
+
+@dataclass(frozen=True, eq=False)
+class Named(Node):
+    """A type with a name.
+
+    Attributes
+    ----------
+    name
+        With its namespace.
+    aliases
+        As the schema has them.
+    """
+
+    name: str
+    aliases: tuple[str, ...]
+
+    @property
+    def short(self) -> str:
+        """The name without its namespace."""
+        return self.name.rpartition(".")[2]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.short}"
+
+    def takes(self, writer: Named) -> bool:
+        """Whether a written type's name is this one's, or one of its aliases.
+
+        Names count without their namespaces (Avro 1.11, "Schema Resolution"); so does an alias that
+        is written without one.
+        """
+        return (
+            writer.short == self.short
+            or writer.short in self.aliases
+            or writer.name in self.aliases
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Fixed(Named):
+    """Bytes of a fixed number, with their logical type."""
+
+    size: int
+    scalar: Scalar
+
+    def __str__(self) -> str:
+        logical = f", {self.scalar}" if self.scalar.logical else ""
+        return f"fixed {self.short} ({self.size} bytes{logical})"
+
+
+@dataclass(frozen=True, eq=False)
+class Enum(Named):
+    """One of some symbols; ``default`` is read in place of unknown ones."""
+
+    symbols: tuple[str, ...]
+    default: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class Field:
+    """A field of a record; ``default`` is JSON, and counts if ``has_default``."""
+
+    name: str
+    type: Node
+    aliases: tuple[str, ...]
+    has_default: bool
+    default: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Record(Named):
+    """Fields in order; the list is filled while a schema is parsed."""
+
+    fields: list[Field] = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False)
+class Array(Node):
+    """Values of one type."""
+
+    items: Node
+
+    def __str__(self) -> str:
+        return "array"
+
+
+@dataclass(frozen=True, eq=False)
+class Map(Node):
+    """Values of one type with strings as keys."""
+
+    values: Node
+
+    def __str__(self) -> str:
+        return "map"
+
+
+@dataclass(frozen=True, eq=False)
+class Union(Node):
+    """One of some types."""
+
+    branches: tuple[Node, ...]
+
+    def __str__(self) -> str:
+        return f"[{', '.join(map(str, self.branches))}]"
+
+
+@dataclass(frozen=True, eq=False)
+class AvroSchema:
+    """A schema that was parsed and checked.
+
+    Attributes
+    ----------
+    text
+        Its JSON, as it was given.
+    root
+        Its type.
+    parsed
+        What fastavro works with.
+    """
+
+    text: str
+    root: Node
+    parsed: Any
+
+    @property
+    def name(self) -> str:
+        """How messages call it: the name of the record, or the type."""
+        root = self.root
+        return root.short if isinstance(root, Named) else str(root)
+
+
+def parse_schema(schema: Any) -> AvroSchema:
+    """Return a schema, parsed and checked.
+
+    Parameters
+    ----------
+    schema
+        JSON text, the name of a primitive type, or what ``json.loads`` returns.
+
+    Raises
+    ------
+    UsageError
+        It is no Avro schema, or one whose values could not be told apart.
+    """
+    if isinstance(schema, AvroSchema):
+        return schema
+    try:
+        if isinstance(schema, str) and schema not in PRIMITIVES:
+            schema = json.loads(schema)
+        text = json.dumps(schema, separators=(",", ":"), allow_nan=False)
+        schema = json.loads(text)
+        parsed = fastavro.parse_schema(schema)
+        return AvroSchema(text, _Parser().node(parsed), parsed)
+    except UsageError:
+        raise
+    except Exception as error:  # fastavro's parser raises what its code happens to meet
+        raise _invalid(f"{type(error).__name__}: {error}") from error
+
+
+def _invalid(reason: str) -> UsageError:
+    return UsageError(
+        f"it is no valid Avro schema: {reason}",
+        hint="see the Avro specification 1.11, Schema Declaration",
+    )
+
+
+class _Parser:
+    """Makes nodes of what fastavro has parsed."""
+
+    def __init__(self) -> None:
+        self.named: dict[str, Named] = {}
+
+    def node(self, schema: Any) -> Node:
+        if isinstance(schema, list):
+            return self._union(schema)
+        if isinstance(schema, str):
+            return Scalar(schema) if schema in PRIMITIVES else self.named[schema]
+        kind = schema["type"]
+        if kind in PRIMITIVES:
+            return _scalar(kind, schema)
+        if kind == "array":
+            return Array(kind, self.node(schema["items"]))
+        if kind == "map":
+            return Map(kind, self.node(schema["values"]))
+        return self._new(kind, schema["name"], schema)
+
+    def _new(self, kind: str, name: str, schema: Mapping[str, Any]) -> Node:
+        aliases = _strings(schema.get("aliases", ()), f"the aliases of {name}")
+        made: Named
+        if kind == "fixed":
+            size = schema["size"]
+            if type(size) is not int or size < 0:
+                raise _invalid(f"{name} has the size {size!r}")
+            made = Fixed(kind, name, aliases, size, _scalar(kind, schema))
+        elif kind == "enum":
+            symbols = _strings(schema["symbols"], f"the symbols of {name}")
+            default = schema.get("default")
+            if default is not None and default not in symbols:
+                raise _invalid(f"the default {default!r} of {name} is none of its symbols")
+            made = Enum(kind, name, aliases, symbols, default)
+        elif kind == "record":
+            made = record = Record(kind, name, aliases)
+            self.named[name] = made  # its fields may be of its own type
+            record.fields.extend(self._field(each) for each in schema["fields"])
+            _check_fields(record)
+        else:
+            raise _invalid(f"{kind!r} is no type that state can have")
+        self.named[name] = made
+        return made
+
+    def _field(self, schema: Mapping[str, Any]) -> Field:
+        name = schema["name"]
+        aliases = _strings(schema.get("aliases", ()), f"the aliases of {name}")
+        default = schema.get("default")
+        return Field(name, self.node(schema["type"]), aliases, "default" in schema, default)
+
+    def _union(self, schemas: list[Any]) -> Union:
+        made = Union("union", tuple(self.node(each) for each in schemas))
+        if not made.branches:
+            raise _invalid("a union has no types")
+        seen: set[str] = set()
+        for branch in made.branches:
+            key = branch.name if isinstance(branch, Named) else branch.kind
+            if isinstance(branch, Union) or key in seen:
+                raise _invalid(f"the union {made} has {branch} within it, or twice")
+            seen.add(key)
+        return made
+
+
+def check_tellable(schema: AvroSchema) -> None:
+    """Check that every value says which type of a union it is of.
+
+    Values are plain dicts, so two records of one union with the same fields look alike.
+
+    Raises
+    ------
+    UsageError
+        Two records of a union have fields of the same names.
+    """
+    for node in walk(schema.root):
+        if not isinstance(node, Union):
+            continue
+        seen: dict[frozenset[str], Record] = {}
+        for branch in node.branches:
+            if not isinstance(branch, Record):
+                continue
+            names = frozenset(each.name for each in branch.fields)
+            if names in seen:
+                raise UsageError(
+                    f"{seen[names]} and {branch} of one union have the same fields: a dict does "
+                    "not say which of them it is",
+                    hint="give one of them a field that the other does not have",
+                )
+            seen[names] = branch
+
+
+def walk(root: Node) -> list[Node]:
+    """Return all nodes of a schema, each once."""
+    found: list[Node] = []
+    left, seen = [root], {id(root)}
+    while left:
+        node = left.pop()
+        found.append(node)
+        for each in below(node):
+            if id(each) not in seen:
+                seen.add(id(each))
+                left.append(each)
+    return found
+
+
+def below(node: Node) -> tuple[Node, ...]:
+    """Return the types that a type consists of."""
+    if isinstance(node, Record):
+        return tuple(each.type for each in node.fields)
+    if isinstance(node, Union):
+        return node.branches
+    if isinstance(node, Array):
+        return (node.items,)
+    return (node.values,) if isinstance(node, Map) else ()
+
+
+def _scalar(kind: str, schema: Mapping[str, Any]) -> Scalar:
+    logical = schema.get("logicalType")
+    if not isinstance(logical, str) or f"{kind}-{logical}" not in LOGICAL_READERS:
+        return Scalar(kind)
+    if logical == "decimal":
+        precision, scale = schema.get("precision"), schema.get("scale", 0)
+        if type(precision) is not int or type(scale) is not int:
+            raise _invalid(f"a decimal has the precision {precision!r} and the scale {scale!r}")
+    return Scalar(kind, schema, logical)
+
+
+def _strings(given: Any, what: str) -> tuple[str, ...]:
+    if isinstance(given, str) or not all(isinstance(each, str) for each in given):
+        raise _invalid(f"{what} are no list of strings")
+    return tuple(given)
+
+
+def _check_fields(record: Record) -> None:
+    names: set[str] = set()
+    for each in record.fields:
+        if each.name in names:
+            raise _invalid(f"{record} has the field {each.name} twice")
+        names.add(each.name)

@@ -1,0 +1,236 @@
+"""Serializer of values of an Avro schema: plain dicts, lists, numbers ...
+
+Values are what fastavro makes of Avro's types: a record is a dict, a decimal a ``Decimal``, a
+timestamp a ``datetime``. The bytes are Avro's binary encoding of one value, without a header: the
+schema stands in the snapshot.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any, Final
+
+import fastavro
+
+from flinkish.errors import Corrupt, UsageError
+from flinkish.state.avro.resolution import AvroResolution, check_defaults, compile_reader
+from flinkish.state.avro.schemas import (
+    Array,
+    Fixed,
+    Node,
+    Record,
+    Scalar,
+    below,
+    check_tellable,
+    parse_schema,
+    walk,
+)
+from flinkish.state.composite import changed_type
+from flinkish.state.serializers import (
+    OldStateReader,
+    TypeSerializer,
+    TypeSerializerSchemaCompatibility,
+    TypeSerializerSnapshot,
+)
+from flinkish.state.snapshots import SnapshotLoader
+
+#: A record of one field is encoded as that field: fastavro keeps only records parsed.
+_VALUE: Final = "value"
+
+
+class AvroSerializer(TypeSerializer[Any]):
+    """Values of an Avro schema.
+
+    Parameters
+    ----------
+    schema
+        JSON text, the name of a primitive type, or what ``json.loads`` returns.
+
+    Raises
+    ------
+    UsageError
+        It is no Avro schema; a default is none of its field's type; or two records of a union have
+        the same fields, so that a dict does not say which it is.
+    """
+
+    def __init__(self, schema: Any) -> None:
+        self.schema = parse_schema(schema)
+        check_defaults(self.schema)
+        check_tellable(self.schema)
+        wrapper = {
+            "type": "record",
+            "name": "FlinkishValue",
+            "fields": [{"name": _VALUE, "type": json.loads(self.schema.text)}],
+        }
+        self._parsed: Any = fastavro.parse_schema(wrapper)
+        self._same: AvroResolution | None = None
+        if not _is_plain(self.schema.root):
+            self._same = compile_reader(self.schema, self.schema)
+
+    @property
+    def type_name(self) -> str:
+        """See the base class."""
+        return f"Avro {self.schema.root}"
+
+    def serialize(self, value: Any) -> bytes:
+        """See the base class. A field that a dict lacks gets its default."""
+        out = io.BytesIO()
+        try:
+            fastavro.schemaless_writer(
+                out, self._parsed, {_VALUE: value}, strict_allow_default=True
+            )
+        except Exception as error:  # it raises what its code happens to meet
+            raise UsageError(
+                f"the value is none of the schema {self.schema.name}: "
+                f"{type(error).__name__}: {error}",
+                hint="write values of the declared schema",
+            ) from error
+        return out.getvalue()
+
+    def deserialize(self, data: bytes) -> Any:
+        """See the base class."""
+        if self._same is not None:
+            return self._same.read(data)
+        source = io.BytesIO(data)
+        try:
+            found: Any = fastavro.schemaless_reader(source, self._parsed, None)
+        except Exception as error:
+            raise Corrupt(
+                f"{len(data)} bytes are no value of the schema {self.schema.name}: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        if source.tell() != len(data):
+            left = len(data) - source.tell()
+            raise Corrupt(f"{left} bytes too many behind a value of {self.schema.name}")
+        return found[_VALUE]
+
+    def snapshot_configuration(self) -> TypeSerializerSnapshot[Any]:
+        """See the base class."""
+        return AvroSerializerSnapshot(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AvroSerializer, (self.schema.text,)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AvroSerializer) and other.schema.text == self.schema.text
+
+    def __hash__(self) -> int:
+        return hash(self.schema.text)
+
+    def __repr__(self) -> str:
+        return f"AvroSerializer({self.schema.name})"
+
+
+class AvroSerializerSnapshot(TypeSerializerSnapshot[Any]):
+    """Of :class:`AvroSerializer`: its schema.
+
+    Parameters
+    ----------
+    serializer
+        The serializer to take the snapshot of; without one, an empty snapshot to read into.
+    """
+
+    def __init__(self, serializer: AvroSerializer | None = None) -> None:
+        self._schema = parse_schema("null") if serializer is None else serializer.schema
+
+    @property
+    def type_name(self) -> str:
+        """See the base class."""
+        return f"Avro {self._schema.root}"
+
+    @property
+    def schema(self) -> Any:
+        """The schema, as ``json.loads`` returns it."""
+        return json.loads(self._schema.text)
+
+    def write_snapshot(self) -> bytes:
+        """See the base class."""
+        return self._schema.text.encode()
+
+    def read_snapshot(self, version: int, data: bytes, loader: SnapshotLoader) -> None:
+        """See the base class."""
+        self._schema = parse_schema(json.loads(data.decode()))
+
+    def resolve_schema_compatibility(
+        self, new_serializer: TypeSerializer[Any]
+    ) -> TypeSerializerSchemaCompatibility:
+        """Judge by Avro's schema resolution."""
+        if not isinstance(new_serializer, AvroSerializer):
+            return changed_type(self, new_serializer)
+        return compile_reader(self._schema, new_serializer.schema).compatibility
+
+    def restore_serializer(self) -> TypeSerializer[Any]:
+        """See the base class."""
+        return AvroSerializer(self._schema.text)
+
+    def reader_for(self, new_serializer: TypeSerializer[Any]) -> TypeSerializer[Any]:
+        """Return what reads the old schema's bytes as values of the new one."""
+        assert isinstance(new_serializer, AvroSerializer)
+        return ResolvingReader(self._schema.text, new_serializer.schema.text)
+
+
+class ResolvingReader(OldStateReader[Any]):
+    """Reads bytes of one schema as values of another; compiled once.
+
+    Parameters
+    ----------
+    writer
+        The JSON of the schema of the bytes.
+    reader
+        That of the values.
+    """
+
+    def __init__(self, writer: str, reader: str) -> None:
+        self._texts = writer, reader
+        self._resolution = compile_reader(json.loads(writer), json.loads(reader))
+
+    @property
+    def type_name(self) -> str:
+        """See the base class."""
+        return f"Avro {parse_schema(json.loads(self._texts[1])).root}"
+
+    def deserialize(self, data: bytes) -> Any:
+        """See the base class."""
+        return self._resolution.read(data)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ResolvingReader, self._texts
+
+
+def _is_plain(root: Node) -> bool:
+    """Whether fastavro's reader is safe for bytes that anybody wrote.
+
+    Values within each other without end, and elements without bytes, would let few bytes become
+    more than the process can hold; our own reader, which is slower, counts them.
+    """
+    return not _is_recursive(root) and not any(
+        isinstance(node, Array) and _is_empty(node.items) for node in walk(root)
+    )
+
+
+def _is_recursive(root: Node) -> bool:
+    around: set[int] = set()
+    done: set[int] = set()
+
+    def visit(node: Node) -> bool:
+        if id(node) in around:
+            return True
+        if id(node) in done:
+            return False
+        around.add(id(node))
+        found = any(visit(each) for each in below(node))
+        around.discard(id(node))
+        done.add(id(node))
+        return found
+
+    return visit(root)
+
+
+def _is_empty(node: Node) -> bool:
+    """Whether a value takes no bytes; of a type that does not contain itself."""
+    if isinstance(node, Record):
+        return all(_is_empty(each.type) for each in node.fields)
+    if isinstance(node, Fixed):
+        return node.size == 0
+    return isinstance(node, Scalar) and node.kind == "null"

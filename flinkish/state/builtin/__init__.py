@@ -1,0 +1,1 @@
+"""Serializers of Python's own types: dataclasses, NamedTuples, lists, maps, numbers, texts."""

@@ -1,0 +1,271 @@
+"""Serializers of lists, maps, tuples, and of what may be None.
+
+Every part stands behind its size, so a part may change its form without the others. A map's keys
+keep theirs: two keys that became equal would be one, and a value lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish.state.builtin.primitives import not_a
+from flinkish.state.composite import CompositeTypeSerializerSnapshot
+from flinkish.state.serializers import (
+    Reason,
+    TypeSerializer,
+    TypeSerializerSchemaCompatibility,
+    TypeSerializerSnapshot,
+    Verdict,
+)
+from flinkish.state.wire import Parts, put_part, put_size
+
+
+@dataclass(frozen=True)
+class ListSerializer(TypeSerializer[list[Any]]):
+    """A list of values of one type."""
+
+    element: TypeSerializer[Any]
+
+    @property
+    def type_name(self) -> str:
+        """See the base class."""
+        return f"list[{self.element.type_name}]"
+
+    def serialize(self, value: list[Any]) -> bytes:
+        """See the base class."""
+        if not isinstance(value, list):
+            raise not_a(self.type_name, value)
+        out = bytearray()
+        put_size(out, len(value))
+        serialize = self.element.serialize
+        for each in value:
+            put_part(out, serialize(each))
+        return bytes(out)
+
+    def deserialize(self, data: bytes) -> list[Any]:
+        """See the base class."""
+        parts = Parts(data, "a list")
+        deserialize = self.element.deserialize
+        found = [deserialize(parts.part()) for _ in range(parts.count())]
+        parts.end()
+        return found
+
+    def snapshot_configuration(self) -> TypeSerializerSnapshot[list[Any]]:
+        """See the base class."""
+        return ListSerializerSnapshot(self)
+
+
+class ListSerializerSnapshot(CompositeTypeSerializerSnapshot[list[Any]]):
+    """Of :class:`ListSerializer`."""
+
+    serializer_class = ListSerializer
+    nested_count = 1
+
+    @property
+    def type_name(self) -> str:
+        """See the base class."""
+        return f"list[{', '.join(each.type_name for each in self.nested_snapshots)}]"
+
+    def nested_names(self) -> tuple[str, ...]:
+        """See the base class."""
+        return ("element",)
+
+    def nested_serializers(self, serializer: ListSerializer) -> tuple[TypeSerializer[Any], ...]:
+        """See the base class."""
+        return (serializer.element,)
+
+    def create_outer_serializer(self, nested: tuple[TypeSerializer[Any], ...]) -> ListSerializer:
+        """See the base class."""
+        (element,) = nested
+        return ListSerializer(element)
+
+
+@dataclass(frozen=True)
+class MapSerializer(TypeSerializer[dict[Any, Any]]):
+    """A dict with keys of one type and values of one type; its order stays."""
+
+    key: TypeSerializer[Any]
+    value: TypeSerializer[Any]
+
+    @property
+    def type_name(self) -> str:
+        """See the base class."""
+        return f"dict[{self.key.type_name}, {self.value.type_name}]"
+
+    def serialize(self, value: dict[Any, Any]) -> bytes:
+        """See the base class."""
+        if not isinstance(value, dict):
+            raise not_a(self.type_name, value)
+        out = bytearray()
+        put_size(out, len(value))
+        for key, each in value.items():
+            put_part(out, self.key.serialize(key))
+            put_part(out, self.value.serialize(each))
+        return bytes(out)
+
+    def deserialize(self, data: bytes) -> dict[Any, Any]:
+        """See the base class."""
+        parts = Parts(data, "a map")
+        count = parts.count()
+        found = {}
+        for _ in range(count):
+            key = self.key.deserialize(parts.part())
+            found[key] = self.value.deserialize(parts.part())
+        if len(found) != count:
+            raise parts.damaged("it has a key twice")
+        parts.end()
+        return found
+
+    def snapshot_configuration(self) -> TypeSerializerSnapshot[dict[Any, Any]]:
+        """See the base class."""
+        return MapSerializerSnapshot(self)
+
+
+class MapSerializerSnapshot(CompositeTypeSerializerSnapshot[dict[Any, Any]]):
+    """Of :class:`MapSerializer`."""
+
+    serializer_class = MapSerializer
+    nested_count = 2
+
+    @property
+    def type_name(self) -> str:
+        """See the base class."""
+        return f"dict[{', '.join(each.type_name for each in self.nested_snapshots)}]"
+
+    def nested_names(self) -> tuple[str, ...]:
+        """See the base class."""
+        return ("key", "value")
+
+    def nested_serializers(self, serializer: MapSerializer) -> tuple[TypeSerializer[Any], ...]:
+        """See the base class."""
+        return (serializer.key, serializer.value)
+
+    def create_outer_serializer(self, nested: tuple[TypeSerializer[Any], ...]) -> MapSerializer:
+        """See the base class."""
+        key, value = nested
+        return MapSerializer(key, value)
+
+    def resolve_outer_schema_compatibility(
+        self, new_serializer: MapSerializer
+    ) -> TypeSerializerSchemaCompatibility:
+        """Refuse keys that would have to be migrated."""
+        found = self.nested_snapshots[0].resolve_schema_compatibility(new_serializer.key)
+        if found.verdict is not Verdict.AFTER_MIGRATION:
+            return TypeSerializerSchemaCompatibility.compatible_as_is()
+        return keys_change(new_serializer.type_name, new_serializer.key)
+
+
+def keys_change(root: str, new_key: TypeSerializer[Any]) -> TypeSerializerSchemaCompatibility:
+    """Return the verdict on keys whose bytes would change."""
+    text = (
+        f"keys of {new_key.type_name} would have to be migrated, and two of them might become "
+        "equal; keep the type of keys as it is"
+    )
+    return TypeSerializerSchemaCompatibility.incompatible([Reason(root, ("key",), text)])
+
+
+@dataclass(frozen=True)
+class TupleSerializer(TypeSerializer[tuple[Any, ...]]):
+    """A tuple of a fixed length, with a type for each place."""
+
+    elements: tuple[TypeSerializer[Any], ...]
+
+    @property
+    def type_name(self) -> str:
+        """See the base class."""
+        return f"tuple[{', '.join(each.type_name for each in self.elements) or '()'}]"
+
+    def serialize(self, value: tuple[Any, ...]) -> bytes:
+        """See the base class."""
+        if not isinstance(value, tuple) or len(value) != len(self.elements):
+            raise not_a(self.type_name, value)
+        out = bytearray()
+        for element, each in zip(self.elements, value, strict=True):
+            put_part(out, element.serialize(each))
+        return bytes(out)
+
+    def deserialize(self, data: bytes) -> tuple[Any, ...]:
+        """See the base class."""
+        parts = Parts(data, "a tuple")
+        found = tuple(element.deserialize(parts.part()) for element in self.elements)
+        parts.end()
+        return found
+
+    def snapshot_configuration(self) -> TypeSerializerSnapshot[tuple[Any, ...]]:
+        """See the base class."""
+        return TupleSerializerSnapshot(self)
+
+
+class TupleSerializerSnapshot(CompositeTypeSerializerSnapshot[tuple[Any, ...]]):
+    """Of :class:`TupleSerializer`."""
+
+    serializer_class = TupleSerializer
+
+    @property
+    def type_name(self) -> str:
+        """See the base class."""
+        return f"tuple[{', '.join(each.type_name for each in self.nested_snapshots) or '()'}]"
+
+    def nested_serializers(self, serializer: TupleSerializer) -> tuple[TypeSerializer[Any], ...]:
+        """See the base class."""
+        return serializer.elements
+
+    def create_outer_serializer(self, nested: tuple[TypeSerializer[Any], ...]) -> TupleSerializer:
+        """See the base class."""
+        return TupleSerializer(nested)
+
+
+@dataclass(frozen=True)
+class OptionalSerializer(TypeSerializer[Any]):
+    """A value or None, as one byte and the value's."""
+
+    inner: TypeSerializer[Any]
+
+    @property
+    def type_name(self) -> str:
+        """See the base class."""
+        return f"Optional[{self.inner.type_name}]"
+
+    def serialize(self, value: Any) -> bytes:
+        """See the base class."""
+        return b"\0" if value is None else b"\1" + self.inner.serialize(value)
+
+    def deserialize(self, data: bytes) -> Any:
+        """See the base class."""
+        if data[:1] == b"\1":
+            return self.inner.deserialize(data[1:])
+        if data != b"\0":
+            raise Parts(data, "an optional value").damaged("it begins with neither 0 nor 1")
+        return None
+
+    def snapshot_configuration(self) -> TypeSerializerSnapshot[Any]:
+        """See the base class."""
+        return OptionalSerializerSnapshot(self)
+
+
+class OptionalSerializerSnapshot(CompositeTypeSerializerSnapshot[Any]):
+    """Of :class:`OptionalSerializer`."""
+
+    serializer_class = OptionalSerializer
+    nested_count = 1
+
+    @property
+    def type_name(self) -> str:
+        """See the base class."""
+        return f"Optional[{', '.join(each.type_name for each in self.nested_snapshots)}]"
+
+    def nested_names(self) -> tuple[str, ...]:
+        """See the base class."""
+        return ("value",)
+
+    def nested_serializers(self, serializer: OptionalSerializer) -> tuple[TypeSerializer[Any], ...]:
+        """See the base class."""
+        return (serializer.inner,)
+
+    def create_outer_serializer(
+        self, nested: tuple[TypeSerializer[Any], ...]
+    ) -> OptionalSerializer:
+        """See the base class."""
+        (inner,) = nested
+        return OptionalSerializer(inner)

@@ -1,0 +1,180 @@
+"""What dataclasses and NamedTuples say of their fields: types, defaults, former names."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, InitVar, dataclass, is_dataclass
+from typing import Any, Final, TypeVar
+
+from flinkish.errors import UsageError
+from flinkish.state.builtin.hints import is_named_tuple
+from flinkish.state.snapshots import check_findable, class_name
+
+C = TypeVar("C", bound=type)
+_ALIASES: Final = "__flinkish_aliases__"
+_FIELD_ALIASES: Final = "__flinkish_field_aliases__"
+
+
+@dataclass(frozen=True)
+class RecordField:
+    """A field of a class.
+
+    Attributes
+    ----------
+    name
+        Its name.
+    hint
+        Its type hint.
+    aliases
+        Names that it had before.
+    default
+        Makes its value in old state that lacks it; None if it has no default.
+    init
+        Whether the constructor takes it.
+    """
+
+    name: str
+    hint: Any
+    aliases: tuple[str, ...]
+    default: Callable[[], Any] | None
+    init: bool = True
+
+
+def state_type(
+    *, aliases: Iterable[str] = (), fields: Mapping[str, Iterable[str]] | None = None
+) -> Callable[[C], C]:
+    """Give a dataclass or NamedTuple the names that it had before, so that old state finds it.
+
+    Parameters
+    ----------
+    aliases
+        Former names of the class: ``"OldName"`` of the same module, or ``"old.module:Name"``.
+    fields
+        Former names of fields: ``{"new": ["old"]}``. A dataclass may say the same in
+        ``field(metadata={"aliases": ["old"]})``.
+    """
+    former = {name: _names(old, f"the aliases of {name}") for name, old in (fields or {}).items()}
+    names = _names(aliases, "aliases")
+
+    def decorate(cls: C) -> C:
+        setattr(cls, _ALIASES, names)
+        setattr(cls, _FIELD_ALIASES, former)
+        return cls
+
+    return decorate
+
+
+def class_aliases(cls: type) -> tuple[str, ...]:
+    """Return the former names of a class, each with its module."""
+    found = cls.__dict__.get(_ALIASES, ())  # those of a base class are its own
+    return tuple(each if ":" in each else f"{cls.__module__}:{each}" for each in found)
+
+
+def record_fields(cls: type) -> tuple[RecordField, ...]:
+    """Return the fields of a dataclass or NamedTuple, in order.
+
+    Raises
+    ------
+    UsageError
+        The class is neither; it cannot be found by its name; or a field cannot be kept: its type is
+        not known, the constructor needs more than fields, or two have the same former name.
+    """
+    if not (isinstance(cls, type) and (is_dataclass(cls) or is_named_tuple(cls))):
+        raise UsageError(
+            f"{cls!r} is neither a dataclass nor a NamedTuple", hint="use serializer_of"
+        )
+    check_findable(cls, "the class")
+    hints = _hints(cls)
+    former = dict(cls.__dict__.get(_FIELD_ALIASES, {}))
+    if is_dataclass(cls):
+        _refuse_init_vars(cls)
+        found = [_of_dataclass(each, hints, former.pop(each.name, ())) for each in _fields(cls)]
+    else:
+        found = [_of_tuple(cls, name, hints, former.pop(name, ())) for name in cls._fields]  # type: ignore[attr-defined]
+    if former:
+        raise UsageError(
+            f"{class_name(cls)} has aliases for {', '.join(former)}, and no such field",
+            hint="name the field as it is called now, and give its former names as aliases",
+        )
+    _check_aliases(cls, found)
+    return tuple(found)
+
+
+def _fields(cls: Any) -> tuple[dataclasses.Field[Any], ...]:
+    return dataclasses.fields(cls)
+
+
+def _hints(cls: type) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(cls, include_extras=True)
+    except Exception as error:
+        raise UsageError(
+            f"the type hints of {class_name(cls)} cannot be read: {error}",
+            hint="import what they name in the module of the class, outside of TYPE_CHECKING",
+        ) from error
+
+
+def _of_dataclass(
+    each: dataclasses.Field[Any], hints: Mapping[str, Any], former: tuple[str, ...]
+) -> RecordField:
+    default: Callable[[], Any] | None = None
+    if each.default is not MISSING:
+        default = _Constant(each.default)
+    elif each.default_factory is not MISSING:
+        default = each.default_factory
+    aliases = _names(each.metadata.get("aliases", ()), f"the aliases of {each.name}")
+    return RecordField(each.name, hints[each.name], (*aliases, *former), default, each.init)
+
+
+def _of_tuple(cls: Any, name: str, hints: Mapping[str, Any], former: tuple[str, ...]) -> Any:
+    if name not in hints:
+        raise UsageError(
+            f"the field {name} of {class_name(cls)} has no type", hint="use typing.NamedTuple"
+        )
+    defaults = cls._field_defaults
+    default = _Constant(defaults[name]) if name in defaults else None
+    return RecordField(name, hints[name], former, default)
+
+
+@dataclass(frozen=True)
+class _Constant:
+    """A default, as a function that can be pickled."""
+
+    value: Any
+
+    def __call__(self) -> Any:
+        return self.value
+
+
+def _refuse_init_vars(cls: Any) -> None:
+    # dataclasses.fields leaves them out.
+    for name, each in cls.__dataclass_fields__.items():
+        if isinstance(each.type, InitVar) or str(each.type).startswith(
+            ("InitVar", "dataclasses.InitVar")
+        ):
+            raise UsageError(
+                f"the constructor of {class_name(cls)} needs {name}, which is no field",
+                hint="make it a field: state keeps fields, and calls the constructor with them",
+            )
+
+
+def _check_aliases(cls: type, fields: Iterable[RecordField]) -> None:
+    seen: set[str] = set()
+    for each in fields:
+        for alias in each.aliases:
+            if alias in seen or alias == each.name:
+                raise UsageError(
+                    f"{class_name(cls)}.{each.name} has the alias {alias}, which is another's, "
+                    "or its own name",
+                    hint="an alias is the former name of one field",
+                )
+            seen.add(alias)
+
+
+def _names(given: Any, what: str) -> tuple[str, ...]:
+    names = () if isinstance(given, str) else tuple(given)
+    if isinstance(given, str) or not all(isinstance(each, str) and each for each in names):
+        raise UsageError(f"{what} are not a list of names: {given!r}", hint='write ["old"]')
+    return names

@@ -1,0 +1,180 @@
+"""Snapshots of serializers that contain others: outer and nested verdicts become one.
+
+Flink's precedence: one that is incompatible makes the whole incompatible; then one that needs
+migration; then one that is reconfigured; only if all are as they were, so is the whole.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, TypeVar
+
+from flinkish.state.serializers import (
+    Reason,
+    TypeSerializer,
+    TypeSerializerSchemaCompatibility,
+    TypeSerializerSnapshot,
+    Verdict,
+)
+from flinkish.state.snapshots import SnapshotLoader, write_snapshot
+from flinkish.state.wire import Parts, put_part, put_size
+
+T = TypeVar("T")
+
+
+def combine(
+    root: str,
+    outer: TypeSerializerSchemaCompatibility,
+    nested: Sequence[tuple[str, TypeSerializerSchemaCompatibility]],
+    rebuild: Callable[[tuple[TypeSerializer[Any] | None, ...]], TypeSerializer[Any]],
+) -> TypeSerializerSchemaCompatibility:
+    """Return the verdict on a whole from those on the outer serializer and on the nested ones.
+
+    Parameters
+    ----------
+    root
+        The name of the whole type, for reasons.
+    outer
+        The verdict on what the outer serializer does by itself.
+    nested
+        The name of each nested part, and its verdict.
+    rebuild
+        Makes the outer serializer anew if something in it is reconfigured, of the reconfigured
+        nested serializers (None for those that stay).
+    """
+    verdicts = [outer.verdict, *(found.verdict for _, found in nested)]
+    if Verdict.INCOMPATIBLE in verdicts:
+        below = [r.below(root, name) for name, found in nested for r in found.problems]
+        return TypeSerializerSchemaCompatibility.incompatible([*outer.problems, *below])
+    if Verdict.AFTER_MIGRATION in verdicts:
+        return TypeSerializerSchemaCompatibility.compatible_after_migration()
+    if Verdict.RECONFIGURED in verdicts:
+        return TypeSerializerSchemaCompatibility.compatible_with_reconfigured_serializer(
+            rebuild(tuple(found.serializer for _, found in nested))
+        )
+    return TypeSerializerSchemaCompatibility.compatible_as_is()
+
+
+class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot[T]):
+    """The snapshot of a serializer whose bytes are made of those of nested serializers.
+
+    A subclass says what its serializer's nested ones are and how it is made of others. If it has a
+    configuration of its own, it writes, reads and judges that too (the ``outer`` methods).
+
+    Parameters
+    ----------
+    serializer
+        The serializer to take the snapshot of; without one, an empty snapshot to read into.
+    """
+
+    #: The serializer's class.
+    serializer_class: ClassVar[type[TypeSerializer[Any]]]
+    #: How many nested serializers there are; None if that differs.
+    nested_count: ClassVar[int | None] = None
+
+    def __init__(self, serializer: TypeSerializer[Any] | None = None) -> None:
+        nested = () if serializer is None else self.nested_serializers(serializer)
+        self._nested = tuple(each.snapshot_configuration() for each in nested)
+
+    @property
+    def nested_snapshots(self) -> tuple[TypeSerializerSnapshot[Any], ...]:
+        """The snapshots of the nested serializers."""
+        return self._nested
+
+    @abstractmethod
+    def nested_serializers(self, serializer: Any) -> tuple[TypeSerializer[Any], ...]:
+        """Return the nested serializers of a serializer of this kind."""
+
+    @abstractmethod
+    def create_outer_serializer(
+        self, nested: tuple[TypeSerializer[Any], ...]
+    ) -> TypeSerializer[Any]:
+        """Return a serializer with this snapshot's own configuration and these nested ones."""
+
+    def nested_names(self) -> tuple[str, ...]:
+        """Return the names of the nested parts, for the paths of reasons."""
+        return tuple(map(str, range(len(self._nested))))
+
+    def write_outer(self) -> bytes:
+        """Return the serializer's own configuration."""
+        return b""
+
+    def read_outer(self, version: int, data: bytes) -> None:
+        """Take over what :meth:`write_outer` returned; see ``read_snapshot``."""
+        if data:
+            raise ValueError("it has a configuration, where none belongs")
+
+    def resolve_outer_schema_compatibility(
+        self, new_serializer: Any
+    ) -> TypeSerializerSchemaCompatibility:
+        """Judge the new serializer's own configuration, without the nested ones."""
+        return TypeSerializerSchemaCompatibility.compatible_as_is()
+
+    def write_snapshot(self) -> bytes:
+        """Return the configuration and the nested snapshots."""
+        out = bytearray()
+        put_part(out, self.write_outer())
+        put_size(out, len(self._nested))
+        for nested in self._nested:
+            put_part(out, write_snapshot(nested))
+        return bytes(out)
+
+    def read_snapshot(self, version: int, data: bytes, loader: SnapshotLoader) -> None:
+        """Take over the configuration and the nested snapshots."""
+        parts = Parts(data, "it")
+        self.read_outer(version, parts.part())
+        self._nested = tuple(loader.read(parts.part()) for _ in range(parts.count()))
+        parts.end()
+        if self.nested_count not in (None, len(self._nested)):
+            raise parts.damaged(f"{len(self._nested)} nested serializers")
+
+    def resolve_schema_compatibility(
+        self, new_serializer: TypeSerializer[Any]
+    ) -> TypeSerializerSchemaCompatibility:
+        """Judge the outer and the nested serializers, and combine the verdicts."""
+        if type(new_serializer) is not self.serializer_class:
+            return changed_type(self, new_serializer)
+        new_nested = self.nested_serializers(new_serializer)
+        if len(new_nested) != len(self._nested):
+            return changed_type(self, new_serializer)
+        found = [
+            old.resolve_schema_compatibility(new)
+            for old, new in zip(self._nested, new_nested, strict=True)
+        ]
+
+        def rebuild(others: tuple[TypeSerializer[Any] | None, ...]) -> TypeSerializer[Any]:
+            kept = zip(others, new_nested, strict=True)
+            return self.create_outer_serializer(tuple(other or new for other, new in kept))
+
+        return combine(
+            new_serializer.type_name,
+            self.resolve_outer_schema_compatibility(new_serializer),
+            list(zip(self.nested_names(), found, strict=True)),
+            rebuild,
+        )
+
+    def restore_serializer(self) -> TypeSerializer[T]:
+        """Return the serializer made of the restored nested ones."""
+        return self.create_outer_serializer(
+            tuple(each.restore_serializer() for each in self._nested)
+        )
+
+    def reader_for(self, new_serializer: TypeSerializer[Any]) -> TypeSerializer[Any]:
+        """Return the serializer made of readers for the new nested ones."""
+        new_nested = self.nested_serializers(new_serializer)
+        pairs = zip(self._nested, new_nested, strict=True)
+        return self.create_outer_serializer(tuple(old.reader_for(new) for old, new in pairs))
+
+
+def changed_type(
+    snapshot: TypeSerializerSnapshot[Any], new_serializer: TypeSerializer[Any]
+) -> TypeSerializerSchemaCompatibility:
+    """Return the verdict on a type that is not the one that was written."""
+    text = (
+        f"{snapshot.type_name} -> {new_serializer.type_name}: the type of state may not change; "
+        "keep it, or declare the new type under another name"
+    )
+    return TypeSerializerSchemaCompatibility.incompatible(
+        [Reason(new_serializer.type_name, (), text)]
+    )

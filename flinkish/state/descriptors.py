@@ -1,0 +1,154 @@
+"""Declaring state: a name and a type, checked where they are written down."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from flinkish.errors import UsageError
+from flinkish.state.builtin.containers import ListSerializer, MapSerializer
+from flinkish.state.builtin.records import serializer_of
+from flinkish.state.serializers import TypeSerializer, TypeSerializerSnapshot
+from flinkish.state.snapshots import check_snapshot_class
+
+MAX_NAME: Final = 128
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
+
+
+def check_serializer(serializer: TypeSerializer[Any]) -> None:
+    """Check that the snapshots of a serializer, and those inside them, will be found again.
+
+    Raises
+    ------
+    UsageError
+        A class of them is not public, not at the top level, or needs arguments.
+    """
+    left: list[Any] = [serializer.snapshot_configuration()]
+    while left:
+        snapshot = left.pop()
+        if not isinstance(snapshot, TypeSerializerSnapshot):
+            raise UsageError(
+                f"the snapshot of {serializer.type_name} is a {type(snapshot).__name__}, and no "
+                "TypeSerializerSnapshot",
+                hint="an old-style serializer is used through LegacySerializer",
+            )
+        check_snapshot_class(type(snapshot))
+        left.extend(getattr(snapshot, "nested_snapshots", ()))
+
+
+def _checked(kind: str, name: str, *given: Any) -> list[TypeSerializer[Any]]:
+    if not isinstance(name, str) or len(name) > MAX_NAME or not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{name!r} is no name of a {kind}",
+            hint=f"a letter, then letters, digits, '_', '-' or '.', {MAX_NAME} at most",
+        )
+    try:
+        found = [serializer_of(each) for each in given]
+        for each in found:
+            check_serializer(each)
+    except UsageError as error:
+        raise UsageError(f"{kind} {name}: {error.message}", hint=error.hint) from error
+    return found
+
+
+@dataclass(frozen=True)
+class ValueStateDescriptor:
+    """A state of one value for each key.
+
+    Parameters
+    ----------
+    name
+        The state's name; it finds its values again by it.
+    type_or_serializer
+        A type that :func:`~flinkish.state.serializer_of` knows, or a serializer.
+
+    Raises
+    ------
+    UsageError
+        The name or the type is none that state can have.
+    """
+
+    name: str
+    type_or_serializer: Any
+
+    def __post_init__(self) -> None:
+        """Check, and make the serializer."""
+        (made,) = _checked("value state", self.name, self.type_or_serializer)
+        object.__setattr__(self, "_serializer", made)
+
+    @property
+    def serializer(self) -> TypeSerializer[Any]:
+        """The serializer of the value."""
+        return self._serializer  # type: ignore[attr-defined,no-any-return]
+
+
+@dataclass(frozen=True)
+class ListStateDescriptor:
+    """A state of a list for each key.
+
+    Parameters
+    ----------
+    name
+        The state's name.
+    element
+        The type of the elements, or their serializer.
+
+    Raises
+    ------
+    UsageError
+        The name or the type is none that state can have.
+    """
+
+    name: str
+    element: Any
+
+    def __post_init__(self) -> None:
+        """Check, and make the serializer."""
+        (made,) = _checked("list state", self.name, self.element)
+        object.__setattr__(self, "_serializer", ListSerializer(made))
+
+    @property
+    def serializer(self) -> ListSerializer:
+        """The serializer of the whole list; its ``element`` is that of one."""
+        return self._serializer  # type: ignore[attr-defined,no-any-return]
+
+
+@dataclass(frozen=True)
+class MapStateDescriptor:
+    """A state of a map for each key.
+
+    Parameters
+    ----------
+    name
+        The state's name.
+    key
+        The type of the map's keys, or their serializer.
+    value
+        The type of its values, or their serializer.
+
+    Raises
+    ------
+    UsageError
+        The name or a type is none that state can have.
+    """
+
+    name: str
+    key: Any
+    value: Any
+
+    def __post_init__(self) -> None:
+        """Check, and make the serializer."""
+        hashable = getattr(self.key, "__hash__", None) is not None
+        if not hashable:
+            raise UsageError(
+                f"map state {self.name}: {self.key!r} cannot be the key of a map",
+                hint="let the keys be immutable: a frozen dataclass, a NamedTuple, a tuple, a str",
+            )
+        key, value = _checked("map state", self.name, self.key, self.value)
+        object.__setattr__(self, "_serializer", MapSerializer(key, value))
+
+    @property
+    def serializer(self) -> MapSerializer:
+        """The serializer of the whole map; its ``key`` and ``value`` are those of the parts."""
+        return self._serializer  # type: ignore[attr-defined,no-any-return]

@@ -1,0 +1,198 @@
+"""From old-style serializers to snapshots, as Flink 1.7 left ``TypeSerializerConfigSnapshot``.
+
+An old-style serializer has a configuration snapshot that cannot make the serializer again, and
+judges old configurations itself (``ensure_compatibility``). So its savepoints need its classes:
+they keep their names, in place of the serializer that Flink pickled. The way out:
+
+1. Write a :class:`~flinkish.state.TypeSerializerSnapshot` for the serializer.
+2. Use the serializer as ``LegacySerializer(old, snapshot=...)``, or let it be a
+   :class:`~flinkish.state.TypeSerializer` that keeps its ``ensure_compatibility``.
+3. Restore from the old savepoint, and take another one: it has the new snapshot.
+4. Delete the configuration snapshot and ``ensure_compatibility``.
+"""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, Protocol
+
+from flinkish.errors import Incompatible, UsageError
+from flinkish.state.serializers import (
+    Reason,
+    TypeSerializer,
+    TypeSerializerSchemaCompatibility,
+    TypeSerializerSnapshot,
+)
+from flinkish.state.snapshots import MAX_NAME, SnapshotLoader, check_findable, class_name
+from flinkish.state.wire import Parts, put_part, put_size, put_text
+
+
+class CompatibilityResult(enum.Enum):
+    """What an old-style serializer says of an old configuration."""
+
+    COMPATIBLE = "compatible"
+    REQUIRES_MIGRATION = "requires migration"
+
+
+class TypeSerializerConfigSnapshot(ABC):
+    """The configuration of an old-style serializer; made without arguments, then read."""
+
+    #: The version of what :meth:`write` writes.
+    version: ClassVar[int] = 1
+
+    @abstractmethod
+    def write(self) -> bytes:
+        """Return the configuration."""
+
+    @abstractmethod
+    def read(self, version: int, data: bytes) -> None:
+        """Take over a written configuration of this version or an earlier one."""
+
+
+class OldStyleSerializer(Protocol):
+    """What a serializer was before snapshots; made without arguments."""
+
+    def serialize(self, value: Any) -> bytes:
+        """Return the bytes of a value."""
+
+    def deserialize(self, data: bytes) -> Any:
+        """Return the value of bytes."""
+
+    def snapshot_configuration(self) -> TypeSerializerConfigSnapshot:
+        """Return the configuration."""
+
+    def ensure_compatibility(self, config_snapshot: Any) -> CompatibilityResult:
+        """Judge an old configuration."""
+
+
+class LegacySerializer(TypeSerializer[Any]):
+    """An old-style serializer, used as one of today.
+
+    Parameters
+    ----------
+    old
+        The serializer. Its class and that of its configuration are found by their names at a
+        restore, until savepoints have the new snapshot.
+    snapshot
+        Makes the new snapshot, which savepoints get from now on. Without one they go on to need the
+        old classes.
+    """
+
+    def __init__(
+        self,
+        old: OldStyleSerializer,
+        snapshot: Callable[[], TypeSerializerSnapshot[Any]] | None = None,
+    ) -> None:
+        self.old = old
+        self._snapshot = snapshot
+        if snapshot is None:
+            _check_class(type(old), "the old-style serializer")
+            _check_class(type(old.snapshot_configuration()), "the configuration snapshot")
+
+    @property
+    def type_name(self) -> str:
+        """See the base class."""
+        return type(self.old).__name__
+
+    def serialize(self, value: Any) -> bytes:
+        """See the base class."""
+        return self.old.serialize(value)
+
+    def deserialize(self, data: bytes) -> Any:
+        """See the base class."""
+        return self.old.deserialize(data)
+
+    def ensure_compatibility(self, config_snapshot: Any) -> CompatibilityResult:
+        """Let the old-style serializer judge an old configuration."""
+        return self.old.ensure_compatibility(config_snapshot)
+
+    def snapshot_configuration(self) -> TypeSerializerSnapshot[Any]:
+        """See the base class."""
+        return LegacySerializerSnapshot(self.old) if self._snapshot is None else self._snapshot()
+
+
+class LegacySerializerSnapshot(TypeSerializerSnapshot[Any]):
+    """What savepoints keep of an old-style serializer: two names and the configuration.
+
+    Parameters
+    ----------
+    old
+        The serializer to take the snapshot of; without one, an empty snapshot to read into.
+    """
+
+    def __init__(self, old: OldStyleSerializer | None = None) -> None:
+        self._old = old
+        self._config = None if old is None else old.snapshot_configuration()
+
+    @property
+    def type_name(self) -> str:
+        """See the base class."""
+        return type(self._old).__name__
+
+    def write_snapshot(self) -> bytes:
+        """See the base class."""
+        if self._config is None:
+            raise UsageError("the snapshot of an old-style serializer was never read")
+        out = bytearray()
+        put_text(out, class_name(type(self._old)))
+        put_text(out, class_name(type(self._config)))
+        put_size(out, self._config.version)
+        put_part(out, self._config.write())
+        return bytes(out)
+
+    def read_snapshot(self, version: int, data: bytes, loader: SnapshotLoader) -> None:
+        """See the base class."""
+        parts = Parts(data, "it")
+        serializer, config = parts.text(MAX_NAME * 4), parts.text(MAX_NAME * 4)
+        written, content = parts.size(), parts.part()
+        parts.end()
+        made = loader.load(config, TypeSerializerConfigSnapshot)()
+        if not 1 <= written <= made.version:
+            raise ValueError(f"version {written} of {config}, which reads up to {made.version}")
+        made.read(written, content)
+        self._old, self._config = loader.load(serializer)(), made
+
+    def resolve_schema_compatibility(
+        self, new_serializer: TypeSerializer[Any]
+    ) -> TypeSerializerSchemaCompatibility:
+        """Let the new serializer judge the old configuration, in the old style."""
+        ensure = getattr(new_serializer, "ensure_compatibility", None)
+        if ensure is None:
+            return _incompatible(
+                new_serializer,
+                "it has no ensure_compatibility, which must judge this old-style snapshot; keep "
+                "that method until a savepoint was taken with the new snapshot",
+            )
+        found = ensure(self._config)
+        if found is CompatibilityResult.COMPATIBLE:
+            return TypeSerializerSchemaCompatibility.compatible_as_is()
+        if found is CompatibilityResult.REQUIRES_MIGRATION:
+            return TypeSerializerSchemaCompatibility.compatible_after_migration()
+        return _incompatible(
+            new_serializer, f"ensure_compatibility returned {found!r}, and no CompatibilityResult"
+        )
+
+    def restore_serializer(self) -> TypeSerializer[Any]:
+        """Return the serializer that wrote the bytes."""
+        if self._old is None:
+            raise Incompatible("the snapshot of an old-style serializer was never read")
+        if isinstance(self._old, TypeSerializer):  # the class has become one meanwhile
+            return self._old
+        return LegacySerializer(self._old)
+
+
+def _incompatible(new: TypeSerializer[Any], text: str) -> TypeSerializerSchemaCompatibility:
+    return TypeSerializerSchemaCompatibility.incompatible([Reason(new.type_name, (), text)])
+
+
+def _check_class(cls: type, what: str) -> None:
+    check_findable(cls, what)
+    try:
+        cls()
+    except Exception as error:
+        raise UsageError(
+            f"{what} {class_name(cls)} cannot be made without arguments: {error}",
+            hint="a restore makes it so: nothing is pickled",
+        ) from error

@@ -1,0 +1,236 @@
+"""Serializers of state, their snapshots, and what a snapshot says of a new serializer.
+
+The names and the meaning are Flink's (``TypeSerializer``, ``TypeSerializerSnapshot``,
+``TypeSerializerSchemaCompatibility``). A savepoint keeps, beside the bytes of a state, the snapshot
+of the serializer that wrote them. At a restore the snapshot judges the program's new serializer:
+
+* compatible as is: the new serializer reads the old bytes and gets what it would have written;
+* with a reconfigured serializer: the same, if the serializer of the verdict is used;
+* after migration: the old bytes are read by :meth:`TypeSerializerSnapshot.reader_for` and written
+  again by the new serializer;
+* incompatible: neither; the reasons say why, field by field.
+"""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from flinkish.errors import UsageError
+
+if TYPE_CHECKING:
+    from flinkish.state.snapshots import SnapshotLoader
+
+T = TypeVar("T")
+
+
+class Verdict(enum.Enum):
+    """Compatibility of a new serializer with bytes that exist, from best to worst."""
+
+    AS_IS = "compatible as is"
+    RECONFIGURED = "compatible with a reconfigured serializer"
+    AFTER_MIGRATION = "compatible after migration"
+    INCOMPATIBLE = "incompatible"
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a field is incompatible.
+
+    Attributes
+    ----------
+    root
+        The name of the whole type, as the program has it.
+    path
+        The names of the fields below it, with ``element``, ``key`` and ``value`` for the contents
+        of lists and maps.
+    text
+        What cannot be, and what to do.
+    """
+
+    root: str
+    path: tuple[str, ...]
+    text: str
+
+    def __str__(self) -> str:
+        return f"{'.'.join((self.root, *self.path))}: {self.text}"
+
+    def below(self, root: str, step: str) -> Reason:
+        """Return the same reason, seen from a type that contains this one as its part ``step``."""
+        return replace(self, root=root, path=(step, *self.path))
+
+
+@dataclass(frozen=True)
+class TypeSerializerSchemaCompatibility:
+    """What a snapshot says of a new serializer; made by the four class methods.
+
+    Attributes
+    ----------
+    verdict
+        Which of the four it is.
+    problems
+        Why it is incompatible; otherwise empty.
+    serializer
+        The serializer to use in place of the new one, if it is to be reconfigured.
+    """
+
+    verdict: Verdict
+    problems: tuple[Reason, ...] = ()
+    serializer: TypeSerializer[Any] | None = None
+
+    @classmethod
+    def compatible_as_is(cls) -> TypeSerializerSchemaCompatibility:
+        """Return the verdict that the new serializer reads the old bytes."""
+        return cls(Verdict.AS_IS)
+
+    @classmethod
+    def compatible_after_migration(cls) -> TypeSerializerSchemaCompatibility:
+        """Return the verdict that the old bytes must be written again."""
+        return cls(Verdict.AFTER_MIGRATION)
+
+    @classmethod
+    def compatible_with_reconfigured_serializer(
+        cls, serializer: TypeSerializer[Any]
+    ) -> TypeSerializerSchemaCompatibility:
+        """Return the verdict that another serializer than the new one reads the old bytes.
+
+        Parameters
+        ----------
+        serializer
+            It is used from now on, to read and to write.
+        """
+        return cls(Verdict.RECONFIGURED, serializer=serializer)
+
+    @classmethod
+    def incompatible(cls, reasons: Iterable[Reason]) -> TypeSerializerSchemaCompatibility:
+        """Return the verdict that the old bytes cannot become values of the new serializer.
+
+        Parameters
+        ----------
+        reasons
+            At least one.
+
+        Raises
+        ------
+        ValueError
+            There is no reason.
+        """
+        problems = tuple(reasons)
+        if not problems:
+            raise ValueError("an incompatible serializer without a reason helps nobody")
+        return cls(Verdict.INCOMPATIBLE, problems)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why it is incompatible, a line for each field: its path and what is wrong with it."""
+        return tuple(map(str, self.problems))
+
+
+class TypeSerializer(ABC, Generic[T]):
+    """Turns the values of a type into bytes and back.
+
+    A serializer travels to the executors with the user's function: it must be picklable.
+    """
+
+    @property
+    def type_name(self) -> str:
+        """How messages call the type of the values."""
+        return type(self).__name__
+
+    @abstractmethod
+    def serialize(self, value: T) -> bytes:
+        """Return the bytes of a value.
+
+        Raises
+        ------
+        UsageError
+            The value is none of the type.
+        """
+
+    @abstractmethod
+    def deserialize(self, data: bytes) -> T:
+        """Return the value of bytes; all of them must belong to it.
+
+        Raises
+        ------
+        Corrupt
+            The bytes are none that :meth:`serialize` returns.
+        """
+
+    @abstractmethod
+    def snapshot_configuration(self) -> TypeSerializerSnapshot[T]:
+        """Return what a savepoint has to know to read the bytes of this serializer."""
+
+
+class TypeSerializerSnapshot(ABC, Generic[T]):
+    """What a savepoint knows of the serializer that wrote a state.
+
+    It is found again by its class's name. So the class is public, at the top level of its module,
+    and can be called without arguments; every serializer has a snapshot class of its own.
+    :func:`flinkish.state.check_snapshot_class` checks it where a state is declared.
+    """
+
+    #: The version of what :meth:`write_snapshot` writes; raised whenever that changes.
+    current_version: ClassVar[int] = 1
+
+    @property
+    def type_name(self) -> str:
+        """How messages call the type of the values."""
+        return type(self).__name__.removesuffix("Snapshot")
+
+    @abstractmethod
+    def write_snapshot(self) -> bytes:
+        """Return the content of the snapshot, in the current version."""
+
+    @abstractmethod
+    def read_snapshot(self, version: int, data: bytes, loader: SnapshotLoader) -> None:
+        """Take over the content of a written snapshot.
+
+        Parameters
+        ----------
+        version
+            The version that the content was written in: 1 to the current one.
+        data
+            The content. It may come from anybody.
+        loader
+            Reads snapshots inside this one, and finds classes; it keeps to the modules that are
+            allowed (in place of Flink's class loader).
+
+        Raises
+        ------
+        ValueError
+            The content is damaged. So is every other error: the caller reports it as damage.
+        """
+
+    @abstractmethod
+    def resolve_schema_compatibility(
+        self, new_serializer: TypeSerializer[Any]
+    ) -> TypeSerializerSchemaCompatibility:
+        """Judge whether a new serializer can go on with the bytes of the old one."""
+
+    @abstractmethod
+    def restore_serializer(self) -> TypeSerializer[T]:
+        """Return a serializer that reads the old bytes."""
+
+    def reader_for(self, new_serializer: TypeSerializer[Any]) -> TypeSerializer[Any]:
+        """Return a serializer that reads the old bytes as values of a new serializer.
+
+        Where the old values are not what the new serializer writes (a field more, another name),
+        the two differ: override it then. It is asked for serializers that are compatible only.
+        """
+        return self.restore_serializer()
+
+
+class OldStateReader(TypeSerializer[T]):
+    """Base of what reads old bytes as new values: it writes nothing, and has no snapshot."""
+
+    def serialize(self, value: T) -> bytes:
+        """Raise UsageError: values are written by the new serializer."""
+        raise UsageError(f"{self.type_name} in its old form is only read, not written")
+
+    def snapshot_configuration(self) -> TypeSerializerSnapshot[T]:
+        """Raise UsageError: what writes nothing needs no snapshot."""
+        raise UsageError(f"{self.type_name} in its old form has no snapshot")

@@ -1,0 +1,349 @@
+"""The snapshots of serializers as bytes: class name, version, content; and back, strictly.
+
+::
+
+    1 (the framing's version) | size, "module:Class" | version | size, content
+
+A snapshot is restored by importing its class, from allowed modules only. Nothing is pickled. What
+lies in a savepoint may come from anybody: names are checked before they are imported, sizes before
+they are read, and a snapshot inside a snapshot is counted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from flinkish.errors import Corrupt, FlinkishError, Incompatible, UnsupportedFormat, UsageError
+from flinkish.state.serializers import TypeSerializerSnapshot
+from flinkish.state.wire import Parts, put_part, put_size, put_text
+
+FRAMING: Final = 1
+#: Far above real snapshots; what is larger is damage.
+MAX_BYTES: Final = 16 << 20
+MAX_NAME: Final = 500
+MAX_VERSION: Final = 1 << 20
+#: Snapshots within snapshots: lists of maps of records ...
+MAX_DEPTH: Final = 40
+#: The modules whose classes are imported unless the caller says otherwise.
+DEFAULT_MODULES: Final = ("flinkish",)
+_NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*")
+
+
+@dataclass(frozen=True)
+class StatePlace:
+    """Where a snapshot stands, for messages: the state's name and its operator's uid."""
+
+    state: str
+    operator: str = ""
+
+    def __str__(self) -> str:
+        of = f" of the operator {self.operator}" if self.operator else ""
+        return f"the state {self.state}{of}"
+
+
+def class_name(cls: type) -> str:
+    """Return the name that a class is found by: ``module:Class``."""
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
+@dataclass(frozen=True)
+class SnapshotLoader:
+    """Reads snapshots, and finds classes by their names in modules that are allowed.
+
+    Attributes
+    ----------
+    place
+        Whose snapshots they are: a :class:`StatePlace`, or a text. Every error names it.
+    modules
+        The modules that may be imported, with all below them: flinkish, and the program's own.
+    depth
+        How many snapshots are around the one that is read.
+    """
+
+    place: StatePlace | str
+    modules: tuple[str, ...] = DEFAULT_MODULES
+    depth: int = 0
+
+    def read(self, data: bytes) -> TypeSerializerSnapshot[Any]:
+        """Return the snapshot of its bytes.
+
+        Raises
+        ------
+        Corrupt
+            The bytes are damaged.
+        UnsupportedFormat
+            A newer flinkish or program wrote them.
+        Incompatible
+            The class is not there, or may not be imported.
+        """
+        if self.depth > MAX_DEPTH:
+            raise self._corrupt(f"it has more than {MAX_DEPTH} snapshots within each other")
+        try:
+            name, version, content = _unframe(data)
+        except Corrupt as error:
+            raise self._corrupt(error.message) from error
+        if version is None:
+            raise UnsupportedFormat(
+                f"{self.place}: a newer flinkish wrote the snapshot of its serializer",
+                hint="use the flinkish that wrote it, or a newer one",
+                place=str(self.place),
+            )
+        cls = self.load(name, TypeSerializerSnapshot)
+        return self._fill(cls, name, version, content)
+
+    def _fill(
+        self, cls: type, name: str, version: int, content: bytes
+    ) -> TypeSerializerSnapshot[Any]:
+        try:
+            snapshot: TypeSerializerSnapshot[Any] = cls()
+        except Exception as error:
+            raise self._incompatible(
+                name,
+                f"the class {name} cannot be called without arguments: {error}",
+                "let its constructor need no arguments",
+            ) from error
+        if version > snapshot.current_version:
+            raise UnsupportedFormat(
+                f"{self.place}: version {version} of the snapshot {name} was written, "
+                f"and the class that is there reads up to {snapshot.current_version}",
+                hint="restore with the program that wrote the savepoint, or a newer one",
+                **self._facts(name),
+            )
+        try:
+            snapshot.read_snapshot(version, content, replace(self, depth=self.depth + 1))
+        except FlinkishError as error:
+            if "place" in error.data:
+                raise
+            raise self._corrupt(error.message, name) from error
+        except Exception as error:
+            raise self._corrupt(f"{type(error).__name__}: {error}", name) from error
+        return snapshot
+
+    def load(self, name: str, base: type = object) -> type:
+        """Import a class by its name.
+
+        Parameters
+        ----------
+        name
+            ``module:Class``, as :func:`class_name` returns it.
+        base
+            The class must be a subclass of it.
+
+        Raises
+        ------
+        Corrupt
+            The name is none of a class.
+        Incompatible
+            The class is not there, is none of ``base``, or its module is not allowed.
+        """
+        if len(name) > MAX_NAME or not _NAME.fullmatch(name):
+            raise self._corrupt(f"{name[:80]!r} is no name of a class", name[:80])
+        module, _, attribute = name.partition(":")
+        if not _is_below(module, self.modules):
+            raise self._incompatible(
+                name,
+                f"the class {name} is needed, and its module is none of those that may be "
+                f"imported ({', '.join(self.modules) or 'none'})",
+                f"if you trust that module, allow {module.partition('.')[0]} "
+                "(engine.snapshot-modules)",
+            )
+        found = getattr(self._import(module, name), attribute, None)
+        if found is None:
+            raise self._missing(name, f"the module {module} has no class {attribute}")
+        if not isinstance(found, type) or not issubclass(found, base):
+            raise self._incompatible(
+                name, f"{name} is no {base.__name__}", f"put the class {attribute} back there"
+            )
+        return found
+
+    def _import(self, module: str, name: str) -> Any:
+        try:
+            return importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            if error.name is None or not _is_below(module, (error.name,)):
+                raise self._broken(module, name, error) from error
+            raise self._missing(name, f"there is no module {error.name}") from error
+        except Exception as error:
+            raise self._broken(module, name, error) from error
+
+    def _broken(self, module: str, name: str, error: Exception) -> Incompatible:
+        return self._incompatible(
+            name,
+            f"the class {name} is needed, and importing {module} failed: "
+            f"{type(error).__name__}: {error}",
+            f"make {module} importable where the job is restored",
+        )
+
+    def _missing(self, name: str, reason: str) -> Incompatible:
+        module, _, attribute = name.partition(":")
+        moved = sorted(
+            other
+            for other, loaded in list(sys.modules.items())
+            if other != module
+            and _is_below(other, self.modules)
+            and getattr(vars(loaded).get(attribute), "__module__", None) == other
+        )
+        if not moved:
+            hint = f"put the class back to where it was: {name}"
+            return self._incompatible(name, f"the class {name} is needed, and {reason}", hint)
+        return self._incompatible(
+            name,
+            f"the class {name} is needed, and {reason}; there is a class {attribute} in {moved[0]}",
+            f"if it was moved, keep its old name: from {moved[0]} import {attribute} in {module}",
+        )
+
+    def _facts(self, name: str) -> dict[str, str]:
+        return {"place": str(self.place), "class_name": name}
+
+    def _incompatible(self, name: str, message: str, hint: str) -> Incompatible:
+        return Incompatible(f"{self.place}: {message}", hint=hint, **self._facts(name))
+
+    def _corrupt(self, reason: str, name: str = "") -> Corrupt:
+        named = f" {name}" if name else ""
+        return Corrupt(
+            f"{self.place}: the snapshot{named} of its serializer is damaged: {reason}",
+            hint="use another savepoint",
+            **self._facts(name),
+        )
+
+
+def write_snapshot(snapshot: TypeSerializerSnapshot[Any]) -> bytes:
+    """Return the bytes that :meth:`SnapshotLoader.read` reads.
+
+    Raises
+    ------
+    UsageError
+        The class cannot be found again (see :func:`check_snapshot_class`), or the content is larger
+        than what would be read.
+    """
+    check_snapshot_class(type(snapshot))
+    out = bytearray([FRAMING])
+    put_text(out, class_name(type(snapshot)))
+    put_size(out, snapshot.current_version)
+    put_part(out, snapshot.write_snapshot())
+    if len(out) > MAX_BYTES:
+        raise UsageError(
+            f"the snapshot {class_name(type(snapshot))} has {len(out)} bytes, "
+            f"and {MAX_BYTES} are the most",
+            hint="keep in a snapshot what describes the bytes of a state, and no data",
+        )
+    return bytes(out)
+
+
+def read_snapshot(
+    data: bytes, place: StatePlace | str, modules: Iterable[str] = DEFAULT_MODULES
+) -> TypeSerializerSnapshot[Any]:
+    """Return the snapshot of its bytes; see :class:`SnapshotLoader`.
+
+    Parameters
+    ----------
+    data
+        What :func:`write_snapshot` returned.
+    place
+        Whose snapshot it is, for errors.
+    modules
+        The modules that may be imported, with all below them.
+    """
+    return SnapshotLoader(place, tuple(modules)).read(data)
+
+
+def check_snapshot_class(cls: type) -> None:
+    """Check that a snapshot of this class will be found again at a restore.
+
+    Parameters
+    ----------
+    cls
+        A subclass of :class:`~flinkish.state.TypeSerializerSnapshot`.
+
+    Raises
+    ------
+    UsageError
+        It is not public, not at the top level of its module, abstract, or needs arguments.
+    """
+    name = class_name(cls)
+    reason = _why_unfindable(cls)
+    if reason is None and not issubclass(cls, TypeSerializerSnapshot):
+        reason = "is no TypeSerializerSnapshot"
+    if reason is None and inspect.isabstract(cls):
+        reason = f"lacks {', '.join(sorted(getattr(cls, '__abstractmethods__', ())))}"
+    if reason is None and not _needs_nothing(cls):
+        reason = "has a constructor that needs arguments"
+    if reason is None and not _is_version(getattr(cls, "current_version", None)):
+        reason = f"has no current_version from 1 to {MAX_VERSION} (an int of the class)"
+    if reason is not None:
+        raise UsageError(
+            f"the snapshot class {name} {reason}",
+            hint="a savepoint keeps the name of the class, and a restore calls it without "
+            "arguments: let it be public, at the top level of a module, and callable so",
+            class_name=name,
+        )
+
+
+def check_findable(cls: type, what: str) -> None:
+    """Check that a class whose name a snapshot keeps can be found by it.
+
+    Raises
+    ------
+    UsageError
+        It is not public, or not at the top level of its module.
+    """
+    reason = _why_unfindable(cls)
+    if reason is not None:
+        raise UsageError(
+            f"{what} {class_name(cls)} {reason}",
+            hint="a savepoint keeps its name: let it be public, at the top level of a module",
+            class_name=class_name(cls),
+        )
+
+
+def _why_unfindable(cls: type) -> str | None:
+    if "." in cls.__qualname__:
+        return "is not at the top level of its module"
+    if cls.__name__.startswith("_"):
+        return "is not public"
+    if len(class_name(cls)) > MAX_NAME or not _NAME.fullmatch(class_name(cls)):
+        return "has a name that no class statement gives"
+    if getattr(sys.modules.get(cls.__module__), cls.__name__, None) is not cls:
+        return "is not what its module has under that name"
+    return None
+
+
+def _needs_nothing(cls: type) -> bool:
+    try:
+        inspect.signature(cls).bind()
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _is_version(version: object) -> bool:
+    return type(version) is int and 1 <= version <= MAX_VERSION
+
+
+def _is_below(module: str, prefixes: tuple[str, ...]) -> bool:
+    return any(module == each or module.startswith(f"{each}.") for each in prefixes)
+
+
+def _unframe(data: bytes) -> tuple[str, int | None, bytes]:
+    """Return name, version and content; no version for another framing."""
+    if len(data) > MAX_BYTES:
+        raise Corrupt(f"it has {len(data)} bytes, and {MAX_BYTES} are the most")
+    parts = Parts(data, "it")
+    framing = parts.size()
+    if framing > FRAMING:
+        return "", None, b""
+    if framing != FRAMING:
+        raise parts.damaged("it does not begin as a snapshot does")
+    name = parts.text(MAX_NAME * 4)
+    version = parts.size()
+    if not _is_version(version):
+        raise parts.damaged(f"version {version}")
+    content = parts.part()
+    parts.end()
+    return name, version, content
