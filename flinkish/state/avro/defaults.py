@@ -52,9 +52,9 @@ def _value(node: Node, default: Any) -> Any:
     if isinstance(node, Fixed):
         data = _bytes(default)
         if len(data) == node.size:
-            return logical_value(node.scalar, data)
+            return _logical(node.scalar, data)
     if isinstance(node, Scalar):
-        return logical_value(node, _primitive(node.kind, default))
+        return _logical(node, _primitive(node.kind, default))
     raise _Unfit
 
 
@@ -104,9 +104,11 @@ def _bytes(default: Any) -> bytes:
     return default.encode("latin-1")
 
 
-def logical_value(node: Scalar, value: Any) -> Any:
-    """Return the value of a logical type from that of its Avro type."""
-    if not node.logical:
-        return value
-    schema = dict(node.schema)
-    return LOGICAL_READERS[f"{node.kind}-{node.logical}"](value, schema, schema)
+def logical_reader(node: Scalar) -> Callable[[Any], Any]:
+    """Return what makes the value of a logical type from that of its Avro type."""
+    read, schema = LOGICAL_READERS[f"{node.kind}-{node.logical}"], dict(node.schema)
+    return lambda value: read(value, schema, schema)
+
+
+def _logical(node: Scalar, value: Any) -> Any:
+    return logical_reader(node)(value) if node.logical else value

@@ -26,7 +26,7 @@ from typing import Any, Final, TypeVar, cast
 
 from flinkish.state.avro import decoding
 from flinkish.state.avro.decoding import Decode, RecordDecoder
-from flinkish.state.avro.defaults import default_of, logical_value
+from flinkish.state.avro.defaults import default_of, logical_reader
 from flinkish.state.avro.schemas import (
     Array,
     AvroSchema,
@@ -199,7 +199,7 @@ class _Walk:
     def _scalar(self, old: Scalar, new: Scalar, decode: Decode) -> Decode:
         if (old.logical, new.logical) in _FINER:
             self.rewrites = True
-            return decoding.then(decode, lambda value: logical_value(old, value))
+            return decoding.then(decode, logical_reader(old))
         if old.kind != new.kind:
             self.rewrites = self.rewrites or (old.kind, new.kind) not in _SAME_BYTES
             decode = _promoted(decode, old.kind, new.kind)
@@ -207,7 +207,7 @@ class _Walk:
             return decode
         if not old.logical:
             self.rewrites = True  # not every long is a date: those that are none must be found
-        return decoding.then(decode, lambda value: logical_value(new, value))
+        return decoding.then(decode, logical_reader(new))
 
     def _enum(self, old: Enum, new: Enum, path: tuple[str, ...]) -> Decode:
         lost = [each for each in old.symbols if each not in new.symbols]

@@ -1,8 +1,8 @@
 """Avro schemas as typed nodes, checked once.
 
 fastavro's parser resolves names and namespaces and knows what a schema must have. Checked here is
-what it lets pass: unions that no value could be told apart in, decimals without a precision, a
-field twice, enums whose default is no symbol.
+what it lets pass: unions within unions, decimals without a precision, a field twice, enums whose
+default is no symbol.
 
 Source: the Avro specification 1.11, "Schema Declaration", "Logical Types".
 """
@@ -205,7 +205,7 @@ def parse_schema(schema: Any) -> AvroSchema:
     Raises
     ------
     UsageError
-        It is no Avro schema, or one whose values could not be told apart.
+        It is no Avro schema.
     """
     if isinstance(schema, AvroSchema):
         return schema
@@ -290,33 +290,6 @@ class _Parser:
                 raise _invalid(f"the union {made} has {branch} within it, or twice")
             seen.add(key)
         return made
-
-
-def check_tellable(schema: AvroSchema) -> None:
-    """Check that every value says which type of a union it is of.
-
-    Values are plain dicts, so two records of one union with the same fields look alike.
-
-    Raises
-    ------
-    UsageError
-        Two records of a union have fields of the same names.
-    """
-    for node in walk(schema.root):
-        if not isinstance(node, Union):
-            continue
-        seen: dict[frozenset[str], Record] = {}
-        for branch in node.branches:
-            if not isinstance(branch, Record):
-                continue
-            names = frozenset(each.name for each in branch.fields)
-            if names in seen:
-                raise UsageError(
-                    f"{seen[names]} and {branch} of one union have the same fields: a dict does "
-                    "not say which of them it is",
-                    hint="give one of them a field that the other does not have",
-                )
-            seen[names] = branch
 
 
 def walk(root: Node) -> list[Node]:

@@ -22,10 +22,10 @@ from flinkish.state.avro.schemas import (
     Record,
     Scalar,
     below,
-    check_tellable,
     parse_schema,
     walk,
 )
+from flinkish.state.avro.unions import check_tellable
 from flinkish.state.composite import changed_type
 from flinkish.state.serializers import (
     OldStateReader,
@@ -50,8 +50,8 @@ class AvroSerializer(TypeSerializer[Any]):
     Raises
     ------
     UsageError
-        It is no Avro schema; a default is none of its field's type; or two records of a union have
-        the same fields, so that a dict does not say which it is.
+        It is no Avro schema; a default is none of its field's type; or values do not say of which
+        type of a union they are (see :mod:`flinkish.state.avro.unions`).
     """
 
     def __init__(self, schema: Any) -> None:
