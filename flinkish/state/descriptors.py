@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from flinkish.errors import UsageError
 from flinkish.state.builtin.containers import ListSerializer, MapSerializer
+from flinkish.state.builtin.hints import check_key
 from flinkish.state.builtin.records import serializer_of
 from flinkish.state.serializers import TypeSerializer, TypeSerializerSnapshot
 from flinkish.state.snapshots import check_snapshot_class
@@ -139,12 +140,7 @@ class MapStateDescriptor:
 
     def __post_init__(self) -> None:
         """Check, and make the serializer."""
-        hashable = getattr(self.key, "__hash__", None) is not None
-        if not hashable:
-            raise UsageError(
-                f"map state {self.name}: {self.key!r} cannot be the key of a map",
-                hint="let the keys be immutable: a frozen dataclass, a NamedTuple, a tuple, a str",
-            )
+        check_key(self.key, self.key)
         key, value = _checked("map state", self.name, self.key, self.value)
         object.__setattr__(self, "_serializer", MapSerializer(key, value))
 

@@ -1,8 +1,9 @@
 """Unions whose values say of which type they are.
 
 Values are plain: 5, not "the long 5". fastavro writes a value as the first type of the union that
-accepts it, and floats accept whole numbers, dates accept days: with ``[float, long]`` a long would
-lose its digits without a word. So a union is tried out where it is declared.
+accepts it, and floats accept whole numbers, dates accept days, arrays accept bytes: with
+``[float, long]`` a long would lose its digits without a word. So a union is tried out where it is
+declared.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, Final
 import fastavro
 
 from flinkish.errors import UsageError
-from flinkish.state.avro.schemas import AvroSchema, Map, Record, Scalar, Union, walk
+from flinkish.state.avro.schemas import Array, AvroSchema, Fixed, Map, Record, Scalar, Union, walk
 
 _UTC: Final = datetime(2024, 2, 29, 1, 2, 3, 4000, tzinfo=timezone.utc)
 #: Values that a wrong type would change.
@@ -27,7 +28,7 @@ _SAMPLES: Final[dict[str, tuple[Any, ...]]] = {
     "long": (0, (1 << 53) + 1),
     "float": (1.0,),
     "double": (1.0, 0.1),
-    "bytes": (b"x",),
+    "bytes": (b"", b"x"),
     "string": ("x",),
     "date": (_UTC.date(), date(1970, 1, 1)),
     "time-millis": (time(1, 2, 3, 4000),),
@@ -75,13 +76,12 @@ def _check_dicts(union: Union) -> None:
 
 
 def _check_values(union: Union) -> None:
-    scalars = [each for each in union.branches if isinstance(each, Scalar)]
-    if len(scalars) < 2:
+    tried = [each for each in union.branches if isinstance(each, (Scalar, Fixed, Array))]
+    if len(tried) < 2:
         return
-    types = [dict(each.schema) if each.logical else each.kind for each in scalars]
-    field = {"name": "x", "type": types}
+    field = {"name": "x", "type": [_simple(each) for each in tried]}
     parsed = fastavro.parse_schema({"type": "record", "name": "Tried", "fields": [field]})
-    for each in scalars:
+    for each in tried:
         for sample in _samples(each):
             out = io.BytesIO()
             fastavro.schemaless_writer(out, parsed, {"x": sample})
@@ -95,7 +95,21 @@ def _check_values(union: Union) -> None:
                 )
 
 
-def _samples(node: Scalar) -> tuple[Any, ...]:
-    if node.decimal:
-        return (Decimal(1).scaleb(-node.decimal[1]),)
+def _simple(node: Scalar | Fixed | Array) -> Any:
+    """Return a schema that accepts what a type accepts in place of others."""
+    if isinstance(node, Array):
+        return {"type": "array", "items": "int"}
+    if isinstance(node, Fixed):
+        return {**node.scalar.schema, "type": "fixed", "name": f"X{id(node)}", "size": node.size}
+    return dict(node.schema) if node.logical else node.kind
+
+
+def _samples(node: Scalar | Fixed | Array) -> tuple[Any, ...]:
+    if isinstance(node, Array):
+        return ([], [1])
+    scalar = node.scalar if isinstance(node, Fixed) else node
+    if scalar.decimal:
+        return (Decimal(1).scaleb(-scalar.decimal[1]),)
+    if isinstance(node, Fixed):
+        return (bytes(node.size),)
     return _SAMPLES.get(node.logical or node.kind, ())

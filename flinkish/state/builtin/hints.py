@@ -89,7 +89,7 @@ def build(hint: Any, of_record: Callable[[type], TypeSerializer[Any]]) -> TypeSe
     if origin is list:
         return ListSerializer(build(arguments[0], of_record))
     if origin is dict:
-        _check_key(hint, arguments[0])
+        check_key(hint, arguments[0])
         return MapSerializer(*(build(each, of_record) for each in arguments))
     if origin is tuple and Ellipsis not in arguments:
         return TupleSerializer(tuple(build(each, of_record) for each in arguments))
@@ -127,8 +127,14 @@ def _union(
     return OptionalSerializer(build(others[0], of_record))
 
 
-def _check_key(hint: Any, key: Any) -> None:
-    """Refuse keys that no dict can have."""
+def check_key(hint: Any, key: Any) -> None:
+    """Refuse keys that no dict can have.
+
+    Raises
+    ------
+    UsageError
+        They are mutable; ``hint`` is the type that the message names.
+    """
     mutable = typing.get_origin(key) in (list, dict) or getattr(key, "__hash__", True) is None
     if mutable:
         advice = "let the keys be immutable: a frozen dataclass, a NamedTuple, a tuple, or a str"

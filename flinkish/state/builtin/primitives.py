@@ -280,7 +280,7 @@ class DateSerializer(PrimitiveSerializer[date]):
             raise damaged(self.name, data)
         try:
             return date.fromordinal(_INT.unpack(data)[0] + _DAY_ZERO)
-        except ValueError:
+        except (ValueError, OverflowError):
             raise damaged(self.name, data) from None
 
     def snapshot_configuration(self) -> TypeSerializerSnapshot[date]:
