@@ -7,6 +7,7 @@
 * pyspark is for the driver, the engine and the examples.
 * The checkpoint's format (``checkpoint/format``) is a room of its own: the standard library alone.
 * The engine imports nothing else of flinkish but that.
+* Typed state (``state``) is pure: of flinkish the errors and units, and no pyspark.
 * What ``flinkish list`` imports stays light: no pyspark, click, rich ... at module level.
 """
 
@@ -291,6 +292,12 @@ def test_no_rooms_import_each_other_in_a_circle() -> None:
             "from flinkish.registry.jobs import Job",
             "config must not import registry",
         ),
+        (
+            "state/a.py",
+            "from flinkish.engine.avro import schemas",
+            "state must not import engine",
+        ),
+        ("state/a.py", "def f():\n    import pyspark.sql", "state must not import pyspark"),
         ("attic/a.py", "import os", "the room 'attic' is not on the map"),
         ("cli/entry.py", "import click", "click at module level"),
         (
@@ -322,6 +329,7 @@ def test_a_violation_is_found(path: str, source: str, message: str) -> None:
             "checkpoint/format/a.py",
             "import zlib\nfrom flinkish.checkpoint.format.names import HDFS",
         ),
+        ("state/a.py", "import fastavro\nfrom flinkish.errors import Corrupt"),
         ("engine/a.py", "import pyspark\nfrom flinkish.engine.codec import decode"),
         ("cli/entry.py", "def main():\n    import click"),
         (

@@ -21,6 +21,7 @@ DATE = logical("int", "date")
         (["null", "double", "int", "long"], "put int before it"),
         ([DATE, "long"], "put long before it"),
         ([ARRAY, "bytes"], "put bytes before it"),
+        ([DATE, "string"], "put string before it"),
         ([ARRAY, fixed(2)], "put fixed F (2 bytes) before it"),
         ([logical("long", "timestamp-micros"), "int"], "put int before it"),
     ],

@@ -1,0 +1,136 @@
+"""Values of Avro schemas: bytes that every Avro tool reads, and what is refused."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import time
+from datetime import datetime, timezone
+from decimal import Decimal
+from typing import Any
+
+import fastavro
+import pytest
+
+from flinkish.errors import Corrupt, UsageError
+from flinkish.state.avro.serializer import AvroSerializer, AvroSerializerSnapshot
+from flinkish.state.builtin.primitives import LongSerializer
+from flinkish.state.restored import restore_state
+from flinkish.state.serializers import Verdict
+from flinkish.state.snapshots import read_snapshot, write_snapshot
+from tests.state.avro.test_resolution import TREE, enum, field, fixed, logical, record
+
+SCHEMA = record(
+    field("n", "int"),
+    field("at", logical("long", "timestamp-micros")),
+    field("price", logical("bytes", "decimal", precision=9, scale=2)),
+    field("kind", enum("A", "B")),
+    field("raw", fixed(2)),
+    field("maybe", ["null", "string"], default=None),
+    field("by_name", {"type": "map", "values": {"type": "array", "items": "double"}}),
+)
+VALUE = {
+    "n": 1,
+    "at": datetime(2024, 2, 29, 1, 2, 3, 456789, tzinfo=timezone.utc),
+    "price": Decimal("12.50"),
+    "kind": "B",
+    "raw": b"xy",
+    "maybe": "text",
+    "by_name": {"a": [1.5], "b": []},
+}
+
+
+def test_the_bytes_are_avros() -> None:
+    serializer = AvroSerializer(SCHEMA)
+    data = serializer.serialize(VALUE)
+    found = fastavro.schemaless_reader(io.BytesIO(data), fastavro.parse_schema(SCHEMA), None)
+    assert found == VALUE == serializer.deserialize(data)
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ("long", 5),
+        ('"long"', 5),
+        ({"type": "array", "items": "int"}, [1, 2]),
+        (["null", "string"], None),
+        (json.dumps(SCHEMA), VALUE),
+        (TREE, {"value": 1, "children": [{"value": 2, "children": []}]}),
+        ({"type": "array", "items": "null"}, [None] * 5),
+        ([record(field("a", "int"), name="x.A"), record(field("b", "x.A"), name="B")], {"a": 1}),
+    ],
+)
+def test_schemas_of_every_kind(schema: Any, value: Any) -> None:
+    serializer = AvroSerializer(schema)
+    assert serializer.deserialize(serializer.serialize(value)) == value
+    assert pickle.loads(pickle.dumps(serializer)) == serializer
+
+
+def test_a_field_that_a_dict_lacks_gets_its_default() -> None:
+    serializer = AvroSerializer(SCHEMA)
+    without = {name: each for name, each in VALUE.items() if name != "maybe"}
+    assert serializer.deserialize(serializer.serialize(without))["maybe"] is None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {**VALUE, "n": "1"},
+        {**VALUE, "kind": "C"},
+        {**VALUE, "raw": b"xyz"},
+        {},
+        None,
+        {**VALUE, "unknown": 1},
+        {**VALUE, "price": Decimal("1.234")},
+    ],
+)
+def test_values_of_another_schema_are_refused(value: Any) -> None:
+    with pytest.raises(UsageError, match="the value is none of the schema Stats"):
+        AvroSerializer(SCHEMA).serialize(value)
+
+
+@pytest.mark.parametrize("schema", [SCHEMA, TREE, {"type": "array", "items": "null"}])
+def test_damaged_bytes(schema: Any) -> None:
+    serializer = AvroSerializer(schema)
+    for data in (b"", b"\xff" * 30, b"\x02" * 3, b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01"):
+        with pytest.raises(Corrupt):
+            serializer.deserialize(data)
+
+
+def test_a_few_bytes_do_not_become_a_million_values() -> None:
+    data = b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01\0"  # an array of 2 ** 63 - 1 nulls
+    start = time.monotonic()
+    with pytest.raises(Corrupt, match="elements cannot follow"):
+        AvroSerializer({"type": "array", "items": "null"}).deserialize(data)
+    assert time.monotonic() - start < 60
+
+
+def test_the_snapshot_is_the_schema() -> None:
+    serializer = AvroSerializer(SCHEMA)
+    snapshot = read_snapshot(write_snapshot(serializer.snapshot_configuration()), "the state x")
+    assert isinstance(snapshot, AvroSerializerSnapshot)
+    assert snapshot.schema == SCHEMA
+    assert snapshot.restore_serializer() == serializer
+    assert snapshot.type_name == serializer.type_name == "Avro record Stats"
+    assert snapshot.resolve_schema_compatibility(serializer).verdict is Verdict.AS_IS
+    (reason,) = snapshot.resolve_schema_compatibility(LongSerializer()).reasons
+    assert "Avro record Stats -> int" in reason
+
+
+def test_old_bytes_are_read_by_a_reader_that_is_compiled_once() -> None:
+    old = AvroSerializer(record(field("n", "int"), field("gone", "string")))
+    new = AvroSerializer(
+        record(field("count", "double", aliases=["n"]), field("x", "int", default=7))
+    )
+    found = restore_state(old.snapshot_configuration(), new, "the state x")
+    data = old.serialize({"n": 3, "gone": "x"})
+    assert found.read(data) == {"count": 3.0, "x": 7}
+    assert new.deserialize(found.migrate(data)) == {"count": 3.0, "x": 7}
+    assert pickle.loads(pickle.dumps(found.reader)).deserialize(data) == found.read(data)
+    assert found.reader.type_name == "Avro record Stats"
+
+
+def test_a_default_that_is_none_of_its_type_is_found_where_it_is_declared() -> None:
+    with pytest.raises(UsageError, match="the default 'xyz' of the field x is no fixed F"):
+        AvroSerializer(record(field("x", fixed(2), default="xyz")))
