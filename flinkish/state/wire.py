@@ -100,13 +100,19 @@ class Parts:
         Corrupt
             The bytes end, or the part is larger than accepted.
         """
-        size = self.size()
-        if size > len(self._data) - self._at:
+        data, start = self._data, self._at
+        if start < len(data) and data[start] < 0x80:  # nearly always
+            size, start = data[start], start + 1
+        else:
+            size = self.size()
+            start = self._at
+        end = start + size
+        if end > len(data):
             raise self.damaged(f"a part of {size} bytes is cut off")
         if most is not None and size > most:
             raise self.damaged(f"a part of {size} bytes, where {most} are the most")
-        start, self._at = self._at, self._at + size
-        return self._data[start : self._at]
+        self._at = end
+        return data[start:end]
 
     def text(self, most: int | None = None) -> str:
         """Read a text; see :meth:`part`."""

@@ -109,7 +109,7 @@ class OldScaleSerializer:
         return str(round(value * 10**self.digits)).encode()
 
     def deserialize(self, data: bytes) -> float:
-        return int(data) / 10**self.digits
+        return float(int(data) / 10**self.digits)
 
     def snapshot_configuration(self) -> TypeSerializerConfigSnapshot:
         return ScaleConfig(self.digits)
@@ -133,7 +133,7 @@ class ScaleSerializer(TypeSerializer[float]):
         return str(round(value * 10**self.digits)).encode()
 
     def deserialize(self, data: bytes) -> float:
-        return int(data) / 10**self.digits
+        return float(int(data) / 10**self.digits)
 
     def snapshot_configuration(self) -> TypeSerializerSnapshot[float]:
         return ScaleSerializerSnapshot(self.digits)

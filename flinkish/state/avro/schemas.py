@@ -22,6 +22,8 @@ from flinkish.errors import UsageError
 PRIMITIVES: Final = frozenset(
     {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
 )
+#: Types within each other; what is deeper would exhaust Python's stack when it is compared.
+MAX_DEPTH: Final = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,8 +236,17 @@ class _Parser:
 
     def __init__(self) -> None:
         self.named: dict[str, Named] = {}
+        self.depth = 0
 
     def node(self, schema: Any) -> Node:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise _invalid(f"it has more than {MAX_DEPTH} types within each other")
+        made = self._node(schema)
+        self.depth -= 1
+        return made
+
+    def _node(self, schema: Any) -> Node:
         if isinstance(schema, list):
             return self._union(schema)
         if isinstance(schema, str):

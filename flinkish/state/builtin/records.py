@@ -355,7 +355,7 @@ def _late(fields: Iterable[RecordField]) -> frozenset[str]:
 
 
 def _construct(cls: Any, late: frozenset[str], values: dict[str, Any]) -> Any:
-    left = {name: values.pop(name) for name in late if name in values}
+    left = {name: values.pop(name) for name in late if name in values} if late else {}
     try:
         made = cls(**values)
     except Exception as error:

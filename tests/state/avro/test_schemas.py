@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from flinkish.errors import UsageError
-from flinkish.state.avro.schemas import Fixed, Record, Scalar, parse_schema, walk
+from flinkish.state.avro.resolution import resolve
+from flinkish.state.avro.schemas import MAX_DEPTH, Fixed, Record, Scalar, parse_schema, walk
+from flinkish.state.serializers import Verdict
 from tests.state.avro.test_resolution import TREE, enum, field, fixed, logical, record
 
 
@@ -54,6 +56,15 @@ def test_how_messages_call_types() -> None:
     decimal = fixed(4, **logical("fixed", "decimal", precision=4))
     assert shown(decimal) == "fixed F (4 bytes, decimal(4, 0))"
     assert isinstance(parse_schema(decimal).root, Fixed)
+
+
+def test_types_within_each_other_are_counted() -> None:
+    schema: Any = "int"
+    for _ in range(MAX_DEPTH - 1):
+        schema = {"type": "array", "items": schema}
+    assert resolve(schema, schema).verdict is Verdict.AS_IS
+    with pytest.raises(UsageError, match="more than 64 types within each other"):
+        parse_schema({"type": "array", "items": schema})
 
 
 @pytest.mark.parametrize(

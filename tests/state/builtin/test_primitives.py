@@ -51,8 +51,8 @@ def test_values_come_back_as_they_were(data: st.DataObject) -> None:
 
 def test_what_equality_does_not_show() -> None:
     for text in ("-0", "1.50", "1E+5", "NaN", "sNaN", "-Infinity"):
-        value = Decimal(text)
-        assert str(DecimalSerializer().deserialize(DecimalSerializer().serialize(value))) == text
+        decimal = Decimal(text)
+        assert str(DecimalSerializer().deserialize(DecimalSerializer().serialize(decimal))) == text
     serializer = DateTimeSerializer()
     for value in (datetime(2024, 1, 1, fold=1), datetime(2024, 1, 1, 5, tzinfo=timezone.utc)):
         found = serializer.deserialize(serializer.serialize(value))
