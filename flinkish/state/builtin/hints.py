@@ -92,7 +92,8 @@ def build(hint: Any, of_record: Callable[[type], TypeSerializer[Any]]) -> TypeSe
         check_key(hint, arguments[0])
         return MapSerializer(*(build(each, of_record) for each in arguments))
     if origin is tuple and Ellipsis not in arguments:
-        return TupleSerializer(tuple(build(each, of_record) for each in arguments))
+        elements = () if arguments == ((),) else arguments  # Python 3.10 gives tuple[()] one
+        return TupleSerializer(tuple(build(each, of_record) for each in elements))
     raise unsupported(hint, _ADVICE.get(origin, _ELSE))
 
 
@@ -107,8 +108,6 @@ def _single(hint: Any, of_record: Callable[[type], TypeSerializer[Any]]) -> Type
         raise unsupported(hint, _ADVICE[type(None)])
     if isinstance(hint, Hashable) and hint in _PRIMITIVES:
         return _PRIMITIVES[hint]()
-    if hint == tuple[()]:
-        return TupleSerializer(())
     if isinstance(hint, type):
         if is_dataclass(hint) or is_named_tuple(hint):
             return of_record(hint)
