@@ -8,6 +8,7 @@ type and value, so that every type of a union is really written.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import strategies as st
@@ -46,10 +47,11 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
 
 
 class Names:
-    """Gives types and fields names that no other has."""
+    """Gives types and fields names that no other has, and says how many changes are left."""
 
     def __init__(self) -> None:
         self.count = 0
+        self.changes = 0
 
     def next(self, beginning: str) -> str:
         self.count += 1
@@ -60,7 +62,7 @@ class Names:
 def trees(draw: st.DrawFn, names: Names, depth: int, tricky: bool) -> Any:
     kinds = ["primitive"] * 3
     if depth:
-        kinds += ["record", "record", "array", "map", "union", "enum", "fixed"]
+        kinds += ["record", "array", "map", "union", "union", "enum", "fixed"]
     if tricky:
         kinds += ["logical"]
     kind = draw(st.sampled_from(kinds))
@@ -115,16 +117,23 @@ def as_union(branches: list[Any], tricky: bool) -> list[Any]:
 
 @st.composite
 def changed(draw: st.DrawFn, tree: Any, names: Names, depth: int, tricky: bool) -> Any:
-    """The tree, with some changes; most parts stay."""
-    if draw(st.integers(0, 7)) == 0:
+    """The tree with the few changes that ``names`` still has: many would hide each other."""
+
+    def change(one_in: int) -> bool:
+        if names.changes <= 0 or draw(st.integers(1, one_in)) > 1:
+            return False
+        names.changes -= 1
+        return True
+
+    if change(12 if isinstance(tree, dict) else 4):
         return draw(_replaced(tree, names, depth, tricky))
     if isinstance(tree, list):
         branches = [draw(changed(each, names, depth, tricky)) for each in tree]
-        if draw(st.integers(0, 3)) == 0:
+        if change(2):
             branches = draw(st.permutations(branches))
-        if draw(st.integers(0, 3)) == 0:
+        if change(3):
             branches = [*branches, draw(trees(names, 0, tricky))]
-        if len(branches) > 1 and draw(st.integers(0, 5)) == 0:
+        if len(branches) > 1 and change(5):
             branches = branches[1:]
         return as_union(branches, tricky)
     if not isinstance(tree, dict) or "again" in tree or "logicalType" in tree:
@@ -133,44 +142,50 @@ def changed(draw: st.DrawFn, tree: Any, names: Names, depth: int, tricky: bool) 
     for inner in ("items", "values"):
         if inner in made:
             made[inner] = draw(changed(made[inner], names, depth - 1, tricky))
-    if "name" in made and draw(st.integers(0, 4)) == 0:
+    if "name" in made and change(4):
         made["name"] = names.next("N")
-        if draw(st.integers(0, 3)):
+        if draw(st.booleans()):
             made["aliases"] = [tree["name"]]
     if made["type"] == "enum":
-        made["symbols"] = draw(st.lists(st.sampled_from("ABCDX"), min_size=1, unique=True))
+        if change(2):
+            made["symbols"] = draw(st.lists(st.sampled_from("ABCDX"), min_size=1, unique=True))
         if draw(st.booleans()):
-            made["symbols"] = tree["symbols"]
-        if draw(st.integers(0, 2)) == 0:
             made["default"] = made["symbols"][0]
-    if made["type"] == "fixed" and draw(st.integers(0, 4)) == 0:
+    if made["type"] == "fixed" and change(3):
         made["size"] += 1
     if made["type"] == "record":
-        made["fields"] = draw(_changed_fields(made["fields"], names, depth, tricky))
+        made["fields"] = draw(_changed_fields(made["fields"], names, depth, tricky, change))
     return made
 
 
 @st.composite
 def _replaced(draw: st.DrawFn, tree: Any, names: Names, depth: int, tricky: bool) -> Any:
-    way = draw(st.sampled_from(["promote", "optional", "union", "other"]))
+    way = draw(st.sampled_from(["promote", "promote", "other number", "optional", "other"]))
+    if way == "other number" and tree in NUMBERS:
+        return draw(st.sampled_from(NUMBERS))
     if way == "promote" and isinstance(tree, str):
         wider = {"int": NUMBERS[1:], "long": NUMBERS[2:], "float": NUMBERS[3:]}
         texts = {"string": ("bytes",), "bytes": ("string",)}
         return draw(st.sampled_from({**wider, **texts}.get(tree, PRIMITIVES)))
     if way == "optional" and not isinstance(tree, list):
         return as_union(["null", tree], tricky)
-    if way == "union" and isinstance(tree, list):
+    if way == "promote" and isinstance(tree, list):
         return draw(st.sampled_from(tree))
     return draw(trees(names, max(depth - 1, 0), tricky))
 
 
 @st.composite
 def _changed_fields(
-    draw: st.DrawFn, fields: list[Any], names: Names, depth: int, tricky: bool
+    draw: st.DrawFn,
+    fields: list[Any],
+    names: Names,
+    depth: int,
+    tricky: bool,
+    change: Callable[[int], bool],
 ) -> Any:
     made = []
     for each in fields:
-        way = draw(st.sampled_from(["keep"] * 6 + ["drop", "rename", "lose"]))
+        way = draw(st.sampled_from(["drop", "rename", "lose"])) if change(4) else "keep"
         if way == "drop":
             continue
         field = {**each, "type": draw(changed(each["type"], names, depth - 1, tricky))}
@@ -178,13 +193,13 @@ def _changed_fields(
             field["name"] = names.next("n")
             field["aliases"] = [each["name"]] if way == "rename" else []
         made.append(field)
-    if draw(st.integers(0, 2)) == 0:
+    if change(3):
         kind = draw(st.sampled_from(sorted(DEFAULTS)))
         added = {"name": names.next("a"), "type": kind}
-        if draw(st.integers(0, 4)):
+        if draw(st.integers(0, 2)):
             added["default"] = DEFAULTS[kind]
         made.append(added)
-    return draw(st.permutations(made)) if draw(st.integers(0, 3)) == 0 else made
+    return draw(st.permutations(made)) if change(4) else made
 
 
 def finish(tree: Any, seen: set[str] | None = None) -> Any:
@@ -215,9 +230,10 @@ def pairs(draw: st.DrawFn) -> tuple[Any, Any, bool]:
     tricky = draw(st.integers(0, 3)) == 0
     names = Names()
     writer = draw(records(names, 3, tricky) if draw(st.integers(0, 3)) else trees(names, 3, tricky))
-    if draw(st.integers(0, 9)) == 0:
+    if draw(st.integers(0, 19)) == 0:
         reader = draw(trees(names, 2, tricky))
     else:
+        names.changes = draw(st.sampled_from([1, 1, 1, 2, 3]))
         reader = draw(changed(writer, names, 3, tricky))
     return finish(writer), finish(reader), tricky
 
