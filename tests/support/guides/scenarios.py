@@ -78,10 +78,12 @@ def storage(desk: Desk, found: list[Block]) -> None:
 
 
 def upgrading_in_place(desk: Desk, found: list[Block]) -> None:
-    (in_place,) = found
+    in_place, shadow, rehearsal = found
     desk.start("rides.py")
     with desk.fed():  # a new program has to commit batches
         desk.script(in_place)
+        desk.script(shadow)
+        desk.script(rehearsal)
 
 
 def upgrading_spark(desk: Desk, found: list[Block]) -> None:
