@@ -302,6 +302,7 @@ DELETING = {
     *("delete_objects", "bulk_delete", "delete_keys"),
 }
 ALLOWED = {
+    "driver/carried.py": "the file that Python runs, before flinkish can be imported",
     "storage/deletion.py": "the module through which everything goes",
     "storage/remote.py": "what it calls for a remote root, and renaming where nothing is replaced",
     "storage/s3.py": "the request by which that deletes on S3",
