@@ -12,8 +12,6 @@ from flinkish.launch import spark_submit as programs
 from flinkish.launch.spark_submit import Installation
 from flinkish.registry.jobs import Launch
 
-#: Spark's setting for where a job's driver runs: ``client`` or ``cluster``.
-DEPLOY_MODE = "spark.submit.deployMode"
 _PARTITIONS = "spark.sql.shuffle.partitions"
 
 

@@ -49,9 +49,14 @@ class Submission:
     has_ended: bool
 
 
+def master_of(launch: Launch) -> str | None:
+    """Return Spark's master of a launch; None where it names none."""
+    return launch.master or launch.conf.get("spark.master") or None
+
+
 def manager_of(launch: Launch) -> ClusterManager:
     """Return the cluster manager of a launch, by its master."""
-    master = launch.master or launch.conf.get("spark.master") or ""
+    master = master_of(launch) or ""
     if master.startswith("spark://"):
         return ClusterManager.STANDALONE
     if master.startswith("yarn"):
@@ -90,7 +95,7 @@ def check_deploy_mode(launch: Launch, registry_url: str) -> None:
     if manager_of(launch) is ClusterManager.LOCAL:
         raise UsageError(
             f"{DEPLOY_MODE}=cluster needs a cluster, and the master is "
-            f"{launch.master or launch.conf.get('spark.master') or 'not named'}",
+            f"{master_of(launch) or 'not named'}",
             hint="name it with -m: spark://HOST:PORT, yarn or k8s://URL",
         )
     if not registry_url.startswith(("postgresql://", "postgres://")):
@@ -111,6 +116,8 @@ _SUBMITTED = re.compile(
     r" and submission ID (?P<pod>[\w.-]+:[\w.-]+) into Kubernetes"
     r"|Application \S+ with application ID \S+ and submission ID (?P<gone>[\w.-]+:[\w.-]+) finished"
 )
+#: The groups of it that name an application.
+_NAMES = ("driver", "application", "report", "ended", "pod", "gone")
 _FINAL = frozenset({"FINISHED", "FAILED", "KILLED", "ERROR"})
 
 
@@ -126,16 +133,13 @@ def submission_of(text: str) -> Submission | None:
     return found
 
 
-_NAMES = ("driver", "application", "report", "ended", "pod", "gone")
-
-
 def kill_command(launch: Launch, spark_home: str, application: str) -> list[str]:
     """Return the command that makes the cluster manager end an application in cluster mode.
 
     ``spark-submit --kill`` exists for Kubernetes, and for a standalone cluster only where its REST
     server is on; ``deploy.Client`` uses the port of the master's URL.
     """
-    master = launch.master or launch.conf.get("spark.master") or ""
+    master = master_of(launch) or ""
     spark_class = os.path.join(spark_home, "bin", "spark-class")
     manager = manager_of(launch)
     if manager is ClusterManager.STANDALONE:

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 
+from flinkish.launch.deploy_mode import Submission, submission_of
 from flinkish.log_lines import own_lines
 
 _TAIL_BYTES = 64 * 1024
@@ -54,6 +55,11 @@ def last_text(path: str, size: int = _TAIL_BYTES) -> str:
             return stream.read().decode("utf-8", "replace")
     except OSError:
         return ""
+
+
+def submission_in(path: str | None) -> Submission | None:
+    """Return the application in cluster mode that a job's log names last; None without one."""
+    return submission_of(last_text(path)) if path else None
 
 
 def last_lines(path: str, count: int) -> tuple[str, int]:

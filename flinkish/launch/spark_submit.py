@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from flinkish.errors import LaunchFailed
-from flinkish.launch.deploy_mode import ClusterManager, is_cluster_mode, manager_of
+from flinkish.launch.deploy_mode import ClusterManager, is_cluster_mode, manager_of, master_of
 from flinkish.launch.secret_settings import (
     ARGUMENTS_VARIABLE,
     FILE_VARIABLE,
@@ -127,16 +127,15 @@ def build_command(
     if launch.master:
         command += ["--master", launch.master]
     command += ["--name", name]
-    secret = secrets_of(launch) if properties else {}
+    brings_files = carried is not None and manager_of(launch) is ClusterManager.STANDALONE
+    secret = secrets_of(launch) if properties or brings_files else {}
     if properties:
         command += ["--properties-file", properties]
-    brings_files = carried is not None and manager_of(launch) is ClusterManager.STANDALONE
     if carried is not None:
         command += _cluster_settings(launch)
     for key, value in launch.conf.items():
-        if key in secret or (brings_files and key in secrets_of(launch)):
-            continue
-        command += ["--conf", f"{key}={value}"]
+        if key not in secret:
+            command += ["--conf", f"{key}={value}"]
     for option, values in (
         ("--py-files", () if brings_files else launch.py_files),
         ("--archives", launch.archives),
@@ -277,7 +276,7 @@ def spark_version(spark_home: str) -> str | None:
 
 def is_local_master(launch: Launch) -> bool:
     """Return whether the executors run inside the driver's own process."""
-    master = launch.master or launch.conf.get("spark.master") or "local[*]"
+    master = master_of(launch) or "local[*]"
     return master.startswith("local") and not master.startswith("local-cluster")
 
 

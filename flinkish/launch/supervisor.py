@@ -23,7 +23,6 @@ from typing import Any, TypeVar
 
 from flinkish.errors import DriverLost, FlinkishError, ProgramFailed, RegistryError, WrongState
 from flinkish.launch import job_logs, secret_settings
-from flinkish.launch.deploy_mode import submission_of
 from flinkish.launch.driver_end import end_of, explained, how_it_ended
 from flinkish.launch.driver_process import DriverProcess
 from flinkish.launch.restart_strategy import may_restart, strategy_of
@@ -111,7 +110,7 @@ def _has_ended(url: str, job_id: str) -> bool:
         job = registry.job(job_id)
         if job.state.is_final or job.supervisor != process_ref():
             return True
-        submission = submission_of(job_logs.last_text(job.log_path) if job.log_path else "")
+        submission = job_logs.submission_in(job.log_path)
         if submission is None or submission.has_ended:
             return True
         since = job.start_time if job.heartbeat is None else job.heartbeat

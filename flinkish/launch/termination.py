@@ -10,7 +10,7 @@ from typing import Any
 
 from flinkish.errors import LaunchFailed, WaitTimeout
 from flinkish.launch import job_logs, spark_submit
-from flinkish.launch.deploy_mode import is_cluster_mode, kill_command, submission_of
+from flinkish.launch.deploy_mode import is_cluster_mode, kill_command
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import (
     JobRecord,
@@ -122,7 +122,7 @@ def application_of(job: JobRecord) -> str | None:
     """Return what the cluster calls the application of a job in cluster mode; None without one."""
     if not is_cluster_mode(job.launch):
         return None
-    submission = submission_of(job_logs.last_text(job.log_path) if job.log_path else "")
+    submission = job_logs.submission_in(job.log_path)
     if submission is not None and not submission.has_ended:
         return submission.application
     return None

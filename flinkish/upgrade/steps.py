@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from flinkish.errors import WrongState
+from flinkish.launch.deploy_mode import master_of
 from flinkish.registry.jobs import QueryStatus
 from flinkish.spec.launch import Launch
 from flinkish.spec.upgrades import Upgrade, UpgradeKind, UpgradeState
@@ -121,7 +122,7 @@ def resources(launch: Launch) -> str:
     """Return what a program asks of its machines, as far as its launch says, for people."""
     conf = launch.conf
     facts = [f"a driver with {conf.get('spark.driver.memory', '1g')} of memory"]
-    master = launch.master or conf.get("spark.master")
+    master = master_of(launch)
     if master is None or master.startswith("local"):
         return f"{facts[0]} (--master {master})" if master else facts[0]
     most = conf.get("spark.dynamicAllocation.maxExecutors")

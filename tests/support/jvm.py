@@ -28,7 +28,12 @@ TRAINING = Path(__file__).with_name("jvm_training.py")
 #: Start-up first. The log is off because the JVM prints warnings about archives on stdout.
 FAST_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xlog:disable")
 #: For JVMs of other programs (servers) that tests start.
-SERVER_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
+SERVER_OPTIONS = (
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-Xmx512m",
+    "-Djava.net.preferIPv4Stack=true",
+)
 #: Seconds; making an archive takes 20 on an idle machine.
 PATIENCE = 300
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import click
 
 from flinkish.cli.options.arguments import F, complete_file
-from flinkish.client.program import DEPLOY_MODE, Program
+from flinkish.client.program import Program
 from flinkish.errors import UsageError
+from flinkish.launch.deploy_mode import DEPLOY_MODE
 
 
 @dataclass(frozen=True)

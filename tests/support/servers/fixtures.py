@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
@@ -18,6 +18,20 @@ if TYPE_CHECKING:
     from tests.support.servers.kafka import KafkaServer
 
 
+ServerT = TypeVar("ServerT")
+
+
+@contextmanager
+def _needed(server: AbstractContextManager[ServerT]) -> Iterator[ServerT]:
+    """Run a server; skip the test, and name what it needs, where that cannot be had."""
+    with ExitStack() as started:
+        try:
+            running = started.enter_context(server)
+        except Unavailable as why:
+            pytest.skip(f"needs {why}")
+        yield running
+
+
 @pytest.fixture(scope="session")
 def moto_s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """moto's S3 server, in a process of its own."""
@@ -28,11 +42,7 @@ def moto_s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 @pytest.fixture(scope="session")
 def second_s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """s3proxy, in a process of its own."""
-    with ExitStack() as started:
-        try:
-            server = started.enter_context(s3.s3proxy(tmp_path_factory.mktemp("s3proxy")))
-        except Unavailable as why:
-            pytest.skip(f"needs {why}")
+    with _needed(s3.s3proxy(tmp_path_factory.mktemp("s3proxy"))) as server:
         yield server
 
 
@@ -53,11 +63,7 @@ def slow_s3(
 @pytest.fixture(scope="session")
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
     """A NameNode and a DataNode, in processes of their own."""
-    with ExitStack() as started:
-        try:
-            server = started.enter_context(run_hdfs(tmp_path_factory.mktemp("hdfs")))
-        except Unavailable as why:
-            pytest.skip(f"needs {why}")
+    with _needed(run_hdfs(tmp_path_factory.mktemp("hdfs"))) as server:
         yield server
 
 
@@ -67,9 +73,5 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
     # Here, as the client takes half a second to import.
     from tests.support.servers.kafka import kafka as run_kafka
 
-    with ExitStack() as started:
-        try:
-            server = started.enter_context(run_kafka(tmp_path_factory.mktemp("kafka")))
-        except Unavailable as why:
-            pytest.skip(f"needs {why}")
+    with _needed(run_kafka(tmp_path_factory.mktemp("kafka"))) as server:
         yield server

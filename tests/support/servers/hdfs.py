@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import json
 import os
-import subprocess
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,21 +14,12 @@ from xml.sax.saxutils import escape
 
 from tests.support.jvm import SERVER_OPTIONS
 from tests.support.servers import jars
-from tests.support.servers.process import free_port, running, tail
+from tests.support.servers.process import LOG4J2, free_port, run_once, running
 
 _PACKAGE = "org.apache.hadoop.hdfs.server"
-_JVM = (*SERVER_OPTIONS, "-Djava.net.preferIPv4Stack=true")
 # Of Spark's jars, what the servers use besides Hadoop's: they log with these.
 _FROM_SPARK = ("hadoop-client-api-*", "hadoop-client-runtime-*", "slf4j-api-*", "log4j-*")
 _FROM_SPARK_TOO = ("jcl-over-slf4j-*", "jul-to-slf4j-*", "snappy-java-*", "jsr305-*", "jakarta.*")
-_LOGGING = """\
-rootLogger.level = warn
-rootLogger.appenderRef.out.ref = out
-appender.out.type = Console
-appender.out.name = out
-appender.out.layout.type = PatternLayout
-appender.out.layout.pattern = %d{HH:mm:ss.SSS} %-5p %c{1}: %m%n%ex
-"""
 
 
 @dataclass(frozen=True)
@@ -93,7 +83,7 @@ def write_settings(
     )
     for name in names:
         (conf / name).write_text(f"<configuration>\n{entries}</configuration>\n")
-    (conf / "log4j2.properties").write_text(_LOGGING)
+    (conf / "log4j2.properties").write_text(LOG4J2)
 
 
 def class_path(conf: Path, *more: Path) -> str:
@@ -129,23 +119,20 @@ def hdfs(directory: Path) -> Iterator[HdfsServer]:
     conf = directory / "conf"
     (directory / "tmp").mkdir(parents=True)
     conf.mkdir()
-    java = [jars.java(), *_JVM, f"-Djava.io.tmpdir={directory}/tmp", "-cp", class_path(conf)]
+    java = [
+        jars.java(),
+        *SERVER_OPTIONS,
+        f"-Djava.io.tmpdir={directory}/tmp",
+        "-cp",
+        class_path(conf),
+    ]
     server = HdfsServer(free_port(), free_port(), getpass.getuser())
     write_settings(conf, _site(directory, server.port, server.http_port))
     environment = server.environment()
     namenode = [*java, f"{_PACKAGE}.namenode.NameNode"]
     datanode = [*java, f"{_PACKAGE}.datanode.DataNode"]
-    log = directory / "format.log"
-    with log.open("wb") as output:
-        formatted = subprocess.run(
-            [*namenode, "-format", "-force", "-nonInteractive"],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            env={**os.environ, **environment},
-            check=False,
-        )
-    assert formatted.returncode == 0, tail(log)
+    once = [*namenode, "-format", "-force", "-nonInteractive"]
+    run_once(once, directory / "format.log", environment)
 
     def live() -> bool:
         return _live_datanodes(server.http_port) == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import os
-import subprocess
 import time
 import uuid
 from collections.abc import Iterable, Iterator
@@ -16,26 +15,11 @@ from kafka import KafkaAdminClient, KafkaProducer
 from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
 
+from tests.support.jvm import SERVER_OPTIONS
 from tests.support.servers import jars
-from tests.support.servers.process import accepts, free_port, running, tail
+from tests.support.servers.process import LOG4J2, accepts, free_port, run_once, running
 
 PATIENCE_MS = 30_000
-
-#: Small: the topics of tests have a handful of rows.
-_JVM = (
-    "-XX:TieredStopAtLevel=1",
-    "-XX:+UseSerialGC",
-    "-Xmx256m",
-    "-Djava.net.preferIPv4Stack=true",
-)
-_LOGGING = """\
-rootLogger.level = warn
-rootLogger.appenderRef.out.ref = out
-appender.out.type = Console
-appender.out.name = out
-appender.out.layout.type = PatternLayout
-appender.out.layout.pattern = %d{HH:mm:ss.SSS} %-5p %c{1}: %m%n%ex
-"""
 
 
 @dataclass(frozen=True)
@@ -132,12 +116,18 @@ def kafka(directory: Path) -> Iterator[KafkaServer]:
     """
     directory.mkdir(parents=True, exist_ok=True)
     logging = directory / "log4j2.properties"
-    logging.write_text(_LOGGING)
+    logging.write_text(LOG4J2)
     settings = directory / "server.properties"
     server, controller = KafkaServer(free_port()), free_port()
     settings.write_text(_settings(directory, server.port, controller))
     class_path = os.pathsep.join(str(path) for path in jars.jars("kafka"))
-    java = [jars.java(), *_JVM, f"-Dlog4j2.configurationFile={logging}", "-cp", class_path]
+    java = [
+        jars.java(),
+        *SERVER_OPTIONS,
+        f"-Dlog4j2.configurationFile={logging}",
+        "-cp",
+        class_path,
+    ]
     _format(java, settings, directory / "format.log")
     command = [*java, "kafka.Kafka", str(settings)]
     with running("kafka", command, directory / "kafka.log", lambda: _serves(server)):
@@ -159,8 +149,4 @@ def _format(java: list[str], settings: Path, log: Path) -> None:
     """Prepare the broker's directory, once in its life."""
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     command = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings)]
-    with log.open("wb") as output:
-        formatted = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False
-        )
-    assert formatted.returncode == 0, tail(log)
+    run_once(command, log)

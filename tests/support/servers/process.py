@@ -17,6 +17,16 @@ from pathlib import Path
 START_PATIENCE = 60.0
 STOP_PATIENCE = 5.0
 
+#: Settings of Log4j 2 by which Java servers log warnings to their output.
+LOG4J2 = """\
+rootLogger.level = warn
+rootLogger.appenderRef.out.ref = out
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d{HH:mm:ss.SSS} %-5p %c{1}: %m%n%ex
+"""
+
 _LOGS: dict[str, Path] = {}
 """The logs of the servers that run, by the names of their fixtures."""
 
@@ -52,6 +62,22 @@ def answers(url: str) -> bool:
 def tail(log: Path, lines: int = 40) -> str:
     """Return the last lines of a log."""
     return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+
+
+def run_once(
+    command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+) -> None:
+    """Run a command to its end, its output in a log; an AssertionError shows that if it fails."""
+    with log.open("wb") as output:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env={**os.environ, **(environment or {})},
+            check=False,
+        )
+    assert done.returncode == 0, tail(log)
 
 
 def logs_of(fixtures: Sequence[str]) -> list[tuple[str, str]]:

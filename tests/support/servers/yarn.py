@@ -22,7 +22,6 @@ _PACKAGE = "org.apache.hadoop.yarn.server"
 #: Guice, in Hadoop's web applications, makes classes at run time (Hadoop's hadoop-functions.sh).
 _JVM = (
     *SERVER_OPTIONS,
-    "-Djava.net.preferIPv4Stack=true",
     "--add-opens=java.base/java.lang=ALL-UNNAMED",
 )
 
