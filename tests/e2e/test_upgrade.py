@@ -16,7 +16,7 @@ import pytest
 from tests.e2e.test_lifecycle import expected_counts, final_counts, write_files
 from tests.e2e.test_recipes import versions
 from tests.e2e.test_restarts import check_counted
-from tests.support.cli.command import PATIENCE, Flinkish, wait_until
+from tests.support.cli.command import PATIENCE, PROGRAMS, Flinkish, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -90,7 +90,16 @@ def test_in_place(flinkish: Flinkish, tmp_path: Path) -> None:
     assert "1. stop the job with a savepoint in" in would.out
     refused = flinkish("upgrade", "in-place", "rides", "--to", "nope.py", *words)
     assert refused.code == 2
-    assert flinkish.job(old)["state"] == "RUNNING"
+    # Found out by the check's driver: nothing has begun, and the job was never asked to stop.
+    dies = str(PROGRAMS / "dies.py")
+    refused = flinkish("upgrade", "in-place", "rides", "--to", dies, *words, "--json")
+    assert refused.code == 1
+    assert refused.error()["id"] == "program-failed"
+    assert "No module named 'a_module_that_does_not_exist'" in refused.error()["message"]
+    record = flinkish.job(old)
+    assert (record["state"], record["upgrades"], record["requests"]) == ("RUNNING", [], [])
+    assert [job["job_id"] for job in flinkish.ok("list", "-a", "--json").json()["jobs"]] == [old]
+    assert not (tmp_path / "sp").exists()
 
     done = flinkish.ok("upgrade", "in-place", "rides", "--to", str(good), *words, "--json").json()
     assert done["state"] == "UPGRADED"
