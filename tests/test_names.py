@@ -81,6 +81,7 @@ COVERED_BY = {
     "client/offline": "cli/test_offline",
     "client/program": "cli/options/test_program",
     "client/purge": "cli/commands/test_purge",
+    "client/purge_files": "cli/commands/test_purge",
     "client/rehearsal": "e2e/test_rehearse",
     "client/reporter": "cli/test_terminal_escapes",
     "client/requests": "cli/test_lifecycle",

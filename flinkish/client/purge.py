@@ -1,14 +1,19 @@
-"""Remove ended jobs: their records, their logs, and the checkpoints that flinkish placed."""
+"""Remove ended jobs: their records, their logs, and the checkpoints that flinkish placed.
+
+What killed rehearsals have left beside the checkpoints goes by the same age.
+"""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from flinkish import storage
 from flinkish.client.context import Context
+from flinkish.client.purge_files import Leftover, find_leftovers, found_below, remove_leftover
+from flinkish.client.submission import checkpoint_directory
 from flinkish.errors import FlinkishError, PartialFailure, StorageError
 from flinkish.registry.in_use import outlived
 from flinkish.registry.jobs import JobRecord, QueryStatus, SavepointRecord
@@ -27,7 +32,6 @@ from flinkish.registry.purge_plan import (
 )
 from flinkish.restore.plan.query_id import newest_batch
 from flinkish.savepoint.directory.leases import LeaseRecord, read_leases
-from flinkish.savepoint.format.metadata import FILE_NAME
 
 _SAVEPOINTS = "execution.checkpointing.savepoint-dir"
 
@@ -68,11 +72,14 @@ class PurgeResult:
         Whether nothing was touched.
     jobs : tuple of PurgeOutcome
         Each job that has ended, by start time.
+    leftovers : tuple of Leftover
+        Each directory of a rehearsal beside the checkpoints of jobs.
     """
 
     ended_before: float
     dry_run: bool
     jobs: tuple[PurgeOutcome, ...] = ()
+    leftovers: tuple[Leftover, ...] = ()
 
     @property
     def going(self) -> tuple[PurgeOutcome, ...]:
@@ -80,18 +87,27 @@ class PurgeResult:
         return tuple(each for each in self.jobs if not each.plan.keep)
 
     @property
+    def going_leftovers(self) -> tuple[Leftover, ...]:
+        """The directories of rehearsals that are to be removed."""
+        return tuple(each for each in self.leftovers if each.stays is None)
+
+    @property
     def errors(self) -> tuple[FlinkishError, ...]:
         """The errors of failed removals."""
-        return tuple(each.error for each in self.jobs if each.error is not None)
+        found = [each.error for each in self.jobs] + [each.error for each in self.leftovers]
+        return tuple(error for error in found if error is not None)
 
     @property
     def failure(self) -> PartialFailure | None:
         """The error of a purge that could not remove all, or None."""
         if not self.errors:
             return None
-        first = self.errors[0]
+        first, leftovers = self.errors[0], self.going_leftovers
+        whole = f"{len(self.going) + len(leftovers)} jobs" + (
+            " and leftovers of rehearsals" if leftovers else ""
+        )
         return PartialFailure(
-            f"{len(self.errors)} of {len(self.going)} jobs could not be removed: {first.message}",
+            f"{len(self.errors)} of {whole} could not be removed: {first.message}",
             hint=first.hint or "run it again to go on",
         )
 
@@ -104,7 +120,7 @@ def purge_jobs(
     dry_run: bool = False,
     agreed: Collection[str] | None = None,
 ) -> PurgeResult:
-    """Remove the jobs that ended more than ``age`` seconds ago.
+    """Remove the jobs that ended more than ``age`` seconds ago, and what older rehearsals left.
 
     Parameters
     ----------
@@ -117,7 +133,8 @@ def purge_jobs(
     dry_run : bool
         Only return what would be done.
     agreed : collection of str, optional
-        Remove at most these jobs (ids), which a dry run has shown; None removes all.
+        Remove at most these jobs (ids) and leftovers (locations), which a dry run has shown; None
+        removes all.
 
     Returns
     -------
@@ -136,13 +153,20 @@ def purge_jobs(
         if not plan.keep and agreed is not None and plan.job.job_id not in agreed:
             plan = JobPlan(plan.job, ("not agreed to",))
         outcomes.append(PurgeOutcome(plan))
+    leftovers = [
+        replace(each, stays="not agreed to")
+        if each.stays is None and agreed is not None and each.location not in agreed
+        else each
+        for each in _leftovers(context, [facts.job for facts in jobs], rules)
+    ]
     if not dry_run:
         by_id = {facts.job.job_id: facts for facts in jobs}
         outcomes = [
             each if each.plan.keep else _carry_out(context, by_id[each.job.job_id], each)
             for each in outcomes
         ]
-    return PurgeResult(rules.ended_before, dry_run, tuple(outcomes))
+        leftovers = [each if each.stays else remove_leftover(each) for each in leftovers]
+    return PurgeResult(rules.ended_before, dry_run, tuple(outcomes), tuple(leftovers))
 
 
 def _carry_out(context: Context, facts: JobFacts, outcome: PurgeOutcome) -> PurgeOutcome:
@@ -169,6 +193,20 @@ def _carry_out(context: Context, facts: JobFacts, outcome: PurgeOutcome) -> Purg
     except FlinkishError as error:
         return replace(outcome, error=error)
     return replace(outcome, removed=True)
+
+
+def _leftovers(context: Context, jobs: Sequence[JobRecord], rules: Rules) -> tuple[Leftover, ...]:
+    """Find what rehearsals have left where jobs have, or would get, their checkpoints."""
+    directories = {_place(directory): directory for directory in _directories(context, jobs)}
+    return find_leftovers(directories.values(), rules.ended_before, context.reporter)
+
+
+def _directories(context: Context, jobs: Sequence[JobRecord]) -> Iterator[str]:
+    yield checkpoint_directory(context.config)
+    for job in jobs:
+        own = (job.checkpoint_dir or "").rstrip("/")
+        if own and storage.base_name(own) == job.job_id:
+            yield storage.parent(own)
 
 
 def _facts(
@@ -241,30 +279,10 @@ def _newest(run: RunFacts) -> int | None:
 def _checkpoint(job: JobRecord) -> Found | None:
     """Return the files of a job's directory of checkpoints; None if there is none."""
     path = job.checkpoint_dir
-    if path is None:
-        return None
-    try:
-        if not storage.exists(path):
-            return None
-        if storage.base_name(path) != job.job_id:
-            return Found(stays="it is not named as flinkish names checkpoints")
-        if storage.is_local(path) and os.path.islink(path):
-            return Found(stays="it is a link: what it leads to is elsewhere")
-        files = size = 0
-        for name, entry in storage.walk_files(path):
-            if storage.base_name(f"/{name}") == FILE_NAME:
-                return Found(stays=f"a savepoint lies in it: {storage.join(path, name)}")
-            files, size = files + 1, size + _size(entry)
-    except FlinkishError as error:
-        return Found(stays=f"it cannot be read: {error.message}")
-    return Found(files, size)
-
-
-def _size(entry: storage.FileEntry) -> int:
-    try:
-        return entry.size()
-    except FileNotFoundError:
-        return 0
+    found = None if path is None else found_below(path)
+    if path is None or found is None or storage.base_name(path) == job.job_id:
+        return found
+    return Found(stays="it is not named as flinkish names checkpoints")
 
 
 def _log_bytes(path: str | None) -> int | None:

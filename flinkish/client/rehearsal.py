@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -11,6 +10,7 @@ from flinkish import storage
 from flinkish.client.checking import launch_and_restore, require_agreed
 from flinkish.client.context import Context
 from flinkish.client.program import Program, find_spark
+from flinkish.client.purge_files import new_rehearsal_directory
 from flinkish.client.restoring import Restore
 from flinkish.client.submission import check_source, checkpoint_directory
 from flinkish.errors import ProgramFailed
@@ -131,7 +131,7 @@ def rehearse_launch(
     origin = None if job is None else job_origin(context.registry, job)
     offers = open_restore_source(spec.path, complete=True) if origin is None else open_job(origin)
     check_source(context, offers, programs.spark_version(installation.spark_home))
-    directory = storage.join(checkpoint_directory(context.config), f".rehearsal-{uuid.uuid4().hex}")
+    directory = new_rehearsal_directory(checkpoint_directory(context.config))
     task = RehearsalTask(
         RestoreQuestion(spec, job=origin), directory, limits or RehearsalLimits(), drop_output
     )

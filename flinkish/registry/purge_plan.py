@@ -48,17 +48,20 @@ class RunFacts:
 
 @dataclass(frozen=True)
 class Found:
-    """The files below a job's directory of checkpoints.
+    """The files below a directory that flinkish has placed, of checkpoints for instance.
 
     Attributes
     ----------
     stays
         Why they are not removed, whatever the plan is: the directory is a link, for instance.
+    modified
+        When something was last written there, in seconds since the epoch.
     """
 
     files: int = 0
     bytes: int = 0
     stays: str | None = None
+    modified: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -116,11 +116,14 @@ def list_directory(location: str) -> Listing:
     return _store(location).list_directory(location)
 
 
-def list_names(location: str) -> list[str]:
-    """Return the visible names in a directory; an empty list if there is no such directory."""
+def list_names(location: str, *, hidden: bool = False) -> list[str]:
+    """Return the visible names in a directory; an empty list if there is no such directory.
+
+    With ``hidden``, names that begin with a dot are visible too.
+    """
     if is_local(location):
-        return local.list_names(location)
-    listing = _store(location).list_directory(location)
+        return local.list_names(location, hidden=hidden)
+    listing = _store(location).list_directory(location, hidden=hidden)
     return [*listing.files, *listing.directories]
 
 

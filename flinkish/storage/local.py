@@ -91,10 +91,10 @@ def walk_files(path: str, prefix: str = "") -> Iterator[tuple[str, FileEntry]]:
         yield from walk_files(os.path.join(path, name), f"{prefix}{name}/")
 
 
-def list_names(path: str) -> list[str]:
+def list_names(path: str, *, hidden: bool = False) -> list[str]:
     """Return the visible names in a directory; an empty list if there is no such directory."""
     try:
-        return [name for name in os.listdir(path) if not name.startswith(".")]
+        return [name for name in os.listdir(path) if hidden or not name.startswith(".")]
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:

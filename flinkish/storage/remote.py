@@ -154,8 +154,11 @@ class RemoteStore:
     def _path(self, location: str) -> str:
         return str(self._fs._strip_protocol(location))
 
-    def list_directory(self, location: str) -> Listing:
-        """List a directory by one request (S3: one per 1000 names); an absent one is empty."""
+    def list_directory(self, location: str, *, hidden: bool = False) -> Listing:
+        """List a directory by one request (S3: one per 1000 names); an absent one is empty.
+
+        With ``hidden``, names that begin with a dot are listed too.
+        """
         path = self._path(location)
         files: dict[str, FileEntry] = {}
         directories: list[str] = []
@@ -171,7 +174,7 @@ class RemoteStore:
                         continue  # a file was listed, or S3's marker of an empty directory
                     continue
                 name = name.rpartition("/")[2]
-                if name.startswith("."):
+                if name.startswith(".") and not hidden:
                     continue
                 if info["type"] == "directory":
                     directories.append(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from flinkish.driver.script import run_callable
 from flinkish.driver.tasks.rehearsal_task import RehearsedProgram
 from flinkish.errors import FlinkishError, UsageError
 from flinkish.registry.jobs import RestoreSpec
+from flinkish.savepoint.directory.leases import LeaseRecord, read_leases
 from flinkish.savepoint.format.reader import open_savepoint
 from flinkish.spec.calls import RestoreQuestion
 from flinkish.spec.rehearsals import RehearsalLimits, RehearsalTask, Rehearsed
@@ -121,12 +123,15 @@ def sleeping(batches: Any) -> Any:
 
 def test_files_go_into_the_scratch_directory(spark: Any, rehearse: Any, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    done, error = rehearse(
-        lambda: (
-            counts(spark).outputMode("complete").format("noop").start(),
-            rate(spark).writeStream.queryName("raw").format("parquet").start(str(out)),
-        )
-    )
+    leases: list[LeaseRecord] = []
+
+    def program() -> None:
+        counts(spark).outputMode("complete").format("noop").start()
+        rate(spark).writeStream.queryName("raw").format("parquet").start(str(out))
+        leases.extend(read_leases(str(tmp_path / "scratch")))
+
+    done, error = rehearse(program)
+    assert [lease.pid for lease in leases] == [os.getpid()], "so that no purge removes it"
     assert error is None
     assert [query.name for query in done.queries] == ["counts", "raw"]
     raw = done.queries[1]

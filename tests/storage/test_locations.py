@@ -94,6 +94,8 @@ def test_listing_leaves_hidden_files_out(tmp_path: Path) -> None:
     assert listing.directories == ("d",)
     assert listing.size("1.delta") == 5
     assert sorted(files.list_names(str(tmp_path))) == ["1.delta", "d"]
+    everything = sorted(files.list_names(str(tmp_path), hidden=True))
+    assert everything == [".1.delta.crc", ".2.delta.uuid.tmp", "1.delta", "d"]
     assert [name for name, _ in files.walk_files(str(tmp_path))] == ["1.delta", "d/x"]
 
 

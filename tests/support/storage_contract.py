@@ -65,6 +65,11 @@ class StorageContract:
         assert listing.size("x") == 3
         assert abs(listing.modified("x") - time.time()) < 120
         assert sorted(storage.list_names(storage.join(full, "a"))) == ["b", "x"]
+        assert sorted(storage.list_names(storage.join(full, "a"), hidden=True)) == [
+            ".hidden",
+            "b",
+            "x",
+        ]
         walked = {path: entry.size() for path, entry in storage.walk_files(full)}
         assert walked == {"a/x": 3, "a/b/y": 0}
 

@@ -12,7 +12,11 @@ from flinkish.cli.options.arguments import dry_run_option, parse_seconds
 from flinkish.cli.output.printer import Output
 from flinkish.cli.output.text import counted, iso_time, local_time, size_text, table
 from flinkish.client.purge import PurgeOutcome, PurgeResult, purge_jobs
-from flinkish.registry.purge_plan import Item
+from flinkish.client.purge_files import Leftover
+from flinkish.errors import FlinkishError
+
+#: What killed rehearsals leave.
+_LEFT = "rehearsal"
 
 
 @command("purge", exit_codes=(3, 5))
@@ -37,14 +41,17 @@ def purge(call: Call, age: float, failed: bool, dry_run: bool, yes: bool) -> int
     Of checkpoints only those go that flinkish placed, never one that the program placed itself. A
     job stays when another job that stays needs its checkpoints, when a savepoint lies in them, or
     while a savepoint of it is written. Its record stays while there is a savepoint of an earlier
-    batch. Says for each why it stays.
+    batch. Says for each why it stays. What killed rehearsals have left beside the checkpoints goes
+    too, by the time of its last change.
     """
     with call.session() as session:
         done = planned = purge_jobs(session, age, failed=failed, dry_run=True)
-        if not dry_run and planned.going:
+        leftovers = planned.going_leftovers
+        if not dry_run and (planned.going or leftovers):
             if not yes:
                 _ask(session.out, planned)
             agreed = {each.job.job_id for each in planned.going}
+            agreed |= {each.location for each in leftovers}
             done = purge_jobs(session, age, failed=failed, agreed=agreed)
         _show(session.out, done)
     if done.failure is not None:
@@ -53,10 +60,13 @@ def purge(call: Call, age: float, failed: bool, dry_run: bool, yes: bool) -> int
 
 
 def _ask(out: Output, planned: PurgeResult) -> None:
-    going = planned.going
-    size = size_text(sum(each.plan.bytes for each in going))
+    going, leftovers = planned.going, planned.going_leftovers
+    size = sum(each.plan.bytes for each in going) + sum(each.bytes for each in leftovers)
     names = [f"{each.job.name} ({each.job.job_id})" for each in going]
-    out.agree_to_remove(f"{counted(len(going), 'job')} ({size})", names)
+    names += [f"{_LEFT} {each.location}" for each in leftovers]
+    what = [counted(len(going), "job")] if going else []
+    what += [counted(len(leftovers), f"leftover {_LEFT}")] if leftovers else []
+    out.agree_to_remove(f"{' and '.join(what)} ({size_text(size)})", names)
 
 
 def _show(out: Output, done: PurgeResult) -> None:
@@ -66,6 +76,7 @@ def _show(out: Output, done: PurgeResult) -> None:
                 "ended_before": iso_time(done.ended_before),
                 "dry_run": done.dry_run,
                 "jobs": [_document(each) for each in done.jobs],
+                "leftovers": [_leftover_document(each) for each in done.leftovers],
             }
         )
         return
@@ -75,6 +86,7 @@ def _show(out: Output, done: PurgeResult) -> None:
                 out.line(each.job.job_id)
         return
     rows = [row for each in done.jobs for row in _rows(each, dry_run=done.dry_run)]
+    rows += [_leftover_row(each, dry_run=done.dry_run) for each in done.leftovers]
     if not rows:
         out.note("Nothing to remove: no job has ended.")
         return
@@ -107,6 +119,28 @@ def _document(outcome: PurgeOutcome) -> dict[str, Any]:
     }
 
 
+def _leftover_document(leftover: Leftover) -> dict[str, Any]:
+    error = leftover.error
+    return {
+        "what": _LEFT,
+        "path": leftover.location,
+        "written": iso_time(leftover.written or None),
+        "bytes": leftover.bytes,
+        "keep": leftover.stays is not None,
+        "reason": leftover.stays,
+        "removed": leftover.removed,
+        "error": None if error is None else error.to_record(),
+    }
+
+
+def _leftover_row(leftover: Leftover, *, dry_run: bool) -> tuple[str, ...]:
+    size = size_text(leftover.bytes) if leftover.bytes else "-"
+    when = local_time(leftover.written or None)
+    word = _word(leftover.stays, leftover.removed, dry_run=dry_run)
+    why = _why(leftover.stays, leftover.error)
+    return (word, when, "-", "-", size, f"{_LEFT} {leftover.location}", why)
+
+
 def _rows(outcome: PurgeOutcome, *, dry_run: bool) -> Iterator[tuple[str, ...]]:
     job, plan = outcome.job, outcome.plan
     who = (local_time(job.end_time), job.name, job.job_id[:6])
@@ -115,16 +149,17 @@ def _rows(outcome: PurgeOutcome, *, dry_run: bool) -> Iterator[tuple[str, ...]]:
     for item in plan.items:
         what = item.what.value if item.location is None else f"{item.what.value} {item.location}"
         size = size_text(item.bytes) if item.bytes else "-"
-        yield (_word(outcome, item, dry_run=dry_run), *who, size, what, _why(outcome, item))
+        word = _word(item.stays, outcome.removed, dry_run=dry_run)
+        yield (word, *who, size, what, _why(item.stays, outcome.error))
 
 
-def _word(outcome: PurgeOutcome, item: Item, *, dry_run: bool) -> str:
-    if item.stays is not None:
+def _word(stays: str | None, removed: bool, *, dry_run: bool) -> str:
+    if stays is not None:
         return "keep"
-    return "removed" if outcome.removed else "remove" if dry_run else "failed"
+    return "removed" if removed else "remove" if dry_run else "failed"
 
 
-def _why(outcome: PurgeOutcome, item: Item) -> str:
-    if item.stays is not None:
-        return f"kept: {item.stays}"
-    return "nothing needs it" if outcome.error is None else outcome.error.message
+def _why(stays: str | None, error: FlinkishError | None) -> str:
+    if stays is not None:
+        return f"kept: {stays}"
+    return "nothing needs it" if error is None else error.message

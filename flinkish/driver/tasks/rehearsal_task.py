@@ -21,6 +21,7 @@ from flinkish.driver.script import run_program
 from flinkish.driver.tasks.answering import write_answer
 from flinkish.driver.tasks.describe import Description, ended_query
 from flinkish.errors import FlinkishError, UsageError
+from flinkish.savepoint.directory.leases import Kind, Lease
 from flinkish.spec.codec import decode
 from flinkish.spec.rehearsals import RehearsalTask, Rehearsed, RehearsedQuery
 
@@ -31,6 +32,8 @@ RESULT_VARIABLE = "FLINKISH_REHEARSE"
 TASK_VARIABLE = "FLINKISH_REHEARSE_TASK"
 #: The environment variable with the configuration, a JSON object.
 OPTIONS_VARIABLE = "FLINKISH_OPTIONS"
+#: The owner of the lease, as there is no job.
+OWNER = "flinkish rehearse"
 
 _FILES = frozenset({"parquet", "json", "csv", "orc", "text", "avro", "xml"})
 #: Sinks that write nothing that stays.
@@ -72,6 +75,8 @@ class RehearsedProgram(Description):
         super().__init__(options)
         self._task = task
         self._rehearsal = Rehearsal(task.question.spec, task.question.job, options, task.directory)
+        # In its own directory: it shows a purge that somebody is at work there.
+        self._lease = Lease.take(task.directory, Kind.REWRITE, owner=OWNER, path=task.directory)
         self._rehearsed: list[RehearsedQuery] = []
 
     def start_query(self, writer: Any, facts: WriterFacts, begin: Callable[[], Any]) -> Any:
@@ -103,7 +108,10 @@ class RehearsedProgram(Description):
 
     def close(self) -> None:
         """Remove all that was written."""
-        self._rehearsal.close()
+        try:
+            self._lease.release()
+        finally:
+            self._rehearsal.close()
 
     def _redirected(self, jwriter: Any, name: str, facts: WriterFacts) -> Any:
         """Return the writer with a sink that writes nothing outside the rehearsal's directory."""

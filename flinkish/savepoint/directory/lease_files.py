@@ -35,7 +35,8 @@ class Kind(str, Enum):
 
     WRITE = "write"
     PRUNE = "prune"
-    #: State is rewritten in a separate directory, from which a savepoint is then made.
+    #: State is rewritten in a separate directory, from which a savepoint is then made; or copied
+    #: there for a rehearsal.
     REWRITE = "rewrite"
 
 

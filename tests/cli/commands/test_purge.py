@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -279,3 +280,99 @@ def test_what_cannot_be_removed_is_an_error_and_the_record_stays(cli: Command, w
     assert "1 of 2 jobs could not be removed" in result.err
     assert known(cli) == [job]
     assert not log_of(cli, other).exists()
+
+
+def leftover(cli: Command, *, days: float, lease: bool = True, digit: str = "f") -> Path:
+    """What a rehearsal has left whose command and driver were killed so many days ago."""
+    path = cli.directory / "checkpoints" / f".rehearsal-{digit * 32}"
+    (path / "q" / "commits").mkdir(parents=True)
+    (path / "q" / "commits" / "5").write_text("v1\n{}")
+    if lease:
+        gone = Lease.take(str(path), Kind.REWRITE, owner="flinkish rehearse")
+        record = replace(gone.record, pid=4_194_304)
+        gone.release()
+        (path / "_locks").mkdir()
+        (path / "_locks" / record.lease_id).write_bytes(record.to_bytes())
+    then = time.time() - days * DAY
+    for each in (path, *path.rglob("*")):
+        os.utime(each, (then, then))
+    return path
+
+
+def leftovers(cli: Command, *options: str) -> dict[str, str | None]:
+    """The reasons why directories of rehearsals stay, by name."""
+    found = cli.ok("purge", *OLD, "--dry-run", "--json", *options).json()["leftovers"]
+    return {Path(each["path"]).name: each["reason"] for each in found}
+
+
+@pytest.mark.parametrize("lease", [True, False])
+def test_what_a_killed_rehearsal_has_left_goes(cli: Command, lease: bool) -> None:
+    old = leftover(cli, days=40, lease=lease)
+    young = leftover(cli, days=20, lease=lease, digit="e")
+    job = add(cli, "a", days=1)
+    other = old.parent / ".rehearsal"
+    other.mkdir()
+    refused = cli("purge", *OLD)
+    assert refused.code == 5
+    assert "removing 1 leftover rehearsal (" in refused.err
+    shown = cli.ok("purge", *OLD, "--dry-run").out
+    (line,) = (line for line in shown.splitlines() if str(old) in line)
+    assert line.startswith("remove ")
+    assert line.endswith("nothing needs it")
+    assert leftovers(cli) == {old.name: None, young.name: "it was not left that long ago"}
+    (done, kept) = sorted(
+        cli.ok("purge", *OLD, "--yes", "--json").json()["leftovers"], key=lambda e: e["keep"]
+    )
+    assert (done["path"], done["removed"], done["error"]) == (str(old), True, None)
+    assert (kept["path"], kept["removed"]) == (str(young), False)
+    assert not old.exists()
+    assert young.exists()
+    assert other.exists(), "not a name that flinkish gives"
+    assert known(cli) == [job]
+    assert cli("purge", *OLD).code == 0, "nothing is left to agree to"
+
+
+def test_a_rehearsal_that_goes_on_stays(cli: Command) -> None:
+    add(cli, "a", days=1)
+    path = leftover(cli, days=40)
+    with Lease.take(str(path), Kind.REWRITE, owner="flinkish rehearse"):
+        why = f"its rehearsal goes on (pid {os.getpid()} on {os.uname().nodename})"
+        assert leftovers(cli) == {path.name: why}
+        assert cli.ok("purge", "--ended-before", "0s", "--yes", "-q").out.split() == ["a" * 32]
+        assert (path / "q/commits/5").exists()
+    here = ("-D", f"execution.checkpointing.dir={path.parent}")
+    assert leftovers(cli, *here)[path.name] == "it was not left that long ago", "but just now"
+    assert "may go on" in str(leftovers(cli, *here, "--ended-before", "0s")[path.name])
+
+
+def test_a_leftover_that_is_a_link_is_not_followed(cli: Command) -> None:
+    add(cli, "a", days=1)
+    path = leftover(cli, days=40)
+    elsewhere = path.rename(cli.directory / "elsewhere")
+    path.symlink_to(elsewhere)
+    assert "it is a link" in str(leftovers(cli)[path.name])
+    assert cli.ok("purge", *OLD, "--yes", "-q").out == ""
+    assert (elsewhere / "q/commits/5").exists()
+
+
+def test_a_leftover_where_no_job_is_known(cli: Command) -> None:
+    path = leftover(cli, days=40)
+    assert leftovers(cli) == {}
+    options = ("-D", f"execution.checkpointing.dir={path.parent}")
+    assert leftovers(cli, *options) == {path.name: None}
+    cli.ok("purge", *OLD, "--yes", *options)
+    assert not path.exists()
+
+
+def test_a_leftover_that_cannot_be_removed(cli: Command) -> None:
+    add(cli, "a", days=1)
+    path = leftover(cli, days=40)
+    deep = path
+    for _ in range(205):
+        deep = deep / "d"
+    deep.mkdir(parents=True)
+    os.utime(path, (1e9, 1e9))
+    failed = cli("purge", *OLD, "--yes")
+    assert failed.code == 3
+    assert "1 of 1 jobs and leftovers of rehearsals could not be removed" in failed.err
+    assert path.exists()

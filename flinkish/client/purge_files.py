@@ -1,0 +1,168 @@
+"""What a purge finds beside the records: the files of a checkpoint, and what rehearsals have left.
+
+A rehearsal writes into a directory of its own beside the checkpoints of jobs, and removes it at its
+end: its driver does, or its command. When both were killed, the directory stays, and no record
+knows of it. The driver holds a lease in it as long as it lives.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from flinkish import storage
+from flinkish.client.reporter import Reporter
+from flinkish.errors import FlinkishError, StorageError
+from flinkish.registry.purge_plan import Found
+from flinkish.savepoint.directory.leases import STALE, FoundLease, find_leases
+from flinkish.savepoint.format.metadata import FILE_NAME
+
+_REHEARSAL = re.compile(r"\.rehearsal-[0-9a-f]{32}")
+LINK = "it is a link: what it leads to is elsewhere"
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """The directory of a rehearsal.
+
+    Parameters
+    ----------
+    location : str
+        Its path or URL.
+    written : float
+        When something was last written there, in seconds since the epoch.
+    bytes : int
+        Its size.
+    stays : str or None
+        Why it is not removed.
+    removed : bool
+        Whether it is gone.
+    error : FlinkishError or None
+        Why not.
+    """
+
+    location: str
+    written: float = 0.0
+    bytes: int = 0
+    stays: str | None = None
+    removed: bool = False
+    error: FlinkishError | None = None
+
+
+def new_rehearsal_directory(checkpoints: str) -> str:
+    """Return the location of a new rehearsal beside the checkpoints of jobs; makes nothing."""
+    return storage.join(checkpoints, f".rehearsal-{uuid.uuid4().hex}")
+
+
+def found_below(path: str) -> Found | None:
+    """Return the files of a directory that flinkish has placed; None if there is none."""
+    try:
+        if not storage.exists(path):
+            return None
+        if storage.is_local(path) and os.path.islink(path):
+            return Found(stays=LINK)
+        files = size = 0
+        modified = os.lstat(path).st_mtime if storage.is_local(path) else 0.0
+        for name, entry in storage.walk_files(path):
+            if storage.base_name(f"/{name}") == FILE_NAME:
+                return Found(stays=f"a savepoint lies in it: {storage.join(path, name)}")
+            try:
+                files, size = files + 1, size + entry.size()
+                modified = max(modified, entry.modified())
+            except FileNotFoundError:
+                continue  # removed in the meantime
+    except FileNotFoundError:
+        return None
+    except FlinkishError as error:
+        return Found(stays=f"it cannot be read: {error.message}")
+    return Found(files, size, modified=modified)
+
+
+def find_leftovers(
+    directories: Iterable[str], ended_before: float, reporter: Reporter
+) -> tuple[Leftover, ...]:
+    """Return the directories of rehearsals, each with the reason why it stays if it does.
+
+    Parameters
+    ----------
+    directories : iterable of str
+        Where the checkpoints of jobs are.
+    ended_before : float
+        Those stay to which something was written later, in seconds since the epoch.
+    reporter : Reporter
+        Told of directories that cannot be listed.
+    """
+    return tuple(
+        leftover
+        for directory in directories
+        for location in _rehearsals(directory, reporter)
+        if (leftover := _looked_at(location, ended_before)) is not None
+    )
+
+
+def remove_leftover(leftover: Leftover) -> Leftover:
+    """Remove the directory of a rehearsal; return what became of it."""
+    try:
+        if not storage.remove_tree(*storage.split(leftover.location)):
+            raise StorageError(
+                f"{leftover.location} could not be removed completely",
+                hint="see who owns what is left; the purge can be run again",
+            )
+    except FlinkishError as error:
+        return replace(leftover, error=error)
+    return replace(leftover, removed=True)
+
+
+def why_it_stays(
+    leases: Iterable[FoundLease], written: float, ended_before: float, now: float
+) -> str | None:
+    """Return why the directory of a rehearsal stays; None if nobody needs it any more. Pure.
+
+    Parameters
+    ----------
+    leases
+        The leases in it. Without any its driver is about to begin or to end, unless it is old.
+    written
+        When something was last written there.
+    """
+    known = [lease for lease in leases if not lease.is_foreign]
+    for lease in known:
+        if not lease.is_stale(now):
+            record = lease.record
+            who = "" if record is None else f" (pid {record.pid} on {record.host})"
+            return f"its rehearsal goes on{who}"
+    if written >= ended_before:
+        return "it was not left that long ago"
+    if not known and now - written <= STALE:
+        return "its rehearsal may go on: something was written just now"
+    return None
+
+
+def _rehearsals(directory: str, reporter: Reporter) -> Iterator[str]:
+    try:
+        names = storage.list_names(directory, hidden=True)
+    except FlinkishError as error:
+        reporter.warning(f"{directory} is not looked at: {error.message}")
+        return
+    for name in sorted(names):
+        if _REHEARSAL.fullmatch(name):
+            yield storage.join(directory, name)
+
+
+def _looked_at(location: str, ended_before: float) -> Leftover | None:
+    found = found_below(location)
+    if found is None:
+        return None
+    stays, written = found.stays, found.modified
+    if stays is None:
+        try:
+            leases = find_leases(location)
+        except FlinkishError as error:
+            stays = f"it cannot be read: {error.message}"
+        else:
+            stays = why_it_stays(leases, written, ended_before, time.time())
+    return Leftover(location, written, found.bytes, stays)
