@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import runpy
 import sys
 import traceback
@@ -12,11 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish.errors import FlinkishError, ProgramFailed
+from flinkish.launch.tracebacks import last_traceback
 
 _TAIL_LINES = 12
-_TRACEBACK = "Traceback (most recent call last):"
-#: The line of an exception in a traceback.
-_RAISED = re.compile(r"[\w.]+(Error|Exception|Exit|Interrupt)\b")
 
 
 @dataclass(frozen=True)
@@ -120,15 +117,8 @@ def python_traceback(text: str) -> list[str]:
 
     The last line is the exception.
     """
-    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
-    starts = [i for i, line in enumerate(lines) if line.endswith(_TRACEBACK)]
-    if not starts:
-        return []
-    raised = [i for i, line in enumerate(lines) if i > starts[0] and _RAISED.match(line)]
-    if not raised:
-        return []
-    start = max(i for i in starts if i < raised[-1])
-    return lines[max(start + 1, raised[-1] + 1 - _TAIL_LINES) : raised[-1] + 1]
+    found = last_traceback([line for line in text.splitlines() if line.strip()], embedded=True)
+    return [] if found is None else list(found.lines[-_TAIL_LINES:])
 
 
 def _first_line(text: str) -> str:

@@ -7,15 +7,15 @@ import re
 from collections.abc import Iterator, Mapping
 
 from flinkish.launch.deploy_mode import Submission, submission_of
+from flinkish.launch.tracebacks import is_exception, last_traceback
 from flinkish.log_lines import own_lines
 
 _TAIL_BYTES = 64 * 1024
 _ERROR_LINES = 12
 _LINE_LIMIT = 500
+#: Lines behind a Python traceback in which Java's causes of it may stand.
+_CAUSES = 400
 
-_TRACEBACK = "Traceback (most recent call last):"
-#: The line of an exception: a dotted class name, then its message.
-_EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:: .*|$)")
 #: Lines in which a JVM or spark-submit itself reports an error.
 _JVM = re.compile(
     r"^(Exception in thread |Error: |Error occurred during |Caused by: |# +(A fatal error|There is)"
@@ -133,7 +133,7 @@ def error_summary(tail: list[str]) -> str:
     """Return the line of an :func:`error_tail` that names the error; empty when it is empty."""
     plain = [line.strip() for line in tail if line.strip()]
     for line in plain:
-        if _EXCEPTION.match(line) and not line.startswith("File "):
+        if is_exception(line) and not line.startswith("File "):
             return line
     for line in plain:
         if _JVM.match(line):
@@ -142,26 +142,12 @@ def error_summary(tail: list[str]) -> str:
 
 
 def _python_error(lines: list[str]) -> list[str]:
-    starts = [i for i, line in enumerate(lines) if line.lstrip(" |+").startswith(_TRACEBACK)]
-    if not starts:
+    found = last_traceback(lines)
+    if found is None:
         return []
-    start = starts[-1]
-    at = next(
-        (
-            i
-            for i in range(start + 1, len(lines))
-            if lines[i] and not lines[i][0].isspace() and _EXCEPTION.match(lines[i])
-        ),
-        None,
-    )
-    if at is None:
-        return []
-    frame = next((i for i in range(at - 1, start, -1) if lines[i].startswith('  File "')), at)
-    found = [*lines[frame:at], lines[at]]
-    for line in lines[at + 1 : at + 400]:
-        if line.startswith((": ", "Caused by: ")):
-            found.append(line)
-    return found
+    below = lines[found.end : found.end + _CAUSES]
+    causes = [line for line in below if line.startswith((": ", "Caused by: "))]
+    return [*found.last_frame, found.exception, *causes]
 
 
 def _jvm_error(lines: list[str]) -> list[str]:

@@ -1,0 +1,81 @@
+"""Python tracebacks in logs and in the texts of errors. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_HEAD = "Traceback (most recent call last):"
+#: What Python puts before each line of the traceback of an exception in a group.
+_IN_GROUP = " |+"
+#: The line of an exception: a dotted class name, then its message.
+_EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:: .*|$)")
+
+
+@dataclass(frozen=True)
+class Traceback:
+    """A traceback in a text.
+
+    Attributes
+    ----------
+    lines
+        The lines below its head; the last one is the exception.
+    end
+        The index of the line behind it in the text.
+    """
+
+    lines: tuple[str, ...]
+    end: int
+
+    @property
+    def exception(self) -> str:
+        """The line of the exception."""
+        return self.lines[-1]
+
+    @property
+    def last_frame(self) -> tuple[str, ...]:
+        """The lines from the innermost frame on, without the exception."""
+        inner = self.lines[:-1]
+        starts = [i for i, line in enumerate(inner) if line.startswith('  File "')]
+        return inner[starts[-1] :] if starts else ()
+
+
+def is_exception(line: str) -> bool:
+    """Return whether a line can be that of an exception in a traceback."""
+    return _EXCEPTION.match(line) is not None
+
+
+def last_traceback(lines: Sequence[str], *, embedded: bool = False) -> Traceback | None:
+    """Return the last traceback that is not cut off before its exception, or None.
+
+    Parameters
+    ----------
+    embedded
+        Whether it may begin behind other text in a line, as where Spark tells it.
+    """
+    for start in reversed(range(len(lines))):
+        indent = _indent(lines[start], embedded=embedded)
+        if indent is not None and (found := _below(lines, start + 1, indent)) is not None:
+            return found
+    return None
+
+
+def _indent(line: str, *, embedded: bool = False) -> int | None:
+    """Return how many characters stand before each line below a head; None if it is none."""
+    plain = line.lstrip(_IN_GROUP)
+    if plain.startswith(_HEAD):
+        return len(line) - len(plain)
+    return 0 if embedded and line.rstrip().endswith(_HEAD) else None
+
+
+def _below(lines: Sequence[str], start: int, indent: int) -> Traceback | None:
+    found = []
+    for index in range(start, len(lines)):
+        line = lines[index][indent:].rstrip()
+        if _indent(line) is not None:
+            return None
+        found.append(line)
+        if line and not line[0].isspace() and is_exception(line):
+            return Traceback(tuple(found), index + 1)
+    return None
