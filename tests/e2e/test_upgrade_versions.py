@@ -1,4 +1,5 @@
-"""The flights job upgraded in place from Spark 3.5.9 to the installed one and back, with state."""
+"""The flights job upgraded in place with its state: 3.5.9 to the installed Spark and back, and
+from 4.0 line by line to the installed one."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from flinkish.examples import flights
 from flinkish.examples.flights import check, data
 from flinkish.examples.flights.demo import ALL_THROUGH
 from tests.e2e.test_matrix import spark35 as spark35
+from tests.support import venvs
 from tests.support.cli.command import Flinkish
 from tests.support.driver.operator_programs import BACKENDS
 
@@ -54,15 +56,51 @@ def test_up_with_another_program_and_back(
     assert down["state"] == "UPGRADED"
     job = down["new_job_id"]
     assert flinkish.job(job)["spark_version"].startswith("3.5.")
+    check_all_through(flinkish, tmp_path, job, last_of_v1=up["savepoint"])
+
+
+@pytest.mark.parametrize("backend", ["hdfs", "rocksdb"])
+def test_from_line_to_line(flinkish: Flinkish, tmp_path: Path, backend: str) -> None:
+    """4.0 to 4.1 to 4.2 to the installed Spark, there with the next program; one by a handover."""
+    oldest, *lines = (spark for spark in venvs.ENVIRONMENTS if spark > "4")
+    data.prepare(tmp_path / "flights")
+    for name in ("delays_v1.py", "delays_v2.py"):
+        shutil.copy(HERE / name, tmp_path)
+    conf = tuple(f"--conf={key}={value}" for key, value in BACKENDS[backend].items())
+    # As above; the last one reads the rest faster.
+    words = ("flights", "results", "--files-per-trigger", "4", "--every", "4 seconds")
+    faster = ("flights", "results", "--files-per-trigger", "16", "--every", "1 second")
+    first = ("--name", "rides", "-pyexec", venvs.interpreter(oldest), *conf)
+    job = flinkish.run(tmp_path / "delays_v1.py", *words, options=first)
+    assert flinkish.wait_for_batch(job, 2)["spark_version"] == oldest
+
+    handover = {"hdfs": lines[0], "rocksdb": lines[1]}[backend]
+    for spark in lines:
+        changes = ["-pyexec", venvs.interpreter(spark), "--savepointPath", "sp", "--json"]
+        changes += ["--handover"] if spark == handover else []
+        changes += ["--to", "delays_v2.py", "--", *faster] if spark == lines[-1] else []
+        done = flinkish.ok("upgrade", "in-place", "rides", *changes).json()
+        assert (done["state"], done["job_id"]) == ("UPGRADED", job)
+        job = done["new_job_id"]
+        assert flinkish.job(job)["spark_version"] == spark
+        assert (flinkish.job(job)["queries"][0]["watermark"] or "") < ALL_THROUGH, "input is left"
+    check_all_through(flinkish, tmp_path, job, last_of_v1=done["savepoint"])
+
+
+def check_all_through(flinkish: Flinkish, directory: Path, job: str, last_of_v1: str) -> None:
+    """Let a job read the rest, and compare all output with a batch over all flights.
+
+    ``last_of_v1`` is the savepoint from which the second program went on.
+    """
     flinkish.wait(
         job, lambda found: (found["queries"][0]["watermark"] or "") >= ALL_THROUGH, timeout=600.0
     )
     flinkish.ok("cancel", "rides")
-    saved = flinkish.ok("savepoint", "show", up["savepoint"], "--json").json()["savepoint"]
-    last_of_v1 = str(saved["queries"][0]["batch_id"])
+    saved = flinkish.ok("savepoint", "show", last_of_v1, "--json").json()["savepoint"]
+    batch = str(saved["queries"][0]["batch_id"])
     compared = subprocess.run(
-        [sys.executable, "-m", check.__name__, "flights", "results", last_of_v1],
-        cwd=tmp_path,
+        [sys.executable, "-m", check.__name__, "flights", "results", batch],
+        cwd=directory,
         capture_output=True,
         text=True,
     )
