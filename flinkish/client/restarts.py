@@ -224,6 +224,8 @@ def restart_from(
     ------
     WrongState
         The job has not ended.
+    NameTaken
+        Another job has the name that somebody gave this one.
     UsageError
         Secrets are missing.
     SavepointNotFound, Corrupt, UnsupportedFormat, Incompatible
@@ -235,7 +237,9 @@ def restart_from(
     launch = with_secrets(job.launch, conf or {}, secret_args)
     # It is the same program: as when its checkpoint goes on, its failOnDataLoss decides.
     spec = RestoreSpec(locate(savepoint), sink_ahead=sink_ahead, accept_lost_rows=True)
-    new = launch_in_place_of(context, job, replace(launch, restore=spec), unique_name=True)
+    launch = replace(launch, restore=spec)
+    # As in place: only a name that somebody gave is held unique.
+    new = launch_in_place_of(context, job, launch, unique_name=job.has_given_name)
     context.registry.acknowledge([job.job_id])
     return new
 

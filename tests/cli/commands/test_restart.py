@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from flinkish.registry.jobs import JobRecord, JobState, Launch, ProcessRef, QueryStatus
 from flinkish.registry.liveness import is_alive, process_ref
 from tests.cli.conftest import Command, wait_until
+from tests.support.savepoint.small_savepoints import make_savepoint
 
 RAN = (JobState.INITIALIZING, JobState.CREATED, JobState.RUNNING)
 LOST = {"id": "driver-lost", "code": 1, "message": "the driver process is gone"}
@@ -174,6 +176,20 @@ def test_from_a_savepoint_that_is_not_there(cli: Command) -> None:
     job = add(cli, "a", "rides")
     assert cli("restart", job, "--from", str(cli.directory / "nope")).code == 11
     assert cli.status(job)["state"] == "FAILED"
+
+
+def test_from_a_savepoint_beside_another_run_of_its_program(cli: Command) -> None:
+    """As in place: only a name that somebody gave is held unique."""
+    program = Launch(str(cli.program), spark_home=str(cli.spark_home))
+    unnamed, named = add(cli, "a", program.default_name), add(cli, "b", "rides")
+    path = make_savepoint(str(cli.directory), time.time(), job_id=unnamed, name="job")
+    others = cli.start("serve"), cli.start("serve", "--name", "rides")
+    new = cli.ok("restart", unnamed, "--from", path, "-q").out.strip()
+    assert new not in (unnamed, *others)
+    assert cli.status(new)["name"] == program.default_name
+    refused = cli("restart", named, "--from", path)
+    assert refused.code == 13
+    assert others[1] in refused.err
 
 
 def test_cancel_acknowledges_a_failure(cli: Command) -> None:
