@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from typing import Any
 
 from flinkish.client import requests
@@ -13,6 +12,7 @@ from flinkish.client.context import Context
 from flinkish.errors import FlinkishError, Locked, WrongState, from_record
 from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
 from flinkish.registry.liveness import reconcile
+from flinkish.registry.lookup import name_matches
 from flinkish.registry.waiting import wait_request
 
 
@@ -65,7 +65,7 @@ def running_jobs(context: Context, pattern: str | None = None) -> list[JobRecord
     registry = context.registry
     listed = registry.jobs(states={JobState.RUNNING})
     return reconcile(
-        registry, [job for job in listed if pattern is None or fnmatchcase(job.name, pattern)]
+        registry, [job for job in listed if pattern is None or name_matches(job.name, pattern)]
     )
 
 

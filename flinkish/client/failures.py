@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from flinkish.client.context import Context
 from flinkish.errors import WrongState
 from flinkish.registry.jobs import ACTIVE_STATES, JobRecord, JobState
 from flinkish.registry.liveness import reconcile
+from flinkish.registry.lookup import name_matches
 
 
 def unacknowledged(context: Context, pattern: str | None = None) -> list[JobRecord]:
@@ -29,7 +29,7 @@ def unacknowledged(context: Context, pattern: str | None = None) -> list[JobReco
     return [
         job
         for job in registry.unacknowledged()
-        if pattern is None or fnmatchcase(job.name, pattern)
+        if pattern is None or name_matches(job.name, pattern)
     ]
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from flinkish.client.context import Context
 from flinkish.client.failures import unacknowledged
 from flinkish.registry.jobs import ACTIVE_STATES, JobRecord, JobState
 from flinkish.registry.liveness import reconcile
+from flinkish.registry.lookup import name_matches
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,6 @@ class JobFilter:
             and (self.name is None or name_matches(job.name, self.name))
             and (self.since is None or job.start_time >= self.since)
         )
-
-
-def name_matches(name: str, pattern: str) -> bool:
-    """Return whether a name matches; ``*`` and ``?`` are the only wildcards. Pure."""
-    return name == pattern or fnmatchcase(name, pattern.replace("[", "[[]"))
 
 
 def find_jobs(context: Context, wanted: JobFilter) -> list[JobRecord]:

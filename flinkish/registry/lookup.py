@@ -22,6 +22,13 @@ def is_prefix(text: str) -> bool:
     return re.fullmatch(r"[0-9a-fA-F]{4,32}", text) is not None
 
 
+def name_matches(name: str, pattern: str) -> bool:
+    """Return whether a name matches a pattern: ``*`` and ``?`` are the only wildcards."""
+    from fnmatch import fnmatchcase  # only where there is a pattern: `list` starts without it
+
+    return name == pattern or fnmatchcase(name, pattern.replace("[", "[[]"))
+
+
 def choose(
     reference: str, by_id: Sequence[JobRecord], by_name: Sequence[JobRecord], *, include_final: bool
 ) -> JobRecord:

@@ -17,12 +17,12 @@ from enum import Enum
 
 from flinkish.client import requests
 from flinkish.client.context import Context
-from flinkish.client.listing import name_matches
 from flinkish.client.reporter import Progress, Reporter
 from flinkish.errors import FlinkishError, JobNotFound, from_record
 from flinkish.launch import spark_submit
 from flinkish.registry.jobs import ACTIVE_STATES, JobRecord
 from flinkish.registry.liveness import reconcile
+from flinkish.registry.lookup import name_matches
 from flinkish.spec.launch import Launch
 from flinkish.spec.upgrades import Upgrade, UpgradeKind, UpgradeState
 from flinkish.upgrade.execution import Execution

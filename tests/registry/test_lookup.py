@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flinkish.errors import AmbiguousJob, JobNotFound, UsageError
 from flinkish.registry.jobs import JobRecord, JobState, Launch
-from flinkish.registry.lookup import choose, is_id, is_prefix
+from flinkish.registry.lookup import choose, is_id, is_prefix, name_matches
 
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -59,3 +60,18 @@ def test_what_looks_like_an_id() -> None:
     assert not is_prefix("0x12")
     assert not is_prefix("a" * 33)
     assert not is_prefix("١٢٣٤")
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern", "matches"),
+    [
+        ("rides", "r*", True),
+        ("rides", "rid?s", True),
+        ("rides", "R*", False),
+        ("rides [eu]", "rides [eu]", True),
+        ("rides [eu]", "rides [*", True),
+        ("rides e", "rides [eu]", False),
+    ],
+)
+def test_names_and_patterns(name: str, pattern: str, matches: bool) -> None:
+    assert name_matches(name, pattern) == matches

@@ -6,6 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from flinkish.client.context import Context
+from flinkish.client.failures import unacknowledged
+from flinkish.client.reporter import SilentReporter
+from flinkish.config import Config
 from flinkish.registry.jobs import JobRecord, JobState, Launch
 from tests.cli.conftest import Command
 
@@ -37,6 +41,16 @@ def failed(cli: Command) -> Sequence[str]:
 
 def ids(cli: Command) -> list[str]:
     return cli.ok("list", "--failed", "-q").out.split()
+
+
+def test_a_bracket_in_a_name_is_no_wildcard(cli: Command) -> None:
+    """For those that are reported as for those that are listed."""
+    job = add(cli, "a", "job [eu]", *RAN, JobState.FAILED)
+    add(cli, "b", "job e", *RAN, JobState.FAILED)
+    with Context(Config.load(), SilentReporter()) as context:
+        for pattern in ("job [eu]", "job [*"):
+            assert [each.job_id for each in unacknowledged(context, pattern)] == [job]
+            assert cli.ok("list", "--failed", "--name", pattern, "-q").out.split() == [job]
 
 
 def test_those_that_ran_and_failed_are_listed(cli: Command, failed: Sequence[str]) -> None:
