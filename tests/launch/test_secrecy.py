@@ -7,9 +7,6 @@ import os
 import re
 import shlex
 import sys
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,10 +17,10 @@ from flinkish.config.secrets import MASK, is_secret, mask_secrets, mask_words
 from flinkish.errors import InvalidConfiguration, LaunchFailed, RegistryError, UsageError
 from flinkish.launch import secret_settings, spark_submit
 from flinkish.launch.describer import describe_program
-from flinkish.launch.launcher import launch_job, new_job
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, Launch
-from tests.support.launcher_fakes import kill_processes, make_java, make_spark
+from flinkish.registry.jobs import Launch
+from tests.launch.conftest import Run, wait
+from tests.support.launcher_fakes import make_spark
 
 SECRET = "hush-0815"
 
@@ -167,40 +164,6 @@ def test_a_pipe_will_do() -> None:
 # --- from the launcher to the program
 
 
-@pytest.fixture
-def launched(registry_url: str, tmp_path: Path) -> Iterator[Callable[[Launch, str], JobRecord]]:
-    """Launch a job whose spark-submit is a script."""
-    started: list[JobRecord] = []
-    environ = {
-        **os.environ,
-        "JAVA_HOME": str(make_java(tmp_path / "java")),
-        "XDG_STATE_HOME": str(tmp_path / "state"),
-    }
-
-    def launch(spec: Launch, script: str) -> JobRecord:
-        home = make_spark(tmp_path / "spark", script)
-        spec = replace(spec, spark_home=str(home), working_directory=str(tmp_path))
-        with Registry.open(registry_url) as registry:
-            job = new_job(
-                "test", spec, checkpoints=str(tmp_path / "cp"), environ=environ, now=time.time()
-            )
-            started.append(job)
-            launch_job(registry, registry_url, job, environ)
-        return job
-
-    yield launch
-    with Registry.open(registry_url) as registry:
-        for job in started:
-            kill_processes(registry.job(job.job_id))
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 #: What the driver does first, without Spark.
 _TAKES = (
     "import json, os, sys; sys.path.insert(0, sys.argv.pop(1)); out = sys.argv.pop(1); "
@@ -214,18 +177,19 @@ _TAKES = (
     [(("in", "--n", "3"), ("--key", SECRET)), (("--password", SECRET, "a b"), ())],
 )
 def test_arguments_reach_the_program_and_nothing_else(
-    launched: Callable[[Launch, str], JobRecord], registry: Registry, tmp_path: Path,
+    run: Run, registry: Registry, tmp_path: Path,
     plain: tuple[str, ...], secret: tuple[str, ...],
 ) -> None:  # fmt: skip
     home = str(Path(spark_submit.__file__).parents[2])
     taking = shlex.join([sys.executable, "-c", _TAKES, home, f"{tmp_path}/got"])
-    job = launched(
-        Launch("/app.py", arguments=plain, secret_arguments=secret),
+    job = run(
         f'printf "%s\\n" "$@" > {tmp_path}/words; env > {tmp_path}/env\n'
         f'ls -l "$FLINKISH_ARGUMENTS_FILE" > {tmp_path}/mode\n'
         'while [ "$1" != /app.py ]; do shift; done\n' + f'exec {taking} "$@"\n',
+        arguments=plain,
+        secret_arguments=secret,
     )
-    eventually(lambda: registry.job(job.job_id).exit_status is not None)
+    wait(registry, job, lambda now: now.exit_status is not None)
     assert json.loads((tmp_path / "got").read_text()) == ["/app.py", *plain, *secret]
     assert (tmp_path / "mode").read_text().startswith("-rw-------")
     words = (tmp_path / "words").read_text().splitlines()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,10 +12,10 @@ from flinkish.config import MASK
 from flinkish.errors import LaunchFailed
 from flinkish.launch import secret_settings, spark_submit
 from flinkish.launch.describer import describe_program
-from flinkish.launch.launcher import launch_job, new_job
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, Launch
-from tests.support.launcher_fakes import kill_processes, make_java, make_spark
+from flinkish.registry.jobs import Launch
+from tests.launch.conftest import Run, wait
+from tests.support.launcher_fakes import make_spark
 
 OPTION = "--properties-file"
 SECRET = "s3cret-of-the-store"
@@ -30,61 +28,19 @@ CONF = {
 }
 
 
-@pytest.fixture
-def launched(
-    registry_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[[str], JobRecord]]:
-    """Launch a job with ``CONF`` whose spark-submit is a script."""
-    started: list[JobRecord] = []
-    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
-    environ = {
-        **os.environ,
-        "JAVA_HOME": str(make_java(tmp_path / "java")),
-        "XDG_STATE_HOME": str(tmp_path / "state"),
-    }
-
-    def launch(script: str) -> JobRecord:
-        home = make_spark(tmp_path / "spark", script)
-        (home / "conf").mkdir()
-        (home / "conf/spark-defaults.conf").write_text("spark.mine  kept")
-        spec = Launch(
-            application="/app.py",
-            spark_home=str(home),
-            working_directory=str(tmp_path),
-            conf=CONF,
-            options={"client.timeout": "60 s", "my.password": SECRET},
-        )
-        with Registry.open(registry_url) as registry:
-            job = new_job(
-                "test", spec, checkpoints=str(tmp_path / "cp"), environ=environ, now=time.time()
-            )
-            started.append(job)
-            launch_job(registry, registry_url, job, environ)
-        return job
-
-    yield launch
-    with Registry.open(registry_url) as registry:
-        for job in started:
-            kill_processes(registry.job(job.job_id))
-
-
-def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 60
-    while not path.exists():
-        assert time.monotonic() < deadline, path
-        time.sleep(0.02)
-
-
-def test_only_spark_gets_them(
-    launched: Callable[[str], JobRecord], registry: Registry, tmp_path: Path
-) -> None:
-    job = launched(
+def test_only_spark_gets_them(run: Run, registry: Registry, tmp_path: Path) -> None:
+    defaults = tmp_path / "spark0" / "conf" / "spark-defaults.conf"  # of the Spark of `run`
+    defaults.parent.mkdir(parents=True)
+    defaults.write_text("spark.mine  kept")
+    job = run(
         'while [ "$1" != --properties-file ]; do shift; done\n'
         f'ls -l "$2" > {tmp_path}/mode; cat "$2" > {tmp_path}/properties; shift 2\n'
         f'printf "%s\\n" "$@" > {tmp_path}/words; env > {tmp_path}/env; touch {tmp_path}/there\n'
-        f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done\n"
+        f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done\n",
+        conf=CONF,
+        options={"client.timeout": "60 s", "my.password": SECRET},
     )
-    wait_for(tmp_path / "there")
+    wait(registry, job, lambda _: (tmp_path / "there").exists())
     properties = (tmp_path / "properties").read_text()
     assert properties.splitlines()[:2] == ["spark.mine  kept", f"{KEY}={SECRET}"]
     assert (tmp_path / "mode").read_text().startswith("-rw-------")
@@ -101,10 +57,7 @@ def test_only_spark_gets_them(
     (handed_over,) = directory.glob(".conf-*")
     assert stat.S_IMODE(handed_over.stat().st_mode) == 0o600
     (tmp_path / "go").touch()
-    deadline = time.monotonic() + 60
-    while registry.job(job.job_id).exit_status is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait(registry, job, lambda now: now.exit_status is not None)
     assert not list(directory.glob(".conf-*"))
     for path in [*state.rglob("*"), *tmp_path.glob("*.db*")]:
         assert path.is_dir() or SECRET.encode() not in path.read_bytes(), path
