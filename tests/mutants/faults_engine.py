@@ -150,8 +150,8 @@ MUTANTS = (
         "fields-by-position",
         "fields of an evolved schema are found by their places, not their names",
         "flinkish/engine/migration/evolution.py",
-        "place = renamed.get(path, same if free else None)",
-        "place = renamed.get(path, list(places)[len(parts)] if free else None)",
+        "place = renamed.get(path, wanted if wanted in free else None)",
+        "place = renamed.get(path, list(places)[len(origins)] if wanted in free else None)",
         _EVOLUTION,
     ),
 )

@@ -14,7 +14,7 @@ joined by dots. A name that contains a dot stands in backquotes, as in Spark's S
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -143,6 +143,7 @@ def resolve(
     defaults: Mapping[str, Any] | None = None,
     check_nulls: bool = False,
     keys: bool = False,
+    places: Sequence[int | None] | None = None,
 ) -> Resolution:
     """Decide how rows of one schema become rows of another.
 
@@ -163,14 +164,20 @@ def resolve(
         rows are read.
     keys
         The rows are keys. What could make two of them equal is then incompatible.
+    places
+        For each of the reader's fields the index of the writer's field that it comes from, None
+        for an added one. The rows' own names then mean nothing, and those of fields within them
+        are compared regardless of case, as Spark does.
 
     Returns
     -------
     Resolution
         Incompatible schemas raise nothing: the verdict says so.
     """
-    resolver = _Resolver(dict(renames or {}), dict(defaults or {}), check_nulls)
-    parts = resolver.struct(writer, reader, ("", ""), keys)
+    resolver = _Resolver(
+        dict(renames or {}), dict(defaults or {}), check_nulls, any_case=places is not None
+    )
+    parts = resolver.struct(writer, reader, ("", ""), keys, places)
     resolver.unused()
     if resolver.problems:
         verdict = EvolutionVerdict.INCOMPATIBLE
@@ -198,22 +205,33 @@ class _Resolver:
     renames: dict[str, str]
     defaults: dict[str, Any]
     check_nulls: bool
+    any_case: bool = False
     problems: list[Problem] = field(default_factory=list)
     changes: list[str] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)  # paths of renames and defaults that matched
 
-    def struct(self, writer: Struct, reader: Struct, paths: _Paths, keys: bool) -> StructSteps:
-        """Return the origin of each field of the reader's struct."""
-        names = unique_names(f.name for f in writer.fields)
-        places = {join_path(paths[1], name): index for index, name in enumerate(names)}
+    def struct(
+        self,
+        writer: Struct,
+        reader: Struct,
+        paths: _Paths,
+        keys: bool,
+        given: Sequence[int | None] | None = None,
+    ) -> StructSteps:
+        """Return the origin of each field of the reader's struct.
+
+        ``given`` are the indexes of the origins, where they are not found by name.
+        """
+        written = unique_names(f.name for f in writer.fields)
+        places = {join_path(paths[1], name): index for index, name in enumerate(written)}
         names = unique_names(f.name for f in reader.fields)
         found = [join_path(paths[0], name) for name in names]
-        renamed = self._renamed(found, places)
+        origins = self._origins(found, names, places, paths[1])
+        if given is not None:
+            listed = list(places)
+            origins = [None if index is None else listed[index] for index in given]
         parts = []
-        for path, name, target in zip(found, names, reader.fields, strict=True):
-            same = join_path(paths[1], name)
-            free = same in places and same not in renamed.values()
-            place = renamed.get(path, same if free else None)
+        for path, place, target in zip(found, origins, reader.fields, strict=True):
             if place is None:
                 parts.append(self._added(path, target))
             else:
@@ -227,6 +245,22 @@ class _Resolver:
         if order != sorted(order):
             self.changes.append(f"{paths[0] or 'the row'}: fields in another order")
         return StructSteps(reader, tuple(parts), len(writer.fields))
+
+    def _origins(
+        self, found: list[str], names: Sequence[str], places: Mapping[str, int], inside: str
+    ) -> list[str | None]:
+        """Return the path of the writer's field for each of the reader's, None for an added one."""
+        renamed = self._renamed(found, places)
+        free = [place for place in places if place not in renamed.values()]
+        same = [join_path(inside, name) for name in names]
+        origins: list[str | None] = []
+        for path, wanted in zip(found, same, strict=True):
+            place = renamed.get(path, wanted if wanted in free else None)
+            if place is None and self.any_case:
+                alike = [p for p in free if p.casefold() == wanted.casefold() and p not in same]
+                place = alike[0] if len(alike) == 1 else None
+            origins.append(place)
+        return origins
 
     def _renamed(self, names: list[str], places: Mapping[str, int]) -> dict[str, str]:
         """Return the reader's renamed fields, mapped to the writer's fields, by their paths."""

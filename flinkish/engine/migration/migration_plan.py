@@ -113,7 +113,8 @@ class FamilyMigration:
     before, after
         Forms of its rows.
     partition_by
-        Columns of ``before.key`` that Spark partitions by; () where there is one partition.
+        Columns of ``before.key`` that Spark partitions by; () where there is one partition. Of
+        ``after.key`` where ``rehashed``.
     key
         How the key's columns change; None where they do not.
     value
@@ -125,6 +126,8 @@ class FamilyMigration:
         Conversion of the value's columns to another format, before ``value`` is applied.
     regroup
         First step, which converts the rows that are read to rows of the form ``before``.
+    rehashed
+        Whether the key's new columns decide the partition, so that rows change theirs.
     """
 
     source: str
@@ -137,6 +140,7 @@ class FamilyMigration:
     select: tuple[tuple[str, int], ...] | None = None
     reshape: Reshape | None = None
     regroup: JoinRegrouping | None = None
+    rehashed: bool = False
 
 
 @dataclass(frozen=True)

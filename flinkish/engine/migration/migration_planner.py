@@ -71,12 +71,23 @@ class FamilyChange:
         Paths of renamed columns in the new value, mapped to their paths in the old value.
     defaults
         Values of columns that are new in the value, by their paths.
+    places
+        For each column of the new value the index of the old one that it comes from, None for a
+        new column; None where names tell.
+    key_places
+        The same for the key. Rows then get the partition of their new key: Spark has to look them
+        up by it.
+    check_nulls
+        Whether a column of the value may lose its nulls; a null there is an error.
     """
 
     key: Mapping[str, Any] | None = None
     value: Mapping[str, Any] | None = None
     renames: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    places: tuple[int | None, ...] | None = None
+    key_places: tuple[int | None, ...] | None = None
+    check_nulls: bool = False
 
 
 @dataclass(frozen=True)
@@ -198,6 +209,9 @@ def plan_operator(
         if _has_families(operator, stores, name)
     }
     moved = regrouped or any(move.source != move.target for move in stores)
+    rehashed = [f.after.key for move in stores for f in move.families if f.rehashed]
+    for key in rehashed:
+        check_hashable(key)
     if partitions != operator.partitions:
         for store in operator.stores:
             for family in store.families:
@@ -217,7 +231,7 @@ def plan_operator(
         unique_ids=unique,
         stores=stores,
         families=families,
-        shuffled=moved or partitions != operator.partitions,
+        shuffled=moved or bool(rehashed) or partitions != operator.partitions,
         interval_days=hashes_interval_days(target_state.spark),
         delimiter=list_delimiter(target_state.spark, operator.pins) if families else b"",
         archive=archive_version(target_state.spark, unique_ids=unique),
@@ -262,38 +276,52 @@ def _family(
     what = f"{_name(operator)}, {store.name}"
     what += f"/{family.name}" if family.name != store.name else ""
     paths = partition_paths(operator, store, family)
-    if change.key is not None:
+    if change.key is not None and change.key_places is None:
         _check_partitioning(family, change, paths, what)
-    key = _resolution(family.key, change.key, f"the key of {what}", {}, {}, keys=True)
-    value = _resolution(
-        *(value_schema, change.value, f"the value of {what}", change.renames, change.defaults),
-        encoder=encoder,
-    )
+    key = _key_resolution(family.key, change, f"the key of {what}")
+    value = _value_resolution(value_schema, change, f"the value of {what}", encoder)
     after = RowForm(
         change.key or family.key, change.value or value_schema, encoder, backend == ROCKSDB
     )
     return FamilyMigration(
-        family.name, family.name, before, after, paths, key, value, select, shape
+        family.name,
+        family.name,
+        before,
+        after,
+        paths,
+        key,
+        value,
+        select,
+        shape,
+        rehashed=key is not None and change.key_places is not None,
     )
 
 
-def _resolution(
-    old: Mapping[str, Any],
-    new: Mapping[str, Any] | None,
-    what: str,
-    renames: Mapping[str, str],
-    defaults: Mapping[str, Any],
-    *,
-    encoder: Mapping[str, Any] | None = None,
-    keys: bool = False,
-) -> Resolution | None:
-    if new is None or new == old:
+def _key_resolution(old: Mapping[str, Any], change: FamilyChange, what: str) -> Resolution | None:
+    if change.key is None or (change.key == old and change.key_places is None):
         return None
-    if keys:
-        before, after = parse_struct(old), parse_struct(new)
-    else:
-        before, after = value_struct(old, encoder), value_struct(new, encoder)
-    found = resolve(before, after, renames=renames, defaults=defaults, keys=keys)
+    before, after = parse_struct(old), parse_struct(change.key)
+    return _possible(resolve(before, after, keys=True, places=change.key_places), what)
+
+
+def _value_resolution(
+    old: Mapping[str, Any], change: FamilyChange, what: str, encoder: Mapping[str, Any] | None
+) -> Resolution | None:
+    if change.value is None or (change.value == old and change.places is None):
+        return None
+    found = resolve(
+        value_struct(old, encoder),
+        value_struct(change.value, encoder),
+        renames=change.renames,
+        defaults=change.defaults,
+        check_nulls=change.check_nulls,
+        places=change.places,
+    )
+    return _possible(found, what)
+
+
+def _possible(found: Resolution, what: str) -> Resolution | None:
+    """Return the resolution of rows that change; None where their bytes stay valid."""
     if found.verdict is EvolutionVerdict.INCOMPATIBLE:
         problems = "; ".join(map(str, found.problems))
         raise CannotMigrate(f"{what} cannot become what the new schema says: {problems}")

@@ -89,7 +89,8 @@ class BlockTransform:
         self._values = self._value_change()
         self._clean_key = canonical and _has_intervals(self._after.whole.struct)
         self._clean_value = canonical and _has_intervals(self._value_after.struct)
-        self._types = [_type_at(self._before.whole.struct, path) for path in move.partition_by]
+        chosen = self._after if move.rehashed else self._before
+        self._types = [_type_at(chosen.whole.struct, path) for path in move.partition_by]
         self._needs_columns = bool(self._types) and partitions is not None and partitions > 1
 
     def __call__(self, block: RowBlock) -> MovedBlock:
@@ -112,6 +113,8 @@ class BlockTransform:
             return None
         if not self._needs_columns:
             return np.zeros(rows, np.int64)
+        if self._move.rehashed and self._move.key is not None:
+            columns = self._move.key.apply(columns)
         chosen = [_column_at(columns, path) for path in self._move.partition_by]
         hashes = hash_columns(chosen, self._types, rows, interval_days=self._interval_days)
         return partition_of(hashes, self._partitions)
