@@ -236,7 +236,10 @@ def restart_from(
     job = _ended(context, job)
     launch = with_secrets(job.launch, conf or {}, secret_args)
     # It is the same program: as when its checkpoint goes on, its failOnDataLoss decides.
-    spec = RestoreSpec(locate(savepoint), sink_ahead=sink_ahead, accept_lost_rows=True)
+    agreed = job.launch.restore.accept_partial if job.launch.restore is not None else ()
+    spec = RestoreSpec(
+        locate(savepoint), sink_ahead=sink_ahead, accept_lost_rows=True, accept_partial=agreed
+    )
     launch = replace(launch, restore=spec)
     # As in place: only a name that somebody gave is held unique.
     new = launch_in_place_of(context, job, launch, unique_name=job.has_given_name)

@@ -38,6 +38,9 @@ class Restore:
         What to do with a sink that has later batches: ``rebase`` or ``accept``.
     accept_lost_rows : bool
         Whether rows that a Kafka source can no longer read are skipped.
+    accept_partial : sequence of str
+        Operators, by uid or name, that may go on with less than the full answer for keys and rows
+        from before.
     offline : bool
         Whether the restore is planned without asking the brokers of Kafka sources.
     """
@@ -50,6 +53,7 @@ class Restore:
     reset_sources: Sequence[str] = ()
     sink_ahead: str | None = None
     accept_lost_rows: bool = False
+    accept_partial: Sequence[str] = ()
     offline: bool = False
 
     def given(self) -> list[tuple[str, str]]:
@@ -65,6 +69,7 @@ class Restore:
             (self.reset_sources, "a source that starts anew", "--reset-source"),
             (self.sink_ahead, "a choice for a sink that is ahead", "--sink-ahead"),
             (self.accept_lost_rows, "skipping rows that are gone", "--accept-lost-rows"),
+            (self.accept_partial, "an answer that is not full", "--accept-partial"),
             (self.offline, "planning without a broker", "--offline"),
         )
         return [(name, flag) for value, name, flag in options if value]
@@ -124,6 +129,7 @@ def restore_spec(
         sink_ahead=restore.sink_ahead,
         parallelism=parallelism,
         accept_lost_rows=restore.accept_lost_rows,
+        accept_partial=tuple(restore.accept_partial),
         offline=restore.offline,
     )
 

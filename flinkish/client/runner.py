@@ -50,6 +50,7 @@ class ProgramRunner:
         reset_sources: Sequence[str] = (),
         sink_ahead: str | None = None,
         accept_lost_rows: bool = False,
+        accept_partial: Sequence[str] = (),
         offline: bool = False,
         parallelism: int | None = None,
         master: str | None = None,
@@ -99,6 +100,9 @@ class ProgramRunner:
             output.
         accept_lost_rows : bool
             Whether rows that a Kafka source can no longer read are skipped.
+        accept_partial : sequence of str
+            Operators, by uid or name, that may go on with less than the full answer for keys and
+            rows from before.
         offline : bool
             Whether the restore is planned without asking Kafka brokers.
         parallelism : int, optional
@@ -140,7 +144,7 @@ class ProgramRunner:
         """
         restore = _restore(
             *(from_savepoint, allow_non_restored, claim, fork, uid_map, reset_sources),
-            *(sink_ahead, accept_lost_rows, offline),
+            *(sink_ahead, accept_lost_rows, accept_partial, offline),
         )
         program = _program(
             *(app, module, args, secret_args),
@@ -182,6 +186,7 @@ class ProgramRunner:
         reset_sources: Sequence[str] = (),
         sink_ahead: str | None = None,
         accept_lost_rows: bool = False,
+        accept_partial: Sequence[str] = (),
         offline: bool = False,
         parallelism: int | None = None,
         master: str | None = None,
@@ -229,7 +234,7 @@ class ProgramRunner:
         job, savepoint = self._origin(job_or_savepoint)
         restore = _restore(
             *(savepoint, allow_non_restored, None, fork, uid_map, reset_sources),
-            *(sink_ahead, accept_lost_rows, offline),
+            *(sink_ahead, accept_lost_rows, accept_partial, offline),
         )
         program = _program(
             *(app, module, args, secret_args),
@@ -254,6 +259,7 @@ class ProgramRunner:
         uid_map: Mapping[str, str] | None = None,
         reset_sources: Sequence[str] = (),
         accept_lost_rows: bool = False,
+        accept_partial: Sequence[str] = (),
         offline: bool = False,
         parallelism: int | None = None,
         master: str | None = None,
@@ -300,7 +306,7 @@ class ProgramRunner:
         job, savepoint = self._origin(job_or_savepoint)
         restore = _restore(
             *(savepoint, allow_non_restored, None, False, uid_map, reset_sources),
-            *(None, accept_lost_rows, offline),
+            *(None, accept_lost_rows, accept_partial, offline),
         )
         program = _program(
             *(app, module, args, secret_args),
@@ -377,6 +383,7 @@ def _restore(
     reset_sources: Sequence[str],
     sink_ahead: str | None,
     accept_lost_rows: bool,
+    accept_partial: Sequence[str],
     offline: bool,
 ) -> Restore:
     return Restore(
@@ -388,6 +395,7 @@ def _restore(
         reset_sources=tuple(reset_sources),
         sink_ahead=sink_ahead,
         accept_lost_rows=accept_lost_rows,
+        accept_partial=tuple(accept_partial),
         offline=offline,
     )
 

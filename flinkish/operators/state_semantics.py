@@ -55,6 +55,13 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Initial:
+    """The value with which a buffer begins, in Python's types: None, 0, b"..."."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
 class StateSemantics:
     """The meaning of the columns of an operator's state.
 
@@ -65,15 +72,24 @@ class StateSemantics:
         of an aggregation or the input columns of a join; empty where the schema says everything.
     traits
         Facts about the operator as a whole, by trait.
+    initial
+        The values with which the buffers of an aggregation begin, by role, in the order of
+        ``values``; None for one that is not known. Only of a program that starts: savepoints do not
+        have it.
     """
 
     keys: Mapping[str, tuple[Column, ...]] = field(default_factory=dict)
     values: Mapping[str, tuple[Column, ...]] = field(default_factory=dict)
     traits: Mapping[str, str] = field(default_factory=dict)
+    initial: Mapping[str, tuple[Initial | None, ...]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data for a savepoint."""
-        return asdict(self)
+        found = asdict(self)
+        del found["initial"]
+        return found
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> StateSemantics:

@@ -37,6 +37,8 @@ class RestoreSpec:
         The number of state partitions; None for the savepoint's.
     accept_lost_rows
         Whether rows that a source can no longer read are skipped.
+    accept_partial
+        The operators (uid, name or id) whose old keys or rows may lack a part of the answer.
     offline
         Whether the restore is planned without asking the brokers of its sources.
     expected
@@ -55,6 +57,7 @@ class RestoreSpec:
     expected: Mapping[str, Any] | None = None
     accept_lost_rows: bool = field(default=False, metadata=OMIT_DEFAULT)
     offline: bool = field(default=False, metadata=OMIT_DEFAULT)
+    accept_partial: tuple[str, ...] = field(default=(), metadata=OMIT_DEFAULT)
 
     @property
     def is_awaited(self) -> bool:

@@ -29,6 +29,7 @@ _KEYS: Mapping[str, type | tuple[type, ...]] = {
     "reset-sources": list,
     "sink-ahead": str,
     "accept-lost-rows": bool,
+    "accept-partial": list,
     "offline": bool,
     "savepoint-path": str,
     "timeout": str,
@@ -144,6 +145,7 @@ def _entry(table: Mapping[str, Any], where: str, directory: str) -> FleetEntry:
             sink_ahead=sink_ahead,
             parallelism=table.get("parallelism"),
             accept_lost_rows=table.get("accept-lost-rows", False),
+            accept_partial=tuple(table.get("accept-partial", ())),
             offline=table.get("offline", False),
         ),
         health=Health(

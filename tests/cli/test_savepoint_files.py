@@ -112,6 +112,7 @@ def test_run_restores_from_any_spelling_of_the_path(
         "parallelism": None,
         "expected": None,
         "accept_lost_rows": False,
+        "accept_partial": (),
         "offline": False,
     }
     assert restored(cli, "-s", os.path.relpath(saved.path)) == plain

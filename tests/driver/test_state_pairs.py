@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from flinkish.driver.spark.settings import configured
+from flinkish.errors import ConsentNeeded
 from flinkish.restore.plan.judging import OperatorJudgement
-from flinkish.restore.plan.query_restore import QueryRestore
+from flinkish.restore.plan.query_restore import QueryRestore, RestoreOptions
 from flinkish.restore.plan.verdicts import FOR_THE_ENGINE, Verdict
 from tests.support.driver import recorded_pairs
 from tests.support.driver.operator_programs import OF_PANDAS
-from tests.support.driver.pair_runner import FAILS, RIGHT, WRONG, Bench, Pair
+from tests.support.driver.pair_runner import FAILS, RIGHT, ROCKSDB, WRONG, Bench, Pair
 from tests.support.driver.pairs import PAIRS, TELLING, VERDICTS
+from tests.support.driver.pairs_other_operators import FUNCTIONS, PROCESSORS
 from tests.support.driver.recorded_pairs import RecordedBench
 
 #: Spark's errors for state that does not fit, by version.
@@ -106,3 +109,54 @@ def test_the_verdict_is_what_spark_does(bench: Bench, pair: Pair) -> None:
     assert truth == (old or pair.spark), result
     if truth == FAILS:
         assert STATE_ERROR.search(result), result
+
+
+#: Changed in the fast tier: the buffers of an aggregation, on RocksDB, in more partitions.
+EXCHANGED = "aggregates added, removed and exchanged"
+#: Rewritten too, but these functions do not expect what is new in their state.
+OF_THE_USER = (*FUNCTIONS, *PROCESSORS)
+PLACES = {
+    "as-saved": RestoreOptions(),
+    "rescaled": RestoreOptions(parallelism=3),
+}
+BACKENDS: dict[str, dict[str, str]] = {
+    "hdfs": {"spark.sql.shuffle.partitions": "2"},
+    "rocksdb": {"spark.sql.shuffle.partitions": "2", **ROCKSDB},
+}
+
+
+def _rewritten(pair: Pair, backend: str, place: str) -> Any:
+    fast = pair.name == EXCHANGED and (backend, place) == ("rocksdb", "rescaled")
+    name = f"{pair.name.replace(' ', '-')}-{backend}-{place}"
+    return pytest.param(
+        replace(pair, conf={**BACKENDS[backend], **pair.conf}, options=PLACES[place]),
+        id=name,
+        marks=[] if fast else [pytest.mark.deep],
+    )
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(240)
+@OF_PANDAS
+@pytest.mark.parametrize(
+    "pair",
+    [
+        _rewritten(pair, backend, place)
+        for pair in PAIRS
+        if pair.verdict == "migrate" and not pair.plain and pair not in OF_THE_USER
+        for backend in BACKENDS
+        for place in PLACES
+    ],
+)
+def test_what_the_engine_rewrites_is_what_was_promised(bench: Bench, pair: Pair) -> None:
+    if bench.spark.version < pair.since:
+        pytest.skip(f"came with Spark {pair.since}")
+    able = replace(pair.options, executors=FOR_THE_ENGINE)
+    with configured(bench.spark, pair.conf):
+        asked, _, _ = bench.plan(replace(pair, options=able))
+        assert isinstance(asked.refusal, ConsentNeeded) == (pair.promised is not None)
+        agreed = replace(able, accept_partial=(pair.operator,))
+        restore, _, _ = bench.plan(replace(pair, options=agreed))
+        assert restore.refusal is None, restore.refusal
+        result, expected = bench.evolved(pair, restore)
+    assert result == expected

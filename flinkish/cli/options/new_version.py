@@ -64,6 +64,7 @@ class NewVersion:
     reset_sources: tuple[str, ...]
     sink_ahead: str | None
     accept_lost_rows: bool
+    accept_partial: tuple[str, ...]
     offline: bool
     parallelism: int | None
     master: str | None
@@ -109,6 +110,7 @@ def prepared(session: Session, job: JobRecord, given: NewVersion, kind: UpgradeK
             sink_ahead=given.sink_ahead,
             parallelism=given.parallelism,
             accept_lost_rows=given.accept_lost_rows,
+            accept_partial=given.accept_partial,
             offline=given.offline,
         ),
         target=requests.savepoint_target(session, given.target, job),

@@ -21,6 +21,7 @@ class RestoreArguments:
     reset_sources: tuple[str, ...]
     sink_ahead: str | None
     accept_lost_rows: bool
+    accept_partial: tuple[str, ...]
     offline: bool
 
 
@@ -35,6 +36,7 @@ def restore_of(options: RestoreArguments, *, claim_mode: str | None = None) -> R
         reset_sources=options.reset_sources,
         sink_ahead=options.sink_ahead,
         accept_lost_rows=options.accept_lost_rows,
+        accept_partial=options.accept_partial,
         offline=options.offline,
     )
 
@@ -99,6 +101,14 @@ _accept_lost_rows_option = click.option(
     help="Go on where rows of a Kafka source were deleted before they were read, or its topic was: "
     "they are skipped. With failOnDataLoss=false in the program alone; Spark fails otherwise.",
 )
+_accept_partial_option = click.option(
+    "--accept-partial",
+    metavar="NAME",
+    multiple=True,
+    help="This operator (its uid or name) may go on with less than the full answer for keys and "
+    "rows from before: a new aggregate begins with the restore, a new column of a join is null in "
+    "the rows that wait (repeatable).",
+)
 _offline_option = click.option(
     "--offline",
     is_flag=True,
@@ -109,6 +119,7 @@ _offline_option = click.option(
 def new_program_options(function: F) -> F:
     """Add the options that say what a new program does with the state, in the help's order."""
     function = _offline_option(function)  # decorators apply from the last to the first
+    function = _accept_partial_option(function)
     function = _accept_lost_rows_option(function)
     function = sink_ahead_option(function)
     function = _reset_source_option(function)
@@ -119,6 +130,7 @@ def new_program_options(function: F) -> F:
 def restore_options(function: F) -> F:
     """Add the options that say what is restored and how, in the help's order."""
     function = _offline_option(function)
+    function = _accept_partial_option(function)
     function = _accept_lost_rows_option(function)
     function = sink_ahead_option(function)
     function = _reset_source_option(function)

@@ -7,7 +7,9 @@ from typing import Any
 
 from flinkish import storage
 from flinkish.checkpoint.format.pins import PIN_PROVIDER, known_backend
+from flinkish.engine.avro.schemas import unique_names
 from flinkish.engine.migration.checkpoint_migration import rewrite_checkpoint
+from flinkish.engine.migration.evolution import join_path
 from flinkish.engine.migration.migration_planner import FamilyChange, TargetState
 from flinkish.engine.migration.pipeline import Progress
 from flinkish.engine.stores.checkpoints import (
@@ -15,6 +17,7 @@ from flinkish.engine.stores.checkpoints import (
     read_checkpoint,
 )
 from flinkish.engine.stores.directories import StateSource, StateTarget
+from flinkish.restore.plan.state_evolution import StoreEvolution
 from flinkish.restore.plan.state_migration import StateRewrite
 from flinkish.savepoint.format.contents import QueryRecord
 from flinkish.savepoint.state.engine_errors import in_our_words
@@ -91,9 +94,9 @@ def rewrite_restored(context: Any, staging: str, final: str, rewrite: StateRewri
     with in_our_words():
         found = read_checkpoint(source)
         each = {
-            operator.ordinal: TargetState(changes=_by_place(operator, values))
+            operator.ordinal: TargetState(changes=_by_place(operator, evolutions))
             for operator in found.operators
-            if (values := rewrite.values.get(operator.ordinal))
+            if (evolutions := rewrite.evolutions.get(operator.ordinal))
         }
         backend = None
         if rewrite.canonical:
@@ -110,12 +113,26 @@ def rewrite_restored(context: Any, staging: str, final: str, rewrite: StateRewri
 
 
 def _by_place(
-    operator: OperatorState, values: Mapping[str, Mapping[str, Any]]
+    operator: OperatorState, evolutions: Mapping[str, StoreEvolution]
 ) -> dict[tuple[str, str], FamilyChange]:
     return {
-        (store.name, family.name): FamilyChange(value=value)
+        (store.name, family.name): _change(evolution)
         for store in operator.stores
         for family in store.families
-        for name, value in values.items()
+        for name, evolution in evolutions.items()
         if name in (store.name if len(store.families) == 1 else family.name, family.name)
     }
+
+
+def _change(evolution: StoreEvolution) -> FamilyChange:
+    fields = evolution.value["fields"] if evolution.value is not None else ()
+    paths = [join_path("", name) for name in unique_names(field["name"] for field in fields)]
+    return FamilyChange(
+        key=evolution.key,
+        value=evolution.value,
+        defaults={paths[index]: value for index, value in evolution.begins.items()},
+        places=evolution.places,
+        key_places=evolution.key_places,
+        # The plan has compared what the program and the schemas say of nulls.
+        check_nulls=evolution.places is not None,
+    )

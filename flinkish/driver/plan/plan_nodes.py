@@ -216,7 +216,7 @@ class PlanReader:
             found = []
             execution = self._execution(f"file://{state}")
             plan = execution.executedPlan()
-            meaning = MeaningReader((self._plan, execution.optimizedPlan()))
+            meaning = MeaningReader(self._jvm, (self._plan, execution.optimizedPlan()))
             for ordinal, kind, node in _stateful(self._jvm, plan):
                 partitioning = node.children().apply(0).outputPartitioning()
                 link = node.logicalLink()

@@ -24,6 +24,7 @@ from dataclasses import replace
 from typing import Any
 
 from flinkish.checkpoint.format.operator_files import parse_operator_metadata
+from flinkish.driver.plan.initial_buffers import initial_buffers
 from flinkish.driver.plan.plan_classes import items, walk
 from flinkish.errors import Incompatible
 from flinkish.operators.state_semantics import (
@@ -60,11 +61,14 @@ class MeaningReader:
 
     Parameters
     ----------
+    jvm
+        Spark's JVM.
     plans
         The plans that define its attributes: the analyzed and the optimized one.
     """
 
-    def __init__(self, plans: Iterable[Any]) -> None:
+    def __init__(self, jvm: Any, plans: Iterable[Any]) -> None:
+        self._jvm = jvm
         #: The defining expressions by attribute: one, or for sliding windows one for each window.
         self._definitions: dict[int, list[Any]] = {}
         #: Attributes whose names Spark generated.
@@ -111,10 +115,10 @@ class MeaningReader:
         It is empty for a kind whose schemas are sufficient.
         """
         if kind == "stateStoreSave":
-            return self._keyed(node.keyExpressions(), self._buffers(node.child()))
+            return self._keyed(node.keyExpressions(), node.child())
         if kind == "sessionWindowStateStoreSaveExec":
             keys = [*items(node.keyWithoutSessionExpressions()), node.sessionExpression()]
-            return self._keyed(keys, self._buffers(node.child()))
+            return self._keyed(keys, node.child())
         if kind in ("dedupe", "dedupeWithinWatermark"):
             return self._keyed(node.keyExpressions())
         if kind == "symmetricHashJoin":
@@ -123,9 +127,21 @@ class MeaningReader:
             return self._keyed(node.groupingAttributes())
         return StateSemantics()
 
-    def _keyed(self, keys: Any, values: tuple[Column, ...] = ()) -> StateSemantics:
+    def _keyed(self, keys: Any, aggregation: Any = None) -> StateSemantics:
         listed = keys if isinstance(keys, list) else items(keys)
-        return StateSemantics({ONLY: self._columns(listed)}, {ONLY: values} if values else {})
+        known = {ONLY: self._columns(listed)}
+        if aggregation is None:
+            return StateSemantics(known)
+        partial = _partial(aggregation)
+        values = self._buffers(partial)
+        if not values:
+            return StateSemantics(known)
+        initial = tuple(
+            begin
+            for expression in items(partial.aggregateExpressions())
+            for begin in initial_buffers(self._jvm, expression.aggregateFunction())
+        )
+        return StateSemantics(known, {ONLY: values}, initial={ONLY: initial})
 
     def _join(self, node: Any) -> StateSemantics:
         return StateSemantics(
@@ -140,10 +156,10 @@ class MeaningReader:
             traits={JOIN_TYPE: str(node.joinType().sql()).lower()},
         )
 
-    def _buffers(self, aggregation: Any) -> tuple[Column, ...]:
+    def _buffers(self, partial: Any) -> tuple[Column, ...]:
         """Return one column for each buffer attribute of the aggregates."""
         found: list[Column] = []
-        for expression in items(_partial(aggregation).aggregateExpressions()):
+        for expression in items(partial.aggregateExpressions()):
             function = expression.aggregateFunction()
             attributes = items(function.aggBufferAttributes())
             opaque = any(str(a.dataType().simpleString()) == "binary" for a in attributes)

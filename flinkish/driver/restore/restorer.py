@@ -29,6 +29,7 @@ from flinkish.restore.plan.preconditions import SETTING_SCHEMA_CHECK
 from flinkish.restore.plan.query_id import OtherRun, newest_batch
 from flinkish.restore.plan.query_restore import QueryRestore, RestoreOptions
 from flinkish.restore.plan.restore_planner import RestorePlanner
+from flinkish.restore.plan.schema_messages import ACCEPT_PARTIAL
 from flinkish.restore.plan.state_migration import StateRewrite
 from flinkish.restore.plan.verdicts import FOR_THE_ENGINE
 from flinkish.restore.recipe import Recipe
@@ -358,12 +359,13 @@ def options_of(spec: RestoreSpec, hasher: HasherVersion) -> RestoreOptions:
         parallelism=spec.parallelism,
         hasher=hasher,
         accept_lost_rows=spec.accept_lost_rows,
+        accept_partial=spec.accept_partial,
         executors=FOR_THE_ENGINE if engine_is_here() else frozenset(),
     )
 
 
 def check_names(spec: RestoreSpec, queries: Sequence[NewQuery]) -> None:
-    """Raise UsageError if ``--uid-map`` or ``--reset-source`` names something the program lacks.
+    """Raise UsageError if an option of the restore names something that the program lacks.
 
     Parameters
     ----------
@@ -373,6 +375,13 @@ def check_names(spec: RestoreSpec, queries: Sequence[NewQuery]) -> None:
     check_reset(spec.reset_sources, queries)
     uids = {op.uid for query in queries for op in query.operators or ()}
     uids |= {source.uid for query in queries for source in query.sources or ()}
+    operators = [op for query in queries for op in query.operators or ()]
+    for name in spec.accept_partial:
+        if not any(op.answers_to(name) for op in operators):
+            raise UsageError(
+                f"the program has no operator {name!r}, for which a part of the answer is accepted",
+                hint=f"{ACCEPT_PARTIAL} UID; see the program's uids with: flinkish info APP.py",
+            )
     for old, new in spec.uid_map:
         if new not in uids:
             raise UsageError(

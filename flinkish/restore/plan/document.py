@@ -175,7 +175,7 @@ def _operator(query: str, plan: OperatorJudgement, options: RestoreOptions) -> d
         "executable": executable,
         "reason": plan.reason,
         "text": plan.text,
-        "advice": advice_for(plan, options.executors),
+        "advice": advice_for(plan, options.executors, options.accept_partial),
         "rows": taken.rows if taken is not None else None,
         "bytes": taken.bytes if taken is not None else None,
         "from": None if taken is None else _origin(taken),
@@ -186,6 +186,7 @@ def _operator(query: str, plan: OperatorJudgement, options: RestoreOptions) -> d
                 "reason": change.reason,
                 "text": change.text,
                 "advice": change.advice,
+                "partial": change.partial,
             }
             for change in plan.changes
         ],

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT, pinned
 from flinkish.checkpoint.operators import StoreInfo
-from flinkish.errors import Incompatible
+from flinkish.errors import ConsentNeeded, Incompatible
 from flinkish.restore.plan.matching import same_kind
-from flinkish.restore.plan.schema_compatibility import NULLABILITY_WIDENED, compare_states
-from flinkish.restore.plan.schema_messages import KEEP_OR_DROP
+from flinkish.restore.plan.schema_compatibility import (
+    BY_MEANING,
+    NULLABILITY_WIDENED,
+    compare_states,
+    means_something,
+)
+from flinkish.restore.plan.schema_messages import ACCEPT_PARTIAL, KEEP_OR_DROP
+from flinkish.restore.plan.state_evolution import (
+    StoreEvolution,
+    evolution_by_meaning,
+    evolution_by_name,
+)
 from flinkish.restore.plan.verdicts import FOR_THE_ENGINE, StateChange, Verdict
 from flinkish.restore.source.restore_inputs import NewOperator, SavedOperator, SavedQueryFacts
 
@@ -39,6 +50,8 @@ class OperatorJudgement:
         A sentence, and what the user can do.
     changes
         The differences between the two states.
+    evolution
+        How the rows of each store change where they have to; None where that is not known.
     """
 
     operator: NewOperator
@@ -48,31 +61,28 @@ class OperatorJudgement:
     text: str = ""
     advice: str = ""
     changes: tuple[StateChange, ...] = ()
+    evolution: Mapping[str, StoreEvolution] | None = None
 
     def executable(self, executors: Collection[Verdict]) -> bool:
         """Return whether an engine that carries out ``executors`` can execute the verdict."""
         if self.verdict is Verdict.INCOMPATIBLE:
             return False
         if self.verdict is Verdict.MIGRATE:
-            known = self.reason == FOR_ANOTHER_SPARK or self._values_evolve()
+            known = self.reason == FOR_ANOTHER_SPARK or self.evolution is not None
             return self.verdict in executors and known
         return self.verdict not in FOR_THE_ENGINE or self.verdict in executors
 
-    def _values_evolve(self) -> bool:
-        """Return whether only values change, and their fields are named by the user."""
-        if not self.operator.kind.startswith(_NAMED_BY_USER):
-            return False
-        saved = {store.name: store for store in self.taken.stores} if self.taken else {}
-        return all(
-            _columns(saved[store.name].key_schema) == _columns(store.key_schema)
-            for store in self.operator.stores
-            if store.name in saved
-        )
+    @property
+    def partial(self) -> tuple[str, ...]:
+        """What old keys or rows will lack, so that the user has to agree."""
+        return tuple(change.text for change in self.changes if change.partial)
 
     @property
     def new_schema(self) -> bool:
         """Whether Spark must write the state's schema anew, but not the state itself."""
-        return any(change.reason == NULLABILITY_WIDENED for change in self.changes)
+        return self.verdict is not Verdict.MIGRATE and any(
+            change.reason == NULLABILITY_WIDENED for change in self.changes
+        )
 
 
 def judge_operator(
@@ -118,8 +128,11 @@ def judge_operator(
     worst = changes[0] if changes else None
     if worst is not None and worst.verdict in (Verdict.INCOMPATIBLE, Verdict.MIGRATE):
         text = "; ".join(c.text for c in changes if c.verdict is worst.verdict)
+        evolution = None
+        if worst.verdict is Verdict.MIGRATE:
+            evolution = _evolution(operator, taken)
         return OperatorJudgement(
-            operator, worst.verdict, taken, worst.reason, text, worst.advice, changes
+            operator, worst.verdict, taken, worst.reason, text, worst.advice, changes, evolution
         )
     if taken.rewritten:
         return OperatorJudgement(
@@ -147,6 +160,21 @@ def judge_operator(
         reason, how = "other-ordinal", f"operator {taken.ordinal} is {operator.ordinal} now"
     text = f"{how}; {text}" if text else how
     return OperatorJudgement(operator, Verdict.RENUMBERED, taken, reason, text, "", changes)
+
+
+def _evolution(operator: NewOperator, taken: SavedOperator) -> Mapping[str, StoreEvolution] | None:
+    """Return how the rows of a state change; None where that is not known."""
+    if operator.kind.startswith(_NAMED_BY_USER):
+        saved = {store.name: store for store in taken.stores}
+        same_keys = all(
+            _columns(saved[store.name].key_schema) == _columns(store.key_schema)
+            for store in operator.stores
+            if store.name in saved
+        )
+        return evolution_by_name(taken.stores, operator.stores) if same_keys else None
+    if operator.kind not in BY_MEANING or not means_something(taken.meaning) or taken.rewritten:
+        return None
+    return evolution_by_meaning(taken.stores, operator.stores, taken.meaning, operator.meaning)
 
 
 def _nulls_known(kind: str, saved: Sequence[StoreInfo], base: SavedQueryFacts | None) -> bool:
@@ -181,7 +209,8 @@ def _schema_by_version(kind: str, base: SavedQueryFacts | None) -> bool:
 
 
 def refuse(
-    plans: Sequence[OperatorJudgement], executors: Collection[Verdict] = ()
+    plans: Sequence[OperatorJudgement],
+    executors: Collection[Verdict] = (),
 ) -> Incompatible | None:
     """Return the refusal of plans that cannot be executed, or None.
 
@@ -208,15 +237,52 @@ def refuse(
     )
 
 
-def advice_for(plan: OperatorJudgement, executors: Collection[Verdict] = ()) -> str:
-    """Return the advice for a verdict.
+def ask(
+    plans: Sequence[OperatorJudgement], accept_partial: Collection[str]
+) -> ConsentNeeded | None:
+    """Return the refusal of plans that need consent, or None.
 
-    Rewriting is advised only where an engine can do it.
+    Parameters
+    ----------
+    accept_partial
+        Names of the operators whose old keys or rows may lack a part of the answer.
+    """
+    asked = [
+        plan
+        for plan in plans
+        if plan.partial and not any(map(plan.operator.answers_to, accept_partial))
+    ]
+    if not asked:
+        return None
+    flags = [f"{ACCEPT_PARTIAL} {shlex.quote(_name(plan))}" for plan in asked]
+    return ConsentNeeded(
+        "; ".join(f"{plan.operator.describe()}: {'; '.join(plan.partial)}" for plan in asked),
+        hint=f"agree with {' '.join(flags)}, or {KEEP_OR_DROP}",
+        uid=asked[0].operator.uid,
+        reasons=[plan.reason for plan in asked],
+    )
+
+
+def _name(plan: OperatorJudgement) -> str:
+    return plan.operator.uid or plan.operator.name
+
+
+def advice_for(
+    plan: OperatorJudgement,
+    executors: Collection[Verdict] = (),
+    accept_partial: Collection[str] = (),
+) -> str:
+    """Return the advice for a verdict; the parameters are those of :func:`refuse` and :func:`ask`.
+
+    Rewriting is advised only where an engine can do it, a consent only where it is not given.
     """
     if plan.reason == FOR_ANOTHER_SPARK:
         return "" if plan.executable(executors) else plan.advice
     if plan.verdict is Verdict.MIGRATE and not plan.executable(executors):
         return KEEP_OR_DROP
+    if plan.verdict is Verdict.MIGRATE and plan.partial:
+        asked = ask([plan], accept_partial)
+        return "" if asked is None else asked.hint or ""
     return plan.advice or (KEEP_OR_DROP if plan.verdict is Verdict.INCOMPATIBLE else "")
 
 
@@ -224,7 +290,11 @@ def _needs(plan: OperatorJudgement, executors: Collection[Verdict]) -> str:
     what = "rescaled" if plan.verdict is Verdict.RESCALE else "rewritten"
     why = WITHOUT_ENGINE
     if plan.verdict in executors:
-        why = "flinkish does that for values whose fields the program names, not for this kind"
+        why = "which of its columns is which is not known"
+        if plan.taken is not None and plan.taken.rewritten:
+            why = "it is rewritten for this Spark too: first restore the program as it was"
+        elif plan.operator.kind in BY_MEANING:
+            why += ": a savepoint of the program as it was, with this flinkish, knows it"
     return f"the state would have to be {what}: {why}"
 
 

@@ -29,6 +29,8 @@ class RestoreOptions:
         The number of state partitions, None for the savepoint's.
     accept_lost_rows
         Whether rows of a source that can no longer be read are skipped.
+    accept_partial
+        The operators (uid, name or id) whose old keys or rows may lack a part of the answer.
     executors
         The verdicts that the state-migration engine can carry out.
     """
@@ -41,6 +43,7 @@ class RestoreOptions:
     parallelism: int | None = None
     hasher: HasherVersion = HasherVersion.V3
     accept_lost_rows: bool = False
+    accept_partial: tuple[str, ...] = ()
     executors: frozenset[Verdict] = frozenset()
 
 

@@ -22,6 +22,7 @@ def recipe_for(
     empty: Mapping[int, EmptyState],
     *,
     rebase_to: int | None = None,
+    rewritten: bool = False,
 ) -> Recipe:
     """Return the recipe that carries out ``plan``, which must have a base.
 
@@ -33,6 +34,8 @@ def recipe_for(
         The empty state of each operator, by ordinal, for operators without saved state.
     rebase_to
         The committed batch of the checkpoint, see :class:`~flinkish.restore.plan.sinks.SinkPlan`.
+    rewritten
+        Whether the engine rewrites that checkpoint, and writes new schemas itself.
     """
     assert plan.base is not None
     keys: list[QueryKey] = [plan.base.key]
@@ -50,7 +53,7 @@ def recipe_for(
             if taken is None:
                 states[ordinal] = empty[ordinal]
             else:
-                new_schema = verdict.new_schema
+                new_schema = verdict.new_schema and not rewritten
                 states[ordinal] = TakenState(origin(taken.query), taken.ordinal, new_schema)
     sources: tuple[TakenSource | FreshSource, ...] | None = None
     if plan.positions is not None:

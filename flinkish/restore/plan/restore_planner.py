@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible, UsageError
 from flinkish.restore.plan import document
 from flinkish.restore.plan.decisions import QueryPlan, plan_query
-from flinkish.restore.plan.judging import WITHOUT_ENGINE, refuse
+from flinkish.restore.plan.judging import WITHOUT_ENGINE, ask, refuse
 from flinkish.restore.plan.kafka_reading import BrokerAnswer
 from flinkish.restore.plan.left_out import check_left_out
 from flinkish.restore.plan.matching import check_uid_map
@@ -136,14 +136,14 @@ class RestorePlanner:
         if refusal is not None:
             return replace(found, refusal=refusal)
         origins = {key: each.origin for key, each in self.offers.by_key.items()}
-        recipe = recipe_for(plan, origins, empty)
-        sink = self._environment.sink(new, offer, recipe, identity.keep, options.sink_ahead)
         rewrite = rewrite_of(
             *(plan, options.parallelism),
             fit=offer.fit,
             canonical=offer.canonical,
             settings=new.settings,
         )
+        recipe = recipe_for(plan, origins, empty, rewritten=rewrite is not None)
+        sink = self._environment.sink(new, offer, recipe, identity.keep, options.sink_ahead)
         if sink is not None and sink.blocks:
             refusal = _sink_ahead(sink, rewrite, recipe, options)
         recipe = replace(recipe, rebase_to=sink.rebase_to if sink is not None else None)
@@ -151,6 +151,7 @@ class RestorePlanner:
             recipe = replace(recipe, pins=offer.fit.formats)
         elif refusal is None:
             refusal = _cannot_rewrite(rewrite, recipe, options)
+        refusal = refusal or ask(plan.operators or (), options.accept_partial)
         return replace(
             found,
             sink=sink,

@@ -17,20 +17,32 @@ The rules follow Flink's serializer snapshots:
   schema anew (except for formats that keep schemas by version);
 * a column whose name has changed, but not what it is computed from: as is;
 * in the value: additional nullable columns, fewer columns, another order, a type that Avro
-  promotes: the rows can be rewritten (``migrate``); in the key: only another order can;
+  promotes: the rows can be rewritten (``migrate``); in the key: another order, or a wider number;
+* where the savepoint knows the meaning of an aggregation's buffers, a join's columns or a
+  deduplication's, all of them may be exchanged for others: an aggregate that is new begins with the
+  restore, a column that is new is null in the rows that wait. Keys or rows from before then do not
+  have the full answer (``partial``), so the user has to agree;
 * everything else is incompatible.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from flinkish.checkpoint.operators import StoreInfo
-from flinkish.operators.state_semantics import ONLY, Column, StateSemantics
+from flinkish.operators.state_semantics import StateSemantics
 from flinkish.restore.plan import schema_messages
 from flinkish.restore.plan.schema_messages import KEEP_OR_DROP, StatePart
+from flinkish.restore.plan.state_columns import (
+    StateColumn,
+    columns_of,
+    fields_of,
+    role_of,
+    same_columns,
+)
 from flinkish.restore.plan.verdicts import StateChange, Verdict
 
 #: Avro's promotions (specification, "Schema Resolution"), in the names of Spark's types.
@@ -43,39 +55,24 @@ _PROMOTIONS: Mapping[str, frozenset[str]] = {
     "string": frozenset({"binary"}),
     "binary": frozenset({"string"}),
 }
+#: Those that keep different numbers different, so that a key may take them.
+_KEY_PROMOTIONS: Mapping[str, frozenset[str]] = {
+    "byte": frozenset({"short", "integer", "long", "float", "double"}),
+    "short": frozenset({"integer", "long", "float", "double"}),
+    "integer": frozenset({"long", "double"}),
+    "float": frozenset({"double"}),
+}
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 _TRANSFORM = "transformWithState"
+#: Kinds whose state evolves by the meaning that the savepoint has of it.
+BY_MEANING = frozenset(
+    {
+        *("stateStoreSave", "sessionWindowStateStoreSaveExec", "symmetricHashJoin"),
+        *("dedupe", "dedupeWithinWatermark"),
+    }
+)
 #: The reason of a change that needs only another schema.
 NULLABILITY_WIDENED = "nullability-widened"
-_COLLATIONS = "__COLLATIONS"
-
-
-@dataclass(frozen=True)
-class _Field:
-    """A column of a key or value.
-
-    Attributes
-    ----------
-    name
-        Identifies the column.
-    shown
-        The name for messages.
-    nullable
-        Whether the schema allows nulls.
-    has_nulls
-        Whether the schema and the program allow nulls.
-    told
-        Whether the program says whether the column may be null.
-    """
-
-    name: str
-    shown: str
-    type: Any
-    nullable: bool
-    has_nulls: bool
-    told: bool = False
-    origin: str | None = None
-    detail: str = ""
-    collations: Any = None
 
 
 def compare_states(
@@ -184,86 +181,40 @@ def _store(
     new_meaning: StateSemantics,
     nulls_known: bool,
 ) -> Iterator[StateChange]:
-    role = next((side for side in ("left", "right") if saved.name.startswith(side)), ONLY)
-    known = saved_meaning is not None and bool(saved_meaning.keys or saved_meaning.values)
+    known = means_something(saved_meaning)
+    meanings = (saved_meaning, new_meaning) if known else (None, None)
     for is_key in (True, False):
-        before = saved.key_schema if is_key else saved.value_schema
-        after = new.key_schema if is_key else new.value_schema
-        if before is None or after is None:
-            continue
-        part = schema_messages.part_of(kind, role, is_key=is_key, store=saved.name)
-        part = replace(part, nulls_known=nulls_known)
         olds, news = (
-            _fields(
-                schema,
-                (meaning.keys if is_key else meaning.values).get(role, ()) if known else (),
-                from_the_end=not is_key and role == ONLY,
-            )
-            for schema, meaning in ((before, saved_meaning or new_meaning), (after, new_meaning))
+            columns_of(store, meaning, is_key=is_key)
+            for store, meaning in zip((saved, new), meanings, strict=True)
         )
-        yield from _compare(saved.name, part, olds, news, is_key=is_key)
+        if olds is None or news is None:
+            continue
+        part = schema_messages.part_of(kind, role_of(saved.name), is_key=is_key, store=saved.name)
+        part = replace(part, nulls_known=nulls_known, evolves=known and kind in BY_MEANING)
+        yield from _compare(saved.name, part, olds.columns, news.columns, is_key=is_key)
 
 
-def _fields(
-    schema: Mapping[str, Any], columns: Sequence[Column] = (), *, from_the_end: bool = False
-) -> list[_Field]:
-    """Return the fields of a struct, with the program's names for them.
-
-    Parameters
-    ----------
-    columns
-        The program's columns for the first fields (the rows of a join's input, before Spark's own
-        columns) or for the last ones (the buffers of an aggregation, after the keys).
-    from_the_end
-        Whether ``columns`` are those of the last fields.
-    """
-    listed = list(schema.get("fields", ()))
-    if from_the_end and 0 < len(columns) <= len(listed):
-        # The fields before the buffers repeat the key, or are the session.
-        listed = listed[len(listed) - len(columns) :]
-    known = dict(enumerate(columns)) if len(columns) <= len(listed) else {}
-    # An aggregate with several buffers has the same name for each of them.
-    several = {c.name for i, c in known.items() if from_the_end and known.get(i + 1) == c}
-    found: list[_Field] = []
-    seen: dict[str, int] = {}
-    for i, entry in enumerate(listed):
-        column = known.get(i)
-        shown = column.name if column is not None else str(entry["name"])
-        if column is not None and shown in several:
-            shown = f"{shown}: {entry['name']}"
-        nullable = bool(entry.get("nullable", True))
-        # Case does not distinguish columns, but it does distinguish texts in an aggregate's filter.
-        name = shown if "'" in shown else shown.casefold()
-        # State formats may hold a column twice (the keys of a session in its value).
-        number = seen[name] = seen.get(name, 0) + 1
-        found.append(
-            _Field(
-                name=name + (f"#{number}" if number > 1 else ""),
-                shown=shown,
-                type=entry["type"],
-                nullable=nullable,
-                has_nulls=nullable and (column is None or column.nullable),
-                told=column is not None and not from_the_end,
-                origin=column.origin if column is not None else None,
-                detail=column.detail if column is not None else "",
-                collations=(entry.get("metadata") or {}).get(_COLLATIONS),
-            )
-        )
-    return found
+def means_something(meaning: StateSemantics | None) -> bool:
+    """Return whether a savepoint has the meaning of the columns of a state."""
+    return meaning is not None and bool(meaning.keys or meaning.values)
 
 
 def _compare(
-    store: str, part: StatePart, saved: Sequence[_Field], new: Sequence[_Field], *, is_key: bool
+    store: str,
+    part: StatePart,
+    saved: Sequence[StateColumn],
+    new: Sequence[StateColumn],
+    *,
+    is_key: bool,
 ) -> Iterator[StateChange]:
     """Yield the differences of two lists of columns, including nested ones."""
-    before, after = {f.name: f for f in saved}, {f.name: f for f in new}
-    renamed = _renamed(saved, new, before, after)
-    lost = [f for f in saved if f.name not in after and f.name not in renamed]
-    gained = [f for f in new if f.name not in before and f.name not in renamed.values()]
+    after = {f.name: f for f in new}
+    same = same_columns(saved, new)
+    lost = [f for f in saved if f.name not in same]
+    gained = [f for f in new if f.name not in same.values()]
     yield from _lost_and_gained(store, part, lost, gained, saved, new, is_key=is_key)
-    stayed_before = [renamed.get(f.name, f.name) for f in saved if f not in lost]
-    stayed_after = [f.name for f in new if f not in gained]
-    if stayed_before != stayed_after:
+    if [same[f.name] for f in saved if f not in lost] != [f.name for f in new if f not in gained]:
         old, now = _listed(f.shown for f in saved), _listed(f.shown for f in new)
         yield StateChange(
             store,
@@ -274,84 +225,107 @@ def _compare(
             "put them back in their order, or let the state be rewritten",
         )
     for field in saved:
-        other = after.get(renamed.get(field.name, field.name))
-        if other is not None and field not in lost:
-            yield from _same_column(store, part, field, other, is_key=is_key)
-
-
-def _renamed(
-    saved: Sequence[_Field],
-    new: Sequence[_Field],
-    before: Mapping[str, _Field],
-    after: Mapping[str, _Field],
-) -> dict[str, str]:
-    """Return the columns, old name -> new, that are renamed in place and computed from the same."""
-    return {
-        old.name: now.name
-        for old, now in zip(saved, new, strict=False)
-        if old.name not in after
-        and now.name not in before
-        and old.origin is not None
-        and (old.origin, old.detail) == (now.origin, now.detail)
-    }
+        if field.name in same:
+            yield from _same_column(store, part, field, after[same[field.name]], is_key=is_key)
 
 
 def _lost_and_gained(
     store: str,
     part: StatePart,
-    lost: Sequence[_Field],
-    gained: Sequence[_Field],
-    saved: Sequence[_Field],
-    new: Sequence[_Field],
+    lost: Sequence[StateColumn],
+    gained: Sequence[StateColumn],
+    saved: Sequence[StateColumn],
+    new: Sequence[StateColumn],
     *,
     is_key: bool,
 ) -> Iterator[StateChange]:
     if not lost and not gained:
         return
-    places = {f.name: i for i, f in enumerate(saved)}
     if is_key:
         old, now = _listed(f.shown for f in saved), _listed(f.shown for f in new)
         text = f"{part.subject} was ({old}) and is ({now}); {part.because}"
         yield StateChange(store, Verdict.INCOMPATIBLE, "key-changed", text, KEEP_OR_DROP)
         return
-    replaced = [
-        (f, new[places[f.name]])
+    places = {f.name: i for i, f in enumerate(saved)}
+    replaced = {
+        f.name: new[places[f.name]]
         for f in lost
         if places[f.name] < len(new) and new[places[f.name]] in gained
-    ]
-    for old_field, new_field in replaced:
-        yield StateChange(
-            store,
-            Verdict.INCOMPATIBLE,
-            "column-replaced",
-            f"{part.subject} has {part.column} `{new_field.shown}` where it had "
-            f"`{old_field.shown}`; {part.because}",
-            "if it is the same under a new name, give it its old name; " + KEEP_OR_DROP,
-        )
+    }
     for field in lost:
-        if field not in [old for old, _ in replaced]:
+        if field.name in replaced:
+            yield _replaced(store, part, field, replaced[field.name])
+        else:
             yield StateChange(
                 store,
                 Verdict.MIGRATE,
                 "column-removed",
-                f"{part.subject} lost {part.column} `{field.shown}`; {part.because}",
+                f"{part.subject} lost {part.column} `{field.whole}`; {part.because}",
                 part.keep,
             )
     for field in gained:
-        if field not in [now for _, now in replaced]:
-            yield StateChange(
-                store,
-                Verdict.MIGRATE if field.nullable else Verdict.INCOMPATIBLE,
-                "column-added",
-                f"{part.subject} gained {part.column} `{field.shown}`; {part.because}",
-                "let the state be rewritten: rows from before have no value there"
-                if field.nullable
-                else f"it must not be null, and rows from before have no value; {KEEP_OR_DROP}",
+        if field not in replaced.values():
+            yield _gained(store, part, field)
+
+
+def _replaced(store: str, part: StatePart, old: StateColumn, new: StateColumn) -> StateChange:
+    text = f"{part.subject} has {part.column} `{new.whole}` where it had `{old.whole}`"
+    because, advice = _without_values(part, new)
+    possible = part.evolves and advice is None
+    same = "if it is the same under a new name, give it its old name; "
+    return StateChange(
+        store,
+        Verdict.MIGRATE if possible else Verdict.INCOMPATIBLE,
+        "column-replaced",
+        f"{text}; {because if part.evolves else part.because}",
+        same + (part.agree if possible else advice or KEEP_OR_DROP),
+        partial=possible,
+    )
+
+
+def _gained(store: str, part: StatePart, field: StateColumn) -> StateChange:
+    text = f"{part.subject} gained {part.column} `{field.whole}`"
+    because, advice = _without_values(part, field)
+    if not part.evolves:
+        because, rewritten = part.because, "rows from before have no value there"
+        advice = None if field.nullable else f"it must not be null, and {rewritten}; {KEEP_OR_DROP}"
+        agree = f"let the state be rewritten: {rewritten}"
+    else:
+        agree = part.agree
+    return StateChange(
+        store,
+        Verdict.MIGRATE if advice is None else Verdict.INCOMPATIBLE,
+        "column-added",
+        f"{text}; {because}",
+        agree if advice is None else advice,
+        partial=part.evolves and advice is None,
+    )
+
+
+def _without_values(part: StatePart, field: StateColumn) -> tuple[str, str | None]:
+    """Return what old state has of a new column, and the advice where it cannot have that."""
+    if part.buffers:
+        if field.initial is None:
+            return (
+                f"{part.because}, and Spark does not tell with which value this one begins",
+                KEEP_OR_DROP,
             )
+        return f"`{field.whole}` begins with the restore for keys that exist", None
+    if field.event_time:
+        return (
+            "rows that wait have no such time, so that they would wait for ever",
+            f"keep the event time as it was; {KEEP_OR_DROP}",
+        )
+    if not field.has_nulls:
+        return (
+            "it is never null in the program, and rows that wait have no value of it",
+            f"let it be null there, for example by reading it without coalesce; {KEEP_OR_DROP}",
+        )
+    return f"`{field.whole}` is null in the rows that wait", None
 
 
 def _same_column(
-    store: str, part: StatePart, saved: _Field, new: _Field, *, is_key: bool
+    store: str, part: StatePart, saved: StateColumn, new: StateColumn, *, is_key: bool
 ) -> Iterator[StateChange]:
     known = part.nulls_known or saved.told
     narrowed = known and saved.has_nulls and not new.has_nulls
@@ -378,7 +352,7 @@ def _types(
     if kinds == ("struct", "struct"):
         inside = f"{part.subject}: `{name}`"
         nested = replace(part, subject=inside, column="field", columns="fields", buffers=False)
-        yield from _compare(store, nested, _fields(saved), _fields(new), is_key=is_key)
+        yield from _compare(store, nested, fields_of(saved), fields_of(new), is_key=is_key)
         return
     if kinds == ("array", "array"):
         inner = (each["elementType"] for each in (saved, new))
@@ -433,7 +407,8 @@ def _nullability(
 def _type_change(
     store: str, part: StatePart, name: str, saved: Any, new: Any, *, is_key: bool
 ) -> StateChange:
-    wider = not is_key and new in _PROMOTIONS.get(str(saved), frozenset())
+    wider = _widens(saved, new, is_key=is_key and part.evolves, decimals=part.evolves)
+    wider = wider and (part.evolves or not is_key)
     return StateChange(
         store,
         Verdict.MIGRATE if wider else Verdict.INCOMPATIBLE,
@@ -441,6 +416,16 @@ def _type_change(
         f"{part.subject}: `{name}` was {_type(saved)} and is {_type(new)}; {part.because}",
         "let the state be rewritten, or cast it back" if wider else f"cast it back; {KEEP_OR_DROP}",
     )
+
+
+def _widens(saved: Any, new: Any, *, is_key: bool, decimals: bool) -> bool:
+    if is_key:
+        return new in _KEY_PROMOTIONS.get(str(saved), frozenset())
+    old, now = (_DECIMAL.fullmatch(str(each)) for each in (saved, new))
+    if old and now and decimals:
+        more = [int(now[i]) - int(old[i]) for i in (1, 2)]
+        return more[1] >= 0 and more[0] >= more[1]
+    return new in _PROMOTIONS.get(str(saved), frozenset())
 
 
 def _type(type_: Any) -> str:

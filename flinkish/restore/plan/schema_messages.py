@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+#: The consent to state whose old keys or rows lack a part of the answer.
+ACCEPT_PARTIAL = "--accept-partial"
 KEEP_OR_DROP = (
     "keep it as it was, or give the operator another uid (it starts empty) and drop its old state "
     "with -n"
@@ -44,6 +46,8 @@ class StatePart:
         Whether the fields are aggregates.
     nulls_known
         Whether the schema says what may be null.
+    evolves
+        Whether the state is rewritten by the meaning of its columns.
     """
 
     subject: str
@@ -53,6 +57,12 @@ class StatePart:
     keep: str = "keep it, or let the state be rewritten"
     buffers: bool = False
     nulls_known: bool = True
+    evolves: bool = False
+
+    @property
+    def agree(self) -> str:
+        """The advice where rows from before would not have the full answer."""
+        return f"agree with {ACCEPT_PARTIAL} NAME, or {KEEP_OR_DROP}"
 
 
 _KEYS = {

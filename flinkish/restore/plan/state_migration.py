@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from flinkish.checkpoint.format.names import DEFAULT_STORE
-from flinkish.checkpoint.operators import StoreInfo
 from flinkish.restore.plan.decisions import QueryPlan
-from flinkish.restore.plan.judging import FOR_ANOTHER_SPARK, OperatorJudgement
+from flinkish.restore.plan.judging import OperatorJudgement
 from flinkish.restore.plan.pins import asked_provider, formats_for
+from flinkish.restore.plan.state_evolution import StoreEvolution, unchanged_rows
 from flinkish.restore.plan.verdicts import Verdict
 from flinkish.restore.source.spark_compat import SparkFit
 
@@ -27,13 +25,12 @@ class StateRewrite:
     ----------
     partitions
         The new number of state partitions; None for the present number.
-    values
-        The new value schemas (JSON of Spark's ``StructType``), by the new ordinal and by the name
-        of the store or the column family.
+    evolutions
+        How rows change, by the new ordinal and by the name of the store or the column family.
     """
 
     partitions: int | None = None
-    values: Mapping[int, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
+    evolutions: Mapping[int, Mapping[str, StoreEvolution]] = field(default_factory=dict)
     #: The rewrite that the Spark that will run needs.
     fit: SparkFit = field(default_factory=SparkFit)
     #: Whether the state is canonical, and is written for a backend.
@@ -64,42 +61,31 @@ def rewrite_of(
         The session's values of the pinned settings; they determine the backend of canonical state.
     """
     plans = plan.operators or ()
-    values = {
-        each.operator.ordinal: found
+    evolved = {
+        each.operator.ordinal: each.evolution
         for each in plans
-        if each.verdict is Verdict.MIGRATE and (found := _new_values(each))
+        if each.verdict is Verdict.MIGRATE and each.evolution
     }
     rescaled = partitions if any(_rescales(each, partitions) for each in plans) else None
     chosen = fit or SparkFit()
     fitted = chosen.checkpoint_format is not None
     fitted = fitted or any(saved.rewritten for saved in (plan.base.operators if plan.base else ()))
     fitted = fitted or any(each.taken.rewritten for each in plans if each.taken)
-    if not values and rescaled is None and not canonical and not fitted:
+    if not evolved and rescaled is None and not canonical and not fitted:
         return None
     pins = plan.base.pins if plan.base is not None else {}
     provider = asked_provider(pins, settings or {}) if canonical else None
     chosen = replace(chosen, formats={**formats_for(provider, pins), **chosen.formats})
-    return StateRewrite(rescaled, values, chosen, canonical, provider)
+    # The engine reads schemas that are there, so those that Spark would write anew it writes too.
+    anew = {
+        each.operator.ordinal: unchanged_rows(each.operator.stores)
+        for each in plans
+        if each.new_schema
+    }
+    return StateRewrite(rescaled, {**anew, **evolved}, chosen, canonical, provider)
 
 
 def _rescales(plan: OperatorJudgement, partitions: int | None) -> bool:
     # One partition is never the user's choice: see judge_operator.
     saved = plan.taken.partitions if plan.taken is not None else 1
     return partitions is not None and saved not in (1, partitions)
-
-
-def _new_values(plan: OperatorJudgement) -> dict[str, Mapping[str, Any]]:
-    if plan.taken is None or plan.reason == FOR_ANOTHER_SPARK:  # the program's state is unchanged
-        return {}
-    before = {store.name: store for store in plan.taken.stores}
-    return {
-        name: after.value_schema
-        for name, after in _by_name(plan.operator.stores).items()
-        if name in before
-        and after.value_schema is not None
-        and before[name].value_schema != after.value_schema
-    }
-
-
-def _by_name(stores: tuple[StoreInfo, ...]) -> dict[str, StoreInfo]:
-    return {store.name or DEFAULT_STORE: store for store in stores}

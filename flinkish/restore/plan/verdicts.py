@@ -36,6 +36,8 @@ class StateChange:
         A sentence that names the input or output that makes the difference.
     advice
         What the user can do.
+    partial
+        Whether keys or rows from before cannot have the full answer, so that the user has to agree.
     """
 
     store: str
@@ -43,6 +45,7 @@ class StateChange:
     reason: str
     text: str
     advice: str = ""
+    partial: bool = False
 
 
 class RestoreOutcome(str, Enum):

@@ -166,6 +166,10 @@ class NewOperator:
     stores: tuple[StoreInfo, ...] = ()
     meaning: StateSemantics = field(default_factory=StateSemantics)
 
+    def answers_to(self, name: str) -> bool:
+        """Return whether a name of the user's is its uid, its name or its id."""
+        return name in (self.uid, self.name, *self.lookup_ids)
+
     def describe(self) -> str:
         """Return a text for messages: ``uid 'dedup' (dedupe)``."""
         name = f"uid '{self.uid}'" if self.uid is not None else f'"{self.name}" without uid'

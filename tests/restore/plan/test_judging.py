@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from flinkish.checkpoint.operators import StoreInfo
-from flinkish.operators.state_semantics import ONLY, StateSemantics
-from flinkish.restore.plan.judging import OperatorJudgement, advice_for, judge_operator, refuse
+from flinkish.operators.state_semantics import ONLY, Initial, StateSemantics
+from flinkish.restore.plan.judging import OperatorJudgement, advice_for, ask, judge_operator, refuse
 from flinkish.restore.plan.verdicts import FOR_THE_ENGINE, Verdict
 from flinkish.restore.source.restore_inputs import NewOperator, SavedOperator, SavedQueryFacts
 from tests.restore.plan.test_schema_compatibility import columns, struct
@@ -20,7 +20,8 @@ def _stores(value: str) -> tuple[StoreInfo, ...]:
 
 
 def _meaning(*sums: str) -> StateSemantics:
-    return StateSemantics({ONLY: columns("k")}, {ONLY: columns(*sums)})
+    begin = {ONLY: (Initial(0),) * len(sums)}
+    return StateSemantics({ONLY: columns("k")}, {ONLY: columns(*sums)}, initial=begin)
 
 
 def saved(value: str = "a long", *sums: str, ordinal: int = 0, query: str = "q") -> SavedOperator:
@@ -57,7 +58,7 @@ CASES: dict[
         saved(),
         BASE,
         None,
-        "incompatible column-replaced",
+        "migrate column-replaced",
     ),
     "sum added": (
         starting("a long, b long", "sum(v)", "sum(w)"),
@@ -83,11 +84,11 @@ CASES: dict[
         "migrate spark-version",
     ),
     "what cannot be comes before that": (
-        starting("a long", "sum(w)"),
+        starting("a string"),
         replace(saved(), rewritten="rewritten for Spark 3.5.9: something"),
         BASE,
         None,
-        "incompatible column-replaced",
+        "incompatible type-changed",
     ),
     "migrating comes before rescaling": (
         starting("a double"),
@@ -113,21 +114,20 @@ def test_verdicts(case: str) -> None:
 def test_a_refusal_names_every_operator_that_is_stuck_and_why() -> None:
     plans = [
         judge_operator(starting(), saved(), BASE),
-        judge_operator(starting("a long", "sum(w)"), saved(), BASE),
+        judge_operator(starting("a string"), saved(), BASE),
         judge_operator(starting("a double"), saved(), BASE),
     ]
     error = refuse(plans)
     assert error is not None
-    assert error.data["reasons"] == ["column-replaced", "type-widened"]
-    assert "has aggregate `sum(w)` where it had `sum(v)`" in error.message
+    assert error.data["reasons"] == ["type-changed", "type-widened"]
+    assert "`sum(v)` was long and is string" in error.message
     assert "the state would have to be rewritten" in error.message
     assert error.hint == plans[1].advice
 
 
 def test_what_an_executor_can_carry_out_is_not_refused() -> None:
     def plans(*verdicts: Verdict) -> list[OperatorJudgement]:
-        named = replace(starting(), kind="applyInPandasWithState")
-        return [OperatorJudgement(named, verdict, saved()) for verdict in verdicts]
+        return [OperatorJudgement(starting(), v, saved(), evolution={}) for v in verdicts]
 
     both = plans(Verdict.MIGRATE, Verdict.RESCALE)
     assert refuse(both, {Verdict.MIGRATE, Verdict.RESCALE}) is None
@@ -136,10 +136,36 @@ def test_what_an_executor_can_carry_out_is_not_refused() -> None:
     assert "rescaled" in error.message
     assert refuse(plans(Verdict.INCOMPATIBLE), set(Verdict)) is not None
     assert refuse(plans(Verdict.NEW, Verdict.DROPPED, Verdict.RENUMBERED)) is None
-    # Two sums are both called `sum` in the state of an aggregation: names say too little there.
-    error = refuse([OperatorJudgement(starting(), Verdict.MIGRATE, saved())], set(Verdict))
+
+
+def test_state_whose_columns_are_not_known_is_not_rewritten() -> None:
+    """Two sums are both called `sum` in the state of an aggregation: names say too little there."""
+    nobodys = replace(saved(), meaning=None)
+    for taken, why in (
+        (nobodys, "a savepoint of the program as it was, with this flinkish, knows it"),
+        (replace(saved(), rewritten="for Spark 3.5.9"), "first restore the program as it was"),
+    ):
+        error = refuse([judge_operator(starting("a double"), taken, BASE)], FOR_THE_ENGINE)
+        assert error is not None
+        assert why in error.message
+
+
+def test_what_old_keys_will_lack_needs_the_consent_of_the_operator() -> None:
+    more = starting("a long, b long", "sum(v)", "sum(w)")
+    plans = [judge_operator(starting(), saved(), BASE), judge_operator(more, saved(), BASE)]
+    assert refuse(plans, FOR_THE_ENGINE) is None
+    error = ask(plans, ["another"])
     assert error is not None
-    assert "for values whose fields the program names" in error.message
+    assert (error.code, error.data) == (5, {"uid": "agg", "reasons": ["column-added"]})
+    assert "`sum(w)` begins with the restore for keys that exist" in error.message
+    assert error.hint is not None
+    assert error.hint.startswith("agree with --accept-partial agg, or ")
+    assert advice_for(plans[1], FOR_THE_ENGINE) == error.hint
+    for name in ("agg", more.name, more.lookup_ids[0]):
+        assert ask(plans, [name]) is None
+        assert advice_for(plans[1], FOR_THE_ENGINE, [name]) == ""
+    fewer = judge_operator(starting(), saved("a long, b long", "sum(v)", "sum(w)"), BASE)
+    assert (fewer.verdict, ask([fewer], ())) == (Verdict.MIGRATE, None)
 
 
 def test_a_rewrite_for_another_spark_is_carried_out_for_any_operator() -> None:

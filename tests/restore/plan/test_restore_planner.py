@@ -163,8 +163,8 @@ def test_a_state_that_needs_the_engine_is_refused_until_there_is_one() -> None:
     assert restore.refusal is None
     assert restore.rewrite is not None
     assert restore.rewrite.partitions is None
-    (values,) = restore.rewrite.values[0].values()
-    assert values == now.stores[0].value_schema
+    (values,) = restore.rewrite.evolutions[0].values()
+    assert values.value == now.stores[0].value_schema
     assert engine.document(complete=True)["operators"][0]["executable"]
 
 

@@ -15,6 +15,7 @@ from flinkish.operators.state_semantics import (
     OUTPUT_MODE,
     TIME_MODE,
     Column,
+    Initial,
     StateSemantics,
     variable_ttl,
     variable_type,
@@ -70,6 +71,7 @@ class State:
     values: Sequence[str] = ()
     store: str = "default"
     role: str = ONLY
+    begins: bool = True
 
     @property
     def stores(self) -> tuple[StoreInfo, ...]:
@@ -80,6 +82,7 @@ class State:
         return StateSemantics(
             {self.role: columns(*self.keys)} if self.keys else {},
             {self.role: columns(*self.values)} if self.values else {},
+            initial={self.role: (Initial(None),) * len(self.values)} if self.begins else {},
         )
 
 
@@ -101,7 +104,7 @@ def sums(*of: str, value: str = "", key: str = "k string", keys: Sequence[str] =
 TWO = sums("sum(v)", "sum(w)")
 ONE = sums("sum(v)")
 REORDERED = ("migrate", "columns-reordered")
-REPLACED = ("incompatible", "column-replaced")
+REPLACED = ("migrate", "column-replaced")
 KEY = ("incompatible", "key-changed")
 
 AGGREGATIONS: dict[str, tuple[State, State, list[tuple[str, str]]]] = {
@@ -114,7 +117,17 @@ AGGREGATIONS: dict[str, tuple[State, State, list[tuple[str, str]]]] = {
     "added, never null": (
         ONE,
         sums("sum(v)", "count(1)", value="a long, b long!"),
+        [("migrate", "column-added")],
+    ),
+    "added, and with what it begins is not known": (
+        ONE,
+        replace(TWO, begins=False),
         [("incompatible", "column-added")],
+    ),
+    "replaced, and with what it begins is not known": (
+        ONE,
+        replace(sums("sum(w)"), begins=False),
+        [("incompatible", "column-replaced")],
     ),
     "removed": (TWO, ONE, [("migrate", "column-removed")]),
     "removed before others": (TWO, sums("sum(w)"), [("migrate", "column-removed")]),
@@ -124,9 +137,19 @@ AGGREGATIONS: dict[str, tuple[State, State, list[tuple[str, str]]]] = {
         ONE,
         [("incompatible", "type-changed")],
     ),
-    "other decimal": (
+    "longer decimal": (
         sums("sum(v)", value="s decimal(20,2)"),
-        sums("sum(v)", value="s decimal(22,2)"),
+        sums("sum(v)", value="s decimal(22,3)"),
+        [("migrate", "type-widened")],
+    ),
+    "decimal with fewer digits before the point": (
+        sums("sum(v)", value="s decimal(20,2)"),
+        sums("sum(v)", value="s decimal(22,5)"),
+        [("incompatible", "type-changed")],
+    ),
+    "decimal with fewer digits behind it": (
+        sums("sum(v)", value="s decimal(20,2)"),
+        sums("sum(v)", value="s decimal(22,1)"),
         [("incompatible", "type-changed")],
     ),
     "opaque, of another type": (
@@ -142,7 +165,7 @@ AGGREGATIONS: dict[str, tuple[State, State, list[tuple[str, str]]]] = {
     "several buffers replaced": (
         sums("avg(v)", "avg(v)", value="sum double, count long"),
         sums("avg(w)", "avg(w)", value="sum double, count long"),
-        [REPLACED, REPLACED],
+        [REPLACED],
     ),
     "keys before the buffers": (  # state format 1 has the whole row
         State("k string", "k string, s long, t long", ("k",), ("sum(v)", "sum(w)")),
@@ -160,7 +183,17 @@ AGGREGATIONS: dict[str, tuple[State, State, list[tuple[str, str]]]] = {
     "key of a wider type": (
         sums("sum(v)", key="k integer"),
         sums("sum(v)", key="k long"),
+        [("migrate", "type-widened")],
+    ),
+    "key of a type that rounds": (
+        sums("sum(v)", key="k long"),
+        sums("sum(v)", key="k double"),
         [("incompatible", "type-changed")],
+    ),
+    "renamed in another place": (
+        sums("avg(v)", "avg(v)", "sum(w)", value="sum double, count long, s long"),
+        sums("sum(w)", "avg(x)=avg(v)", "avg(x)=avg(v)", value="s long, sum double, count long"),
+        [REORDERED],
     ),
     "key may be null": (
         sums("sum(v)", key="k string!"),
@@ -228,7 +261,8 @@ def test_nested_types(case: str) -> None:
 
 
 def test_a_field_of_a_state_type_has_no_origin_so_a_new_name_is_a_new_field() -> None:
-    assert found(FUNCTION, State(value="seen long"), State(value="number long")) == [REPLACED]
+    changes = found(FUNCTION, State(value="seen long"), State(value="number long"))
+    assert changes == [("incompatible", "column-replaced")]
 
 
 def test_the_worst_comes_first_and_each_says_what_made_the_difference() -> None:
@@ -243,9 +277,10 @@ def test_the_worst_comes_first_and_each_says_what_made_the_difference() -> None:
     )
     first, second = compare(JOIN, old, new)
     assert (first.reason, second.reason) == ("type-changed", "column-added")
-    assert (
-        second.text == "the join's right input gained column `tax`; the join's state holds its rows"
+    assert second.text == (
+        "the join's right input gained column `tax`; `tax` is null in the rows that wait"
     )
+    assert (first.partial, second.partial) == (False, True)
     assert first.text == (
         "the join's right input: `v` was long and is string; the join's state holds its rows"
     )

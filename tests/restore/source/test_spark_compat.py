@@ -136,7 +136,7 @@ def test_rows_are_not_evolved_for_what_another_spark_says_of_their_schema() -> N
     assert judged.verdict is Verdict.MIGRATE
     made = rewrite_of(QueryPlan("q", found, own=True, operators=(judged,)), None, fit=fit)
     assert made is not None
-    assert made.values == {}
+    assert made.evolutions == {}
 
 
 def _counting(value: str) -> tuple[StoreInfo, ...]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from flinkish import uid
 from tests.support.driver.pair_runner import OPERATOR, Program, Streams
+
+#: Commas that are not in brackets.
+_OUTSIDE = re.compile(r", (?![^()]*\))")
 
 
 def named(frame: Any) -> Any:
@@ -116,8 +120,8 @@ def join(
     from pyspark.sql import functions as F
 
     def build(streams: Streams) -> Any:
-        a = streams["a"].selectExpr(*left.split(", "))
-        b = streams["b"].selectExpr(*right.split(", "))
+        a = streams["a"].selectExpr(*_OUTSIDE.split(left))
+        b = streams["b"].selectExpr(*_OUTSIDE.split(right))
         return named(a.join(b, F.expr(on), how)).selectExpr(*select)
 
     return Program(build, mode="append", **facts)

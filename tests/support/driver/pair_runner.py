@@ -21,7 +21,7 @@ from flinkish.driver.plan.plan_extraction import PlannedQuery, extract_plan
 from flinkish.driver.plan.planned_queries import empty_states, operator_facts, source_records
 from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
 from flinkish.driver.plan.writer_settings import WriterFacts
-from flinkish.driver.restore.restorer import plan_start, planning_settings
+from flinkish.driver.restore.restorer import make_restored, plan_start, planning_settings
 from flinkish.driver.spark.settings import configured
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
 from flinkish.restore.plan.query_restore import QueryRestore, RestoreOptions
@@ -116,7 +116,9 @@ class Pair:
     ``spark`` is the truth, by default ``right``: a verdict that says yes must have it; ``spark3``
     is that of Spark 3.5 where it is another. ``key`` are
     the columns that an update replaces a row by; none in append mode. ``closing``: the marker
-    closes the windows. ``own_logic``: rows before the savepoint count as the old upstream made
+    closes the windows. ``promised`` is a batch program with what the engine's rewrite leads to; its
+    rows have a column ``old``, true before the savepoint. By default it is the new program: the
+    rewrite loses nothing. ``own_logic``: rows before the savepoint count as the old upstream made
     them. ``plain``: from the bare Spark checkpoint. ``refused``: the restore is refused for another
     reason than this operator. ``false_no`` says why there is no yes although
     Spark would be right, ``limit`` why there is a yes although it is not.
@@ -131,6 +133,7 @@ class Pair:
     spark3: str = ""
     key: tuple[str, ...] = ("k",)
     closing: bool = False
+    promised: Program | None = None
     own_logic: bool = False
     plain: bool = False
     operator: str = OPERATOR
@@ -252,21 +255,36 @@ class Bench:
         assert restore.plan.base is not None, "the savepoint was not found"
         origins = {key: offer.origin for key, offer in offers.by_key.items()}
         recipe = recipe_for(restore.plan, origins, empty_states(planned))
-        saved = self.saved(pair)
-        self._number += 1
-        target = saved.root / f"new-{self._number}"
+        saved, target = self._target(pair)
         make_checkpoint(recipe, str(target))
         frame = self._frame(pair.new, saved.root)
         try:
             found = self._run(frame, target, pair.new)
         except StreamingQueryException as error:
             return FAILS, str(error)
-        result, expected = self._compared(pair, saved, found)
+        result, expected = self._compared(pair, saved, found, pair.new)
         return (RIGHT if result == expected else WRONG), f"{result} should be {expected}"
 
-    def _compared(self, pair: Pair, saved: Saved, found: list[Any]) -> tuple[Any, Any]:
+    def evolved(self, pair: Pair, restore: QueryRestore) -> tuple[Any, Any]:
+        """What the new program makes of the state that the engine has rewritten as planned, and
+        what that should be: old data under the old program, new data under the new one."""
+        assert restore.recipe is not None, restore.refusal
+        saved, target = self._target(pair)
+        make_restored(self.spark, restore.recipe, restore.rewrite, str(target))
+        found = self._run(self._frame(pair.new, saved.root), target, pair.new)
+        return self._compared(pair, saved, found, pair.promised or pair.new)
+
+    def _target(self, pair: Pair) -> tuple[Saved, Path]:
+        """The old program's run, and a new place beside it."""
+        saved = self.saved(pair)
+        self._number += 1
+        return saved, saved.root / f"new-{self._number}"
+
+    def _compared(
+        self, pair: Pair, saved: Saved, found: list[Any], truth: Program
+    ) -> tuple[Any, Any]:
         """The result and what it should be."""
-        before, everything = self._reference(pair, saved.root)
+        before, everything = self._reference(pair, saved.root, truth)
         if pair.new.mode == "complete":
             return _by_key(pair, found), _by_key(pair, everything)
         if pair.new.mode == "update":
@@ -275,13 +293,16 @@ class Bench:
         out = Counter(saved.rows if pair.closing else before)
         return Counter(found), Counter(everything) - out
 
-    def _reference(self, pair: Pair, root: Path) -> tuple[list[Any], list[Any]]:
-        """The new program's result over the first files and over all, by batch Spark."""
+    def _reference(self, pair: Pair, root: Path, truth: Program) -> tuple[list[Any], list[Any]]:
+        """The result over the first files and over all, by batch Spark."""
         earlier = pair.old if pair.own_logic else pair.new
         first = {s: self._upstream(earlier, self._batch(root, s, "01")) for s in ("a", "b")}
         later = {s: self._upstream(pair.new, self._batch(root, s, "2")) for s in ("a", "b")}
+        if truth is pair.promised:
+            first = {s: frame.selectExpr("*", "true as old") for s, frame in first.items()}
+            later = {s: frame.selectExpr("*", "false as old") for s, frame in later.items()}
         both = {s: first[s].unionByName(later[s]) for s in first}
-        build = pair.new.batch or pair.new.build
+        build = truth.batch or truth.build
         results = [] if pair.closing or pair.new.mode == "complete" else [first]
         with configured(self.spark, INTERPRETED):
             rows = [[frozen(tuple(r)) for r in build(s).collect()] for s in (*results, both)]

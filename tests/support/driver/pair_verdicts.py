@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 AS_IS = ("as-is", "same-state")
-REPLACED = ("incompatible", "column-replaced")
+REPLACED = ("migrate", "column-replaced")
+#: Where the old column or field may be the new one: the state has only names.
+UNKNOWN = ("incompatible", "column-replaced")
 REORDERED = ("migrate", "columns-reordered")
 ADDED = ("migrate", "column-added")
 REMOVED = ("migrate", "column-removed")

@@ -12,7 +12,16 @@ from tests.support.driver.pair_programs import (
     windows,
 )
 from tests.support.driver.pair_runner import FAILS, RIGHT, WRONG, Pair
-from tests.support.driver.pair_verdicts import ADDED, AS_IS, DEFINITION, KEY, TYPE
+from tests.support.driver.pair_verdicts import (
+    ADDED,
+    AS_IS,
+    DEFINITION,
+    KEY,
+    REORDERED,
+    REPLACED,
+    TYPE,
+    WIDER,
+)
 
 # --- windows --------------------------------------------------------------------------------
 
@@ -57,6 +66,30 @@ WINDOWS = (
         TEN,
         windows("window(ts, '10 minutes') as cut", "k"),
         *AS_IS,
+        closing=True,
+    ),
+    Pair(
+        "window aggregate added",
+        TEN,
+        aggregation(
+            "count(*) as c", "sum(v) as s", by=("window(ts, '10 minutes') as t", "k"), mode="append"
+        ),
+        *REPLACED,
+        FAILS,
+        closing=True,
+        promised=aggregation(
+            "count(if(old, null, 1)) as c",
+            "sum(v) as s",
+            by=("window(ts, '10 minutes') as t", "k"),
+            mode="append",
+        ),
+    ),
+    Pair(
+        "window key widened",
+        windows("window(ts, '10 minutes') as t", "n"),
+        windows("window(ts, '10 minutes') as t", "n", upstream=mapped(n="cast(n as bigint)")),
+        *WIDER,
+        FAILS,
         closing=True,
     ),
     Pair(
@@ -122,6 +155,50 @@ WINDOWS = (
         *ADDED,
         FAILS,
         closing=True,
+        promised=aggregation(
+            "sum(v) as s",
+            "max(if(old, null, n)) as c",
+            by=("session_window(ts, '5 minutes') as t", "k"),
+            mode="append",
+        ),
+    ),
+    Pair(
+        "session key widened",
+        windows("session_window(ts, '5 minutes') as t", "n"),
+        windows(
+            "session_window(ts, '5 minutes') as t", "n", upstream=mapped(n="cast(n as bigint)")
+        ),
+        *WIDER,
+        FAILS,
+        closing=True,
+    ),
+    Pair(
+        "session keys reordered",
+        windows("session_window(ts, '5 minutes') as t", "k", "j"),
+        windows("session_window(ts, '5 minutes') as t", "j", "k"),
+        "migrate",
+        "key-reordered",
+        WRONG,
+        closing=True,
+    ),
+    Pair(
+        "session aggregates reordered and widened",
+        aggregation(
+            "max(n) as c",
+            "sum(v) as s",
+            by=("session_window(ts, '5 minutes') as t", "k"),
+            mode="append",
+        ),
+        aggregation(
+            "sum(v) as s",
+            "max(n) as c",
+            by=("session_window(ts, '5 minutes') as t", "k"),
+            mode="append",
+            upstream=mapped(n="cast(n as bigint)"),
+        ),
+        *REORDERED,
+        FAILS,
+        closing=True,
     ),
 )
 
@@ -154,6 +231,21 @@ DEDUPS = (
         DEDUP,
         dedup("k", "v", upstream=mapped(v="cast(v as int)")),
         *TYPE,
+        FAILS,
+    ),
+    Pair(
+        "dedup column widened",
+        dedup("k", "n"),
+        dedup("k", "n", upstream=mapped(n="cast(n as bigint)")),
+        *WIDER,
+        FAILS,
+    ),
+    Pair(
+        "within column widened",
+        dedup("k", "n", within=True),
+        dedup("n", "k", within=True, upstream=mapped(n="cast(n as bigint)")),
+        "migrate",
+        "key-reordered",
         FAILS,
     ),
     Pair("dedup other columns", DEDUP, dedup("k", "v", upstream=mapped(w="w + 1")), *AS_IS),

@@ -1,0 +1,188 @@
+"""The columns of a saved state and of the program's, and which of them are the same. Pure.
+
+A column is known by the program's name for it: that of the column, or of the aggregate whose buffer
+it is (:class:`~flinkish.operators.state_semantics.StateSemantics`). One that has another name is
+the same where it is computed from the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish.checkpoint.operators import StoreInfo
+from flinkish.operators.state_semantics import ONLY, Column, Initial, StateSemantics
+
+_COLLATIONS = "__COLLATIONS"
+_WATERMARK = "spark.watermarkDelayMs"
+#: The ends of the names of a join's stores that count its rows, or find them.
+_WITHOUT_ROWS = ("keyToNumValues", "tsWithKey")
+
+
+@dataclass(frozen=True)
+class StateColumn:
+    """A column of a key or value.
+
+    Attributes
+    ----------
+    name
+        Identifies the column.
+    shown
+        The name for messages.
+    nullable
+        Whether the schema allows nulls.
+    has_nulls
+        Whether the schema and the program allow nulls.
+    told
+        Whether the program says whether the column may be null.
+    whole
+        What the column is a part of, for messages: the aggregate of a buffer.
+    initial
+        The value with which a buffer of the program begins; None where there is none, or it is not
+        known.
+    event_time
+        Whether it has a watermark.
+    """
+
+    name: str
+    shown: str
+    type: Any
+    nullable: bool
+    has_nulls: bool
+    told: bool = False
+    origin: str | None = None
+    detail: str = ""
+    collations: Any = None
+    whole: str = ""
+    initial: Initial | None = None
+    event_time: bool = False
+
+
+@dataclass(frozen=True)
+class StateColumns:
+    """The columns of one store's key or value that are compared.
+
+    Attributes
+    ----------
+    skipped
+        The number of columns before them: of an aggregation's value, those that repeat the key.
+    """
+
+    columns: tuple[StateColumn, ...]
+    skipped: int = 0
+
+
+def columns_of(
+    store: StoreInfo, meaning: StateSemantics | None, *, is_key: bool
+) -> StateColumns | None:
+    """Return the columns of a store's key or value; None where its schema is not known.
+
+    Parameters
+    ----------
+    meaning
+        The program's names; None where they are not to be used.
+    """
+    schema = store.key_schema if is_key else store.value_schema
+    if schema is None:
+        return None
+    role = role_of(store.name)
+    known: Sequence[Column] = ()
+    initial: Sequence[Initial | None] = ()
+    if meaning is not None and (is_key or _holds_values(store.name)):
+        known = (meaning.keys if is_key else meaning.values).get(role, ())
+        initial = () if is_key else meaning.initial.get(role, ())
+    from_the_end = not is_key and role == ONLY
+    listed = list(schema.get("fields", ()))
+    skipped = 0
+    if from_the_end and 0 < len(known) <= len(listed):
+        # The fields before the buffers repeat the key, or are the session.
+        skipped = len(listed) - len(known)
+        listed = listed[skipped:]
+    return StateColumns(tuple(_named(listed, known, initial, buffers=from_the_end)), skipped)
+
+
+def role_of(store: str) -> str:
+    """Return the side of a join that a store belongs to, else :data:`ONLY`."""
+    return next((side for side in ("left", "right") if store.startswith(side)), ONLY)
+
+
+def _holds_values(store: str) -> bool:
+    """Return whether a store's values are the program's, not a join's counts and times."""
+    return role_of(store) == ONLY or not store.endswith(_WITHOUT_ROWS)
+
+
+def fields_of(schema: Mapping[str, Any]) -> tuple[StateColumn, ...]:
+    """Return the fields of a struct, by the names in its schema."""
+    return tuple(_named(list(schema.get("fields", ())), (), (), buffers=False))
+
+
+def _named(
+    listed: Sequence[Mapping[str, Any]],
+    columns: Sequence[Column],
+    initial: Sequence[Initial | None],
+    *,
+    buffers: bool,
+) -> list[StateColumn]:
+    """Return fields of a schema with the program's names for the first of them, or for all."""
+    known = dict(enumerate(columns)) if len(columns) <= len(listed) else {}
+    begins = dict(enumerate(initial)) if len(initial) == len(columns) else {}
+    # An aggregate with several buffers has the same name for each of them.
+    several = {c.name for i, c in known.items() if buffers and known.get(i + 1) == c}
+    found: list[StateColumn] = []
+    seen: dict[str, int] = {}
+    for i, entry in enumerate(listed):
+        column = known.get(i)
+        shown = column.name if column is not None else str(entry["name"])
+        if column is not None and shown in several:
+            shown = f"{shown}: {entry['name']}"
+        nullable = bool(entry.get("nullable", True))
+        # Case does not distinguish columns, but it does distinguish texts in an aggregate's filter.
+        name = shown if "'" in shown else shown.casefold()
+        if known and column is None:
+            name += " of Spark"  # a join's `matched` is not the input's
+        # State formats may hold a column twice (the keys of a session in its value).
+        number = seen[name] = seen.get(name, 0) + 1
+        found.append(
+            StateColumn(
+                name=name + (f"#{number}" if number > 1 else ""),
+                shown=shown,
+                type=entry["type"],
+                nullable=nullable,
+                has_nulls=nullable and (column is None or column.nullable),
+                told=column is not None and not buffers,
+                origin=column.origin if column is not None else None,
+                detail=column.detail if column is not None else "",
+                collations=(entry.get("metadata") or {}).get(_COLLATIONS),
+                whole=column.name if column is not None else shown,
+                event_time=_WATERMARK in (entry.get("metadata") or {}),
+                initial=begins.get(i) if column is not None else None,
+            )
+        )
+    return found
+
+
+def same_columns(saved: Sequence[StateColumn], new: Sequence[StateColumn]) -> dict[str, str]:
+    """Return which column is which, old name -> new name; one that is missing is gone.
+
+    Columns of one name are the same. So are those that are computed from the same: in their order
+    where there are as many of them as before, else those in the same place.
+    """
+    before, after = {c.name for c in saved}, {c.name for c in new}
+    found = {c.name: c.name for c in saved if c.name in after}
+    left = [c for c in saved if c.name not in after]
+    right = [c for c in new if c.name not in before]
+    for source in dict.fromkeys(map(_source, left)):
+        olds = [c for c in left if _source(c) == source]
+        news = [c for c in right if _source(c) == source]
+        if source is not None and len(olds) == len(news):
+            found |= {old.name: now.name for old, now in zip(olds, news, strict=True)}
+    for old, now in zip(saved, new, strict=False):
+        free = old in left and now in right and old.name not in found
+        if free and now.name not in found.values() and _source(old) == _source(now) is not None:
+            found[old.name] = now.name
+    return found
+
+
+def _source(column: StateColumn) -> tuple[str, str] | None:
+    return None if column.origin is None else (column.origin, column.detail)

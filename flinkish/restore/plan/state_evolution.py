@@ -1,0 +1,154 @@
+"""How the rows of an operator's state become those of the program's: column by column. Pure.
+
+What :mod:`.schema_compatibility` says about two states, this module turns into places: for each
+column of the program's the saved one that it comes from, or the value with which it begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from flinkish.checkpoint.format.names import DEFAULT_STORE
+from flinkish.checkpoint.operators import StoreInfo
+from flinkish.operators.state_semantics import Initial, StateSemantics
+from flinkish.restore.plan.state_columns import StateColumns, columns_of, same_columns
+
+#: For each new column the index of the old one that it comes from; None for one that is new.
+Places = tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class StoreEvolution:
+    """How the rows of one store (or column family) become those of the program.
+
+    Attributes
+    ----------
+    key, value
+        The program's schemas (JSON of Spark's ``StructType``); None keeps the old one.
+    key_places, places
+        Where their columns come from; None where their names tell.
+    begins
+        What new columns of the value have in existing rows, by their index; without one: null.
+    """
+
+    key: Mapping[str, Any] | None = None
+    value: Mapping[str, Any] | None = None
+    key_places: Places | None = None
+    places: Places | None = None
+    begins: Mapping[int, Any] = field(default_factory=dict)
+
+
+def evolution_by_name(
+    saved: Sequence[StoreInfo], new: Sequence[StoreInfo]
+) -> dict[str, StoreEvolution]:
+    """Return the evolution of values whose fields the user names, by store.
+
+    Stores whose values do not change are left out.
+    """
+    before = {store.name: store for store in saved}
+    return {
+        store.name or DEFAULT_STORE: StoreEvolution(value=store.value_schema)
+        for store in new
+        if store.name in before
+        and store.value_schema is not None
+        and before[store.name].value_schema != store.value_schema
+    }
+
+
+def evolution_by_meaning(
+    saved: Sequence[StoreInfo],
+    new: Sequence[StoreInfo],
+    saved_meaning: StateSemantics | None,
+    new_meaning: StateSemantics,
+) -> dict[str, StoreEvolution] | None:
+    """Return the evolution of every store by the meaning of its columns.
+
+    Returns
+    -------
+    dict or None
+        None where it is not known which column is which.
+    """
+    before = {store.name: store for store in saved}
+    found: dict[str, StoreEvolution] = {}
+    for store in new:
+        if store.name not in before:
+            return None
+        evolved = _store(before[store.name], store, saved_meaning, new_meaning)
+        if evolved is None:
+            return None
+        found[store.name or DEFAULT_STORE] = evolved
+    return found
+
+
+def unchanged_rows(new: Sequence[StoreInfo]) -> dict[str, StoreEvolution]:
+    """Return the evolution that gives rows the program's schemas, and leaves them as they are."""
+    return {
+        store.name or DEFAULT_STORE: StoreEvolution(
+            *(store.key_schema, store.value_schema),
+            *(_as_they_are(store.key_schema), _as_they_are(store.value_schema)),
+        )
+        for store in new
+    }
+
+
+def _as_they_are(schema: Mapping[str, Any] | None) -> Places | None:
+    return None if schema is None else tuple(range(len(schema["fields"])))
+
+
+def _store(
+    saved: StoreInfo,
+    new: StoreInfo,
+    saved_meaning: StateSemantics | None,
+    new_meaning: StateSemantics,
+) -> StoreEvolution | None:
+    sides = ((saved, saved_meaning), (new, new_meaning))
+    old_key, new_key = (columns_of(store, meaning, is_key=True) for store, meaning in sides)
+    old_value, new_value = (columns_of(store, meaning, is_key=False) for store, meaning in sides)
+    if old_key is None or new_key is None or old_value is None or new_value is None:
+        return None
+    key_places = _places(old_key, new_key)
+    before = _fields(saved.value_schema)[: old_value.skipped]
+    after = _fields(new.value_schema)[: new_value.skipped]
+    leading = _leading(before, after, key_places)
+    if leading is None or None in key_places:
+        return None
+    places = (*leading, *_places(old_value, new_value))
+    begins = {
+        new_value.skipped + index: column.initial.value
+        for index, column in enumerate(new_value.columns)
+        if places[new_value.skipped + index] is None and column.initial != Initial(None)
+        if column.initial is not None
+    }
+    return StoreEvolution(new.key_schema, new.value_schema, key_places, places, begins)
+
+
+def _places(old: StateColumns, new: StateColumns) -> Places:
+    back = {now: then for then, now in same_columns(old.columns, new.columns).items()}
+    index = {column.name: old.skipped + i for i, column in enumerate(old.columns)}
+    return tuple(
+        index[back[column.name]] if column.name in back else None for column in new.columns
+    )
+
+
+def _leading(
+    before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]], key_places: Places
+) -> Places | None:
+    """Return the places of the columns that repeat the key before an aggregation's buffers.
+
+    Where the key's columns keep their order, so do these; else their names tell, if they do.
+    """
+    if len(before) != len(after):
+        return None
+    if key_places == tuple(range(len(key_places))):
+        return tuple(range(len(after)))
+    names = [str(column["name"]) for column in before]
+    wanted = [str(column["name"]) for column in after]
+    if len(set(names)) != len(names) or sorted(names) != sorted(wanted):
+        return None
+    return tuple(names.index(name) for name in wanted)
+
+
+def _fields(schema: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
+    return list((schema or {}).get("fields", ()))
