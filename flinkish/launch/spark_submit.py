@@ -159,13 +159,45 @@ def build_command(
     return [*command, *(shown_arguments(launch) if arguments else arguments_of(launch))]
 
 
+#: What Spark needs of Java's modules. ``spark-submit`` adds it to every JVM but one: a worker of
+#: Spark 3.5 starts drivers without it, which cannot make a ``SparkContext`` on Java 17.
+#: Source: ``org.apache.spark.launcher.JavaModuleOptions``.
+_MODULE_OPTIONS = " ".join(
+    (
+        "-XX:+IgnoreUnrecognizedVMOptions",
+        *(
+            f"--add-opens={package}=ALL-UNNAMED"
+            for package in (
+                "java.base/java.lang",
+                "java.base/java.lang.invoke",
+                "java.base/java.lang.reflect",
+                "java.base/java.io",
+                "java.base/java.net",
+                "java.base/java.nio",
+                "java.base/java.util",
+                "java.base/java.util.concurrent",
+                "java.base/java.util.concurrent.atomic",
+                "java.base/sun.nio.ch",
+                "java.base/sun.nio.cs",
+                "java.base/sun.security.action",
+                "java.base/sun.util.calendar",
+                "java.security.jgss/sun.security.krb5",
+            )
+        ),
+    )
+)
+
+
 def _cluster_settings(launch: Launch) -> list[str]:
     """Return the settings of cluster mode: ``spark-submit`` waits, YARN starts no second driver.
 
     A driver that fails is started again by the job's restart strategy, not by its cluster.
     """
     settings = {
-        ClusterManager.STANDALONE: {"spark.standalone.submit.waitAppCompletion": "true"},
+        ClusterManager.STANDALONE: {
+            "spark.standalone.submit.waitAppCompletion": "true",
+            "spark.driver.defaultJavaOptions": _MODULE_OPTIONS,
+        },
         ClusterManager.YARN: {
             "spark.yarn.submit.waitAppCompletion": "true",
             "spark.yarn.maxAppAttempts": "1",

@@ -102,6 +102,7 @@ def test_a_batch_that_fails_is_named(spark: Any, rehearse: Any, saved: Saved) ->
     assert not query.late
 
 
+@pytest.mark.filterwarnings("ignore:distutils:DeprecationWarning")  # PySpark 3.5 and pandas
 def test_a_batch_that_hangs(spark: Any, rehearse: Any, saved: Saved) -> None:
     def program() -> None:
         slow = rate(spark).mapInArrow(sleeping, "value long").groupBy(rate_key()).count()
