@@ -1,0 +1,175 @@
+"""The bytes of one state over the life of its job: which serializer wrote and which reads them.
+
+A stored value is the number of its generation (a varint, nearly always one byte) and the bytes of
+that generation's serializer. Generation 0 is the first; a restore that migrates lazily adds one,
+one that migrates eagerly writes all values again as generation 0. Savepoints keep a snapshot for
+each generation, the oldest first.
+
+Flink's heap backend migrates when it restores, its RocksDB backend when it first touches a key;
+here the user chooses (``state.migration``), and both work with both of Spark's backends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from flinkish.errors import Corrupt, Incompatible
+from flinkish.state.restored import RestoredState, restore_state
+from flinkish.state.serializers import TypeSerializer, Verdict
+from flinkish.state.snapshots import SnapshotLoader, write_snapshot
+from flinkish.state.wire import put_size
+
+#: More lazy restores than anybody does without one that migrates eagerly.
+MAX_GENERATIONS: Final = 100
+
+
+@dataclass(frozen=True)
+class StateFormat:
+    """How the values of one state are written and read. Picklable if the serializers are.
+
+    Attributes
+    ----------
+    writer
+        Writes new values, as the newest generation.
+    readers
+        What reads the values of each generation as values of the program's type.
+    """
+
+    writer: TypeSerializer[Any]
+    readers: tuple[TypeSerializer[Any], ...]
+
+    @staticmethod
+    def of(serializer: TypeSerializer[Any]) -> StateFormat:
+        """Return the format of a state that begins with this serializer."""
+        return StateFormat(serializer, (serializer,))
+
+    def write(self, value: Any) -> bytes:
+        """Return the stored bytes of a value.
+
+        Raises
+        ------
+        UsageError
+            The value is none of the type.
+        """
+        newest = len(self.readers) - 1
+        out = bytearray()
+        put_size(out, newest)
+        return bytes(out) + self.writer.serialize(value)
+
+    def read(self, stored: bytes) -> Any:
+        """Return the value of stored bytes.
+
+        Raises
+        ------
+        Corrupt
+            The bytes are none of this state.
+        Incompatible
+            A generation wrote them that this run does not know.
+        """
+        if not stored or stored[0] > 0x7F:
+            raise Corrupt("a value of typed state does not begin with its generation")
+        generation = stored[0]
+        if generation >= len(self.readers):
+            raise Incompatible(
+                f"a value is of generation {generation} of its serializer, and this run knows "
+                f"{len(self.readers)}",
+                hint="typed state that was migrated lazily goes on under flinkish only, which "
+                "keeps the snapshots of its serializers",
+            )
+        return self.readers[generation].deserialize(stored[1:])
+
+    def rewrite(self, stored: bytes) -> bytes:
+        """Return the stored bytes of the same value as of generation 0 of the writer."""
+        return b"\x00" + self.writer.serialize(self.read(stored))
+
+
+@dataclass(frozen=True)
+class ResolvedState:
+    """How a program goes on with one state of a savepoint.
+
+    Attributes
+    ----------
+    verdict
+        The worst verdict among the generations; never incompatible.
+    format
+        How the program reads and writes the state once it is restored.
+    snapshots
+        The snapshots that the next savepoint keeps, a generation each.
+    rewriting
+        Reads the savepoint's values and writes them in the new form; None where none is rewritten
+        during the restore.
+    is_mixed
+        Whether values of older generations stay until they are touched.
+    """
+
+    verdict: Verdict
+    format: StateFormat
+    snapshots: tuple[bytes, ...]
+    rewriting: StateFormat | None = None
+    is_mixed: bool = False
+
+
+def resolve_state(
+    snapshots: Sequence[bytes],
+    new: TypeSerializer[Any],
+    loader: SnapshotLoader,
+    *,
+    eager: bool,
+) -> ResolvedState:
+    """Decide how a program goes on with a state.
+
+    Parameters
+    ----------
+    snapshots
+        Those of the savepoint, a generation each, the oldest first; at least one.
+    new
+        The program's serializer.
+    loader
+        Reads the snapshots.
+    eager
+        Whether values that the new serializer would write otherwise are rewritten in the restore.
+
+    Raises
+    ------
+    Incompatible
+        The new serializer cannot go on with a generation; the reasons say why, by field.
+    Corrupt, UnsupportedFormat
+        A snapshot cannot be read.
+    """
+    if not 0 < len(snapshots) <= MAX_GENERATIONS:
+        raise Corrupt(
+            f"{loader.place} has {len(snapshots)} snapshots of serializers, and 1 to "
+            f"{MAX_GENERATIONS} can be",
+            hint="use another savepoint",
+        )
+    found = [restore_state(loader.read(each), new, loader.place) for each in snapshots]
+    order = list(Verdict)
+    verdict = max((each.compatibility.verdict for each in found), key=order.index)
+    last = found[-1]
+    readers = tuple(each.reader for each in found)
+    kept: tuple[bytes, ...]
+    if len(found) == 1 and not last.needs_migration:
+        return ResolvedState(
+            verdict, StateFormat(last.serializer, (last.serializer,)), (_snapshot(last),)
+        )
+    if eager:
+        rewriting = StateFormat(new, readers)
+        kept = (write_snapshot(new.snapshot_configuration()),)
+        return ResolvedState(verdict, StateFormat.of(new), kept, rewriting)
+    if last.needs_migration:
+        if len(snapshots) == MAX_GENERATIONS:
+            raise Incompatible(
+                f"{loader.place} has values of {MAX_GENERATIONS} serializers already",
+                hint="restore with state.migration=eager, which leaves one",
+            )
+        kept = (*snapshots, write_snapshot(new.snapshot_configuration()))
+        return ResolvedState(verdict, StateFormat(new, (*readers, new)), kept, is_mixed=True)
+    kept = (*snapshots[:-1], _snapshot(last))
+    mixed = StateFormat(last.serializer, (*readers[:-1], last.serializer))
+    return ResolvedState(verdict, mixed, kept, is_mixed=True)
+
+
+def _snapshot(restored: RestoredState) -> bytes:
+    return write_snapshot(restored.serializer.snapshot_configuration())
