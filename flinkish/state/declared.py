@@ -1,0 +1,213 @@
+"""Which typed states an operator has: a tag on its plan, and their formats for its tasks.
+
+The states of an operator are declared where the program makes the DataFrame. Their serializers'
+snapshots stand as a Scala ``TreeNodeTag`` on the plan's node, as uids do, where the driver finds
+them when the query starts. The user's function is pickled by Spark before that, with the
+program's serializers; what a restore adds (readers of older generations, a reconfigured serializer)
+reaches its tasks as a local property of the query's thread, which Spark gives to every task.
+
+Nothing here imports Spark: the plan is accessed through the DataFrame itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from flinkish.errors import Corrupt, UsageError
+from flinkish.state.descriptors import (
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ValueStateDescriptor,
+)
+from flinkish.state.generations import StateFormat
+from flinkish.state.serializers import TypeSerializer
+from flinkish.state.snapshots import write_snapshot
+
+#: Name of the tree node tag.
+TAG_NAME: Final = "flinkish.state"
+#: Prefix of the local properties.
+PROPERTY: Final = "flinkish.state."
+
+#: What stands behind a map's name for its keys; no name has it.
+MAP_KEY: Final = "#key"
+
+StateDescriptor = ValueStateDescriptor | ListStateDescriptor | MapStateDescriptor
+#: Serializers by state, of the operators that this process has declared, by token.
+_DECLARED: dict[str, Mapping[str, TypeSerializer[Any]]] = {}
+
+
+@dataclass(frozen=True)
+class DeclaredStates:
+    """The typed states of one operator.
+
+    Attributes
+    ----------
+    token
+        Unique to the operator in this process; names its local property.
+    snapshots
+        The snapshots of the program's serializers, by state.
+    """
+
+    token: str
+    snapshots: Mapping[str, bytes]
+
+    def encode(self) -> str:
+        """Return the tag's value on the plan node."""
+        snapshots = {name: to_text(each) for name, each in self.snapshots.items()}
+        return json.dumps({"token": self.token, "snapshots": snapshots})
+
+    @classmethod
+    def decode(cls, text: str) -> DeclaredStates:
+        """Return the states of an encoded value (see :meth:`encode`)."""
+        data = json.loads(text)
+        snapshots = {name: from_text(each) for name, each in data["snapshots"].items()}
+        return cls(data["token"], snapshots)
+
+    @property
+    def serializers(self) -> Mapping[str, TypeSerializer[Any]]:
+        """The program's serializers, by state; only in the process that declared them."""
+        return _DECLARED[self.token]
+
+    @property
+    def property_name(self) -> str:
+        """The local property that has the formats of the states."""
+        return PROPERTY + self.token
+
+
+def to_text(snapshot: bytes) -> str:
+    """Return a snapshot's bytes as text (base64)."""
+    return base64.b64encode(snapshot).decode("ascii")
+
+
+def from_text(text: str) -> bytes:
+    """Return the bytes of :func:`to_text`.
+
+    Raises
+    ------
+    Corrupt
+        The text is not base64.
+    """
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError as error:
+        raise Corrupt(f"the snapshot of a serializer is not base64: {error}") from error
+
+
+def declare(states: Sequence[StateDescriptor], *, by_element: bool = False) -> DeclaredStates:
+    """Check the states of an operator, and note their serializers.
+
+    Parameters
+    ----------
+    by_element
+        Whether a list or map is kept by elements: then its serializer is that of an element, or of
+        the map's values, and that of the map's keys has the name with :data:`MAP_KEY` behind.
+
+    Raises
+    ------
+    UsageError
+        There is none, one is no descriptor, or two have one name.
+    """
+    serializers: dict[str, TypeSerializer[Any]] = {}
+    for each in states:
+        if not isinstance(each, StateDescriptor):
+            raise UsageError(
+                f"{each!r} declares no state",
+                hint="states=[ValueStateDescriptor('name', type), ...]",
+            )
+        if each.name.casefold() in map(str.casefold, serializers):
+            raise UsageError(
+                f"two states of one operator are called {each.name}",
+                hint="the case of letters does not tell names apart: give one another name",
+            )
+        serializers |= _columns(each, by_element=by_element)
+    if not serializers:
+        raise UsageError("no state is declared", hint="states=[ValueStateDescriptor(...), ...]")
+    token = os.urandom(8).hex()
+    _DECLARED[token] = serializers
+    snapshots = {
+        name: write_snapshot(each.snapshot_configuration()) for name, each in serializers.items()
+    }
+    return DeclaredStates(token, snapshots)
+
+
+def _columns(each: StateDescriptor, *, by_element: bool) -> dict[str, TypeSerializer[Any]]:
+    """Return the serializers of the columns of bytes that a state is kept in."""
+    if by_element and isinstance(each, ListStateDescriptor):
+        return {each.name: each.serializer.element}
+    if by_element and isinstance(each, MapStateDescriptor):
+        return {each.name: each.serializer.value, each.name + MAP_KEY: each.serializer.key}
+    return {each.name: each.serializer}
+
+
+def mark(df: Any, declared: DeclaredStates, node_names: frozenset[str]) -> None:
+    """Leave the states of an operator on its node, the top of a DataFrame's plan.
+
+    Parameters
+    ----------
+    node_names
+        Spark's names for the node.
+    """
+    node = df._jdf.logicalPlan()
+    while node.nodeName() not in node_names and node.children().size() == 1:
+        node = node.children().apply(0)
+    node.setTagValue(_key(df.sparkSession._jvm), declared.encode())
+
+
+def declared_on(jvm: Any, node: Any) -> DeclaredStates | None:
+    """Return the typed states that the program declared for a JVM plan node; None without any."""
+    found = node.getTagValue(_key(jvm))
+    return DeclaredStates.decode(str(found.get())) if found.isDefined() else None
+
+
+def _key(jvm: Any) -> Any:
+    return jvm.org.apache.spark.sql.catalyst.trees.TreeNodeTag(TAG_NAME)
+
+
+def formats_to_text(formats: Mapping[str, StateFormat]) -> str:
+    """Return the formats of an operator's states for its local property.
+
+    They are pickled as Spark pickles the user's function, with classes of the program's main module
+    by value, from this job's driver to its own tasks. Savepoints have nothing of it.
+    """
+    from pyspark import cloudpickle
+
+    pickled: bytes = cloudpickle.dumps(dict(formats))  # type: ignore[no-untyped-call]
+    return base64.b64encode(pickled).decode("ascii")
+
+
+class TaskFormats:
+    """The formats of an operator's states, as its tasks see them. Picklable.
+
+    Parameters
+    ----------
+    declared
+        The states.
+    serializers
+        The program's serializers, by state: what a query without a restore uses.
+    """
+
+    def __init__(
+        self, declared: DeclaredStates, serializers: Mapping[str, TypeSerializer[Any]]
+    ) -> None:
+        self._property = declared.property_name
+        self._own = {name: StateFormat.of(each) for name, each in serializers.items()}
+        self._seen: tuple[str, Mapping[str, StateFormat]] | None = None
+
+    def current(self) -> Mapping[str, StateFormat]:
+        """Return the formats for the task that runs, by state."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        text = None if context is None else context.getLocalProperty(self._property)
+        if not text:
+            return self._own
+        if self._seen is None or self._seen[0] != text:
+            import pickle
+
+            self._seen = text, {**self._own, **pickle.loads(base64.b64decode(text))}
+        return self._seen[1]

@@ -1,0 +1,184 @@
+"""Typed state in ``transformWithState`` and ``transformWithStateInPandas`` (Spark 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flinkish.errors import UnsupportedSession, UsageError
+from flinkish.state.declared import StateDescriptor, TaskFormats, declare, mark
+from flinkish.state.descriptors import (
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ValueStateDescriptor,
+)
+from flinkish.state.group_state import find_state
+from flinkish.state.handles import ListState, MapState, ValueState
+from flinkish.state.variables import VariableFormat, VariableList, VariableMap, VariableValue
+
+_NODES = frozenset({"TransformWithStateInPandas", "TransformWithStateInPySpark"})
+
+
+def transform_with_state(
+    grouped: Any,
+    processor: Any,
+    output: Any,
+    states: Sequence[StateDescriptor],
+    output_mode: str,
+    time_mode: str = "None",
+    *,
+    in_pandas: bool = False,
+    event_time_column: str = "",
+) -> Any:
+    """Apply a ``StatefulProcessor`` to the rows of each key, with typed state.
+
+    As ``GroupedData.transformWithState``, except that the handle that the processor's ``init`` gets
+    is a :class:`TypedHandle`. Name the result with :func:`flinkish.uid`: by that a restore finds
+    the state again.
+
+    Parameters
+    ----------
+    grouped
+        ``df.groupBy(...)``.
+    processor
+        The user's ``StatefulProcessor``.
+    output
+        The type of the result, a ``StructType`` or DDL.
+    states
+        The states that the processor uses.
+    output_mode
+        ``append`` or ``update``.
+    time_mode
+        ``None``, ``ProcessingTime`` or ``EventTime``.
+    in_pandas
+        Whether the processor takes pandas frames (``transformWithStateInPandas``), else rows.
+    event_time_column
+        The column of the result with the event time, for operators downstream.
+
+    Returns
+    -------
+    DataFrame
+        The result.
+
+    Raises
+    ------
+    UsageError
+        The states are declared wrongly.
+    UnsupportedSession
+        This Spark is older than 4.0.
+    """
+    method = "transformWithStateInPandas" if in_pandas else "transformWithState"
+    if not hasattr(grouped, method):
+        raise UnsupportedSession(
+            f"this Spark has no {method}",
+            hint="use apply_in_pandas_with_state, or a Spark that has it (4.0; for rows 4.1)",
+        )
+    declared = declare(states, by_element=True)
+    wrapped = _typed_processor(processor, states, TaskFormats(declared, declared.serializers))
+    df = getattr(grouped, method)(
+        wrapped, output, output_mode, time_mode, eventTimeColumnName=event_time_column
+    )
+    mark(df, declared, _NODES)
+    return df
+
+
+class TypedHandle:
+    """A ``StatefulProcessorHandle`` that also gives typed states; for use in ``init``.
+
+    Parameters
+    ----------
+    handle
+        Spark's. What this class does not have (timers, ``deleteIfExists``) is Spark's own.
+    declared
+        The operator's states, by name.
+    formats
+        Those of their bytes.
+    """
+
+    def __init__(
+        self, handle: Any, declared: Mapping[str, StateDescriptor], formats: TaskFormats
+    ) -> None:
+        self._handle = handle
+        self._declared = declared
+        self._formats = formats
+
+    def get_value_state(
+        self, descriptor: ValueStateDescriptor, ttl_ms: int | None = None
+    ) -> ValueState:
+        """Return the value of the current key.
+
+        Parameters
+        ----------
+        ttl_ms
+            Time to live of a value in milliseconds; None for ever.
+        """
+        state = self._checked(descriptor)
+        variable = self._handle.getValueState(descriptor.name, _bytes("value"), ttl_ms)
+        return VariableValue(variable, state)
+
+    def get_list_state(
+        self, descriptor: ListStateDescriptor, ttl_ms: int | None = None
+    ) -> ListState:
+        """Return the list of the current key; see :meth:`get_value_state`."""
+        state = self._checked(descriptor)
+        variable = self._handle.getListState(descriptor.name, _bytes("value"), ttl_ms)
+        return VariableList(variable, state)
+
+    def get_map_state(self, descriptor: MapStateDescriptor, ttl_ms: int | None = None) -> MapState:
+        """Return the map of the current key; see :meth:`get_value_state`."""
+        state = self._checked(descriptor)
+        variable = self._handle.getMapState(descriptor.name, _bytes("key"), _bytes("value"), ttl_ms)
+        return VariableMap(variable, descriptor.serializer.key, state)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._handle, name)
+
+    def _checked(self, descriptor: StateDescriptor) -> VariableFormat:
+        if find_state(self._declared, descriptor) != descriptor:
+            raise UsageError(
+                f"the state {descriptor.name} is declared otherwise in states=[...]",
+                hint="use one descriptor in both places",
+            )
+        return VariableFormat(descriptor.name, self._formats)
+
+
+def _bytes(column: str) -> Any:
+    from pyspark.sql.types import BinaryType, StructType
+
+    return StructType().add(column, BinaryType())
+
+
+def _typed_processor(
+    processor: Any, states: Sequence[StateDescriptor], formats: TaskFormats
+) -> Any:
+    """Return a ``StatefulProcessor`` that gives a user's one a :class:`TypedHandle`."""
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+    declared = {each.name: each for each in states}
+
+    class Typed(StatefulProcessor):
+        """The user's processor; what it does not define is Spark's own."""
+
+        def init(self, handle: Any) -> None:
+            processor.init(TypedHandle(handle, declared, formats))
+
+        def handleInputRows(
+            self,
+            key: Any,
+            rows: Any,
+            timerValues: Any,
+        ) -> Any:
+            return processor.handleInputRows(key, rows, timerValues)
+
+        def handleExpiredTimer(
+            self,
+            key: Any,
+            timerValues: Any,
+            expiredTimerInfo: Any,
+        ) -> Any:
+            return processor.handleExpiredTimer(key, timerValues, expiredTimerInfo)
+
+        def close(self) -> None:
+            processor.close()
+
+    return Typed()
