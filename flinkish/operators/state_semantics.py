@@ -76,6 +76,9 @@ class StateSemantics:
         The values with which the buffers of an aggregation begin, by role, in the order of
         ``values``; None for one that is not known. Only of a program that starts: savepoints do not
         have it.
+    serializers
+        Of typed state (:mod:`flinkish.state`): the snapshots of the serializers that wrote a
+        column of bytes, base64, a generation each, the oldest first; by the column's name.
     """
 
     keys: Mapping[str, tuple[Column, ...]] = field(default_factory=dict)
@@ -84,11 +87,14 @@ class StateSemantics:
     initial: Mapping[str, tuple[Initial | None, ...]] = field(
         default_factory=dict, compare=False, repr=False
     )
+    serializers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data for a savepoint."""
         found = asdict(self)
         del found["initial"]
+        if not self.serializers:  # documents without typed state stay as they were
+            del found["serializers"]
         return found
 
     @staticmethod
@@ -104,4 +110,8 @@ class StateSemantics:
                 for role, listed in (data.get(name) or {}).items()
             }
 
-        return StateSemantics(columns("keys"), columns("values"), dict(data.get("traits") or {}))
+        serializers = {
+            name: tuple(snapshots) for name, snapshots in (data.get("serializers") or {}).items()
+        }
+        traits = dict(data.get("traits") or {})
+        return StateSemantics(columns("keys"), columns("values"), traits, serializers=serializers)

@@ -14,7 +14,7 @@ joined by dots. A name that contains a dot stands in backquotes, as in Spark's S
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ from flinkish.engine.migration.evolution_steps import (
     FieldOrigin,
     ListSteps,
     MapSteps,
+    Recode,
     Same,
     Step,
     StructSteps,
@@ -141,6 +142,7 @@ def resolve(
     *,
     renames: Mapping[str, str] | None = None,
     defaults: Mapping[str, Any] | None = None,
+    recodes: Mapping[str, Callable[[bytes], bytes]] | None = None,
     check_nulls: bool = False,
     keys: bool = False,
     places: Sequence[int | None] | None = None,
@@ -159,6 +161,9 @@ def resolve(
     defaults
         Paths of added fields, and their value in existing rows, as ``pyarrow.array`` accepts it.
         Without one a nullable field becomes null.
+    recodes
+        Paths of the reader's binary fields whose values become others, and the function that makes
+        them; picklable.
     check_nulls
         Allow a nullable field to become one that is not; a null there is then an error when the
         rows are read.
@@ -175,7 +180,11 @@ def resolve(
         Incompatible schemas raise nothing: the verdict says so.
     """
     resolver = _Resolver(
-        dict(renames or {}), dict(defaults or {}), check_nulls, any_case=places is not None
+        dict(renames or {}),
+        dict(defaults or {}),
+        dict(recodes or {}),
+        check_nulls,
+        any_case=places is not None,
     )
     parts = resolver.struct(writer, reader, ("", ""), keys, places)
     resolver.unused()
@@ -204,6 +213,7 @@ class _Resolver:
 
     renames: dict[str, str]
     defaults: dict[str, Any]
+    recodes: dict[str, Callable[[bytes], bytes]]
     check_nulls: bool
     any_case: bool = False
     problems: list[Problem] = field(default_factory=list)
@@ -334,6 +344,10 @@ class _Resolver:
         if step is not None:
             same = not step.rewrites and arrow_type(written) == arrow_type(target)
             return Same() if same else step
+        if paths[0] in self.recodes and written == target == Bytes(text=False):
+            self.seen.add(paths[0])
+            self.changes.append(f"{paths[0]}: its values are written again")
+            return Recode(paths[0], self.recodes[paths[0]])
         if written == target:
             return Same()
         reason = _refused(written, target, keys)
@@ -374,6 +388,10 @@ class _Resolver:
             if path not in self.seen:
                 reason = "it has a default, and is no field that is added"
                 self._problem(path, reason, "Leave the default out, or correct the path")
+        for path in self.recodes:
+            if path not in self.seen:
+                reason = "its values are to be written again, and it is no binary field in both"
+                self._problem(path, reason, "Name a binary field by its whole path")
 
     def _problem(self, path: str, reason: str, advice: str) -> None:
         self.problems.append(Problem(path, reason, f"{advice}."))

@@ -6,6 +6,7 @@ data, so that they can be pickled for Spark's workers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +61,27 @@ class Cast:
             return array.cast(arrow, safe=not rounds)
         except pa.ArrowException as error:
             raise CannotEvolve(f"{self.path}: a value is no {arrow}: {error}") from error
+
+
+@dataclass(frozen=True)
+class Recode:
+    """Other bytes for each value of a binary field, by the caller's function; nulls stay."""
+
+    path: str
+    function: Callable[[bytes], bytes]
+
+    @property
+    def rewrites(self) -> bool:
+        """See :class:`Same`."""
+        return True
+
+    def run(self, array: Any) -> Any:
+        """See :class:`Same`."""
+        try:
+            values = [None if v is None else self.function(v) for v in array.to_pylist()]
+        except Exception as error:  # the function is the caller's: it may raise anything
+            raise CannotEvolve(f"{self.path}: {error}") from error
+        return pa.array(values, array.type)
 
 
 @dataclass(frozen=True)
@@ -175,7 +197,7 @@ class MapSteps:
         return build_map(arrow_type(self.target), null_mask(array), offsets, keys, items)
 
 
-Step = Same | Cast | StructSteps | ListSteps | MapSteps
+Step = Same | Cast | Recode | StructSteps | ListSteps | MapSteps
 
 
 def added(target: DataType, default: Any, count: int) -> Any:

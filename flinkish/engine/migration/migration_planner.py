@@ -8,7 +8,7 @@ families are internal.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -79,6 +79,8 @@ class FamilyChange:
         up by it.
     check_nulls
         Whether a column of the value may lose its nulls; a null there is an error.
+    recodes
+        Functions that make the new bytes of binary columns of the value, by their paths; picklable.
     """
 
     key: Mapping[str, Any] | None = None
@@ -88,6 +90,7 @@ class FamilyChange:
     places: tuple[int | None, ...] | None = None
     key_places: tuple[int | None, ...] | None = None
     check_nulls: bool = False
+    recodes: Mapping[str, Callable[[bytes], bytes]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -307,13 +310,15 @@ def _key_resolution(old: Mapping[str, Any], change: FamilyChange, what: str) -> 
 def _value_resolution(
     old: Mapping[str, Any], change: FamilyChange, what: str, encoder: Mapping[str, Any] | None
 ) -> Resolution | None:
-    if change.value is None or (change.value == old and change.places is None):
+    new = old if change.value is None else change.value
+    if new == old and change.places is None and not change.recodes:
         return None
     found = resolve(
         value_struct(old, encoder),
-        value_struct(change.value, encoder),
+        value_struct(new, encoder),
         renames=change.renames,
         defaults=change.defaults,
+        recodes=change.recodes,
         check_nulls=change.check_nulls,
         places=change.places,
     )

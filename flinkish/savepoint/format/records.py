@@ -135,7 +135,8 @@ def _meaning(data: Any) -> StateSemantics:
         columns = [c for part in (found.keys, found.values) for cs in part.values() for c in cs]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise Damaged(f"the meaning of a state has an unknown form: {error}") from error
-    texts = (*found.traits.values(), *(text for c in columns for text in _texts(c)))
+    snapshots = (text for each in found.serializers.values() for text in each)
+    texts = (*found.traits.values(), *snapshots, *(text for c in columns for text in _texts(c)))
     if not all(isinstance(text, str) for text in texts):
         raise Damaged("the meaning of a state has an unknown form")
     return found

@@ -383,3 +383,36 @@ def test_rows_without_fields() -> None:
     assert found.to_pylist() == [{"k": None}, {"k": None}]
     back = resolve(key, empty).apply(found)
     assert (back.num_rows, back.num_columns) == (2, 0)
+
+
+def upper(value: bytes) -> bytes:
+    return value.upper()
+
+
+def raising(value: bytes) -> bytes:
+    raise ValueError(f"{value!r} is no value")
+
+
+def test_bytes_become_others_by_the_callers_function() -> None:
+    inner = struct_type(("a", "binary"), ("b", "binary"))
+    writer, reader = parsed(("g", inner), ("n", "long")), parsed(("g", inner), ("n", "long"))
+    found = resolve(writer, reader, recodes={"g.a": upper})
+    assert found.verdict is MIGRATE
+    assert found.changes == ("g.a: its values are written again",)
+    batch = batch_of(writer, [{"a": b"x", "b": b"y"}, {"a": None, "b": b"z"}, None], [1, 2, 3])
+    assert pickle.loads(pickle.dumps(found)).apply(batch).to_pylist() == [
+        {"g": {"a": b"X", "b": b"y"}, "n": 1},
+        {"g": {"a": None, "b": b"z"}, "n": 2},
+        {"g": None, "n": 3},
+    ]
+    failing = resolve(writer, reader, recodes={"g.a": raising})
+    with pytest.raises(CannotEvolve, match=r"g\.a: b'x' is no value"):
+        failing.apply(batch)
+
+
+@pytest.mark.parametrize("path", ["n", "g", "absent"])
+def test_only_bytes_become_others(path: str) -> None:
+    schema = parsed(("g", struct_type(("a", "binary"))), ("n", "long"))
+    found = resolve(schema, schema, recodes={path: upper})
+    assert found.verdict is NOT
+    assert "no binary field" in str(found.problems[0])
