@@ -131,9 +131,11 @@ def build_command(
     secret = secrets_of(launch) if properties or brings_files else {}
     if properties:
         command += ["--properties-file", properties]
+    conf = launch.conf
     if carried is not None:
-        command += _cluster_settings(launch)
-    for key, value in launch.conf.items():
+        modules = _module_settings(launch, installation)
+        conf = {**_cluster_settings(launch), **conf, **modules}
+    for key, value in conf.items():
         if key not in secret:
             command += ["--conf", f"{key}={value}"]
     for option, values in (
@@ -159,9 +161,8 @@ def build_command(
     return [*command, *(shown_arguments(launch) if arguments else arguments_of(launch))]
 
 
-#: What Spark needs of Java's modules. ``spark-submit`` adds it to every JVM but one: a worker of
-#: Spark 3.5 starts drivers without it, which cannot make a ``SparkContext`` on Java 17.
-#: Source: ``org.apache.spark.launcher.JavaModuleOptions``.
+_DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
+#: What Spark needs of Java's modules. Source: ``org.apache.spark.launcher.JavaModuleOptions``.
 _MODULE_OPTIONS = " ".join(
     (
         "-XX:+IgnoreUnrecognizedVMOptions",
@@ -188,16 +189,25 @@ _MODULE_OPTIONS = " ".join(
 )
 
 
-def _cluster_settings(launch: Launch) -> list[str]:
+def _module_settings(launch: Launch, installation: Installation) -> dict[str, str]:
+    """Return the setting that a driver on a worker of a standalone cluster of Spark 3 needs.
+
+    Spark gives the options of Java's modules to every JVM but this one (``deploy.ClientEndpoint``),
+    and on Java 17 no ``SparkContext`` can be made without them.
+    """
+    version = spark_version(installation.spark_home) or ""
+    if manager_of(launch) is not ClusterManager.STANDALONE or not version.startswith("3."):
+        return {}
+    return {_DRIVER_OPTIONS: f"{_MODULE_OPTIONS} {launch.conf.get(_DRIVER_OPTIONS, '')}".strip()}
+
+
+def _cluster_settings(launch: Launch) -> dict[str, str]:
     """Return the settings of cluster mode: ``spark-submit`` waits, YARN starts no second driver.
 
     A driver that fails is started again by the job's restart strategy, not by its cluster.
     """
     settings = {
-        ClusterManager.STANDALONE: {
-            "spark.standalone.submit.waitAppCompletion": "true",
-            "spark.driver.defaultJavaOptions": _MODULE_OPTIONS,
-        },
+        ClusterManager.STANDALONE: {"spark.standalone.submit.waitAppCompletion": "true"},
         ClusterManager.YARN: {
             "spark.yarn.submit.waitAppCompletion": "true",
             "spark.yarn.maxAppAttempts": "1",
@@ -208,7 +218,7 @@ def _cluster_settings(launch: Launch) -> list[str]:
         settings["spark.pyspark.python"] = launch.python
     if launch.client_python:
         settings["spark.pyspark.driver.python"] = launch.client_python
-    return [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
+    return settings
 
 
 def submission_environment(

@@ -6,7 +6,6 @@ The log lines are those of Spark 4.3 (standalone and YARN: from runs; Kubernetes
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -153,7 +152,6 @@ def test_how_an_application_is_ended(master: str, application: str, command: str
 
 SUBMITTED = {
     "spark://h:7077": "--conf spark.standalone.submit.waitAppCompletion=true "
-    "--conf spark.driver.defaultJavaOptions=MODULES "
     "--conf spark.pyspark.python=py3 --conf spark.submit.deployMode=cluster --jars /x.jar "
     "--class org.apache.spark.deploy.PythonRunner s3a://b/flinkish-job.jar flinkish-job.jar ",
     "yarn": "--conf spark.yarn.submit.waitAppCompletion=true --conf spark.yarn.maxAppAttempts=1 "
@@ -182,10 +180,28 @@ def test_how_it_is_submitted(master: str) -> None:
         launch, INSTALLATION, name="n", driver_main="", carried=carried
     )
     assert built[:5] == ["/spark/bin/spark-submit", "--master", master, "--name", "n"]
-    said = re.sub(
-        r"(JavaOptions=)-XX:\S+( --add-opens=\S+=ALL-UNNAMED)+", r"\1MODULES", " ".join(built[5:])
+    assert " ".join(built[5:]) == SUBMITTED[master]
+
+
+@pytest.mark.parametrize(("version", "added"), [("3.5.9", True), ("4.3.0", False)])
+def test_drivers_of_spark_3_on_a_worker_get_the_options_of_modules(
+    tmp_path: Path, version: str, added: bool
+) -> None:
+    """Their own options stay, behind them."""
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / f"spark-core_2.12-{version}.jar").touch()
+    installation = spark_submit.Installation(str(tmp_path), "/bin/py", "/bin/py")
+    conf = {**CLUSTER, "spark.driver.extraJavaOptions": "-Dmine=1"}
+    built = spark_submit.build_command(
+        Launch("/a.py", master="spark://h:7077", conf=conf),
+        installation,
+        name="n",
+        driver_main="",
+        carried="/tmp/flinkish-job.jar",
     )
-    assert said == SUBMITTED[master]
+    (options,) = [word for word in built if word.startswith("spark.driver.extraJavaOptions=")]
+    assert options.endswith("-Dmine=1")
+    assert ("--add-opens=java.base/sun.nio.ch=ALL-UNNAMED" in options) is added
 
 
 def test_a_pod_template_is_passed_on() -> None:
