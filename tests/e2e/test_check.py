@@ -145,20 +145,23 @@ def test_a_changed_logic_can_be_restored(upgrade: Upgrade) -> None:
 def test_a_state_that_has_changed_is_told_before_and_refused_in_the_same_words(
     upgrade: Upgrade,
 ) -> None:
-    """An aggregate more: names in the state do not tell its buffers apart."""
+    """An aggregate more: it has no value for keys that exist, which needs consent."""
     checked = upgrade.check("more")
-    assert checked.code == 4, checked.err
+    assert checked.code == 5, checked.err
     gained = (
-        "the aggregation gained aggregate `max(w)`; its state holds a buffer for each aggregate"
+        "the aggregation gained aggregate `max(w)`; `max(w)` begins with the restore for keys that "
+        "exist"
     )
-    row = next(line for line in checked.out.splitlines() if "totals" in line)
-    assert "incompatible" in row
+    row = next(line for line in checked.out.splitlines() if "stateStoreSave" in line)
+    assert "migrate" in row
     assert gained in row
-    assert checked.out.splitlines()[-1].startswith("verdict: incompatible")
+    assert checked.out.splitlines()[-1].startswith("verdict: consent-needed")
     assert "[column-added]" in checked.out
+    assert "--accept-partial totals" in checked.out
+    assert upgrade.check("more", "--accept-partial", "totals").code == 0
     ran = upgrade.run("more")
-    assert ran.code == 4
-    assert gained in ran.err
+    assert ran.code == 5
+    assert "`max(w)`" in ran.err
     # The plan's table, as far as the program has come.
     assert row.split() in [line.split() for line in ran.err.splitlines()]
     newest = upgrade.flinkish.ok("list", "-a", "-q").out.split()[-1]
