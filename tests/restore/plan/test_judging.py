@@ -218,3 +218,6 @@ def test_a_wider_nullability_needs_a_new_schema_only_where_spark_writes_one() ->
         assert (found.verdict, found.new_schema) == (Verdict.AS_IS, True)
     for kind, version in (("transformWithStateExec", "2"), ("symmetricHashJoin", "3")):
         assert plan(kind, version).verdict is Verdict.MIGRATE
+    refused = refuse([plan("symmetricHashJoin", "3")], frozenset(Verdict))
+    assert refused is not None
+    assert "of a join of state format 1 or 2" in refused.message
