@@ -214,8 +214,8 @@ class FirstBatch:
                 hint="report it with the query's explain(); the savepoint is untouched",
             )
         )
-        # The query's thread waits for the lock that is held here. It sees the interrupt when it
-        # gets the lock, before it can commit.
+        # The query's thread waits for the lock that is held here, or will before it commits.
+        spark_jvm.forbid_batches(self._jsq)
         stop = threading.Thread(target=self._jsq.stop, name="flinkish-stop", daemon=True)
         stop.start()
         while not spark_jvm.is_told_to_end(self._jsq):

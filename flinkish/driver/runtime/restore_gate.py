@@ -27,7 +27,6 @@ _HOLD_LIMIT = 30.0
 #: Seconds that another thread of the program gets to begin the start of its next query.
 _PATIENCE = 1.0
 _END_GRACE = 10.0
-_INTERRUPTED = 1.0  # seconds, with a margin, between Spark's TERMINATED and its interrupt
 
 
 class RestoreGate:
@@ -192,9 +191,18 @@ class RestoreGate:
         for query in queries:
             threading.Thread(target=query.jsq.stop, name="flinkish-stop", daemon=True).start()
         deadline = time.monotonic() + _END_GRACE
-        while time.monotonic() < deadline and not all(
-            spark_jvm.is_told_to_end(query.jsq) for query in queries
-        ):
-            time.sleep(0.01)
-        time.sleep(_INTERRUPTED)
+        for query in queries:
+            _keep_from_batches(query.jsq, deadline)
         self.open()
+
+
+def _keep_from_batches(jsq: Any, deadline: float) -> None:
+    """Make sure that a held query, which is being stopped, does nothing when it is released.
+
+    Its logs are taken from it only when it has read them: at the lock, or at the deadline.
+    """
+    while time.monotonic() < deadline and not spark_jvm.has_ended(jsq):
+        if spark_jvm.is_told_to_end(jsq) and spark_jvm.waits_for_lock(jsq):
+            break
+        time.sleep(0.01)
+    spark_jvm.forbid_batches(jsq)

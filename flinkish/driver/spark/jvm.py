@@ -12,6 +12,8 @@ from enum import Enum
 from typing import Any
 
 _STREAMING = "org.apache.spark.sql.execution.streaming"
+#: The fields of ``StreamExecution`` with its offset log and its commit log.
+_LOGS = ("offsetLog", "commitLog")
 
 
 def scala_object(jvm: Any, simple_name: str) -> Any:
@@ -70,6 +72,30 @@ def has_ended(jsq: Any) -> bool:
     state that the quiesce itself has set (``StreamExecution``, 3.5 to 4.3).
     """
     return not stream_execution(jsq).queryExecutionThread().isAlive()
+
+
+def waits_for_lock(jsq: Any) -> bool:
+    """Return whether the query's thread is queued for the progress lock."""
+    return bool(progress_lock(jsq).hasQueuedThread(stream_execution(jsq).queryExecutionThread()))
+
+
+def forbid_batches(jsq: Any) -> None:
+    """Make it impossible for the query to plan or commit another batch; the next attempt fails.
+
+    Called for a query that is to end, while its thread is kept from the progress lock. An interrupt
+    alone is not certain to end it: Hadoop's ``Shell.joinThread`` swallows one that comes while a
+    log file is written, and Spark 3.5 then runs the whole batch although the state is TERMINATED.
+    ``MicroBatchExecution`` cannot add to its logs once it has none (run on 3.5.9, 4.0.5, 4.1.4,
+    4.2.1 and 4.3.0).
+    """
+    execution = stream_execution(jsq)
+    declaring = execution.getClass()
+    while declaring is not None:
+        for field in declaring.getDeclaredFields():
+            if field.getName() in _LOGS:
+                field.setAccessible(True)
+                field.set(execution, None)
+        declaring = declaring.getSuperclass()
 
 
 def in_trigger(jsq: Any) -> bool:
