@@ -41,14 +41,15 @@ ALLOWED: dict[str, frozenset[str]] = {
         "operators storage errors config units spec log_lines",
         "client": "launch registry restore savepoint compat checkpoint operators engine log_lines "
         "storage errors config units spec",
-        "driver": "launch registry restore savepoint compat checkpoint operators engine "
+        "driver": "launch registry restore savepoint compat checkpoint operators engine state "
         "storage errors config spec",
         "upgrade": "client launch registry restore savepoint compat checkpoint operators spec "
         "engine storage errors config",
         "log_lines": "",
         "launch": "registry compat checkpoint operators storage errors config spec log_lines",
         "registry": "checkpoint operators errors config spec log_lines",
-        "restore": "savepoint compat checkpoint operators engine storage errors config units spec",
+        "restore": "savepoint compat checkpoint operators engine state storage errors config units "
+        "spec",
         "savepoint": "checkpoint operators engine storage errors config units spec",
         "compat": "checkpoint operators errors config",
         "checkpoint": "checkpoint.format storage errors config",

@@ -110,6 +110,7 @@ COVERED_BY = {
     "driver/requests/agent": "driver/test_gate",
     "driver/restore/first_batch": "driver/test_identity",
     "driver/restore/restorer": "driver/test_state_pairs",
+    "driver/restore/typed_formats": "driver/test_typed_restore",
     "driver/runtime/hook": "driver/test_gate",
     "driver/runtime/job_runtime": "driver/test_gate",
     "driver/runtime/program_gate": "driver/test_gate",

@@ -96,6 +96,21 @@ KEYS: tuple[Key, ...] = (
         (),
         "boolean",
     ),
+    Key(
+        "state.migration",
+        "eager",
+        "when values of typed state are written again by a changed serializer: eager, in the "
+        "restore; lazy, when the program updates them",
+        (),
+        "choice",
+        ("eager", "lazy"),
+    ),
+    Key(
+        "engine.snapshot-modules",
+        None,
+        "modules whose classes the snapshots of typed state may name, separated by commas (none: "
+        "the program's own)",
+    ),
     Key("parallelism.default", None, "state partitions (none: Spark's own setting)", (), "int"),
     Key("client.timeout", "60 s", "how long the client waits before exit 14", (), "duration"),
     Key(

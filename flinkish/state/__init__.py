@@ -6,6 +6,8 @@ serializer, after migration, or incompatible.
 
 - :class:`~flinkish.state.descriptors.ValueStateDescriptor`, ``ListStateDescriptor`` and
   ``MapStateDescriptor`` declare state.
+- :func:`~flinkish.state.group_state.apply_in_pandas_with_state` and
+  :func:`~flinkish.state.processors.transform_with_state` call the user's function with it.
 - :func:`~flinkish.state.builtin.records.serializer_of` gives the serializer of a type: dataclasses
   and NamedTuples (:func:`~flinkish.state.builtin.record_types.state_type` gives former names),
   lists, maps, tuples, optional values, primitives, NumPy scalars.
@@ -42,11 +44,13 @@ if TYPE_CHECKING:
         MapStateDescriptor,
         ValueStateDescriptor,
     )
+    from flinkish.state.group_state import TypedGroupState, apply_in_pandas_with_state
     from flinkish.state.legacy import (
         CompatibilityResult,
         LegacySerializer,
         TypeSerializerConfigSnapshot,
     )
+    from flinkish.state.processors import TypedHandle, transform_with_state
     from flinkish.state.restored import RestoredState, restore_state
     from flinkish.state.serializers import (
         Reason,
@@ -84,15 +88,19 @@ __all__ = [
     "TypeSerializerConfigSnapshot",
     "TypeSerializerSchemaCompatibility",
     "TypeSerializerSnapshot",
+    "TypedGroupState",
+    "TypedHandle",
     "UnsafePickleSerializer",
     "ValueStateDescriptor",
     "Verdict",
+    "apply_in_pandas_with_state",
     "check_snapshot_class",
     "read_snapshot",
     "resolve",
     "restore_state",
     "serializer_of",
     "state_type",
+    "transform_with_state",
     "write_snapshot",
 ]
 
@@ -117,15 +125,19 @@ _HOMES = {
     "TypeSerializerConfigSnapshot": "legacy",
     "TypeSerializerSchemaCompatibility": "serializers",
     "TypeSerializerSnapshot": "serializers",
+    "TypedGroupState": "group_state",
+    "TypedHandle": "processors",
     "UnsafePickleSerializer": "builtin.unsafe_pickle",
     "ValueStateDescriptor": "descriptors",
     "Verdict": "serializers",
+    "apply_in_pandas_with_state": "group_state",
     "check_snapshot_class": "snapshots",
     "read_snapshot": "snapshots",
     "resolve": "avro.resolution",
     "restore_state": "restored",
     "serializer_of": "builtin.records",
     "state_type": "builtin.record_types",
+    "transform_with_state": "processors",
     "write_snapshot": "snapshots",
 }
 

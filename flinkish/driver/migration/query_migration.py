@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
 from typing import Any
 
 from flinkish import storage
@@ -135,4 +136,5 @@ def _change(evolution: StoreEvolution) -> FamilyChange:
         key_places=evolution.key_places,
         # The plan has compared what the program and the schemas say of nulls.
         check_nulls=evolution.places is not None,
+        recodes={reduce(join_path, path, ""): each for path, each in evolution.recodes.items()},
     )

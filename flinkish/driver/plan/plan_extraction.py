@@ -38,6 +38,7 @@ from flinkish.operators.identity import Identified, NodeIdentity, OperatorIdenti
 from flinkish.operators.state_semantics import StateSemantics
 from flinkish.operators.tagging import Tag
 from flinkish.operators.uids import distinguish
+from flinkish.state.declared import DeclaredStates, to_text
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ class PlannedOperator(Identified):
         The name of its node.
     meaning
         What the columns of its state mean to the program.
+    typed
+        The typed states that the program declared for it.
     """
 
     ordinal: int
@@ -72,6 +75,7 @@ class PlannedOperator(Identified):
     files: Mapping[str, bytes]
     name: str
     meaning: StateSemantics = field(default_factory=StateSemantics)
+    typed: DeclaredStates | None = None
 
 
 @dataclass(frozen=True)
@@ -272,6 +276,7 @@ def assemble(
         require_uids(graph)
     planned = []
     for position, operator in stateful.items():
+        typed = nodes[position].typed
         planned.append(
             PlannedOperator(
                 ordinal=operator.ordinal,
@@ -282,7 +287,8 @@ def assemble(
                 stores=operator.stores,
                 files=operator.files,
                 name=graph.by_key[keys[position]].name,
-                meaning=operator.meaning,
+                meaning=_with_serializers(operator.meaning, typed),
+                typed=typed,
             )
         )
     planned.sort(key=lambda operator: operator.ordinal)
@@ -296,6 +302,17 @@ def assemble(
         tokens={keys[position]: tag.token for position, tag in tags.items()},
         sources=_sources(relations, nodes, stateful, keys, identities, hasher),
     )
+
+
+def _with_serializers(meaning: StateSemantics, typed: DeclaredStates | None) -> StateSemantics:
+    """Return the meaning with the snapshots of the program's serializers: of a state that begins.
+
+    A restore replaces them where the state has values of other serializers.
+    """
+    if typed is None:
+        return meaning
+    snapshots = {name: (to_text(each),) for name, each in typed.snapshots.items()}
+    return replace(meaning, serializers=snapshots)
 
 
 def _sources(

@@ -34,6 +34,7 @@ from flinkish.driver.plan.planned_schemas import files_below, stores_in_files, s
 from flinkish.driver.plan.state_semantics import MeaningReader, with_properties
 from flinkish.operators.state_semantics import StateSemantics
 from flinkish.operators.tagging import ALIASES, Tag, tag_key, tag_of
+from flinkish.state.declared import DeclaredStates, declared_on
 
 #: Nodes that are not operators of their own.
 PASSING = ALIASES | {
@@ -43,6 +44,14 @@ PASSING = ALIASES | {
     "WithCTE",
 }
 _AGGREGATION = frozenset({"stateStoreSave", "sessionWindowStateStoreSaveExec"})
+#: The functions of the user's whose state may be typed (:mod:`flinkish.state`).
+_MAY_BE_TYPED = frozenset(
+    {
+        "FlatMapGroupsInPandasWithState",
+        "TransformWithStateInPandas",
+        "TransformWithStateInPySpark",
+    }
+)
 _TRANSFORM_WITH_STATE = frozenset(
     {
         "transformWithStateExec",
@@ -89,6 +98,8 @@ class LogicalNode:
         Of a source: its format, the name given by ``.name("x")``, and its line in the offset log.
     location
         ``file:line`` where Spark knows it.
+    typed
+        The typed states that the program declared for it.
     children
         Positions in the plan.
     """
@@ -103,6 +114,7 @@ class LogicalNode:
     source_name: str | None = None
     entry: int | None = None
     location: str | None = None
+    typed: DeclaredStates | None = None
     children: tuple[int, ...] = ()
 
 
@@ -191,6 +203,7 @@ class PlanReader:
                     source_name=read.name if read else None,
                     entry=entry,
                     location=self._origin(node),
+                    typed=declared_on(self._jvm, node) if name in _MAY_BE_TYPED else None,
                 )
             )
             children.append([])

@@ -20,6 +20,7 @@ def new_query(
     facts: WriterFacts,
     session: Any,
     settings: Mapping[str, str],
+    modules: tuple[str, ...],
 ) -> NewQuery:
     """Describe a starting query to the planner of its restore.
 
@@ -31,6 +32,8 @@ def new_query(
         The program's settings of its writer.
     settings
         The session's values of the settings that the savepoint pins.
+    modules
+        The modules whose classes a snapshot of typed state may name.
     """
     problem = why_not_savepointable(facts)
     sink = NewSink(
@@ -56,6 +59,7 @@ def new_query(
                 partitions=op.partitions,
                 stores=op.stores,
                 meaning=op.meaning,
+                serializers=op.typed.serializers if op.typed is not None else {},
             )
             for op in planned.operators
         ),
@@ -74,6 +78,7 @@ def new_query(
         ),
         sink=sink,
         settings=settings,
+        modules=modules,
     )
 
 

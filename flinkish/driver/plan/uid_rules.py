@@ -11,6 +11,7 @@ import flinkish
 from flinkish.config import parse_boolean
 from flinkish.driver.log import log
 from flinkish.driver.plan.plan_extraction import PlannedQuery, check_across_queries, extract_plan
+from flinkish.driver.plan.program_modules import snapshot_modules
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.errors import FlinkishError, Incompatible, InvalidConfiguration
 from flinkish.operators.hasher import HasherVersion
@@ -22,8 +23,9 @@ class Planning:
     Parameters
     ----------
     options
-        flinkish's configuration, of which ``execution.stream-graph-hasher.version`` and
-        ``pipeline.auto-generate-uids`` are used. A bad value raises InvalidConfiguration.
+        flinkish's configuration, of which ``execution.stream-graph-hasher.version``,
+        ``pipeline.auto-generate-uids``, ``state.migration`` and ``engine.snapshot-modules`` are
+        used. A bad value raises InvalidConfiguration.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -35,7 +37,22 @@ class Planning:
                 f"execution.stream-graph-hasher.version is {word!r}", hint="it takes v2 or v3"
             ) from None
         self.uids_required = not parse_boolean(options.get("pipeline.auto-generate-uids", "true"))
+        migration = options.get("state.migration", "eager")
+        if migration not in ("eager", "lazy"):
+            raise InvalidConfiguration(
+                f"state.migration is {migration!r}", hint="it takes eager or lazy"
+            )
+        #: Whether values of typed state are written again when the program touches them.
+        self.migrates_lazily = migration == "lazy"
+        self._modules = options.get("engine.snapshot-modules")
         self._planned: dict[str, PlannedQuery] = {}
+
+    def snapshot_modules(self) -> tuple[str, ...]:
+        """Return the modules whose classes a snapshot of typed state may name.
+
+        Asked while the program runs, as its own modules are among them.
+        """
+        return snapshot_modules(self._modules)
 
     def plan(
         self,

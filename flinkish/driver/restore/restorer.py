@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from flinkish.checkpoint.cut import newest_committed_batch
@@ -14,9 +14,10 @@ from flinkish.driver.migration.checkpoint_migration import engine_is_here, make_
 from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.planned_queries import empty_states, new_query
 from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
+from flinkish.driver.plan.uid_rules import Planning
 from flinkish.driver.plan.writer_settings import WriterFacts
+from flinkish.driver.restore.typed_formats import TypedStates, typed_states_of
 from flinkish.errors import FlinkishError, SavepointNotFound, UsageError
-from flinkish.operators.hasher import HasherVersion
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
 from flinkish.restore.check.version_check import fit_offers
@@ -56,19 +57,23 @@ class Restored:
         Messages for the user.
     plan
         The query's part of the restore plan as plain data.
+    typed
+        How its typed states go on.
     """
 
     batch_id: int | None
     notes: tuple[str, ...]
     plan: Mapping[str, Any]
+    typed: TypedStates = field(default_factory=dict)
 
 
 class Restorer:
     """Serves the restore of one job; thread-safe, as several threads may start queries."""
 
     def __init__(
-        self, registry: Registry, job_id: str, spec: RestoreSpec, hasher: HasherVersion
+        self, registry: Registry, job_id: str, spec: RestoreSpec, planning: Planning
     ) -> None:
+        self._planning = planning
         self._registry = registry
         self._job_id = job_id
         self._spec = spec
@@ -82,7 +87,7 @@ class Restorer:
         self._offers = offers_here(spec)
         self._planner = RestorePlanner(
             self._offers,
-            options_of(spec, hasher),
+            options_of(spec, planning),
             DriverRestoreEnvironment(self._other_runs, offline=spec.offline),
         )
 
@@ -91,7 +96,7 @@ class Restorer:
         registry: Registry,
         job_id: str,
         spec: RestoreSpec,
-        hasher: HasherVersion,
+        planning: Planning,
         given: Mapping[str, tuple[int, str]],
     ) -> Restorer | None:
         """Return the restorer of a job that is started again, for queries not started before.
@@ -110,7 +115,7 @@ class Restorer:
             None when the savepoint is gone: the job had claimed it, or it was disposed of.
         """
         try:
-            found = Restorer(registry, job_id, spec, hasher)
+            found = Restorer(registry, job_id, spec, planning)
         except SavepointNotFound as gone:
             log(f"the savepoint that the job began with is gone: {gone.message}")
             return None
@@ -131,7 +136,8 @@ class Restorer:
         ``make_rewritten``.
         """
         with self._lock:
-            new, plan = plan_start(self._planner, name, planned, facts, session)
+            modules = self._planning.snapshot_modules()
+            new, plan = plan_start(self._planner, name, planned, facts, session, modules)
             self._starting[name] = new
             record = self._planner.document_of(plan)
             for line in plan_lines(record):
@@ -155,7 +161,7 @@ class Restorer:
         )
         for note in notes:
             log(note)
-        return Restored(recipe.batch_id, notes, record)
+        return Restored(recipe.batch_id, notes, record, typed_states_of(plan))
 
     def _other_runs(self, query_id: str) -> Sequence[OtherRun]:
         return [
@@ -320,6 +326,7 @@ def plan_start(
     planned: PlannedQuery | None,
     facts: WriterFacts,
     session: Any,
+    modules: tuple[str, ...],
 ) -> tuple[NewQuery, QueryRestore]:
     """Plan the restore of a starting query, for a run or for a check.
 
@@ -327,13 +334,16 @@ def plan_start(
     ----------
     planned
         The query as planned with :func:`planning_settings`; None when it cannot be planned.
+    modules
+        The modules whose classes a snapshot of typed state may name.
 
     Returns
     -------
     tuple
         The starting query as the planner sees it, and its restore plan.
     """
-    new = new_query(name, planned, facts, session, _asked_settings(planner.offers, session))
+    settings = _asked_settings(planner.offers, session)
+    new = new_query(name, planned, facts, session, settings, modules)
     return new, planner.plan(new, empty_states(planned) if planned is not None else {})
 
 
@@ -348,7 +358,7 @@ def make_restored(session: Any, recipe: Recipe, rewrite: StateRewrite | None, ta
         make_rewritten(session, recipe, rewrite, target)
 
 
-def options_of(spec: RestoreSpec, hasher: HasherVersion) -> RestoreOptions:
+def options_of(spec: RestoreSpec, planning: Planning) -> RestoreOptions:
     """Convert the user's options of a restore to those of the planner."""
     return RestoreOptions(
         allow_non_restored=spec.allow_non_restored,
@@ -357,10 +367,11 @@ def options_of(spec: RestoreSpec, hasher: HasherVersion) -> RestoreOptions:
         reset_sources=spec.reset_sources,
         sink_ahead=cast("SinkMode | None", spec.sink_ahead),
         parallelism=spec.parallelism,
-        hasher=hasher,
+        hasher=planning.hasher,
         accept_lost_rows=spec.accept_lost_rows,
         accept_partial=spec.accept_partial,
         executors=FOR_THE_ENGINE if engine_is_here() else frozenset(),
+        migrates_lazily=planning.migrates_lazily,
     )
 
 

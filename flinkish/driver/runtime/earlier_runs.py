@@ -8,15 +8,17 @@ the job once began with is only needed for queries that were not started before.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from flinkish import storage
 from flinkish.checkpoint.cut import newest_entries
 from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
 from flinkish.errors import NoCommittedBatch
+from flinkish.operators.state_semantics import StateSemantics
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState, QueryStatus
+from flinkish.registry.jobs import JobRecord, JobState, QueryFacts, QueryStatus
+from flinkish.savepoint.format.contents import OperatorFacts
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class EarlierRun:
         Its part of the plan of the restore that the job began with.
     restored_batch
         The batch of the savepoint that it was restored at; None if it was not.
+    meanings
+        The meaning of its operators' state, by ordinal, where it is known.
     """
 
     name: str
@@ -38,6 +42,7 @@ class EarlierRun:
     batch_id: int | None = None
     plan: Mapping[str, Any] | None = None
     restored_batch: int | None = None
+    meanings: Mapping[int, StateSemantics] = field(default_factory=dict)
 
     @property
     def location(self) -> str:
@@ -75,11 +80,16 @@ def earlier_runs(registry: Registry, job: JobRecord) -> dict[str, EarlierRun]:
     """Return the queries of a job that is started again, by name; none for a new job."""
     if job.state is not JobState.RESTARTING:
         return {}
-    return {query.name: run_of(query) for query in registry.queries(job.job_id)}
+    facts = registry.facts(job.job_id)
+    return {
+        query.name: run_of(query, facts.get(query.name)) for query in registry.queries(job.job_id)
+    }
 
 
-def run_of(query: QueryStatus) -> EarlierRun:
-    """Return the run that a query's last status describes."""
+def run_of(query: QueryStatus, facts: QueryFacts | None = None) -> EarlierRun:
+    """Return the run that a query's last status, and what its driver knew of it, describe."""
+    known = [OperatorFacts.from_json(each) for each in (facts.operators if facts else ())]
     return EarlierRun(
-        query.name, query.checkpoint_dir, query.batch_id, query.plan, query.restored_batch
+        *(query.name, query.checkpoint_dir, query.batch_id, query.plan, query.restored_batch),
+        meanings={each.ordinal: each.meaning for each in known if each.meaning is not None},
     )

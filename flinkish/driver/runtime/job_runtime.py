@@ -77,9 +77,9 @@ class Runtime:
                 for name, run in earlier.items()
                 if run.restored_batch is not None
             }
-            self.restorer = Restorer.resumed(registry, job.job_id, spec, planning.hasher, given)
+            self.restorer = Restorer.resumed(registry, job.job_id, spec, planning, given)
         else:
-            self.restorer = Restorer(registry, job.job_id, spec, planning.hasher)
+            self.restorer = Restorer(registry, job.job_id, spec, planning)
         self._preparer = Preparer(checkpoint_root, planning, self.restorer, self.queries, earlier)
         self._checkpoint_root = checkpoint_root
         self._hold_lock = threading.Lock()
@@ -250,7 +250,7 @@ class Runtime:
                     is_over=lambda: self.ending is not None,
                 )
                 planning = Planning(self.launch.options)
-                restorer = Restorer(self.registry, self.job_id, spec, planning.hasher)
+                restorer = Restorer(self.registry, self.job_id, spec, planning)
             except FlinkishError as error:
                 self.fail(error)
                 raise

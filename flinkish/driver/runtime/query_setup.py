@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,11 +15,19 @@ from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.uid_rules import Planning
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.restore.restorer import Restorer
+from flinkish.driver.restore.typed_formats import (
+    TypedStates,
+    local_properties,
+    resolve_in_place,
+    task_properties,
+    with_restored,
+)
 from flinkish.driver.runtime.earlier_runs import EarlierRun
 from flinkish.driver.runtime.naming import Names
 from flinkish.driver.runtime.running_query import ManagedQuery
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.driver.spark.settings import configured
+from flinkish.operators.state_semantics import StateSemantics
 
 
 @dataclass(frozen=True)
@@ -79,6 +87,8 @@ class Preparer:
         self._earlier = dict(earlier or {})
         #: Spark settings of the queries that go on in place, by query name.
         self._settings: dict[str, Mapping[str, str]] = {}
+        #: Local properties of the tasks, by query name.
+        self._properties: dict[str, Mapping[str, str]] = {}
         for run in self._earlier.values():
             self._names.resume(run.name, run.checkpoint)
 
@@ -122,7 +132,37 @@ class Preparer:
                 key: value for key, value in settings.items() if key == SETTING_CHECKPOINT_FORMAT
             }
         log(f"query '{run.name}' goes on in {run.checkpoint}")
-        return replace(prepared, location=run.location, plan=run.plan)
+        prepared = replace(prepared, location=run.location, plan=run.plan)
+        return self._continued(prepared, run.meanings)
+
+    def _continued(self, prepared: Prepared, known: Mapping[int, StateSemantics]) -> Prepared:
+        """Return a query that goes on with the typed states of its checkpoint.
+
+        Parameters
+        ----------
+        known
+            The meaning of the state in the checkpoint, by ordinal.
+        """
+        if prepared.planned is None:
+            return prepared
+        modules = self._planning.snapshot_modules()
+        return self._typed(prepared, resolve_in_place(prepared.planned, known, modules))
+
+    def _typed(self, prepared: Prepared, states: TypedStates) -> Prepared:
+        """Return a query with its typed states as they go on."""
+        planned = prepared.planned
+        if planned is None:
+            return prepared
+        with self._lock:
+            self._properties[prepared.name] = task_properties(planned, states)
+        return replace(prepared, planned=with_restored(planned, states))
+
+    def _known(self, name: str) -> Mapping[int, StateSemantics]:
+        """Return the meaning of the state of the newest run of a query in this driver."""
+        newest = self._newest(name)
+        if newest is None or newest.planned is None:
+            return {}
+        return {op.ordinal: op.meaning for op in newest.planned.operators}
 
     def _placed(self, prepared: Prepared, facts: WriterFacts, session: Any) -> Prepared:
         """Return the query with the location of its checkpoint, restored if necessary.
@@ -137,8 +177,10 @@ class Preparer:
             if own is not None and name in self._restored:
                 # The program starts it again: its history is the restored one, not that of the
                 # original job at the program's own location.
-                return replace(prepared, location=self._restored[name])
-        directory = self._names.directory(name, fresh=self._is_fresh(name))
+                again = replace(prepared, location=self._restored[name])
+                return self._continued(again, self._known(name))
+        is_fresh = self._is_fresh(name)
+        directory = self._names.directory(name, fresh=is_fresh)
         local = storage.is_local(directory)
         location = f"file://{directory}" if local else storage.for_spark(directory)
         if self._restorer is not None and name not in self._restored:
@@ -157,8 +199,9 @@ class Preparer:
                         f"query '{name}': the program's checkpointLocation is not used, "
                         f"the restored checkpoint is at {directory}"
                     )
-                return replace(prepared, location=location)
-        return replace(prepared, location=location if own is None else None)
+                return self._typed(replace(prepared, location=location), restored.typed)
+        known = {} if is_fresh and own is None else self._known(name)
+        return self._continued(replace(prepared, location=location if own is None else None), known)
 
     def _retried(self) -> str | None:
         """Return the name of an unnamed query without own location whose newest run failed."""
@@ -173,18 +216,24 @@ class Preparer:
 
         It does unless the newest run failed; then it continues from that run's checkpoint.
         """
-        newest = next((q for q in self._queries() if q.name == name), None)
+        newest = self._newest(name)
         return newest is None or spark_jvm.error_of(newest.jsq) is None
 
-    def session_settings(self, session: Any, name: str) -> AbstractContextManager[None]:
-        """Return a context manager that sets what the checkpoint of query ``name`` needs.
+    def _newest(self, name: str) -> ManagedQuery | None:
+        return next((query for query in self._queries() if query.name == name), None)
+
+    @contextmanager
+    def session_settings(self, session: Any, name: str) -> Iterator[None]:
+        """Set what the checkpoint and the tasks of query ``name`` need inside the block.
 
         These are settings that Spark does not pin; the previous values are restored afterwards.
         """
         wanted = self._settings.get(name)
         if wanted is None:
             wanted = self._restorer.session_settings() if self._restorer is not None else {}
-        return configured(session, wanted)
+        properties = self._properties.get(name, {})
+        with configured(session, wanted), local_properties(session, properties):
+            yield
 
 
 def _own_location(facts: WriterFacts, session: Any) -> str | None:

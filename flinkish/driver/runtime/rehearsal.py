@@ -28,6 +28,11 @@ from flinkish.driver.restore.restorer import (
     planning_settings,
     session_settings,
 )
+from flinkish.driver.restore.typed_formats import (
+    local_properties,
+    task_properties,
+    typed_states_of,
+)
 from flinkish.driver.runtime.naming import directory_name
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.driver.spark.settings import configured
@@ -79,7 +84,7 @@ class Rehearsal:
     def _read(self) -> RestorePlanner:
         return RestorePlanner(
             offers_here(self._spec, self._job),
-            options_of(self._spec, self._planning.hasher),
+            options_of(self._spec, self._planning),
             DriverRestoreEnvironment(lambda _: (), offline=self._spec.offline),
         )
 
@@ -108,8 +113,11 @@ class Rehearsal:
         """
         session = writer._spark
         target = storage.join(self._directory, directory_name(name))
-        restored = self._copy(name, writer, facts, session, target)
-        with configured(session, session_settings(self.planner)):
+        restored, properties = self._copy(name, writer, facts, session, target)
+        with (
+            configured(session, session_settings(self.planner)),
+            local_properties(session, properties),
+        ):
             jsq = jwriter.option("checkpointLocation", storage.for_spark(target)).start()
         try:
             return _watch(jsq, name, target, restored, limits, is_over)
@@ -123,16 +131,21 @@ class Rehearsal:
 
     def _copy(
         self, name: str, writer: Any, facts: WriterFacts, session: Any, target: str
-    ) -> int | None:
-        """Make the checkpoint ``target``; return the batch that it continues from, or None."""
+    ) -> tuple[int | None, Mapping[str, str]]:
+        """Make the checkpoint ``target``.
+
+        Returns the batch that it continues from, or None, and local properties of the query.
+        """
         for attempt in range(1, _ATTEMPTS + 1):
             settings = planning_settings(self.planner.offers, name)
             planned, _ = self._planning.plan_to_run(name, writer, facts, settings)
-            _, plan = plan_start(self.planner, name, planned, facts, session)
+            _, plan = plan_start(
+                self.planner, name, planned, facts, session, self._planning.snapshot_modules()
+            )
             if plan.refusal is not None:
                 raise plan.refusal
             if plan.recipe is None:
-                return None
+                return None, {}
             recipe = replace(plan.recipe, query_id=new_query_id())
             try:
                 make_restored(session, recipe, plan.rewrite, target)
@@ -142,7 +155,8 @@ class Rehearsal:
                 log(f"copying the state again, as the job has gone on: {error.message}")
                 self.planner = self._read()
             else:
-                return recipe.batch_id
+                known = {} if planned is None else task_properties(planned, typed_states_of(plan))
+                return recipe.batch_id, known
         raise AssertionError  # the last attempt returns or raises
 
 

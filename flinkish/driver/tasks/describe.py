@@ -111,7 +111,7 @@ class Description:
         self._spec = question.spec
         self._planner = RestorePlanner(
             offers_here(self._spec, question.job),
-            options_of(self._spec, self._planning.hasher),
+            options_of(self._spec, self._planning),
             DriverRestoreEnvironment(
                 lambda query_id: runs.get(query_id, ()), offline=self._spec.offline
             ),
@@ -195,7 +195,9 @@ class Description:
         planned, _ = self._planning.plan_to_run(
             name, writer, facts, planning_settings(planner.offers, name)
         )
-        new, _ = plan_start(planner, name, planned, facts, writer._spark)
+        new, _ = plan_start(
+            planner, name, planned, facts, writer._spark, self._planning.snapshot_modules()
+        )
         self._starting.append(new)
 
     def await_query(self, query: Any, wait: Callable[[float], Any], timeout: float | None) -> Any:

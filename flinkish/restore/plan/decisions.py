@@ -17,6 +17,7 @@ from flinkish.operators.hasher import HasherVersion
 from flinkish.restore.plan.judging import OperatorJudgement, judge_operator
 from flinkish.restore.plan.matching import match_operators
 from flinkish.restore.plan.positions import SourceMatches, check_inputs, match_sources
+from flinkish.restore.plan.typed_state import TypedStateRules
 from flinkish.restore.plan.verdicts import Verdict
 from flinkish.restore.source.restore_inputs import (
     NewQuery,
@@ -79,6 +80,7 @@ def plan_query(
     uid_map: Mapping[str, str] | None = None,
     reset: Collection[str] = (),
     partitions: int | None = None,
+    migrates_lazily: bool = False,
 ) -> QueryPlan:
     """Decide what the starting query ``new`` takes from the savepoint.
 
@@ -94,9 +96,13 @@ def plan_query(
         Names of sources that start without their saved position (``--reset-source``).
     partitions
         The requested number of state partitions; None for the savepoint's.
+    migrates_lazily
+        Whether typed state is written again when the program touches it, not during the restore.
 
     Raises
     ------
+    Corrupt
+        The snapshot of a serializer of typed state is damaged.
     Incompatible
         The program's operators cannot be read although the savepoint's have ids.
     Incompatible, ConsentNeeded, UsageError
@@ -114,10 +120,11 @@ def plan_query(
     check_inputs(new, own, matches.taken, sources)
     base = own or _main_donor(saved, matches.taken, sources.positions or ())
     notes = list(matches.notes)
+    rules = TypedStateRules(not migrates_lazily, new.modules)
     plans = []
     for operator in new.operators:
         taken = matches.taken.get(operator.ordinal)
-        plans.append(judge_operator(operator, taken, base, partitions))
+        plans.append(judge_operator(operator, taken, base, partitions, rules))
         if taken is None and base is not None:
             notes.append(f"query '{new.name}': {operator.describe()} has no state, it starts empty")
         elif taken is not None and taken.query not in (new.name, None):

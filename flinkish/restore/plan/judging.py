@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT, pinned
@@ -23,8 +23,15 @@ from flinkish.restore.plan.state_evolution import (
     evolution_by_meaning,
     evolution_by_name,
 )
-from flinkish.restore.plan.verdicts import FOR_THE_ENGINE, StateChange, Verdict
+from flinkish.restore.plan.typed_state import (
+    TypedStateRules,
+    TypedStates,
+    resolve_typed_states,
+    with_recodes,
+)
+from flinkish.restore.plan.verdicts import FOR_THE_ENGINE, StateChange, Verdict, worst_first
 from flinkish.restore.source.restore_inputs import NewOperator, SavedOperator, SavedQueryFacts
+from flinkish.state.generations import ResolvedState
 
 _ALWAYS_NULLABLE = "spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled"
 #: The reason of a rewrite for the Spark that will run; the program's own state is the same.
@@ -52,6 +59,8 @@ class OperatorJudgement:
         The differences between the two states.
     evolution
         How the rows of each store change where they have to; None where that is not known.
+    typed
+        How the program goes on with its typed states, by the name of their column.
     """
 
     operator: NewOperator
@@ -62,6 +71,7 @@ class OperatorJudgement:
     advice: str = ""
     changes: tuple[StateChange, ...] = ()
     evolution: Mapping[str, StoreEvolution] | None = None
+    typed: Mapping[str, ResolvedState] = field(default_factory=dict)
 
     def executable(self, executors: Collection[Verdict]) -> bool:
         """Return whether an engine that carries out ``executors`` can execute the verdict."""
@@ -90,6 +100,7 @@ def judge_operator(
     taken: SavedOperator | None,
     base: SavedQueryFacts | None,
     partitions: int | None = None,
+    rules: TypedStateRules = TypedStateRules(),  # noqa: B008 - frozen
 ) -> OperatorJudgement:
     """Return the verdict for the state of ``operator``.
 
@@ -101,6 +112,13 @@ def judge_operator(
         The saved query whose logs continue.
     partitions
         The requested number of state partitions; None for the present number.
+    rules
+        How typed state goes on.
+
+    Raises
+    ------
+    Corrupt
+        The snapshot of a serializer of typed state is damaged.
     """
     if taken is None:
         return OperatorJudgement(
@@ -116,8 +134,20 @@ def judge_operator(
             "of another kind",
             "give the new operator another uid, and -n to drop the old one's state",
         )
+    typed = resolve_typed_states(operator, taken, rules)
+    return replace(_judge_taken(operator, taken, base, partitions, typed), typed=typed.resolved)
+
+
+def _judge_taken(
+    operator: NewOperator,
+    taken: SavedOperator,
+    base: SavedQueryFacts | None,
+    partitions: int | None,
+    typed: TypedStates,
+) -> OperatorJudgement:
+    """Return the verdict for an operator that takes the state of one of its kind."""
     by_version = _schema_by_version(operator.kind, base)
-    changes = compare_states(
+    compared = compare_states(
         operator.kind,
         taken.stores,
         operator.stores,
@@ -126,6 +156,7 @@ def judge_operator(
         schema_by_version=by_version,
         nulls_known=_nulls_known(operator.kind, taken.stores, base),
     )
+    changes = worst_first([*typed.changes, *compared])
     worst = changes[0] if changes else None
     if worst is not None and worst.verdict in (Verdict.INCOMPATIBLE, Verdict.MIGRATE):
         text = "; ".join(c.text for c in changes if c.verdict is worst.verdict)
@@ -135,6 +166,8 @@ def judge_operator(
         is_proven = operator.kind != "symmetricHashJoin" or not by_version
         if worst.verdict is Verdict.MIGRATE and is_proven:
             evolution = _evolution(operator, taken)
+        if evolution is not None:
+            evolution = with_recodes(evolution, operator, typed.resolved)
         return OperatorJudgement(
             operator, worst.verdict, taken, worst.reason, text, worst.advice, changes, evolution
         )

@@ -33,6 +33,9 @@ class RestoreOptions:
         The operators (uid, name or id) whose old keys or rows may lack a part of the answer.
     executors
         The verdicts that the state-migration engine can carry out.
+    migrates_lazily
+        Whether values of typed state are written again when the program touches them, not during
+        the restore.
     """
 
     allow_non_restored: bool = False
@@ -45,6 +48,7 @@ class RestoreOptions:
     accept_lost_rows: bool = False
     accept_partial: tuple[str, ...] = ()
     executors: frozenset[Verdict] = frozenset()
+    migrates_lazily: bool = False
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,7 @@ class RestorePlanner:
                 uid_map=options.uid_map,
                 reset=options.reset_sources,
                 partitions=options.parallelism,
+                migrates_lazily=options.migrates_lazily,
             )
         except UsageError:
             raise

@@ -6,7 +6,7 @@ column of the program's the saved one that it comes from, or the value with whic
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,9 @@ class StoreEvolution:
         Where their columns come from; None where their names tell.
     begins
         What new columns of the value have in existing rows, by their index; without one: null.
+    recodes
+        Functions that make the new bytes of columns of typed state, by the names on the way to the
+        column in the new value; picklable.
     """
 
     key: Mapping[str, Any] | None = None
@@ -38,6 +41,7 @@ class StoreEvolution:
     key_places: Places | None = None
     places: Places | None = None
     begins: Mapping[int, Any] = field(default_factory=dict)
+    recodes: Mapping[tuple[str, ...], Callable[[bytes], bytes]] = field(default_factory=dict)
 
 
 def evolution_by_name(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -46,6 +47,12 @@ class StateChange:
     text: str
     advice: str = ""
     partial: bool = False
+
+
+def worst_first(changes: Iterable[StateChange]) -> tuple[StateChange, ...]:
+    """Return the changes with the most severe verdicts first, else in their order."""
+    order = list(Verdict)
+    return tuple(sorted(changes, key=lambda change: -order.index(change.verdict)))
 
 
 class RestoreOutcome(str, Enum):

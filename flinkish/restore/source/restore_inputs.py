@@ -14,6 +14,8 @@ from typing import Any
 from flinkish.checkpoint.operators import StoreInfo
 from flinkish.operators.identity import UNKNOWN, Identified, OperatorIdentity
 from flinkish.operators.state_semantics import StateSemantics
+from flinkish.state.serializers import TypeSerializer
+from flinkish.state.snapshots import DEFAULT_MODULES
 from flinkish.units import size_text
 
 #: The key of a saved query.
@@ -154,6 +156,8 @@ class NewOperator:
         The id that it would have without its uid (v3).
     partitions, stores, meaning
         The state that it will keep.
+    serializers
+        The program's serializers of its typed states, by the name of their column.
     """
 
     ordinal: int
@@ -165,6 +169,7 @@ class NewOperator:
     partitions: int = 0
     stores: tuple[StoreInfo, ...] = ()
     meaning: StateSemantics = field(default_factory=StateSemantics)
+    serializers: Mapping[str, TypeSerializer[Any]] = field(default_factory=dict)
 
     def answers_to(self, name: str) -> bool:
         """Return whether a name of the user's is its uid, its name or its id."""
@@ -235,6 +240,8 @@ class NewQuery:
         None if the query's plan could not be read.
     settings
         The session's values of the settings that the savepoint pins.
+    modules
+        The modules whose classes a snapshot of typed state may name.
     """
 
     name: str
@@ -242,3 +249,4 @@ class NewQuery:
     sources: tuple[NewSource, ...] | None = ()
     sink: NewSink = field(default_factory=NewSink)
     settings: Mapping[str, str] = field(default_factory=dict)
+    modules: tuple[str, ...] = DEFAULT_MODULES

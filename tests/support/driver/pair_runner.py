@@ -31,6 +31,7 @@ from flinkish.restore.source.restore_source import RestoreSource, open_restore_s
 from flinkish.savepoint.format.contents import QuerySource, SavepointJob
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
+from flinkish.state.snapshots import DEFAULT_MODULES
 
 SCHEMA = (
     "id long, k string, j string, v long, w long, n int, d double, m decimal(10,2), ts timestamp"
@@ -237,7 +238,7 @@ class Bench:
         planned = _placed(planned, saved.root)
         facts = WriterFacts(query_name="q", output_mode=pair.new.mode)
         planner = RestorePlanner(offers, pair.options, DriverRestoreEnvironment(lambda _: ()))
-        _, restore = plan_start(planner, "q", planned, facts, self.spark)
+        _, restore = plan_start(planner, "q", planned, facts, self.spark, DEFAULT_MODULES)
         return restore, planned, offers
 
     # --- what is true -----------------------------------------------------------------------

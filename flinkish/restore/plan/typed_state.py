@@ -1,0 +1,235 @@
+"""Typed state in a restore: what the saved serializers say of the program's. Pure.
+
+A savepoint keeps a snapshot of every serializer that wrote values of a state
+(:class:`~flinkish.operators.state_semantics.StateSemantics`). Here each is resolved against the
+serializer that the program declares, as Flink does it (``StateSerializerProvider``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from flinkish.checkpoint.format.names import DEFAULT_STORE
+from flinkish.checkpoint.operators import StoreInfo
+from flinkish.errors import Incompatible
+from flinkish.operators.state_semantics import StateSemantics
+from flinkish.restore.plan.state_evolution import StoreEvolution
+from flinkish.restore.plan.verdicts import StateChange, Verdict
+from flinkish.restore.source.restore_inputs import NewOperator, SavedOperator
+from flinkish.state.declared import MAP_KEY, from_text, to_text
+from flinkish.state.generations import ResolvedState, resolve_state
+from flinkish.state.serializers import TypeSerializer
+from flinkish.state.serializers import Verdict as TypeVerdict
+from flinkish.state.snapshots import DEFAULT_MODULES, SnapshotLoader, StatePlace
+
+#: The column of ``applyInPandasWithState`` in which Spark keeps what the function declares.
+_GROUP_STATE = "groupState"
+#: The column of a state variable of ``transformWithState``.
+_VARIABLE = "value"
+
+
+@dataclass(frozen=True)
+class TypedStateRules:
+    """How typed state goes on.
+
+    Attributes
+    ----------
+    is_eager
+        Whether the restore writes values again that the program's serializer would write otherwise
+        (``state.migration``); else they are when the program touches them.
+    modules
+        The modules whose classes a snapshot may name (``engine.snapshot-modules``).
+    """
+
+    is_eager: bool = True
+    modules: tuple[str, ...] = DEFAULT_MODULES
+
+
+@dataclass(frozen=True)
+class TypedStates:
+    """What becomes of the typed states of one operator.
+
+    Attributes
+    ----------
+    changes
+        What the user should know, or why a state cannot be restored.
+    resolved
+        How the program goes on with each state that can be restored, by the name of its column.
+    """
+
+    changes: tuple[StateChange, ...] = ()
+    resolved: Mapping[str, ResolvedState] = field(default_factory=dict)
+
+
+def resolve_typed_states(
+    operator: NewOperator, taken: SavedOperator, rules: TypedStateRules
+) -> TypedStates:
+    """Decide how an operator goes on with the typed states of a saved one.
+
+    Raises
+    ------
+    Corrupt
+        The snapshot of a serializer is damaged; the error names state, operator and class.
+    """
+    saved = taken.meaning.serializers if taken.meaning is not None else {}
+    there = {name for name, _ in _columns(operator.kind, taken.stores)}
+    changes: list[StateChange] = []
+    resolved: dict[str, ResolvedState] = {}
+    for name, serializer in operator.serializers.items():
+        if name not in saved:
+            if name in there:
+                changes.append(_without_snapshot(name))
+            continue
+        place = StatePlace(name.removesuffix(MAP_KEY), operator.uid or operator.name)
+        try:
+            found = resolve_serializer(name, saved[name], serializer, place, rules)
+        except Incompatible as error:
+            changes.append(_refused(name, error))
+            continue
+        resolved[name] = found
+        changes += _told(name, found, serializer)
+    return TypedStates(tuple(changes), resolved)
+
+
+def resolve_serializer(
+    name: str,
+    snapshots: Sequence[str],
+    serializer: TypeSerializer[Any],
+    place: StatePlace,
+    rules: TypedStateRules,
+) -> ResolvedState:
+    """Decide how a program goes on with one state.
+
+    Parameters
+    ----------
+    name
+        The name of its column: with :data:`~flinkish.state.declared.MAP_KEY` behind, it has the
+        keys of a map, which Spark looks up by their bytes.
+    snapshots
+        Of the savepoint, base64, a generation each.
+
+    Raises
+    ------
+    Incompatible
+        The program cannot go on with the state, or a newer one wrote a snapshot.
+    Corrupt
+        A snapshot is damaged.
+    """
+    loader = SnapshotLoader(place, rules.modules)
+    stored = [from_text(each) for each in snapshots]
+    found = resolve_state(stored, serializer, loader, eager=rules.is_eager)
+    if name.endswith(MAP_KEY) and found.verdict is not TypeVerdict.AS_IS:
+        raise Incompatible(
+            f"{place} cannot be restored: the keys of the map would be written otherwise "
+            f"({serializer.type_name} now), and Spark finds its entries by their bytes",
+            hint="change the type of the keys back, or declare the map under another name",
+            place=str(place),
+        )
+    return found
+
+
+def _told(
+    name: str, found: ResolvedState, serializer: TypeSerializer[Any]
+) -> Iterator[StateChange]:
+    if found.rewriting is not None:
+        yield StateChange(
+            name,
+            Verdict.MIGRATE,
+            "typed-state-migrated",
+            f"the values of state `{name}` are written again by its new serializer "
+            f"({serializer.type_name})",
+            "keep the type as it was, or state.migration=lazy",
+        )
+    elif found.is_mixed:
+        yield StateChange(
+            name,
+            Verdict.AS_IS,
+            "typed-state-lazy",
+            f"a value of state `{name}` is written by its new serializer "
+            f"({serializer.type_name}) when the program updates it; savepoints keep the snapshots "
+            f"of {len(found.snapshots)} serializers until a restore with state.migration=eager",
+        )
+    elif found.verdict is TypeVerdict.RECONFIGURED:
+        yield StateChange(
+            name,
+            Verdict.AS_IS,
+            "typed-state-reconfigured",
+            f"state `{name}` goes on with a reconfigured serializer ({serializer.type_name})",
+        )
+
+
+def _refused(name: str, error: Incompatible) -> StateChange:
+    return StateChange(
+        name, Verdict.INCOMPATIBLE, "typed-state-incompatible", error.message, error.hint or ""
+    )
+
+
+def _without_snapshot(name: str) -> StateChange:
+    return StateChange(
+        name,
+        Verdict.INCOMPATIBLE,
+        "typed-state-unknown",
+        f"the savepoint has a state `{name}` without a snapshot of its serializer, so that nobody "
+        "knows what its bytes are",
+        "declare the state under another name",
+    )
+
+
+def with_recodes(
+    evolution: Mapping[str, StoreEvolution],
+    operator: NewOperator,
+    resolved: Mapping[str, ResolvedState],
+) -> dict[str, StoreEvolution]:
+    """Return the evolution of an operator's stores with what its typed states need.
+
+    Parameters
+    ----------
+    evolution
+        That of the stores whose columns change.
+    """
+    result = dict(evolution)
+    for store in operator.stores:
+        recodes: dict[tuple[str, ...], Callable[[bytes], bytes]] = {
+            path: each.rewriting.rewrite
+            for name, path in _columns(operator.kind, [store])
+            if (each := resolved.get(name)) is not None and each.rewriting is not None
+        }
+        if recodes:
+            name = store.name or DEFAULT_STORE
+            known = result.get(name, StoreEvolution(value=store.value_schema))
+            result[name] = replace(known, recodes=recodes)
+    return result
+
+
+def _columns(
+    kind: str | None, stores: Sequence[StoreInfo]
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the names of states that may be typed, and the paths of their columns in the value."""
+    for store in stores:
+        fields = _types(store.value_schema)
+        if not (kind or "").startswith("transformWithState"):
+            yield from ((name, (_GROUP_STATE, name)) for name in _types(fields.get(_GROUP_STATE)))
+        elif _VARIABLE in fields and not store.name.startswith("$"):
+            # With a time to live, Spark keeps the value and its end in a struct.
+            nested = _VARIABLE in _types(fields[_VARIABLE])
+            yield store.name, (_VARIABLE, _VARIABLE) if nested else (_VARIABLE,)
+
+
+def _types(schema: Any) -> dict[str, Any]:
+    """Return the types of a struct's fields by their names; none for another type."""
+    if not isinstance(schema, Mapping):
+        return {}
+    return {str(each["name"]): each["type"] for each in schema.get("fields", ())}
+
+
+def restored_meaning(
+    meaning: StateSemantics, resolved: Mapping[str, ResolvedState]
+) -> StateSemantics:
+    """Return the meaning of a program's state once its typed states are restored.
+
+    The next savepoint keeps a snapshot for each generation of their values.
+    """
+    kept = {name: tuple(map(to_text, each.snapshots)) for name, each in resolved.items()}
+    return replace(meaning, serializers={**meaning.serializers, **kept})
