@@ -136,7 +136,7 @@ def test_a_restore(
             final = job.wait()
             assert final.state is JobState.FAILED
             assert final.failure is not None
-            assert final.failure["code"] == 5
+            assert final.failure["code"] == 4
             assert "stats" in final.failure["message"]
             assert change.refused in final.failure["message"]
             assert not newest

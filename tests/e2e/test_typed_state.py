@@ -1,0 +1,118 @@
+"""A job with typed state, stopped and resumed as a program whose class has other fields."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from flinkish.examples import flights
+from flinkish.examples.flights import data
+from tests.e2e.test_matrix import spark35 as spark35
+from tests.support.cli.command import Flinkish
+from tests.support.driver.operator_programs import BACKENDS
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+HERE = Path(flights.__file__).parent
+LAST_DAY = "2013-01-20"
+#: Days in the first savepoint, at the least; days in all.
+FIRST, DAYS = 4, 20
+
+
+@pytest.mark.parametrize(
+    ("backend", "migration"),
+    [
+        ("hdfs", "eager"),
+        *(
+            pytest.param(backend, migration, marks=pytest.mark.deep)
+            for backend, migration in (
+                *(("hdfs", "lazy"), ("rocksdb", "eager"), ("rocksdb", "lazy")),
+            )
+        ),
+    ],
+)
+def test_fields_of_the_class_change(
+    flinkish: Flinkish, tmp_path: Path, backend: str, migration: str
+) -> None:
+    resumed_as_version_2(flinkish, tmp_path, backend, migration, sys.executable)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("migration", ["eager", "lazy"])
+def test_on_the_oldest_spark(
+    flinkish: Flinkish, tmp_path: Path, spark35: str, migration: str
+) -> None:
+    resumed_as_version_2(flinkish, tmp_path, "hdfs", migration, spark35)
+
+
+def resumed_as_version_2(
+    flinkish: Flinkish, tmp_path: Path, backend: str, migration: str, python: str
+) -> None:
+    data.prepare(tmp_path / "flights", last_day=LAST_DAY)
+    for name in ("aircraft_v1.py", "aircraft_v2.py"):
+        shutil.copy(HERE / name, tmp_path)
+    conf = tuple(f"--conf={key}={value}" for key, value in BACKENDS[backend].items())
+    options = ("-pyexec", python, *conf)
+    words = ("flights", "results", "--files-per-trigger", "1")
+    old = flinkish.run(tmp_path / "aircraft_v1.py", *words, "--every", "2 seconds", options=options)
+    flinkish.wait_for_batch(old, FIRST - 1)
+    stopped = flinkish.ok("stop", old, "-p", "sp", "--json").json()
+    savepoint = stopped["savepoint"]
+    last_of_v1 = savepoint["queries"][0]["batch_id"]
+    assert last_of_v1 < DAYS - 2, "version 1 has read everything"
+
+    migrate = ("-D", f"state.migration={migration}")
+    asked = ("check", "-s", savepoint["path"], *options, *migrate, "--json")
+    plan = flinkish.ok(*asked, "aircraft_v2.py", *words).json()
+    (row,) = plan["operators"]
+    assert row["verdict"] == {"eager": "migrate", "lazy": "as-is"}[migration]
+    assert "state `stats`" in row["text"]
+
+    start = ("-s", savepoint["path"], *options, *migrate)
+    new = flinkish.run(tmp_path / "aircraft_v2.py", *words, "--every", "0 seconds", options=start)
+    flinkish.wait_for_batch(new, DAYS)  # and the marker's file
+    flinkish.ok("cancel", new, "-s", "sp", "--json")
+    assert newest(tmp_path / "results") == expected(tmp_path / "flights", last_of_v1)
+
+
+def newest(results: Path) -> dict[str, dict[str, Any]]:
+    """The newest row of each aircraft."""
+    found: dict[str, dict[str, Any]] = {}
+    for batch in sorted(results.glob("batch=*")):
+        for part in batch.glob("*.parquet"):
+            for row in pq.read_table(part, partitioning=None).to_pylist():
+                found[row["tailnum"]] = {k: v for k, v in row.items() if v is not None}
+    return found
+
+
+def expected(directory: Path, last_of_v1: int) -> dict[str, dict[str, Any]]:
+    """What both versions promise, by plain Python: a file is a batch."""
+    days = sorted((directory / "departures").iterdir(), key=lambda file: file.stat().st_mtime)
+    found: dict[str, dict[str, Any]] = {}
+    known: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    for number, day in enumerate(days):
+        with day.open() as file:
+            rows = [row for row in csv.DictReader(file) if row["dep_delay"] and row["tailnum"]]
+        for row in rows:
+            total = known[row["tailnum"]]
+            delay = int(row["dep_delay"])
+            total[0] += 1
+            total[1] += delay
+            if number <= last_of_v1:
+                total[2] += int(row["distance"])
+            else:
+                total[3] = max(total[3], delay)
+        for tailnum in {row["tailnum"] for row in rows}:
+            count, minutes, miles, worst = known[tailnum]
+            old = {"minutes": minutes, "miles": miles, "version": 1}
+            new = {"delay": minutes, "worst": worst, "version": 2}
+            shown = old if number <= last_of_v1 else new
+            found[tailnum] = {"tailnum": tailnum, "flights": count, **shown}
+    return found
