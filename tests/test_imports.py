@@ -59,7 +59,7 @@ ALLOWED: dict[str, frozenset[str]] = {
         "engine": FORMAT,
         "state": "errors units",
         "examples": "cli upgrade client launch registry restore savepoint compat checkpoint "
-        "operators errors config",
+        "operators state errors config",
     }.items()
 }
 #: Rooms that import no module of the package itself either.

@@ -173,6 +173,8 @@ COVERED_BY = {
     "engine/tables/spark_frames": "engine/tables/test_frames",
     "engine/tables/table_files": "engine/tables/test_frames",
     "errors": "cli/test_usage",
+    "examples/flights/aircraft_v1": "e2e/test_typed_state",
+    "examples/flights/aircraft_v2": "e2e/test_typed_state",
     "examples/flights/check": "examples/test_check",
     "examples/flights/data": "examples/test_data",
     "examples/flights/delays_v1": "examples/test_programs",

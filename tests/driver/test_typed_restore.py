@@ -155,6 +155,36 @@ def test_a_restore(
     assert (generations[0] != before) is (change.old != change.new)
 
 
+@pytest.mark.parametrize(
+    ("kind", "backend"),
+    [("group", "hdfs"), pytest.param("processor", "rocksdb", marks=pytest.mark.deep)],
+)
+def test_a_job_goes_on_in_place_with_values_of_both_serializers(
+    spark: Any, new_job: NewJob, tmp_path: Path, kind: str, backend: str
+) -> None:
+    """After a lazy restore, a second driver of the job reads what both programs have written."""
+    if kind == "processor" and is_old(spark):
+        pytest.skip("transformWithState came with Spark 4")
+    (change,) = (each for each in CHANGES if each.name == "a field more")
+    later = [(3, 30), (2, 31), (0, 32)]
+    newest: Shown = {}
+    with configured(spark, settings(backend)):
+        path = saved(spark, new_job, change, kind, tmp_path)
+        write(spark, AFTER, tmp_path / "in" / "1")
+        run = program(spark, change.new, change, kind, tmp_path, newest)
+        job = new_job(restore=RestoreSpec(path=path), options=options("lazy")).start(run)
+        run_until_read(job, newest, {0, 1, 2, 4})
+        job.request(RequestKind.CANCEL)
+        ended = job.wait()
+        write(spark, later, tmp_path / "in" / "2")
+        run = program(spark, change.new, change, kind, tmp_path, newest)
+        again = new_job(again=ended).start(run)
+        run_until_read(again, newest, {0, 1, 2, 3, 4})
+        state = again.request(RequestKind.STOP, str(tmp_path / "sp"))["savepoint"]["path"]
+    assert newest == typed_programs.expected(change, BEFORE, [*AFTER, *later])
+    assert len(snapshots(state)) == 2
+
+
 def contents(path: str) -> dict[str, bytes]:
     files = (each for each in Path(path).rglob("*") if each.is_file())
     return {str(each): each.read_bytes() for each in files}

@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from flinkish.examples import flights
 from flinkish.examples.flights import data
 from tests.e2e.test_matrix import spark35 as spark35
 from tests.support.cli.command import Flinkish
@@ -20,7 +19,6 @@ from tests.support.driver.operator_programs import BACKENDS
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
-HERE = Path(flights.__file__).parent
 LAST_DAY = "2013-01-20"
 #: Days in the first savepoint, at the least; days in all.
 FIRST, DAYS = 4, 20
@@ -55,9 +53,11 @@ def test_on_the_oldest_spark(
 def resumed_as_version_2(
     flinkish: Flinkish, tmp_path: Path, backend: str, migration: str, python: str
 ) -> None:
+    from flinkish.examples.flights import aircraft_v1, aircraft_v2
+
     data.prepare(tmp_path / "flights", last_day=LAST_DAY)
-    for name in ("aircraft_v1.py", "aircraft_v2.py"):
-        shutil.copy(HERE / name, tmp_path)
+    for program in (aircraft_v1, aircraft_v2):
+        shutil.copy(str(program.__file__), tmp_path)
     conf = tuple(f"--conf={key}={value}" for key, value in BACKENDS[backend].items())
     options = ("-pyexec", python, *conf)
     words = ("flights", "results", "--files-per-trigger", "1")
