@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.bench.measure import machine
 
-WAYS = ("spark", "rescale", "evolve")
+WAYS = ("spark", "rescale", "evolve", "typed")
 
 
 def measure(directory: Path, *, rows: int, runs: int, before: int = 8, after: int = 12) -> None:

@@ -1,11 +1,13 @@
 """A driver that measures the engine: ``engine_program.py DIRECTORY ROWS FROM TO RUNS``.
 
-It makes a RocksDB state of so many rows (a string key, seven value columns, about 128 bytes a row,
+It makes a RocksDB state of so many rows (a string key, eight value columns, about 150 bytes a row,
 as an aggregation has them) with a real query, once, and then, in one Spark session:
 
 - ``spark``: Spark's own offline repartition (4.2 and later) of a copy of the checkpoint;
 - ``rescale``: the engine's, of the same checkpoint;
-- ``evolve``: the engine gives a value column more width and adds one, and rescales.
+- ``evolve``: the engine gives a value column more width and adds one, and rescales;
+- ``typed``: the engine writes the values of a typed state again, whose class has a field more and
+  one fewer, and rescales. The bytes are in the last column, as a typed state's are.
 
 One line of JSON a measurement goes to stdout.
 """
@@ -20,17 +22,24 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from flinkish.engine.avro.schemas import unique_names
 from flinkish.engine.migration.checkpoint_migration import rewrite_checkpoint
+from flinkish.engine.migration.evolution import join_path
 from flinkish.engine.migration.migration_planner import FamilyChange, TargetState
 from flinkish.engine.stores.checkpoints import read_checkpoint
 from flinkish.engine.stores.directories import LocalDirectory
+from flinkish.state import SnapshotLoader, serializer_of, state_type, write_snapshot
+from flinkish.state.generations import resolve_state
 
+#: A value of :class:`Stats`: its generation, and each field behind its size.
+STATS = "unhex(concat('0008', lpad(hex(n), 16, '0'), '083FF0000000000000'))"
 SETTINGS = {
     "spark.driver.memory": "3g",
     "spark.ui.enabled": "false",
@@ -63,6 +72,7 @@ def make_state(spark: Any, directory: Path, rows: int, partitions: int) -> Path:
             F.max("n").alias("most"),
             F.avg("n").alias("mean"),
             F.first(F.expr("CAST(n AS int)")).alias("small"),
+            F.first(F.expr(STATS)).alias("stats"),
         )
         .writeStream.outputMode("update")
         .option("checkpointLocation", str(checkpoint))
@@ -84,6 +94,40 @@ def evolved(checkpoint: Path) -> dict[tuple[str, str], FamilyChange]:
     last["type"] = "long"
     value["fields"].append({"name": "note", "type": "string", "nullable": True, "metadata": {}})
     return {(store.name, family.name): FamilyChange(value=value)}
+
+
+@dataclass
+class Stats:
+    """The class of the typed state, when it was written."""
+
+    count: int
+    total: float
+
+
+@state_type(aliases=["Stats"])
+@dataclass
+class NewStats:
+    """The class as it is now."""
+
+    count: int
+    least: int = 0
+
+
+def migrated(checkpoint: Path) -> dict[tuple[str, str], FamilyChange]:
+    """The values of the binary column become those of the new class, as a restore does it."""
+    [operator] = read_checkpoint(LocalDirectory(str(checkpoint))).operators
+    [store] = operator.stores
+    [family] = store.families
+    fields = family.value["fields"]
+    paths = [join_path("", name) for name in unique_names(field["name"] for field in fields)]
+    column = next(path for path, field in zip(paths, fields, strict=True)
+                  if field["type"] == "binary")  # fmt: skip
+    old = write_snapshot(serializer_of(Stats).snapshot_configuration())
+    loader = SnapshotLoader("the benchmark's state", ("flinkish", Stats.__module__))
+    found = resolve_state([old], serializer_of(NewStats), loader, eager=True)
+    assert found.rewriting is not None
+    change = FamilyChange(value=family.value, recodes={column: found.rewriting.rewrite})
+    return {(store.name, family.name): change}
 
 
 def _own_peak(_: int) -> int:
@@ -122,6 +166,7 @@ def main(directory: Path, rows: int, before: int, after: int, runs: int) -> None
         "spark": (with_spark, True),
         "rescale": (lambda: with_engine({}), False),
         "evolve": (lambda: with_engine(evolved(checkpoint)), False),
+        "typed": (lambda: with_engine(migrated(checkpoint)), False),
     }
     for run in range(runs):
         for name, (way, copied) in ways.items():
