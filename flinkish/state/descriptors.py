@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from flinkish.errors import UsageError
@@ -72,16 +72,13 @@ class ValueStateDescriptor:
 
     name: str
     type_or_serializer: Any
+    #: The serializer of the value.
+    serializer: TypeSerializer[Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Check, and make the serializer."""
         (made,) = _checked("value state", self.name, self.type_or_serializer)
-        object.__setattr__(self, "_serializer", made)
-
-    @property
-    def serializer(self) -> TypeSerializer[Any]:
-        """The serializer of the value."""
-        return self._serializer  # type: ignore[attr-defined,no-any-return]
+        object.__setattr__(self, "serializer", made)
 
 
 @dataclass(frozen=True)
@@ -103,16 +100,13 @@ class ListStateDescriptor:
 
     name: str
     element: Any
+    #: The serializer of the whole list; its ``element`` is that of one.
+    serializer: ListSerializer = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Check, and make the serializer."""
         (made,) = _checked("list state", self.name, self.element)
-        object.__setattr__(self, "_serializer", ListSerializer(made))
-
-    @property
-    def serializer(self) -> ListSerializer:
-        """The serializer of the whole list; its ``element`` is that of one."""
-        return self._serializer  # type: ignore[attr-defined,no-any-return]
+        object.__setattr__(self, "serializer", ListSerializer(made))
 
 
 @dataclass(frozen=True)
@@ -137,14 +131,11 @@ class MapStateDescriptor:
     name: str
     key: Any
     value: Any
+    #: The serializer of the whole map; its ``key`` and ``value`` are those of the parts.
+    serializer: MapSerializer = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Check, and make the serializer."""
         check_key(self.key, self.key)
         key, value = _checked("map state", self.name, self.key, self.value)
-        object.__setattr__(self, "_serializer", MapSerializer(key, value))
-
-    @property
-    def serializer(self) -> MapSerializer:
-        """The serializer of the whole map; its ``key`` and ``value`` are those of the parts."""
-        return self._serializer  # type: ignore[attr-defined,no-any-return]
+        object.__setattr__(self, "serializer", MapSerializer(key, value))

@@ -68,10 +68,10 @@ def _resolved(
     op: PlannedOperator, meaning: StateSemantics, rules: TypedStateRules
 ) -> dict[str, ResolvedState]:
     assert op.typed is not None
+    operator = op.uid or op.name
     return {
         name: resolve_serializer(
-            *(name, meaning.serializers[name], serializer),
-            *(StatePlace(name, op.uid or op.name), rules),
+            name, meaning.serializers[name], serializer, StatePlace(name, operator), rules
         )
         for name, serializer in op.typed.serializers.items()
         if name in meaning.serializers

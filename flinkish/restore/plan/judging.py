@@ -173,7 +173,11 @@ def _judge_taken(
         )
     if taken.rewritten:
         return OperatorJudgement(
-            *(operator, Verdict.MIGRATE, taken, FOR_ANOTHER_SPARK, taken.rewritten),
+            operator,
+            Verdict.MIGRATE,
+            taken,
+            FOR_ANOTHER_SPARK,
+            taken.rewritten,
             advice="install flinkish[engine] for the driver's Python, or stay on the Spark before",
             changes=changes,
         )
