@@ -18,7 +18,6 @@ from tests.support.driver.pair_verdicts import (
     DEFINITION,
     KEY,
     REORDERED,
-    REPLACED,
     TYPE,
     WIDER,
 )
@@ -74,7 +73,7 @@ WINDOWS = (
         aggregation(
             "count(*) as c", "sum(v) as s", by=("window(ts, '10 minutes') as t", "k"), mode="append"
         ),
-        *REPLACED,
+        *ADDED,
         FAILS,
         closing=True,
         promised=aggregation(
