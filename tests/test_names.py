@@ -247,6 +247,7 @@ COVERED_BY = {
     "state/declared": "driver/test_typed_state",
     "state/group_state": "driver/test_typed_state",
     "state/processors": "driver/test_typed_state",
+    "state/shipping": "driver/migration/test_file_transfer",
     "state/variables": "driver/test_typed_state",
     "storage/below": "storage/test_deletion",
     "storage/bounded": "storage/test_placing",

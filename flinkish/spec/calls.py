@@ -109,6 +109,8 @@ class StateTask:
         The directory to create.
     format
         ``parquet``, ``avro`` or ``json``.
+    raw
+        Whether the values of typed state stay bytes.
     """
 
     path: str
@@ -118,6 +120,7 @@ class StateTask:
     partition: int | None = None
     target: str | None = None
     format: str = "parquet"
+    raw: bool = False
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from flinkish.state.handles import (
     StateCell,
     ValueState,
 )
+from flinkish.state.shipping import ship_package
 
 _NODES = frozenset({"FlatMapGroupsInPandasWithState"})
 
@@ -73,6 +74,7 @@ def apply_in_pandas_with_state(
     for each in states:
         schema.add(each.name, BinaryType())
     typed = _TypedFunction(func, tuple(states), TaskFormats(declared, declared.serializers))
+    ship_package(grouped._df.sparkSession.sparkContext)  # before Spark pickles the function
     df = grouped.applyInPandasWithState(typed.call, output, schema, output_mode, timeout)
     mark(df, declared, _NODES)
     return df

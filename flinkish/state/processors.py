@@ -14,6 +14,7 @@ from flinkish.state.descriptors import (
 )
 from flinkish.state.group_state import find_state
 from flinkish.state.handles import ListState, MapState, ValueState
+from flinkish.state.shipping import ship_package
 from flinkish.state.variables import VariableFormat, VariableList, VariableMap, VariableValue
 
 _NODES = frozenset({"TransformWithStateInPandas", "TransformWithStateInPySpark"})
@@ -75,6 +76,7 @@ def transform_with_state(
         )
     declared = declare(states, by_element=True)
     wrapped = _typed_processor(processor, states, TaskFormats(declared, declared.serializers))
+    ship_package(grouped._df.sparkSession.sparkContext)  # before Spark pickles the function
     df = getattr(grouped, method)(
         wrapped, output, output_mode, time_mode, eventTimeColumnName=event_time_column
     )

@@ -8,10 +8,10 @@ from typing import Any
 
 from flinkish import storage
 from flinkish.driver.log import log
-from flinkish.driver.migration.file_transfer import ship_package
 from flinkish.restore.materialize.new_checkpoint import check_free, make_checkpoint
 from flinkish.restore.plan.state_migration import StateRewrite
 from flinkish.restore.recipe import Recipe
+from flinkish.state.shipping import ship_package
 
 #: Packages that the engine imports besides the standard library.
 NEEDED = ("fastavro", "numpy", "pyarrow", "rocksdict", "cramjam", "zstandard", "xxhash", "crc32c")

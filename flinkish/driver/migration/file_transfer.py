@@ -8,14 +8,10 @@ the storage with their own environment and get flinkish as a zip file.
 
 from __future__ import annotations
 
-import os
-import tempfile
-import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
-import flinkish
 from flinkish import storage
 from flinkish.driver.log import log
 from flinkish.errors import FlinkishError, StorageError, from_record
@@ -25,6 +21,7 @@ from flinkish.savepoint.write.transfer import (
     Transfer,
     TransferOutcome,
 )
+from flinkish.state.shipping import ship_package
 
 #: Size in bytes from which ``auto`` uses the executors.
 AUTO_BYTES = 1 << 30
@@ -134,24 +131,3 @@ def _refused(error: Exception) -> FlinkishError:
         f"the executors could not copy the savepoint's files: {error}",
         hint="set execution.savepoint.distributed=false to let the driver do it",
     )
-
-
-def ship_package(context: Any) -> None:
-    """Send this flinkish to the executors, once for each context: a cluster does not have it.
-
-    Relies on the directory ``_temp_dir`` of PySpark's ``SparkContext`` (3.5 to 4.3).
-    """
-    if getattr(context, "_flinkish_shipped", False):
-        return
-    root = os.path.dirname(os.path.abspath(flinkish.__file__))
-    # Executors fetch the file from there while Spark runs; Spark removes the directory at its end.
-    directory = tempfile.mkdtemp(prefix="flinkish-", dir=context._temp_dir)
-    path = os.path.join(directory, "flinkish.zip")
-    with zipfile.ZipFile(path, "w") as archive:
-        for folder, _, names in os.walk(root):
-            for name in sorted(names):
-                if name.endswith((".py", ".json")):
-                    file = os.path.join(folder, name)
-                    archive.write(file, os.path.relpath(file, os.path.dirname(root)))
-    context.addPyFile(path)
-    context._flinkish_shipped = True

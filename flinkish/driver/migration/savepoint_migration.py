@@ -14,7 +14,6 @@ from typing import Any
 
 from flinkish import storage
 from flinkish.driver.log import log
-from flinkish.driver.migration.file_transfer import ship_package
 from flinkish.errors import FlinkishError, LaunchFailed, StorageError
 from flinkish.savepoint.format.contents import (
     FORMAT_NATIVE,
@@ -32,6 +31,7 @@ from flinkish.savepoint.state.state_directories import StorageDirectory, saved_d
 from flinkish.savepoint.write.transfer import FileTransferer
 from flinkish.savepoint.write.writer import write_savepoint
 from flinkish.spec.migration import MigratedOperator, Migration
+from flinkish.state.shipping import ship_package
 
 #: The last line of a Python traceback, and the first of a Java one.
 _RAISED = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)\b.*)$", re.MULTILINE)

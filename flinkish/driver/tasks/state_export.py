@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flinkish import storage
-from flinkish.driver.migration.file_transfer import ship_package
 from flinkish.driver.tasks.answering import answer
 from flinkish.errors import LaunchFailed, UsageError
 from flinkish.spec.calls import StateAnswer, StateTask
 from flinkish.spec.codec import decode
+from flinkish.state.shipping import ship_package
 
 if TYPE_CHECKING:
     from flinkish.savepoint.state.state_rows import SavedState
@@ -75,7 +75,7 @@ def run(session: Any, task: StateTask) -> StateAnswer:
             f"the driver's Python cannot import {error.name}, which reading state needs",
             hint="install flinkish there with its extra: pip install 'flinkish[engine]'",
         ) from error
-    state = open_state(open_savepoint(task.path), task.name)
+    state = open_state(open_savepoint(task.path), task.name, raw=task.raw)
     ship_package(session.sparkContext)
     with in_our_words(state.query.name):
         if task.target is None:

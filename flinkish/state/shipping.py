@@ -1,0 +1,31 @@
+"""flinkish for the executors: what they need for typed state, for copying and for rewriting it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zipfile
+from typing import Any
+
+import flinkish
+
+
+def ship_package(context: Any) -> None:
+    """Send this flinkish to the executors, once for each context: a cluster does not have it.
+
+    Relies on the directory ``_temp_dir`` of PySpark's ``SparkContext`` (3.5 to 4.3).
+    """
+    if getattr(context, "_flinkish_shipped", False):
+        return
+    root = os.path.dirname(os.path.abspath(flinkish.__file__))
+    # Executors fetch the file from there while Spark runs; Spark removes the directory at its end.
+    directory = tempfile.mkdtemp(prefix="flinkish-", dir=context._temp_dir)
+    path = os.path.join(directory, "flinkish.zip")
+    with zipfile.ZipFile(path, "w") as archive:
+        for folder, _, names in os.walk(root):
+            for name in sorted(names):
+                if name.endswith((".py", ".json")):
+                    file = os.path.join(folder, name)
+                    archive.write(file, os.path.relpath(file, os.path.dirname(root)))
+    context.addPyFile(path)
+    context._flinkish_shipped = True
