@@ -50,7 +50,7 @@ ALLOWED: dict[str, frozenset[str]] = {
         "registry": "checkpoint operators errors config spec log_lines",
         "restore": "savepoint compat checkpoint operators engine state storage errors config units "
         "spec",
-        "savepoint": "checkpoint operators engine storage errors config units spec",
+        "savepoint": "checkpoint operators engine state storage errors config units spec",
         "compat": "checkpoint operators errors config",
         "checkpoint": "checkpoint.format storage errors config",
         FORMAT: "",

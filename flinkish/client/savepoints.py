@@ -135,6 +135,8 @@ class Savepoint:
     def read_state(self, session: Any, name: str) -> Any:
         """Return a state as a DataFrame with the columns ``partition``, ``key`` and ``value``.
 
+        Typed state (:mod:`flinkish.state`) has its values, as far as the savepoint describes them.
+
         Parameters
         ----------
         session : SparkSession

@@ -54,10 +54,19 @@ class Export:
     operator: Mapping[str, Any]
 
 
-def open_state(savepoint: OpenSavepoint, name: str) -> SavedState:
+def open_state(savepoint: OpenSavepoint, name: str, *, raw: bool = False) -> SavedState:
     """Return the state that ``[QUERY/]UID[/STATE]`` refers to.
 
     Only this function imports the engine's libraries.
+
+    Parameters
+    ----------
+    savepoint : OpenSavepoint
+        The savepoint.
+    name : str
+        ``[QUERY/]UID[/STATE]``.
+    raw : bool
+        Whether the values of typed state stay bytes.
 
     Raises
     ------
@@ -73,7 +82,7 @@ def open_state(savepoint: OpenSavepoint, name: str) -> SavedState:
             f"state cannot be read here: {error}",
             hint="install what it needs: pip install 'flinkish[engine]'",
         ) from error
-    return state_rows.open_state(savepoint, name)
+    return state_rows.open_state(savepoint, name, raw=raw)
 
 
 def check_partition(state: SavedState, partition: int | None) -> None:
@@ -120,6 +129,7 @@ def find_rows(
     *,
     limit: int = 20,
     partition: int | None = None,
+    raw: bool = False,
 ) -> FoundRows:
     """Return the rows of a state for which a condition holds, found by a Spark application.
 
@@ -137,6 +147,8 @@ def find_rows(
         The application; see :func:`flinkish.client.program.own_application`.
     limit, partition : int
         As for :func:`first_rows`.
+    raw : bool
+        As for :func:`open_state`.
 
     Raises
     ------
@@ -146,7 +158,7 @@ def find_rows(
         The application refused the task.
     """
     context.reporter.note("starting Spark to look for the rows ...")
-    task = StateTask(savepoint.path, name, where=where, limit=limit, partition=partition)
+    task = StateTask(savepoint.path, name, where=where, limit=limit, partition=partition, raw=raw)
     answer = _run(context, task, launch, installation)
     return FoundRows(answer.rows, answer.more)
 
@@ -157,6 +169,8 @@ def plan_export(
     target: str,
     form: str = "parquet",
     where: str | None = None,
+    *,
+    raw: bool = False,
 ) -> Export:
     """Return the export of a state, checked; nothing is written.
 
@@ -172,6 +186,8 @@ def plan_export(
         ``parquet``, ``json`` or ``avro``.
     where : str, optional
         Export only rows for which this condition in SQL holds; not with ``avro``.
+    raw : bool
+        As for :func:`open_state`; always so with ``avro``.
 
     Raises
     ------
@@ -184,7 +200,7 @@ def plan_export(
     place = storage.locate(target)
     if storage.exists(place):
         raise UsageError(f"the target exists: {target}", hint="name a directory that does not")
-    task = StateTask(savepoint.path, name, target=place, format=form, where=where)
+    task = StateTask(savepoint.path, name, target=place, format=form, where=where, raw=raw)
     return Export(task, place, state.describe())
 
 

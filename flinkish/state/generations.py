@@ -68,9 +68,7 @@ class StateFormat:
         Incompatible
             A generation wrote them that this run does not know.
         """
-        if not stored or stored[0] > 0x7F:
-            raise Corrupt("a value of typed state does not begin with its generation")
-        generation = stored[0]
+        generation, data = split_generation(stored)
         if generation >= len(self.readers):
             raise Incompatible(
                 f"a value is of generation {generation} of its serializer, and this run knows "
@@ -78,11 +76,24 @@ class StateFormat:
                 hint="typed state that was migrated lazily goes on under flinkish only, which "
                 "keeps the snapshots of its serializers",
             )
-        return self.readers[generation].deserialize(stored[1:])
+        return self.readers[generation].deserialize(data)
 
     def rewrite(self, stored: bytes) -> bytes:
         """Return the stored bytes of the same value as of generation 0 of the writer."""
         return b"\x00" + self.writer.serialize(self.read(stored))
+
+
+def split_generation(stored: bytes) -> tuple[int, bytes]:
+    """Return the generation of a stored value, and the bytes of its serializer.
+
+    Raises
+    ------
+    Corrupt
+        The bytes do not begin with a generation.
+    """
+    if not stored or stored[0] > 0x7F:
+        raise Corrupt("a value of typed state does not begin with its generation")
+    return stored[0], stored[1:]
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import pytest
 from flinkish.driver.spark.settings import configured
 from flinkish.registry.jobs import JobState, RequestKind, RestoreSpec
 from flinkish.savepoint.format.reader import open_savepoint
+from flinkish.savepoint.state.state_rows import open_state, show_rows
 from flinkish.state import apply_in_pandas_with_state, transform_with_state
 from tests.support.driver import typed_programs
 from tests.support.driver.changed_checkpoint import is_old
@@ -183,6 +184,38 @@ def test_a_job_goes_on_in_place_with_values_of_both_serializers(
         state = again.request(RequestKind.STOP, str(tmp_path / "sp"))["savepoint"]["path"]
     assert newest == typed_programs.expected(change, BEFORE, [*AFTER, *later])
     assert len(snapshots(state)) == 2
+
+
+def test_state_is_shown_without_the_program(spark: Any, new_job: NewJob, tmp_path: Path) -> None:
+    (change,) = (each for each in CHANGES if each.name == "a field more")
+    with configured(spark, settings("hdfs")):
+        path = saved(spark, new_job, change, "group", tmp_path)
+    typed_programs.unload()
+    rows = show_rows(open_state(open_savepoint(path), "0"), 100).rows
+    found = {row["key"]["k"]: row["value"]["groupState"]["stats"] for row in rows}
+    values = {key: [v for k, v in BEFORE if k == key] for key in range(4)}
+    assert found == {k: {"n": len(v), "total": float(sum(v))} for k, v in values.items()}
+    raw = show_rows(open_state(open_savepoint(path), "0", raw=True), 100).rows
+    assert all(isinstance(row["value"]["groupState"]["stats"], str) for row in raw)
+
+
+@pytest.mark.deep
+def test_entries_of_a_map_are_shown_without_the_program(
+    spark: Any, new_job: NewJob, tmp_path: Path
+) -> None:
+    if is_old(spark):
+        pytest.skip("transformWithState came with Spark 4")
+    (change,) = (each for each in CHANGES if each.name == "values of a map changed")
+    with configured(spark, settings("rocksdb")):
+        path = saved(spark, new_job, change, "processor", tmp_path)
+    typed_programs.unload()
+    rows = show_rows(open_state(open_savepoint(path), "0/stats"), 100).rows
+    found = {
+        (row["key"]["key"]["k"], row["key"]["userKey"]["key"]): row["value"]["value"]
+        for row in rows
+    }
+    tens = [(k, v // 10) for k, v in BEFORE]
+    assert found == {pair: tens.count(pair) for pair in tens}
 
 
 def contents(path: str) -> dict[str, bytes]:

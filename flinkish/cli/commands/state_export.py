@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from flinkish.cli.base import Call, command
-from flinkish.cli.options.arguments import savepoint_argument, state_argument, words_of
+from flinkish.cli.options.arguments import raw_option, savepoint_argument, state_argument, words_of
 from flinkish.cli.options.spark import prepared, spark_options
 from flinkish.cli.output.driver_log import driver_output
 from flinkish.client import state
@@ -28,6 +28,7 @@ from flinkish.launch import state_exporter
     help="What the files are.",
 )
 @click.option("--where", metavar="SQL", help="Only rows of which it is true; not with avro.")
+@raw_option
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 @spark_options
 def export(
@@ -37,18 +38,20 @@ def export(
     target: str,
     form: str,
     where: str | None,
+    raw: bool,
     dry_run: bool,
     **spark: Any,
 ) -> int:
     """Write a state of a savepoint into the new directory TARGET, by a Spark application.
 
-    Rows have partition, key and value (avro: key and value, a file for each partition). The file
+    Rows have partition, key and value (avro: key and value, a file for each partition; typed state
+    as its bytes). The file
     _SUCCESS in TARGET says that all of it is there.
     """
     from flinkish.savepoint.format.reader import open_savepoint
 
     state.check_export_format(form, where)
-    planned = state.plan_export(open_savepoint(path), name, target, form, where)
+    planned = state.plan_export(open_savepoint(path), name, target, form, where, raw=raw)
     operator, place = planned.operator, planned.place
     out = call.out
     if dry_run:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from flinkish.cli.base import Call, command
-from flinkish.cli.options.arguments import savepoint_argument, state_argument
+from flinkish.cli.options.arguments import raw_option, savepoint_argument, state_argument
 from flinkish.cli.options.spark import prepared, spark_options
 from flinkish.cli.output.driver_log import driver_output
 from flinkish.cli.output.printer import Output
@@ -34,6 +34,7 @@ _WIDEST = 60
 @click.option(
     "--partition", type=click.IntRange(min=0), metavar="P", help="Only this state partition."
 )
+@raw_option
 @spark_options
 def show(
     call: Call,
@@ -42,6 +43,7 @@ def show(
     where: str | None,
     limit: int,
     partition: int | None,
+    raw: bool,
     **spark: Any,
 ) -> int:
     """Show rows of a state in a savepoint: partition, key and value.
@@ -54,7 +56,7 @@ def show(
     from flinkish.savepoint.format.reader import open_savepoint
 
     savepoint = open_savepoint(path)
-    state = open_state(savepoint, name)
+    state = open_state(savepoint, name, raw=raw)
     if where is None:
         found = first_rows(state, limit, partition)
     else:
@@ -66,6 +68,7 @@ def show(
                     *(session, savepoint, name, where, *application),
                     limit=limit,
                     partition=partition,
+                    raw=raw,
                 )
     _show(call.out, state.describe(), found.rows, found.more)
     return 0

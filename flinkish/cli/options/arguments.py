@@ -177,3 +177,6 @@ def interruptible(message: str, follow: str) -> Iterator[None]:
 #: Arguments that the commands on state share: the savepoint, and the state in it.
 savepoint_argument = click.argument("path", metavar="SAVEPOINT", type=click.Path())
 state_argument = click.argument("name", metavar="[QUERY/]UID[/STATE]")
+raw_option = click.option(
+    "--raw", is_flag=True, help="Leave the values of typed state as their bytes."
+)

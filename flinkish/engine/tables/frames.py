@@ -35,7 +35,14 @@ from flinkish.engine.stores.checkpoints import OperatorState, StoreState, store_
 from flinkish.engine.stores.directories import StateSource
 from flinkish.engine.stores.partitioning import is_internal, key_encoder
 from flinkish.engine.stores.store_rows import DEFAULT_FAMILY, RowBlock
-from flinkish.engine.tables.frame_types import frame_struct, to_frame
+from flinkish.engine.tables.decoding import (
+    KEY,
+    VALUE,
+    ColumnDecoder,
+    decoded_array,
+    decoded_type,
+)
+from flinkish.engine.tables.frame_types import frame_struct, frame_type, to_frame
 
 _VERSION: Final = b"\x00"
 #: Lists too, in joins of state format 4: an empty row for each row of a time and key.
@@ -75,6 +82,8 @@ class StateTable:
         The key's type in state.
     state_value
         The value's type in state; of a list, the type of one element.
+    decoders
+        The columns of bytes that are decoded in the table.
     """
 
     operator: OperatorState
@@ -83,6 +92,7 @@ class StateTable:
     lists: bool
     state_key: Struct
     state_value: Struct
+    decoders: tuple[ColumnDecoder, ...] = ()
 
     @property
     def name(self) -> str:
@@ -90,15 +100,15 @@ class StateTable:
         return self.store.name if self.family.name == DEFAULT_FAMILY else self.family.name
 
     @property
-    def key(self) -> Struct:
-        """The key's type in the table."""
-        return frame_struct(self.state_key)
+    def key(self) -> DataType:
+        """The key's type in the table: a struct."""
+        return decoded_type(KEY, frame_struct(self.state_key), self.decoders)
 
     @property
     def value(self) -> DataType:
         """The value's type in the table: a struct, or an array of structs."""
         struct = frame_struct(self.state_value)
-        return Array(struct) if self.lists else struct
+        return decoded_type(VALUE, Array(struct) if self.lists else struct, self.decoders)
 
     @property
     def schema(self) -> Any:
@@ -225,10 +235,21 @@ def read_table(source: StateSource, table: StateTable, partitions: Iterable[int]
         for keys, values in read_blocks(source, table, partition):
             columns = [
                 pa.array(np.full(len(keys), partition, np.int32)),
-                to_frame(keys, table.state_key),
-                to_frame(values, Array(table.state_value) if table.lists else table.state_value),
+                _column(KEY, keys, table.state_key, table),
+                _column(
+                    VALUE,
+                    values,
+                    Array(table.state_value) if table.lists else table.state_value,
+                    table,
+                ),
             ]
             yield pa.RecordBatch.from_arrays(columns, schema=table.schema)
+
+
+def _column(name: str, array: Any, data_type: DataType, table: StateTable) -> Any:
+    framed = to_frame(array, data_type)
+    place = f"{table.operator.directory}/{table.name}"
+    return decoded_array(name, framed, frame_type(data_type), table.decoders, place)
 
 
 def read_blocks(

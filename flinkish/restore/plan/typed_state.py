@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flinkish.checkpoint.format.names import DEFAULT_STORE
-from flinkish.checkpoint.operators import StoreInfo
 from flinkish.errors import Incompatible
 from flinkish.operators.state_semantics import StateSemantics
 from flinkish.restore.plan.state_evolution import StoreEvolution
@@ -20,14 +19,10 @@ from flinkish.restore.plan.verdicts import StateChange, Verdict
 from flinkish.restore.source.restore_inputs import NewOperator, SavedOperator
 from flinkish.state.declared import MAP_KEY, from_text, to_text
 from flinkish.state.generations import ResolvedState, resolve_state
+from flinkish.state.places import typed_columns
 from flinkish.state.serializers import TypeSerializer
 from flinkish.state.serializers import Verdict as TypeVerdict
 from flinkish.state.snapshots import DEFAULT_MODULES, SnapshotLoader, StatePlace
-
-#: The column of ``applyInPandasWithState`` in which Spark keeps what the function declares.
-_GROUP_STATE = "groupState"
-#: The column of a state variable of ``transformWithState``.
-_VARIABLE = "value"
 
 
 @dataclass(frozen=True)
@@ -74,7 +69,11 @@ def resolve_typed_states(
         The snapshot of a serializer is damaged; the error names state, operator and class.
     """
     saved = taken.meaning.serializers if taken.meaning is not None else {}
-    there = {name for name, _ in _columns(operator.kind, taken.stores)}
+    there = {
+        name
+        for store in taken.stores
+        for name, _ in typed_columns(operator.kind, store.name, store.value_schema)
+    }
     changes: list[StateChange] = []
     resolved: dict[str, ResolvedState] = {}
     for name, serializer in operator.serializers.items():
@@ -193,7 +192,7 @@ def with_recodes(
     for store in operator.stores:
         recodes: dict[tuple[str, ...], Callable[[bytes], bytes]] = {
             path: each.rewriting.rewrite
-            for name, path in _columns(operator.kind, [store])
+            for name, path in typed_columns(operator.kind, store.name, store.value_schema)
             if (each := resolved.get(name)) is not None and each.rewriting is not None
         }
         if recodes:
@@ -201,27 +200,6 @@ def with_recodes(
             known = result.get(name, StoreEvolution(value=store.value_schema))
             result[name] = replace(known, recodes=recodes)
     return result
-
-
-def _columns(
-    kind: str | None, stores: Sequence[StoreInfo]
-) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the names of states that may be typed, and the paths of their columns in the value."""
-    for store in stores:
-        fields = _types(store.value_schema)
-        if not (kind or "").startswith("transformWithState"):
-            yield from ((name, (_GROUP_STATE, name)) for name in _types(fields.get(_GROUP_STATE)))
-        elif _VARIABLE in fields and not store.name.startswith("$"):
-            # With a time to live, Spark keeps the value and its end in a struct.
-            nested = _VARIABLE in _types(fields[_VARIABLE])
-            yield store.name, (_VARIABLE, _VARIABLE) if nested else (_VARIABLE,)
-
-
-def _types(schema: Any) -> dict[str, Any]:
-    """Return the types of a struct's fields by their names; none for another type."""
-    if not isinstance(schema, Mapping):
-        return {}
-    return {str(each["name"]): each["type"] for each in schema.get("fields", ())}
 
 
 def restored_meaning(

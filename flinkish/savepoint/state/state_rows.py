@@ -17,6 +17,7 @@ from flinkish.savepoint.format.operator_lookup import find_operator
 from flinkish.savepoint.format.reader import OpenSavepoint
 from flinkish.savepoint.state.engine_errors import in_our_words
 from flinkish.savepoint.state.state_directories import saved_directory
+from flinkish.savepoint.state.typed_tables import typed_table
 
 
 @dataclass(frozen=True)
@@ -50,10 +51,15 @@ class ShownRows:
     more: bool
 
 
-def open_state(savepoint: OpenSavepoint, text: str) -> SavedState:
+def open_state(savepoint: OpenSavepoint, text: str, *, raw: bool = False) -> SavedState:
     """Open the state that ``[QUERY/]UID[/STATE]`` names.
 
     UID is an operator's uid, one of its operator ids or its ordinal.
+
+    Parameters
+    ----------
+    raw
+        Whether the values of typed state stay bytes.
 
     Raises
     ------
@@ -80,6 +86,9 @@ def open_state(savepoint: OpenSavepoint, text: str) -> SavedState:
                 else f"the operator {uid!r} has several states: {names}",
                 hint=f"name one: {uid}/{error.names[0]}",
             ) from error
+    serializers = operator.meaning.serializers if operator.meaning is not None else {}
+    if serializers and not raw:
+        table = typed_table(table, operator.kind, serializers, operator.uid or text)
     return SavedState(query, operator, source, table)
 
 

@@ -1,0 +1,319 @@
+"""Stored values of typed state as plain data, by the snapshots of a savepoint alone.
+
+Nothing of the program is imported: a dataclass becomes a struct of its fields as the snapshot names
+them. What only a class of the program's could read (a serializer of the user's own, a pickled
+value, a serializer of the old style) stays bytes.
+
+Types are those of Spark's ``DataType.json``: dataclasses, NamedTuples and tuples are structs, a
+dict is a map, times are ISO 8601 texts (Python's have a zone or none), decimals are texts. A value
+of an Avro schema is one JSON text: Avro's unions and recursive records are no types of Spark.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any, Final
+
+from flinkish.errors import Corrupt, Incompatible
+from flinkish.state.avro.serializer import AvroSerializerSnapshot
+from flinkish.state.builtin.containers import (
+    ListSerializerSnapshot,
+    MapSerializerSnapshot,
+    OptionalSerializerSnapshot,
+    TupleSerializerSnapshot,
+)
+from flinkish.state.builtin.numpy_scalars import NumpyScalarSerializerSnapshot
+from flinkish.state.builtin.primitives import (
+    BoolSerializerSnapshot,
+    BytesSerializerSnapshot,
+    DateSerializerSnapshot,
+    DateTimeSerializerSnapshot,
+    DecimalSerializerSnapshot,
+    DoubleSerializerSnapshot,
+    LongSerializerSnapshot,
+    StringSerializerSnapshot,
+)
+from flinkish.state.builtin.records import DataclassSerializerSnapshot
+from flinkish.state.generations import split_generation
+from flinkish.state.serializers import TypeSerializerSnapshot
+from flinkish.state.snapshots import SnapshotLoader, StatePlace
+from flinkish.state.wire import Parts
+
+#: Spark's types of single values.
+_SINGLE: Final[dict[type, str]] = {
+    BoolSerializerSnapshot: "boolean",
+    LongSerializerSnapshot: "long",
+    DoubleSerializerSnapshot: "double",
+    StringSerializerSnapshot: "string",
+    BytesSerializerSnapshot: "binary",
+    DateSerializerSnapshot: "date",
+    DateTimeSerializerSnapshot: "string",
+    DecimalSerializerSnapshot: "string",
+}
+_NUMPY: Final = {"bool": "boolean", "float16": "double", "float32": "double", "float64": "double"}
+
+
+@dataclass(frozen=True)
+class PlainType:
+    """How the bytes of one serializer become plain data. Picklable.
+
+    Attributes
+    ----------
+    json
+        Spark's type, as JSON data.
+    read
+        Returns the value of bytes: what ``pyarrow.array`` takes for the type.
+    """
+
+    json: Any
+    read: Callable[[bytes], Any]
+
+
+@dataclass(frozen=True)
+class PlainState:
+    """The stored values of one state as plain data. Picklable.
+
+    Attributes
+    ----------
+    types
+        Those of the generations; all of them have the same ``json``.
+    """
+
+    types: tuple[PlainType, ...]
+
+    @property
+    def json(self) -> Any:
+        """Spark's type, as JSON data."""
+        return self.types[-1].json
+
+    def read(self, stored: bytes) -> Any:
+        """Return the plain value of stored bytes.
+
+        Raises
+        ------
+        Corrupt
+            The bytes are none of this state.
+        """
+        generation, data = split_generation(stored)
+        if generation >= len(self.types):
+            raise Corrupt(f"a value is of generation {generation}, and {len(self.types)} are known")
+        return self.types[generation].read(data)
+
+
+def plain_state(snapshots: Sequence[bytes], place: StatePlace | str) -> PlainState | None:
+    """Return how the values of a state become plain data; None where only its program can read.
+
+    Values of several generations become JSON texts where their types differ.
+
+    Parameters
+    ----------
+    snapshots
+        A generation each, the oldest first.
+
+    Raises
+    ------
+    Corrupt
+        A snapshot is damaged.
+    """
+    found = [plain_type(each, place) for each in snapshots]
+    known = [each for each in found if each is not None]
+    if not known or len(known) < len(found):
+        return None
+    if any(each.json != known[0].json for each in known):
+        known = [PlainType("string", _AsText(each.read)) for each in known]
+    return PlainState(tuple(known))
+
+
+def plain_type(snapshot: bytes, place: StatePlace | str) -> PlainType | None:
+    """Return how the bytes of a serializer become plain data; None where only its program can.
+
+    Raises
+    ------
+    Corrupt
+        The snapshot is damaged.
+    """
+    try:
+        return _plain(SnapshotLoader(place).read(snapshot))
+    except Incompatible:  # a class of the program's, or of a newer flinkish
+        return None
+
+
+def _plain(snapshot: TypeSerializerSnapshot[Any]) -> PlainType | None:
+    kind = type(snapshot)
+    if kind in _SINGLE:
+        convert = _iso if kind is DateTimeSerializerSnapshot else None
+        convert = _text if kind is DecimalSerializerSnapshot else convert
+        return PlainType(_SINGLE[kind], _Single(snapshot.restore_serializer(), convert))
+    if isinstance(snapshot, NumpyScalarSerializerSnapshot):
+        name = snapshot.type_name.partition(".")[2]
+        if name == "uint64":  # more than a long has
+            return PlainType("string", _Single(snapshot.restore_serializer(), _text))
+        return PlainType(_NUMPY.get(name, "long"), _Single(snapshot.restore_serializer(), _item))
+    if isinstance(snapshot, AvroSerializerSnapshot):
+        return PlainType("string", _AsText(snapshot.restore_serializer().deserialize))
+    if isinstance(snapshot, DataclassSerializerSnapshot):
+        return _struct(tuple(snapshot.field_types), snapshot.nested_snapshots)
+    if isinstance(snapshot, TupleSerializerSnapshot):
+        names = tuple(f"_{place}" for place in range(1, len(snapshot.nested_snapshots) + 1))
+        return _struct(names, snapshot.nested_snapshots)
+    nested = [_plain(each) for each in getattr(snapshot, "nested_snapshots", ())]
+    known = [each for each in nested if each is not None]
+    if len(known) < len(nested):
+        return None
+    if isinstance(snapshot, ListSerializerSnapshot):
+        (element,) = known
+        json_ = {"type": "array", "elementType": element.json, "containsNull": True}
+        return PlainType(json_, _List(element.read))
+    if isinstance(snapshot, MapSerializerSnapshot):
+        key, value = known
+        types = {"keyType": key.json, "valueType": value.json, "valueContainsNull": True}
+        return PlainType({"type": "map", **types}, _Map(key.read, value.read))
+    if isinstance(snapshot, OptionalSerializerSnapshot):
+        (inner,) = known
+        return PlainType(inner.json, _Optional(inner.read))
+    return None
+
+
+def _struct(
+    names: tuple[str, ...], snapshots: Sequence[TypeSerializerSnapshot[Any]]
+) -> PlainType | None:
+    """Return the type of a struct; None where a field is not known, or has another's name."""
+    nested = [_plain(each) for each in snapshots]
+    known = [each for each in nested if each is not None]
+    if len(known) < len(names) or not names:
+        return None
+    if len({name.casefold() for name in names}) < len(names):  # one name to Spark
+        return PlainType("string", _AsText(_Struct(names, tuple(each.read for each in known))))
+    fields = [
+        {"name": name, "type": each.json, "nullable": True, "metadata": {}}
+        for name, each in zip(names, known, strict=True)
+    ]
+    reads = tuple(each.read for each in known)
+    return PlainType({"type": "struct", "fields": fields}, _Struct(names, reads))
+
+
+@dataclass(frozen=True)
+class _Single:
+    serializer: Any
+    convert: Callable[[Any], Any] | None
+
+    def __call__(self, data: bytes) -> Any:
+        value = self.serializer.deserialize(data)
+        return value if self.convert is None else self.convert(value)
+
+
+def _iso(value: datetime) -> str:
+    return value.isoformat()
+
+
+def _text(value: Any) -> str:
+    return str(value)
+
+
+def _item(value: Any) -> Any:
+    return value.item()
+
+
+@dataclass(frozen=True)
+class _List:
+    read: Callable[[bytes], Any]
+
+    def __call__(self, data: bytes) -> Any:
+        parts = Parts(data, "a list")
+        found = [self.read(parts.part()) for _ in range(parts.count())]
+        parts.end()
+        return found
+
+
+@dataclass(frozen=True)
+class _Map:
+    key: Callable[[bytes], Any]
+    value: Callable[[bytes], Any]
+
+    def __call__(self, data: bytes) -> Any:
+        parts = Parts(data, "a map")
+        found = []
+        for _ in range(parts.count()):
+            key = self.key(parts.part())
+            found.append((key, self.value(parts.part())))
+        parts.end()
+        return found
+
+
+@dataclass(frozen=True)
+class _Optional:
+    read: Callable[[bytes], Any]
+
+    def __call__(self, data: bytes) -> Any:
+        if data[:1] == b"\1":
+            return self.read(data[1:])
+        if data != b"\0":
+            raise Parts(data, "an optional value").damaged("it begins with neither 0 nor 1")
+        return None
+
+
+@dataclass(frozen=True)
+class _Struct:
+    names: tuple[str, ...]
+    reads: tuple[Callable[[bytes], Any], ...]
+
+    def __call__(self, data: bytes) -> Any:
+        parts = Parts(data, "a record")
+        found = {
+            name: read(parts.part()) for name, read in zip(self.names, self.reads, strict=True)
+        }
+        parts.end()
+        return found
+
+
+@dataclass(frozen=True)
+class _AsText:
+    """The value as a JSON text."""
+
+    read: Callable[[bytes], Any]
+
+    def __call__(self, data: bytes) -> Any:
+        return json.dumps(_for_json(self.read(data)), ensure_ascii=False)
+
+
+def _for_json(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(name): _for_json(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_for_json(each) for each in value]
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, (date, datetime)):
+        return value.isoformat()
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return str(value) if isinstance(value, Decimal) else repr(value)
+
+
+def describe_type(snapshot: bytes, place: StatePlace | str) -> str:
+    """Return the type that a snapshot is of in a few words: ``Stats(n: int, total: float)``.
+
+    Raises
+    ------
+    Corrupt, Incompatible
+        The snapshot cannot be read without the program.
+    """
+    return _described(SnapshotLoader(place).read(snapshot))
+
+
+def _described(snapshot: TypeSerializerSnapshot[Any]) -> str:
+    if isinstance(snapshot, DataclassSerializerSnapshot):
+        pairs = zip(snapshot.field_types, snapshot.nested_snapshots, strict=True)
+        fields = ", ".join(f"{name}: {_described(each)}" for name, each in pairs)
+        return f"{snapshot.type_name}({fields})"
+    if isinstance(snapshot, AvroSerializerSnapshot):
+        return f"Avro {json.dumps(snapshot.schema)}"
+    return snapshot.type_name
