@@ -298,21 +298,11 @@ def _for_json(value: Any) -> Any:
     return str(value) if isinstance(value, Decimal) else repr(value)
 
 
-def describe_type(snapshot: bytes, place: StatePlace | str) -> str:
-    """Return the type that a snapshot is of in a few words: ``Stats(n: int, total: float)``.
-
-    Raises
-    ------
-    Corrupt, Incompatible
-        The snapshot cannot be read without the program.
-    """
-    return _described(SnapshotLoader(place).read(snapshot))
-
-
-def _described(snapshot: TypeSerializerSnapshot[Any]) -> str:
+def describe_type(snapshot: TypeSerializerSnapshot[Any]) -> str:
+    """Return the type that a snapshot is of in a few words: ``Stats(n: int, total: float)``."""
     if isinstance(snapshot, DataclassSerializerSnapshot):
         pairs = zip(snapshot.field_types, snapshot.nested_snapshots, strict=True)
-        fields = ", ".join(f"{name}: {_described(each)}" for name, each in pairs)
+        fields = ", ".join(f"{name}: {describe_type(each)}" for name, each in pairs)
         return f"{snapshot.type_name}({fields})"
     if isinstance(snapshot, AvroSerializerSnapshot):
         return f"Avro {json.dumps(snapshot.schema)}"

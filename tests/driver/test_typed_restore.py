@@ -58,9 +58,17 @@ def write(spark: Any, rows: list[tuple[int, int]], directory: Path) -> None:
 
 
 def program(
-    spark: Any, source: str, change: Change, kind: str, tmp_path: Path, newest: Shown
+    spark: Any,
+    source: str,
+    change: Change,
+    kind: str,
+    tmp_path: Path,
+    newest: Shown,
+    *,
+    location: str | None = None,
+    once: bool = False,
 ) -> Callable[[], None]:
-    """The program of a version; it has read all its input when it ends by itself."""
+    """The program of a version, which goes on for ever, or reads what is there once."""
     version = typed_programs.load(source)
 
     def run() -> None:
@@ -78,6 +86,10 @@ def program(
             newest.update({row.k: row.shown for row in frame.collect()})
 
         writer = result.writeStream.queryName("q").outputMode("update").foreachBatch(take)
+        if location is not None:
+            writer = writer.option("checkpointLocation", location)
+        if once:
+            writer = writer.trigger(availableNow=True)
         writer.start().awaitTermination()
 
     return run
@@ -184,6 +196,33 @@ def test_a_job_goes_on_in_place_with_values_of_both_serializers(
         state = again.request(RequestKind.STOP, str(tmp_path / "sp"))["savepoint"]["path"]
     assert newest == typed_programs.expected(change, BEFORE, [*AFTER, *later])
     assert len(snapshots(state)) == 2
+
+
+@pytest.mark.deep
+def test_a_program_starts_its_restored_query_again(
+    spark: Any, new_job: NewJob, tmp_path: Path
+) -> None:
+    """In the restored checkpoint, with values of both serializers; the program named another."""
+    (change,) = (each for each in CHANGES if each.name == "a field more")
+    later = [(3, 30), (2, 31), (0, 32)]
+    newest: Shown = {}
+    with configured(spark, settings("hdfs")):
+        path = saved(spark, new_job, change, "group", tmp_path)
+        write(spark, AFTER, tmp_path / "in" / "1")
+        run = program(
+            *(spark, change.new, change, "group", tmp_path, newest),
+            location=str(tmp_path / "own"),
+            once=True,
+        )
+
+        def twice() -> None:
+            run()
+            write(spark, later, tmp_path / "in" / "2")
+            run()
+
+        job = new_job(restore=RestoreSpec(path=path), options=options("lazy")).start(twice)
+        assert job.wait().state is JobState.FINISHED
+    assert newest == typed_programs.expected(change, BEFORE, [*AFTER, *later])
 
 
 def test_state_is_shown_without_the_program(spark: Any, new_job: NewJob, tmp_path: Path) -> None:

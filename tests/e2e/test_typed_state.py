@@ -22,6 +22,11 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 LAST_DAY = "2013-01-20"
 #: Days in the first savepoint, at the least; days in all.
 FIRST, DAYS = 4, 20
+STATS = {
+    "name": "stats",
+    "type": "AircraftStats(flights: int, delay: int, worst: int)",
+    "serializer": "flinkish.state.builtin.records:DataclassSerializer",
+}
 
 
 @pytest.mark.parametrize(
@@ -70,6 +75,10 @@ def resumed_as_version_2(
     savepoint = stopped["savepoint"]
     last_of_v1 = savepoint["queries"][0]["batch_id"]
     assert last_of_v1 < DAYS - 2, "version 1 has read everything"
+
+    described = flinkish.ok("info", "--json", *options, "aircraft_v2.py", *words).json()
+    states = [op["typed_states"] for op in described["queries"][0]["operators"] if op["stateful"]]
+    assert states == [[STATS]]
 
     migrate = ("-D", f"state.migration={migration}")
     asked = ("check", "-s", savepoint["path"], *options, *migrate, "--json")

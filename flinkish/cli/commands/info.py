@@ -137,6 +137,9 @@ def _text(query: Mapping[str, Any], *, quiet: bool) -> Iterator[str]:
         for store in operator["stores"]:
             key, value = _columns(store["key_schema"]), _columns(store["value_schema"])
             yield f"    {store['name']}: ({key}) -> ({value})"
+        for state in operator.get("typed_states", ()):
+            serializer = state["serializer"].rpartition(":")[2]
+            yield f"    typed state {state['name']}: {state['type']}, by {serializer}"
 
 
 def _columns(schema: Mapping[str, Any] | None) -> str:

@@ -15,6 +15,7 @@ from flinkish.driver.plan.program_modules import snapshot_modules
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.errors import FlinkishError, Incompatible, InvalidConfiguration
 from flinkish.operators.hasher import HasherVersion
+from flinkish.state.snapshots import DEFAULT_MODULES
 
 
 class Planning:
@@ -47,11 +48,14 @@ class Planning:
         self._modules = options.get("engine.snapshot-modules")
         self._planned: dict[str, PlannedQuery] = {}
 
-    def snapshot_modules(self) -> tuple[str, ...]:
+    def snapshot_modules(self, planned: PlannedQuery | None) -> tuple[str, ...]:
         """Return the modules whose classes a snapshot of typed state may name.
 
-        Asked while the program runs, as its own modules are among them.
+        Asked while the program runs, as its own modules are among them. They are looked for only
+        where a query has such state.
         """
+        if planned is None or all(op.typed is None for op in planned.operators):
+            return DEFAULT_MODULES
         return snapshot_modules(self._modules)
 
     def plan(

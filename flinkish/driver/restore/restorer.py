@@ -136,7 +136,7 @@ class Restorer:
         ``make_rewritten``.
         """
         with self._lock:
-            modules = self._planning.snapshot_modules()
+            modules = self._planning.snapshot_modules(planned)
             new, plan = plan_start(self._planner, name, planned, facts, session, modules)
             self._starting[name] = new
             record = self._planner.document_of(plan)

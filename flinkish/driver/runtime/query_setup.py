@@ -145,7 +145,7 @@ class Preparer:
         """
         if prepared.planned is None:
             return prepared
-        modules = self._planning.snapshot_modules()
+        modules = self._planning.snapshot_modules(prepared.planned)
         return self._typed(prepared, resolve_in_place(prepared.planned, known, modules))
 
     def _typed(self, prepared: Prepared, states: TypedStates) -> Prepared:
@@ -174,11 +174,12 @@ class Preparer:
         """
         name, own = prepared.name, prepared.location
         with self._lock:
-            if own is not None and name in self._restored:
-                # The program starts it again: its history is the restored one, not that of the
-                # original job at the program's own location.
-                again = replace(prepared, location=self._restored[name])
-                return self._continued(again, self._known(name))
+            restored_at = self._restored.get(name)
+        if own is not None and restored_at is not None:
+            # The program starts it again: its history is the restored one, not that of the
+            # original job at the program's own location.
+            again = replace(prepared, location=restored_at)
+            return self._continued(again, self._known(name))
         is_fresh = self._is_fresh(name)
         directory = self._names.directory(name, fresh=is_fresh)
         local = storage.is_local(directory)

@@ -139,9 +139,8 @@ class Rehearsal:
         for attempt in range(1, _ATTEMPTS + 1):
             settings = planning_settings(self.planner.offers, name)
             planned, _ = self._planning.plan_to_run(name, writer, facts, settings)
-            _, plan = plan_start(
-                self.planner, name, planned, facts, session, self._planning.snapshot_modules()
-            )
+            modules = self._planning.snapshot_modules(planned)
+            _, plan = plan_start(self.planner, name, planned, facts, session, modules)
             if plan.refusal is not None:
                 raise plan.refusal
             if plan.recipe is None:

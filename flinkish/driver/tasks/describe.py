@@ -42,6 +42,9 @@ from flinkish.restore.source.restore_inputs import NewQuery
 from flinkish.spec.calls import Described, RestoreQuestion
 from flinkish.spec.codec import decode
 from flinkish.spec.launch import RestoreSpec
+from flinkish.state.declared import DeclaredStates
+from flinkish.state.plain import describe_type
+from flinkish.state.snapshots import class_name
 
 #: The environment variable with the path of the result; its presence selects this mode.
 RESULT_VARIABLE = "FLINKISH_DESCRIBE"
@@ -195,9 +198,8 @@ class Description:
         planned, _ = self._planning.plan_to_run(
             name, writer, facts, planning_settings(planner.offers, name)
         )
-        new, _ = plan_start(
-            planner, name, planned, facts, writer._spark, self._planning.snapshot_modules()
-        )
+        modules = self._planning.snapshot_modules(planned)
+        new, _ = plan_start(planner, name, planned, facts, writer._spark, modules)
         self._starting.append(new)
 
     def await_query(self, query: Any, wait: Callable[[float], Any], timeout: float | None) -> Any:
@@ -308,10 +310,24 @@ def _operator_record(planned: PlannedQuery, node: OperatorNode) -> dict[str, Any
                 for s in operator.stores
             ]
             record.update(ordinal=operator.ordinal, partitions=operator.partitions, stores=stores)
+            if operator.typed is not None:
+                record["typed_states"] = _typed_states(operator.typed)
             if stores:  # of several stores: the schemas of the first
                 record["key_schema"] = stores[0]["key_schema"]
                 record["value_schema"] = stores[0]["value_schema"]
     return record
+
+
+def _typed_states(typed: DeclaredStates) -> list[dict[str, str]]:
+    """Return the typed states of an operator; those of a map's keys have ``#key`` behind."""
+    return [
+        {
+            "name": name,
+            "type": describe_type(each.snapshot_configuration()),
+            "serializer": class_name(type(each)),
+        }
+        for name, each in typed.serializers.items()
+    ]
 
 
 def _facts(node: OperatorNode) -> dict[str, Any]:
