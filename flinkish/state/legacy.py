@@ -152,7 +152,10 @@ class LegacySerializerSnapshot(TypeSerializerSnapshot[Any]):
         if not 1 <= written <= made.version:
             raise ValueError(f"version {written} of {config}, which reads up to {made.version}")
         made.read(written, content)
-        self._old, self._config = loader.load(serializer)(), made
+        cls = loader.load(serializer)
+        if not all(callable(getattr(cls, name, None)) for name in ("serialize", "deserialize")):
+            raise ValueError(f"{serializer} is no serializer")  # and is not called
+        self._old, self._config = cls(), made
 
     def resolve_schema_compatibility(
         self, new_serializer: TypeSerializer[Any]

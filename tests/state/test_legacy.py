@@ -14,6 +14,7 @@ from flinkish.state.legacy import LegacySerializer
 from flinkish.state.restored import RestoredState, restore_state
 from flinkish.state.serializers import TypeSerializer, Verdict
 from flinkish.state.snapshots import read_snapshot, write_snapshot
+from flinkish.state.wire import put_part, put_text
 from tests.state import programs
 from tests.state.programs import (
     FinerScaleSerializer,
@@ -22,6 +23,7 @@ from tests.state.programs import (
     ScaleSerializer,
     ScaleSerializerSnapshot,
 )
+from tests.state.test_snapshots import frame
 
 OWN = ("flinkish", "tests.state")
 
@@ -102,6 +104,17 @@ def test_a_newer_or_damaged_configuration_is_refused(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(programs.ScaleConfig, "version", 1)
     with pytest.raises(Corrupt, match="version 2 of"):
         read_snapshot(before, "the state x", OWN)
+
+
+def test_a_class_that_is_no_serializer_is_not_called() -> None:
+    content = bytearray()
+    put_text(content, "tests.state.programs:Celsius")
+    put_text(content, "tests.state.programs:ScaleConfig")
+    content += b"\x01"
+    put_part(content, b"\x02")
+    data = frame("flinkish.state.legacy:LegacySerializerSnapshot", content=bytes(content))
+    with pytest.raises(Corrupt, match="tests.state.programs:Celsius is no serializer"):
+        read_snapshot(data, "the state x", OWN)
 
 
 def test_old_classes_must_be_found_again_as_nothing_is_pickled() -> None:

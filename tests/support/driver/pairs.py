@@ -1,6 +1,7 @@
 """The table of pairs: (old program, new program), the verdict, and what Spark makes of the state.
 
-False no's (``false_no``), where Spark would have gone on with the right result:
+False no's (``false_no``), where Spark would have gone on with the right result; their reasons
+stand in docs/upgrading-a-program.md ("State that evolves"):
 
 * what only the data can tell: ``count(*)`` and ``count(v)`` where ``v`` is never null; a key that
   could be null, and was not;
