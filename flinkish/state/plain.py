@@ -296,14 +296,3 @@ def _for_json(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     return str(value) if isinstance(value, Decimal) else repr(value)
-
-
-def describe_type(snapshot: TypeSerializerSnapshot[Any]) -> str:
-    """Return the type that a snapshot is of in a few words: ``Stats(n: int, total: float)``."""
-    if isinstance(snapshot, DataclassSerializerSnapshot):
-        pairs = zip(snapshot.field_types, snapshot.nested_snapshots, strict=True)
-        fields = ", ".join(f"{name}: {describe_type(each)}" for name, each in pairs)
-        return f"{snapshot.type_name}({fields})"
-    if isinstance(snapshot, AvroSerializerSnapshot):
-        return f"Avro {json.dumps(snapshot.schema)}"
-    return snapshot.type_name

@@ -181,6 +181,11 @@ class TypeSerializerSnapshot(ABC, Generic[T]):
         """How messages call the type of the values."""
         return type(self).__name__.removesuffix("Snapshot")
 
+    @property
+    def description(self) -> str:
+        """The type with what it consists of, for people: ``Stats(n: int, total: float)``."""
+        return self.type_name
+
     @abstractmethod
     def write_snapshot(self) -> bytes:
         """Return the content of the snapshot, in the current version."""

@@ -26,7 +26,7 @@ from flinkish.state import (
     write_snapshot,
 )
 from flinkish.state.generations import StateFormat
-from flinkish.state.plain import describe_type, plain_state, plain_type
+from flinkish.state.plain import plain_state, plain_type
 from tests.state.programs import CelsiusSerializer, OldScaleSerializer
 
 
@@ -154,13 +154,3 @@ def test_bytes_from_anywhere_are_an_error_of_ours(data: bytes) -> None:
         found.read(data)
     with pytest.raises(Corrupt):
         plain_type(b"\x01" + data[:3], "it")
-
-
-def test_a_type_in_words() -> None:
-    def said(serializer: TypeSerializer[Any]) -> str:
-        return describe_type(serializer.snapshot_configuration())
-
-    assert said(serializer_of(Point)) == "Point(x: int, y: Optional[float])"
-    assert said(serializer_of(list[Point])) == "list[Point]"
-    assert said(AvroSerializer("long")) == 'Avro "long"'
-    assert said(CelsiusSerializer()) == "CelsiusSerializer"

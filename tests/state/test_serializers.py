@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from flinkish.errors import UsageError
+from flinkish.state import AvroSerializer, serializer_of
 from flinkish.state.builtin.primitives import LongSerializer
 from flinkish.state.serializers import (
     OldStateReader,
@@ -63,3 +64,13 @@ def test_what_reads_old_state_writes_nothing() -> None:
         Reader().serialize(1)
     with pytest.raises(UsageError, match="no snapshot"):
         Reader().snapshot_configuration()
+
+
+def test_a_type_is_described_with_its_parts() -> None:
+    def said(serializer: TypeSerializer[Any]) -> str:
+        return serializer.snapshot_configuration().description
+
+    assert said(serializer_of(Celsius)) == "Celsius(degrees: int)"
+    assert said(serializer_of(list[int])) == "list[int]"
+    assert said(AvroSerializer("long")) == 'Avro "long"'
+    assert said(CelsiusSerializer()) == "CelsiusSerializer"

@@ -43,7 +43,6 @@ from flinkish.spec.calls import Described, RestoreQuestion
 from flinkish.spec.codec import decode
 from flinkish.spec.launch import RestoreSpec
 from flinkish.state.declared import DeclaredStates
-from flinkish.state.plain import describe_type
 from flinkish.state.snapshots import class_name
 
 #: The environment variable with the path of the result; its presence selects this mode.
@@ -323,7 +322,7 @@ def _typed_states(typed: DeclaredStates) -> list[dict[str, str]]:
     return [
         {
             "name": name,
-            "type": describe_type(each.snapshot_configuration()),
+            "type": each.snapshot_configuration().description,
             "serializer": class_name(type(each)),
         }
         for name, each in typed.serializers.items()

@@ -140,6 +140,11 @@ class AvroSerializerSnapshot(TypeSerializerSnapshot[Any]):
         return f"Avro {self._schema.root}"
 
     @property
+    def description(self) -> str:
+        """See the base class."""
+        return f"Avro {self._schema.text}"
+
+    @property
     def schema(self) -> Any:
         """The schema, as ``json.loads`` returns it."""
         return json.loads(self._schema.text)

@@ -161,6 +161,12 @@ class DataclassSerializerSnapshot(TypeSerializerSnapshot[T]):
         return self._name.rpartition(":")[2]
 
     @property
+    def description(self) -> str:
+        """See the base class."""
+        fields = (f"{name}: {each.description}" for name, each in self._fields.items())
+        return f"{self.type_name}({', '.join(fields)})"
+
+    @property
     def class_name(self) -> str:
         """The class, as ``module:Class``."""
         return self._name
