@@ -23,19 +23,6 @@ from flinkish.restore.source.restore_inputs import NewQuery, NewSource, SavedSou
 from flinkish.restore.source.restore_source import RestorableQuery
 
 
-class LocalFiles:
-    """Read access to this host's files."""
-
-    def list_names(self, path: str) -> list[str]:
-        """List the files in a directory, except hidden ones; none if it does not exist."""
-        return [name for name in storage.list_directory(path).files if name[:1] != "."]
-
-    def read_bytes(self, path: str) -> bytes:
-        """Return the content of a file; raises FileNotFoundError if it does not exist."""
-        with storage.open_file(path) as file:
-            return file.read()
-
-
 class DriverRestoreEnvironment:
     """The look-ups of a restore planner inside a driver.
 
@@ -52,7 +39,6 @@ class DriverRestoreEnvironment:
     ) -> None:
         self._other_runs = other_runs
         self._offline = offline
-        self._files = LocalFiles()
 
     def other_runs(self, query_id: str) -> Sequence[OtherRun]:
         """Return all other jobs that ever ran this Spark query id."""
@@ -70,7 +56,7 @@ class DriverRestoreEnvironment:
 
         A running job would end with the batch that it has planned, so nothing would be replayed.
         """
-        position = sink_position(new.sink.format, new.sink.path, offer.query_id, self._files)
+        position = sink_position(new.sink.format, new.sink.path, offer.query_id, storage)
         if position is None:
             return None
         job_at = None

@@ -9,7 +9,6 @@ state.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
@@ -29,6 +28,9 @@ from flinkish.restore.materialize.source_checkpoints import (
 from flinkish.restore.recipe import SourceCheckpoint
 from flinkish.restore.source.restore_inputs import SavedSource
 
+#: The most requests for the names in remote directories, of all sources of a query.
+MOST_LISTINGS = 1000
+
 
 @dataclass(frozen=True)
 class SourceFileCheck:
@@ -43,7 +45,8 @@ class SourceFileCheck:
     read, read_gone
         The number of files that were read before, and of the missing ones among them (a note).
     elsewhere
-        The number of files that are not on the local file system and were not checked.
+        The number of files that were not looked for: on remote storage, whose directories are
+        listed for files of the planned batch only, and where it cannot be read from here.
     """
 
     entry: int
@@ -75,8 +78,8 @@ class SourceFileCheck:
             )
         if self.elsewhere:
             found.append(
-                f"source {self.entry}: {self.elsewhere} input files are not on the local file "
-                "system, and were not looked for"
+                f"source {self.entry}: {self.elsewhere} input files on remote storage were not "
+                "looked for"
             )
         return found
 
@@ -86,7 +89,8 @@ def missing_files(
 ) -> tuple[SourceFileCheck, ...]:
     """Look for the input files of every file source of a saved query.
 
-    Each input directory is listed once, however many files of it are in the log.
+    Each input directory is listed once, however many files of it are in the log: on remote storage
+    one that has files of the planned batch, up to :data:`MOST_LISTINGS` of them.
 
     Parameters
     ----------
@@ -108,7 +112,7 @@ def missing_files(
     )
     names = dict(zip(logs.offsets.sources, logs.offsets.offsets, strict=True))
     found: dict[str, SourceFileCheck] = {}
-    present: dict[str, frozenset[str]] = {}
+    present = _Directories()
     for entry, name in enumerate(dict.fromkeys([*names, *after])):
         committed = names.get(name, NO_OFFSET)
         planned = after.get(name, NO_OFFSET)
@@ -147,28 +151,61 @@ def _named_files(
         raise damaged(origin, prefix, error) from error
 
 
+class _Directories:
+    """The names in the directories of input files, each listed once."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, frozenset[str] | None] = {}
+        self._remote = 0
+
+    def lacks(self, path: str, *, needed: bool) -> bool | None:
+        """Return whether a file is gone; None if that is not known.
+
+        Parameters
+        ----------
+        needed
+            Whether a remote directory is listed for it: each is a request.
+        """
+        parent, name = storage.split(path)
+        if parent not in self._names:
+            if not storage.is_local(parent):
+                if not needed or self._remote == MOST_LISTINGS:
+                    return None
+                self._remote += 1
+            self._names[parent] = self._list(parent)
+        names = self._names[parent]
+        return None if names is None else name not in names
+
+    def _list(self, parent: str) -> frozenset[str] | None:
+        try:
+            return frozenset(storage.list_names(parent))
+        except StorageError:
+            if storage.is_local(parent):
+                raise
+            return None  # this host may lack what the executors have
+
+
 def _check(
     entry: int,
     directory: str,
     files: Sequence[source_logs.ReadFile],
     committed: int,
-    present: dict[str, frozenset[str]],
+    present: _Directories,
 ) -> SourceFileCheck:
     gone: list[str] = []
     planned = read = read_gone = elsewhere = 0
-    for file in files:
+    # Those that are needed first, as they decide which remote directories are listed.
+    for file in sorted(files, key=lambda each: each.batch <= committed):
+        is_planned = file.batch > committed
         try:
             path = storage.locate(unquote(file.path))
         except StorageError:
-            path = ""
-        if not storage.is_local(path):  # one request for each remote directory is too much
             elsewhere += 1
             continue
-        parent, name = os.path.split(path)
-        if parent not in present:
-            present[parent] = frozenset(storage.list_names(parent))
-        lost = name not in present[parent]
-        if file.batch > committed:
+        lost = present.lacks(path, needed=is_planned)
+        if lost is None:
+            elsewhere += 1
+        elif is_planned:
             planned += 1
             gone += [path] if lost else []
         else:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import uuid
 from pathlib import Path
 
 import pytest
 
+from flinkish import storage
 from flinkish.errors import Corrupt
 from flinkish.restore.check.source_files import SourceFileCheck, missing_files
 from flinkish.restore.materialize.source_logs import ReadFile, compacted_until, read_files
 from flinkish.restore.recipe import SourceCheckpoint
+from flinkish.storage.remote import forget_stores
 from tests.support.restore.query_builders import source
+from tests.support.servers.s3 import S3Server
 
 
 class Saved:
@@ -59,21 +63,42 @@ def at(number: int) -> str:
 def test_files_of_the_planned_batch_are_severe_and_others_a_note(saved: Saved) -> None:
     names = [saved.file(n, there=n not in {1, 4}) for n in range(6)]
     saved.log("0", "2.compact", *((names[n], n) for n in range(3)))
-    saved.log("0", "3", (names[3], 3))
-    saved.log("0", "4", (names[4], 4), (names[5], 4), ("s3a://b/x", 4))
+    saved.log("0", "3", (names[3], 3), ("s3a://b/x", 3))  # no request is made for it
+    saved.log("0", "4", (names[4], 4), (names[5], 4), ("nowhere://b/x", 4))
     saved.offsets(3, at(3))
     saved.offsets(4, at(4))
     (check,) = missing_files(saved.origin())
     gone = str(saved.input / "4.json")
-    assert check == SourceFileCheck(0, "0", (gone,), planned=2, read=4, read_gone=1, elsewhere=1)
+    assert check == SourceFileCheck(0, "0", (gone,), planned=2, read=4, read_gone=1, elsewhere=2)
     assert check.warnings() == [
         "source 0: 1 of 2 files of the batch that is replayed are gone, their rows will be "
         f"missing: {gone}"
     ]
     assert check.notes() == [
         "source 0: 1 of 4 files read already are gone; they are not read again",
-        "source 0: 1 input files are not on the local file system, and were not looked for",
+        "source 0: 2 input files on remote storage were not looked for",
     ]
+
+
+@pytest.mark.servers
+def test_files_on_s3(saved: Saved, moto_s3: S3Server) -> None:
+    """The directory of a planned file is listed, also for those that were read before."""
+    with moto_s3.configured():
+        forget_stores()
+        place = f"{moto_s3.create_bucket('inputs')}/{uuid.uuid4().hex}"
+        for number in (1, 4):
+            storage.write_bytes(f"{place}/in put/{number}.json", b"{}")
+        names = [f"{place.replace('s3://', 's3a://')}/in%20put/{n}.json" for n in range(6)]
+        read = [(names[n], n) for n in range(3)]
+        saved.log("0", "2.compact", *read, (f"{place}/old/0.json", 0))
+        saved.log("0", "3", (names[3], 3))
+        saved.log("0", "4", (names[4], 4), (names[5], 4))
+        saved.offsets(3, at(3))
+        saved.offsets(4, at(4))
+        (check,) = missing_files(saved.origin())
+        forget_stores()
+    gone = (f"{place}/in put/5.json",)
+    assert check == SourceFileCheck(0, "0", gone, planned=2, read=4, read_gone=3, elsewhere=1)
 
 
 def test_without_a_planned_batch_nothing_is_severe(saved: Saved) -> None:

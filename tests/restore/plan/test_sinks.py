@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 
 from flinkish import storage
 from flinkish.restore.plan.sinks import SinkPosition, judge_sink, sink_position
+from flinkish.storage.remote import forget_stores
+from tests.support.servers.s3 import S3Server
 
 ID = "0b5e1c1e-6d3f-4d4e-9a43-1f6a2f6f6f00"
 
@@ -44,6 +47,23 @@ def test_the_newest_batch_of_a_file_sink(
         found = position(format_, path)
         assert found is not None
         assert (found.newest_batch, found.by_query_id, found.unreadable) == (newest, False, None)
+
+
+@pytest.mark.servers
+def test_a_file_sink_on_s3(moto_s3: S3Server) -> None:
+    with moto_s3.configured():
+        forget_stores()
+        place = f"{moto_s3.create_bucket('sinks')}/{uuid.uuid4().hex}"
+        for name in ("9.compact", "10"):
+            storage.write_bytes(f"{place}/_spark_metadata/{name}", b"v1")
+        for path in (place, place.replace("s3://", "s3a://")):
+            found = position("parquet", path)
+            assert found is not None
+            assert (found.newest_batch, found.unreadable) == (10, None)
+        empty = position("parquet", f"{place}/nothing")
+        assert empty is not None
+        assert (empty.newest_batch, empty.unreadable) == (None, None)
+        forget_stores()
 
 
 def test_a_sink_without_path_or_log_says_nothing(tmp_path: Path) -> None:
