@@ -36,6 +36,7 @@ from flinkish.engine.migration.migration_planner import FamilyChange, TargetStat
 from flinkish.engine.stores.checkpoints import read_checkpoint
 from flinkish.engine.stores.directories import LocalDirectory
 from flinkish.state import SnapshotLoader, serializer_of, state_type, write_snapshot
+from flinkish.state.builtin.splicing import Rewriter
 from flinkish.state.generations import resolve_state
 
 #: A value of :class:`Stats`: its generation, and each field behind its size.
@@ -126,7 +127,7 @@ def migrated(checkpoint: Path) -> dict[tuple[str, str], FamilyChange]:
     loader = SnapshotLoader("the benchmark's state", ("flinkish", Stats.__module__))
     found = resolve_state([old], serializer_of(NewStats), loader, eager=True)
     assert found.rewriting is not None
-    change = FamilyChange(value=family.value, recodes={column: found.rewriting.rewrite})
+    change = FamilyChange(value=family.value, recodes={column: Rewriter(found.rewriting)})
     return {(store.name, family.name): change}
 
 

@@ -65,7 +65,11 @@ class Cast:
 
 @dataclass(frozen=True)
 class Recode:
-    """Other bytes for each value of a binary field, by the caller's function; nulls stay."""
+    """Other bytes for each value of a binary field, by the caller's function; nulls stay.
+
+    The function may have a method ``many`` that returns a whole array rewritten, or None where it
+    has to be done value by value.
+    """
 
     path: str
     function: Callable[[bytes], bytes]
@@ -78,6 +82,10 @@ class Recode:
     def run(self, array: Any) -> Any:
         """See :class:`Same`."""
         try:
+            many = getattr(self.function, "many", None)
+            found = None if many is None else many(array)
+            if found is not None:
+                return found
             values = [None if v is None else self.function(v) for v in array.to_pylist()]
         except Exception as error:  # the function is the caller's: it may raise anything
             raise CannotEvolve(f"{self.path}: {error}") from error

@@ -17,6 +17,7 @@ from flinkish.operators.state_semantics import StateSemantics
 from flinkish.restore.plan.state_evolution import StoreEvolution
 from flinkish.restore.plan.verdicts import StateChange, Verdict
 from flinkish.restore.source.restore_inputs import NewOperator, SavedOperator
+from flinkish.state.builtin.splicing import Rewriter
 from flinkish.state.declared import MAP_KEY, from_text, to_text
 from flinkish.state.generations import ResolvedState, resolve_state
 from flinkish.state.places import typed_columns
@@ -191,7 +192,7 @@ def with_recodes(
     result = dict(evolution)
     for store in operator.stores:
         recodes: dict[tuple[str, ...], Callable[[bytes], bytes]] = {
-            path: each.rewriting.rewrite
+            path: Rewriter(each.rewriting)
             for name, path in typed_columns(operator.kind, store.name, store.value_schema)
             if (each := resolved.get(name)) is not None and each.rewriting is not None
         }

@@ -148,6 +148,15 @@ class _Constant:
         return self.value
 
 
+def no_value() -> None:
+    """Return None: the default of an optional field."""
+
+
+def is_constant(default: Callable[[], Any]) -> bool:
+    """Return whether a default is the same for every object."""
+    return isinstance(default, _Constant) or default in (no_value, list, dict)
+
+
 def _refuse_init_vars(cls: Any) -> None:
     # dataclasses.fields leaves them out.
     for name, each in cls.__dataclass_fields__.items():

@@ -21,7 +21,12 @@ from flinkish.errors import Incompatible, UsageError
 from flinkish.state.builtin.containers import OptionalSerializer
 from flinkish.state.builtin.hints import build
 from flinkish.state.builtin.primitives import not_a
-from flinkish.state.builtin.record_types import RecordField, class_aliases, record_fields
+from flinkish.state.builtin.record_types import (
+    RecordField,
+    class_aliases,
+    no_value,
+    record_fields,
+)
 from flinkish.state.composite import changed_type, combine
 from flinkish.state.serializers import (
     OldStateReader,
@@ -261,11 +266,11 @@ class DataclassSerializerSnapshot(TypeSerializerSnapshot[T]):
             name = match.kept.get(old)
             reader = None if name is None else snapshot.reader_for(new.serializers[name])
             steps.append((name or "", reader))
-        return _OldRecordReader(new.cls, _late(new.fields), tuple(steps), match.added)
+        return OldRecordReader(new.cls, _late(new.fields), tuple(steps), match.added)
 
 
 @dataclass(frozen=True)
-class _OldRecordReader(OldStateReader[Any]):
+class OldRecordReader(OldStateReader[Any]):
     """Reads the bytes of other fields than those of the class."""
 
     cls: type
@@ -332,17 +337,13 @@ def _match(old: Iterable[str], new: DataclassSerializer[Any]) -> _Match:
         elif each.default is not None:
             added[each.name] = each.default
         elif isinstance(new.serializers[each.name], OptionalSerializer):
-            added[each.name] = _none
+            added[each.name] = no_value
         elif each.init:
             problems[each.name] = (
                 "added without a default, and existing state has no value for it; give it a "
                 "default, or make it Optional"
             )
     return _Match({name: origin[name] for name in names if name in origin}, added, problems)
-
-
-def _none() -> None:
-    return None
 
 
 def _renamed(old: str, cls: type) -> str | None:
