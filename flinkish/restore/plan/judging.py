@@ -24,6 +24,7 @@ from flinkish.restore.plan.state_evolution import (
     evolution_by_name,
 )
 from flinkish.restore.plan.typed_state import (
+    MIGRATED,
     TypedStateRules,
     TypedStates,
     resolve_typed_states,
@@ -320,7 +321,7 @@ def advice_for(
     if plan.reason == FOR_ANOTHER_SPARK:
         return "" if plan.executable(executors) else plan.advice
     if plan.verdict is Verdict.MIGRATE and not plan.executable(executors):
-        return KEEP_OR_DROP
+        return plan.advice if plan.reason == MIGRATED else KEEP_OR_DROP
     if plan.verdict is Verdict.MIGRATE and plan.partial:
         asked = ask([plan], accept_partial)
         return "" if asked is None else asked.hint or ""

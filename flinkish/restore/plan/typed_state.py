@@ -25,6 +25,9 @@ from flinkish.state.serializers import TypeSerializer
 from flinkish.state.serializers import Verdict as TypeVerdict
 from flinkish.state.snapshots import DEFAULT_MODULES, SnapshotLoader, StatePlace
 
+#: The reason of a rewrite that state.migration=lazy does without.
+MIGRATED = "typed-state-migrated"
+
 
 @dataclass(frozen=True)
 class TypedStateRules:
@@ -137,10 +140,11 @@ def _told(
         yield StateChange(
             name,
             Verdict.MIGRATE,
-            "typed-state-migrated",
+            MIGRATED,
             f"the values of state `{name}` are written again by its new serializer "
             f"({serializer.type_name})",
-            "keep the type as it was, or state.migration=lazy",
+            "keep the type as it was, or let the program write the values again when it updates "
+            "them (-D state.migration=lazy)",
         )
     elif found.is_mixed:
         yield StateChange(

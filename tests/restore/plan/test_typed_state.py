@@ -125,6 +125,14 @@ def test_values_are_written_again_where_they_are(
     assert set(found.evolution) == {store}
 
 
+def test_without_the_engine_lazy_is_the_way_out() -> None:
+    error = refuse([judge({"stats": OLD}, {"stats": WIDE})])
+    assert error is not None
+    assert "flinkish[engine]" in error.message
+    assert "-D state.migration=lazy" in (error.hint or "")
+    assert refuse([judge({"stats": OLD}, {"stats": WIDE}, eager=False)]) is None
+
+
 def test_lazily_nothing_is_rewritten_and_both_snapshots_stay() -> None:
     found = judge({"stats": OLD}, {"stats": WIDE}, eager=False)
     assert found.verdict is Verdict.AS_IS

@@ -62,6 +62,7 @@ def test_a_whole_column_as_one_by_one(values: list[Old | None], start: int) -> N
     column = [None if value is None else stored(value) for value in values]
     array = pa.array(column, pa.binary()).slice(start)
     found = rewriter.many(array)
+    assert found is not None
     found.validate(full=True)
     assert found.to_pylist() == [None if v is None else rewriter(v) for v in column[start:]]
 
