@@ -290,6 +290,9 @@ class _Reader:
                 continue
             read.add(position)
             self._source(name, position)
+            # The planned entry may be a compaction: the position before it needs its own.
+            if position != offset and (limit := log_offset(offset)) is not None:
+                self._add_log(name, limit, strict=False)
         for name, offset in ahead.items():  # a source first planned in batch N + 1
             self._source(name, offset)
 
@@ -298,20 +301,27 @@ class _Reader:
 
     def _source(self, name: str, offset: str) -> None:
         directory = os.path.join(self.root, SOURCES, name)
-        prefix = f"{SOURCES}/{name}/"
         limit = log_offset(offset)
         if limit is None and offset == NO_OFFSET and self._is_file_source(directory):
             limit = -1
-        if limit is None:  # the files of another kind of source: take all
-            for relative, entry in fs.walk_files(directory):
-                self.files.add(ListedFile(prefix + relative, entry.size(), entry.stamp()))
+        if limit is not None:
+            self._add_log(name, limit, strict=True)
             return
+        # The files of another kind of source: take all.
+        for relative, entry in fs.walk_files(directory):
+            path = f"{SOURCES}/{name}/{relative}"
+            self.files.add(ListedFile(path, entry.size(), entry.stamp()))
+
+    def _add_log(self, name: str, limit: int, *, strict: bool) -> None:
+        """Add the entries of a file source's position; if they lack one, fail or add nothing."""
+        directory = os.path.join(self.root, SOURCES, name)
         listing = fs.list_directory(directory)
         present, absent = source_log_entries(listing.files, limit)
-        if absent:
+        if not absent:
+            for entry in present:
+                self._add(f"{SOURCES}/{name}/{entry}", listing)
+        elif strict:
             raise FileNotFoundError(2, "not listed", os.path.join(directory, absent[0]))
-        for name in present:
-            self._add(prefix + name, listing)
 
     def _is_file_source(self, directory: str) -> bool:
         names = sorted(fs.list_names(directory))

@@ -12,6 +12,7 @@ from flinkish.checkpoint.format.names import parse_number
 from flinkish.checkpoint.format.text import parse_json
 
 COMPACT_SUFFIX: Final = ".compact"
+_DEFAULT_INTERVAL: Final = 10
 
 
 def log_offset(offset: str) -> int | None:
@@ -40,7 +41,9 @@ def source_log_entries(names: Iterable[str], limit: int) -> tuple[list[str], lis
     """Return the entries of a file source's log that make up position ``limit``.
 
     They start at the newest ``<n>.compact`` not above ``limit``. Later entries are left out,
-    because a file named there counts as read.
+    because a file named there counts as read. The compacted entry before the newest comes first
+    where there is one: nothing in it is read again, but the distance of the two is how Spark knows
+    after how many entries this log is compacted.
 
     Returns
     -------
@@ -48,12 +51,50 @@ def source_log_entries(names: Iterable[str], limit: int) -> tuple[list[str], lis
         The entries that exist, and those that are missing.
     """
     known = set(names)
-    compacts = [number for name in known if (number := compacted(name)) is not None]
-    start = max((n for n in compacts if n <= limit), default=-1)
-    present = [f"{start}{COMPACT_SUFFIX}"] if start >= 0 else []
+    compacts = _compacts(known, limit)
+    start = compacts[-1] if compacts else -1
+    present = [f"{n}{COMPACT_SUFFIX}" for n in compacts]
     missing: list[str] = []
     for n in range(start + 1, limit + 1):
         (present if str(n) in known else missing).append(str(n))
         if len(missing) > len(known):  # a position that no log has: the rest is missing too
             break
     return present, missing
+
+
+def is_continued(entries: Iterable[str], limit: int) -> bool:
+    """Return whether Spark reads the entries of a position as they stand.
+
+    Spark derives from the compacted entries after how many entries a log is compacted: it is the
+    distance of the last two, or for the only one a divisor of its number of entries. By that it
+    expects compacted entries, and fails without them: "``<n>.compact`` doesn't exist". They may
+    not match if the log was compacted by another setting, and its only compacted entry is kept.
+
+    Parameters
+    ----------
+    entries
+        Those that :func:`source_log_entries` returns, none missing.
+
+    Notes
+    -----
+    The source is Spark's ``CompactibleFileStreamLog.compactInterval``; for its default, see
+    ``spark.sql.streaming.fileSource.log.compactInterval``.
+    """
+    compacts = _compacts(set(entries), limit)
+    count = compacts[-1] + 1 if compacts else 0
+    behind = limit + 1 - count
+    if len(compacts) > 1:
+        interval = compacts[-1] - compacts[-2]
+        return count % interval == 0 and behind < interval
+    if not compacts:
+        return behind < _DEFAULT_INTERVAL
+    # Spark's deriveCompactInterval: the first divisor not below the default, or the whole number.
+    half = count // 2 if count // 2 > _DEFAULT_INTERVAL else 0
+    divisors = range(_DEFAULT_INTERVAL, min(behind, half) + 1)
+    return behind < count and not any(count % n == 0 for n in divisors)
+
+
+def _compacts(names: set[str], limit: int) -> list[int]:
+    """Return the numbers of the last two compacted entries until ``limit``, or as many as exist."""
+    found = (number for name in names if (number := compacted(name)) is not None)
+    return sorted(n for n in found if n <= limit)[-2:]

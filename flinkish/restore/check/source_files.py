@@ -141,7 +141,7 @@ def _named_files(
         chosen = source_logs.files_at(
             names, position, lambda name: read_file(origin, prefix + name)
         )
-        for name in chosen.kept:
+        for name in source_logs.read_by_spark(chosen.kept):
             yield from source_logs.read_files(read_file(origin, prefix + name), name)
         for content in chosen.written.values():
             yield from source_logs.read_files(content, name)

@@ -16,6 +16,7 @@ from flinkish.checkpoint.format.logs import NO_OFFSET
 from flinkish.checkpoint.format.source_logs import (
     COMPACT_SUFFIX,
     compacted,
+    is_continued,
     is_file_source_log,
     log_offset,
     source_log_entries,
@@ -93,7 +94,9 @@ def files_at(names: Sequence[str], offset: str, read: Callable[[str], bytes]) ->
         return SourceFiles(tuple(names))  # another kind of source: its files are taken all or none
     present, absent = source_log_entries(names, limit)
     if not absent:
-        return SourceFiles(tuple(present))
+        if is_continued(present, limit):
+            return SourceFiles(tuple(present))
+        return SourceFiles((), {f"{limit}{COMPACT_SUFFIX}": _merged(present, read)})
     later = [number for name in names if (number := compacted(name)) is not None]
     after = min((number for number in later if number > limit), default=None)
     if after is None:
@@ -102,6 +105,18 @@ def files_at(names: Sequence[str], offset: str, read: Callable[[str], bytes]) ->
     name = f"{after}{COMPACT_SUFFIX}"
     shortened = compacted_until(read(name), name, limit)
     return SourceFiles((), {f"{limit}{COMPACT_SUFFIX}": shortened})
+
+
+def read_by_spark(names: Sequence[str]) -> Sequence[str]:
+    """Return the entries of a position without those before the newest compacted one."""
+    newest = max((i for i, name in enumerate(names) if compacted(name) is not None), default=0)
+    return names[newest:]
+
+
+def _merged(names: Sequence[str], read: Callable[[str], bytes]) -> bytes:
+    """Return entries as one compacted entry."""
+    parsed = [_parsed(read(name), name) for name in read_by_spark(names)]
+    return b"\n".join([parsed[0][0], *(line for _, lines in parsed for _, _, line in lines)])
 
 
 def compacted_until(data: bytes, name: str, limit: int) -> bytes:

@@ -17,7 +17,17 @@ from typing import Any, Final
 import fastavro
 
 from flinkish.errors import UsageError
-from flinkish.state.avro.schemas import Array, AvroSchema, Fixed, Map, Record, Scalar, Union, walk
+from flinkish.state.avro.schemas import (
+    Array,
+    AvroSchema,
+    Enum,
+    Fixed,
+    Map,
+    Record,
+    Scalar,
+    Union,
+    walk,
+)
 
 _UTC: Final = datetime(2024, 2, 29, 1, 2, 3, 4000, tzinfo=timezone.utc)
 #: Values that a wrong type would change.
@@ -76,7 +86,7 @@ def _check_dicts(union: Union) -> None:
 
 
 def _check_values(union: Union) -> None:
-    tried = [each for each in union.branches if isinstance(each, (Scalar, Fixed, Array))]
+    tried = [each for each in union.branches if isinstance(each, (Scalar, Fixed, Enum, Array))]
     if len(tried) < 2:
         return
     field = {"name": "x", "type": [_simple(each) for each in tried]}
@@ -95,25 +105,29 @@ def _comes_back(schema: Any, sample: Any) -> bool:
     out = io.BytesIO()
     try:
         fastavro.schemaless_writer(out, schema, {"x": sample})
-    except ValueError:  # a string that a date accepts, and that is none
+        out.seek(0)
+        record: Any = fastavro.schemaless_reader(out, schema, None)
+    except ValueError:  # a string that a date or a UUID accepts, and that is none
         return False
-    out.seek(0)
-    record: Any = fastavro.schemaless_reader(out, schema, None)
     return type(record["x"]) is type(sample) and bool(record["x"] == sample)
 
 
-def _simple(node: Scalar | Fixed | Array) -> Any:
+def _simple(node: Scalar | Fixed | Enum | Array) -> Any:
     """Return a schema that accepts what a type accepts in place of others."""
     if isinstance(node, Array):
         return {"type": "array", "items": "int"}
+    if isinstance(node, Enum):
+        return {"type": "enum", "name": f"X{id(node)}", "symbols": list(node.symbols)}
     if isinstance(node, Fixed):
         return {**node.scalar.schema, "type": "fixed", "name": f"X{id(node)}", "size": node.size}
     return dict(node.schema) if node.logical else node.kind
 
 
-def _samples(node: Scalar | Fixed | Array) -> tuple[Any, ...]:
+def _samples(node: Scalar | Fixed | Enum | Array) -> tuple[Any, ...]:
     if isinstance(node, Array):
         return ([], [1])
+    if isinstance(node, Enum):
+        return node.symbols
     scalar = node.scalar if isinstance(node, Fixed) else node
     if scalar.decimal:
         return (Decimal(1).scaleb(-scalar.decimal[1]),)

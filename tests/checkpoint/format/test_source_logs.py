@@ -21,6 +21,7 @@ from flinkish.checkpoint.format.source_logs import (
         (["0", "1", "2.compact", "3"], 1, ["0", "1"], []),
         (["2.compact", "3", "4", "5.compact"], 4, ["2.compact", "3", "4"], []),
         (["2.compact", "4"], 4, ["2.compact", "4"], ["3"]),
+        (["2.compact", "5.compact", "8.compact", "9"], 9, ["5.compact", "8.compact", "9"], []),
         (["0"], -1, [], []),
         ([], 0, [], ["0"]),
     ],

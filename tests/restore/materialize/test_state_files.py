@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterable
 
 import pytest
 
@@ -85,27 +86,35 @@ def entry(number: int) -> bytes:
     return json.dumps({"path": f"file:///in/{number}", "timestamp": 1, "batchId": number}).encode()
 
 
+def lines(numbers: Iterable[int]) -> bytes:
+    return b"v1\n" + b"\n".join(entry(n) for n in numbers)
+
+
 LOG = {
-    **{str(n): b"v1\n" + entry(n) for n in (3, 4, 6)},
-    "2.compact": b"v1\n" + b"\n".join(entry(n) for n in range(3)),
-    "5.compact": b"v1\n" + b"\n".join(entry(n) for n in range(6)),
+    **{str(n): lines([n]) for n in (3, 4, 6)},
+    "2.compact": lines(range(3)),
+    "5.compact": lines(range(6)),
 }
+OTHERS = {"5": lines([5]), "1.compact": lines(range(2))}
 
 
 @pytest.mark.parametrize(
     ("names", "limit", "kept", "written"),
     [
-        (LOG, 6, ["5.compact", "6"], {}),
-        (LOG, 5, ["5.compact"], {}),
+        (LOG, 6, ["2.compact", "5.compact", "6"], {}),
+        (LOG, 5, ["2.compact", "5.compact"], {}),
         (LOG, 4, ["2.compact", "3", "4"], {}),
-        (["5.compact"], 4, [], {"4.compact": b"v1\n" + b"\n".join(entry(n) for n in range(5))}),
-        (["5.compact"], 0, [], {"0.compact": b"v1\n" + entry(0)}),
+        (["5.compact"], 4, [], {"4.compact": lines(range(5))}),
+        (["5.compact"], 0, [], {"0.compact": lines([0])}),
+        # Spark would expect a compacted entry where there is none.
+        (["2.compact", "3", "4", "5", "6"], 6, [], {"6.compact": lines(range(7))}),
+        (["1.compact", "5.compact", "6"], 6, [], {"6.compact": lines(range(7))}),
     ],
 )
 def test_a_file_source_goes_back_to_its_position(
     names: list[str], limit: int, kept: list[str], written: dict[str, bytes]
 ) -> None:
-    found = files_at(list(names), json.dumps({"logOffset": limit}), LOG.__getitem__)
+    found = files_at(list(names), json.dumps({"logOffset": limit}), (LOG | OTHERS).__getitem__)
     assert found == SourceFiles(tuple(kept), written)
 
 

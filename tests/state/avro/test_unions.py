@@ -22,6 +22,8 @@ DATE = logical("int", "date")
         ([DATE, "long"], "put long before it"),
         ([ARRAY, "bytes"], "put bytes before it"),
         ([DATE, "string"], "put string before it"),
+        ([DATE, enum("A")], "put enum E before it"),
+        ([logical("string", "uuid"), enum("A")], "put enum E before it"),
         ([ARRAY, fixed(2)], "put fixed F (2 bytes) before it"),
         ([logical("long", "timestamp-micros"), "int"], "put int before it"),
     ],
