@@ -17,6 +17,8 @@ ONLY = ""
 JOIN_TYPE = "join type"
 TIME_MODE = "time mode"
 OUTPUT_MODE = "output mode"
+#: The metadata of a column that has a watermark (Spark's ``EventTimeWatermark.delayKey``).
+WATERMARK_DELAY = "spark.watermarkDelayMs"
 
 
 def variable_type(name: str) -> str:
@@ -76,6 +78,9 @@ class StateSemantics:
         The values with which the buffers of an aggregation begin, by role, in the order of
         ``values``; None for one that is not known. Only of a program that starts: savepoints do not
         have it.
+    delay_ms
+        The delay of the watermark in milliseconds, for a state whose rows expire by it. Only of a
+        program that starts.
     serializers
         Of typed state (:mod:`flinkish.state`): the snapshots of the serializers that wrote a
         column of bytes, base64, a generation each, the oldest first; by the column's name.
@@ -87,12 +92,13 @@ class StateSemantics:
     initial: Mapping[str, tuple[Initial | None, ...]] = field(
         default_factory=dict, compare=False, repr=False
     )
+    delay_ms: int | None = field(default=None, compare=False, repr=False)
     serializers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data for a savepoint."""
         found = asdict(self)
-        del found["initial"]
+        del found["initial"], found["delay_ms"]
         if not self.serializers:  # documents without typed state stay as they were
             del found["serializers"]
         return found

@@ -45,11 +45,14 @@ class TakenState:
     ----------
     new_schema
         Whether the schema files are left out, so that Spark writes the schemas of the program.
+    kind
+        Spark's name of the operator that takes the state, where it is of another kind.
     """
 
     origin: int
     ordinal: int
     new_schema: bool = False
+    kind: str | None = None
 
 
 @dataclass(frozen=True)

@@ -150,8 +150,6 @@ def test_exact_files(tmp_path: Path) -> None:
         "offsets/5",
         "offsets/6",
         "sources/0/2.compact",  # for the distance of compactions
-        "sources/0/3",  # the committed position, as the planned one is compacted
-        "sources/0/4",
         "sources/0/5.compact",
         "state/0/0/6.snapshot",
         "state/0/0/_metadata/schema",

@@ -141,12 +141,19 @@ def _store_json(store: OperatorStore) -> dict[str, Any]:
     return item
 
 
-def with_operator(data: bytes, name: str, *, root: str, ordinal: int) -> bytes | None:
+def with_operator(
+    data: bytes, name: str, *, root: str, ordinal: int, kind: str | None = None
+) -> bytes | None:
     """Rewrite operator metadata for the operator ``ordinal`` of the checkpoint at ``root``.
 
     Its schema locations (version 2) are absolute: Spark would follow them back to the old
     checkpoint. Their form (``file:/p``, ``file:///p`` or plain) stays as Spark wrote it, and so do
     unknown keys.
+
+    Parameters
+    ----------
+    kind
+        The new ``operatorName``; None keeps it.
 
     Returns
     -------
@@ -162,6 +169,9 @@ def with_operator(data: bytes, name: str, *, root: str, ordinal: int) -> bytes |
     head, _, body = data.partition(b"\n")
     content = parse_object(body, name, len(head) + 1)
     content["operatorInfo"]["operatorId"] = ordinal
+    if kind is not None:
+        changed = changed or content["operatorInfo"]["operatorName"] != kind
+        content["operatorInfo"]["operatorName"] = kind
     for store in content["stateStoreInfo"]:
         locations = store.get(_SCHEMA_KEY)
         if locations:

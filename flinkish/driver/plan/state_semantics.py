@@ -32,6 +32,7 @@ from flinkish.operators.state_semantics import (
     ONLY,
     OUTPUT_MODE,
     TIME_MODE,
+    WATERMARK_DELAY,
     Column,
     StateSemantics,
     variable_ttl,
@@ -119,8 +120,10 @@ class MeaningReader:
         if kind == "sessionWindowStateStoreSaveExec":
             keys = [*items(node.keyWithoutSessionExpressions()), node.sessionExpression()]
             return self._keyed(keys, node.child())
-        if kind in ("dedupe", "dedupeWithinWatermark"):
+        if kind == "dedupe":
             return self._keyed(node.keyExpressions())
+        if kind == "dedupeWithinWatermark":
+            return replace(self._keyed(node.keyExpressions()), delay_ms=_delay_ms(node.child()))
         if kind == "symmetricHashJoin":
             return self._join(node)
         if kind.startswith(_GROUPED):
@@ -289,6 +292,14 @@ def with_properties(meaning: StateSemantics, files: Mapping[str, bytes]) -> Stat
 
 def _number(attribute: Any) -> int:
     return int(attribute.exprId().id())
+
+
+def _delay_ms(node: Any) -> int | None:
+    """Return the delay of the watermark on a node's output (``EventTimeWatermark.delayKey``)."""
+    for attribute in items(node.output()):
+        if attribute.metadata().contains(WATERMARK_DELAY):
+            return int(attribute.metadata().getLong(WATERMARK_DELAY))
+    return None
 
 
 def _partial(aggregation: Any) -> Any:

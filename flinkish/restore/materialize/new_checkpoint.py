@@ -223,12 +223,13 @@ def _moved_state(
     shift: int,
     final: str,
     pins: Mapping[str, str] | None,
+    kind: str | None = None,
 ) -> Iterator[_File]:
     """Yield the state files of one operator under its new ordinal; only a shift needs ``pins``."""
     moved = state_files.move_state(state_files.of_operator(origin.files, old), new, shift)
     if not moved.moves:
         raise missing_file(origin.at(f"{STATE}/{old}"))
-    metadata = partial(with_operator, root=_for_spark(final), ordinal=new)
+    metadata = partial(with_operator, root=_for_spark(final), ordinal=new, kind=kind)
     rewritten = {
         path: content
         for path, _ in moved.moves
@@ -285,7 +286,8 @@ class _Assembly:
                 if state.ordinal in known:
                     state_ids[ordinal] = known[state.ordinal]
                 for file in _moved_state(
-                    origin, state.ordinal, ordinal, shift, self._final, self._pins
+                    *(origin, state.ordinal, ordinal, shift, self._final, self._pins),
+                    kind=state.kind,
                 ):
                     if not (state.new_schema and state_files.is_schema(file.path)):
                         yield file

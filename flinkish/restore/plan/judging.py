@@ -10,6 +10,10 @@ from typing import Any
 from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT, pinned
 from flinkish.checkpoint.operators import StoreInfo
 from flinkish.errors import ConsentNeeded, Incompatible
+from flinkish.restore.plan.deduplications import (
+    convert_deduplication,
+    is_other_deduplication,
+)
 from flinkish.restore.plan.matching import same_kind
 from flinkish.restore.plan.schema_compatibility import (
     BY_MEANING,
@@ -89,6 +93,11 @@ class OperatorJudgement:
         return tuple(change.text for change in self.changes if change.partial)
 
     @property
+    def other_kind(self) -> bool:
+        """Whether it takes the state of an operator of another kind."""
+        return self.taken is not None and not same_kind(self.operator, self.taken)
+
+    @property
     def new_schema(self) -> bool:
         """Whether Spark must write the state's schema anew, but not the state itself."""
         return self.verdict is not Verdict.MIGRATE and any(
@@ -125,7 +134,7 @@ def judge_operator(
         return OperatorJudgement(
             operator, Verdict.NEW, None, "no-state", "the savepoint has no state for it"
         )
-    if not same_kind(operator, taken):
+    if not same_kind(operator, taken) and not is_other_deduplication(operator, taken):
         return OperatorJudgement(
             operator,
             Verdict.INCOMPATIBLE,
@@ -148,16 +157,19 @@ def _judge_taken(
 ) -> OperatorJudgement:
     """Return the verdict for an operator that takes the state of one of its kind."""
     by_version = _schema_by_version(operator.kind, base)
+    converted = convert_deduplication(operator, taken, base)
+    saved, new = (taken.stores, operator.stores) if converted is None else converted.compared
     compared = compare_states(
         operator.kind,
-        taken.stores,
-        operator.stores,
+        saved,
+        new,
         taken.meaning,
         operator.meaning,
         schema_by_version=by_version,
         nulls_known=_nulls_known(operator.kind, taken.stores, base),
     )
-    changes = worst_first([*typed.changes, *compared])
+    found = () if converted is None else (converted.change,)
+    changes = worst_first([*typed.changes, *compared, *found])
     worst = changes[0] if changes else None
     if worst is not None and worst.verdict in (Verdict.INCOMPATIBLE, Verdict.MIGRATE):
         text = "; ".join(c.text for c in changes if c.verdict is worst.verdict)
@@ -167,6 +179,8 @@ def _judge_taken(
         is_proven = operator.kind != "symmetricHashJoin" or not by_version
         if worst.verdict is Verdict.MIGRATE and is_proven:
             evolution = _evolution(operator, taken)
+            if converted is not None and evolution is not None:
+                evolution = converted.evolution(evolution)
         if evolution is not None:
             evolution = with_recodes(evolution, operator, typed.resolved)
         return OperatorJudgement(

@@ -54,7 +54,8 @@ def recipe_for(
                 states[ordinal] = empty[ordinal]
             else:
                 new_schema = verdict.new_schema and not rewritten
-                states[ordinal] = TakenState(origin(taken.query), taken.ordinal, new_schema)
+                kind = verdict.operator.kind if verdict.other_kind else None
+                states[ordinal] = TakenState(origin(taken.query), taken.ordinal, new_schema, kind)
     sources: tuple[TakenSource | FreshSource, ...] | None = None
     if plan.positions is not None:
         entries: list[TakenSource | FreshSource] = []

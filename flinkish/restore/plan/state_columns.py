@@ -12,10 +12,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish.checkpoint.operators import StoreInfo
-from flinkish.operators.state_semantics import ONLY, Column, Initial, StateSemantics
+from flinkish.operators.state_semantics import (
+    ONLY,
+    WATERMARK_DELAY,
+    Column,
+    Initial,
+    StateSemantics,
+)
 
 _COLLATIONS = "__COLLATIONS"
-_WATERMARK = "spark.watermarkDelayMs"
 #: The ends of the names of a join's stores that count its rows, or find them.
 _WITHOUT_ROWS = ("keyToNumValues", "tsWithKey")
 
@@ -155,7 +160,7 @@ def _named(
                 detail=column.detail if column is not None else "",
                 collations=(entry.get("metadata") or {}).get(_COLLATIONS),
                 whole=column.name if column is not None else shown,
-                event_time=_WATERMARK in (entry.get("metadata") or {}),
+                event_time=WATERMARK_DELAY in (entry.get("metadata") or {}),
                 initial=begins.get(i) if column is not None else None,
             )
         )

@@ -275,6 +275,18 @@ class Bench:
         found = self._run(self._frame(pair.new, saved.root), target, pair.new)
         return self._compared(pair, saved, found, pair.promised or pair.new)
 
+    def continued(self, pair: Pair, restore: QueryRestore, *later: Sequence[Any]) -> list[Any]:
+        """What the new program puts out after the engine's rewrite: of each of ``later``, which are
+        rows of the stream ``a`` that come after ``LATER``, one batch after the other."""
+        assert restore.recipe is not None, restore.refusal
+        saved, target = self._target(pair)
+        make_restored(self.spark, restore.recipe, restore.rewrite, str(target))
+        found = [self._run(self._frame(pair.new, saved.root), target, pair.new)]
+        for number, rows in enumerate(later, 4):
+            self._write(saved.root, number, {"a": rows})
+            found.append(self._run(self._frame(pair.new, saved.root), target, pair.new))
+        return found[1:]
+
     def _target(self, pair: Pair) -> tuple[Saved, Path]:
         """The old program's run, and a new place beside it."""
         saved = self.saved(pair)

@@ -204,7 +204,11 @@ WINDOWS = (
 # --- dropDuplicates, limit --------------------------------------------------------------------
 
 DEDUP = dedup("k", "v")
+DEDUP_OF_NUMBERS = dedup("k", "n")
 WITHIN = dedup("k", "v", within=True)
+EMPTY_VALUES = (
+    "under the other operator's name Spark does not look at the values, and leaves times in them"
+)
 DEDUPS = (
     Pair("dedup unchanged", DEDUP, DEDUP, *AS_IS),
     Pair("dedup column added", DEDUP, dedup("k", "v", "j"), *KEY, FAILS),
@@ -234,7 +238,7 @@ DEDUPS = (
     ),
     Pair(
         "dedup column widened",
-        dedup("k", "n"),
+        DEDUP_OF_NUMBERS,
         dedup("k", "n", upstream=mapped(n="cast(n as bigint)")),
         *WIDER,
         FAILS,
@@ -250,16 +254,42 @@ DEDUPS = (
     Pair("dedup other columns", DEDUP, dedup("k", "v", upstream=mapped(w="w + 1")), *AS_IS),
     Pair("within unchanged", WITHIN, WITHIN, *AS_IS),
     Pair("within another delay", WITHIN, dedup("k", "v", within=True, delay="3 hours"), *AS_IS),
-    Pair("dedup to within", DEDUP, WITHIN, "incompatible", "other-kind", FAILS),
+    Pair(
+        "dedup to within",
+        DEDUP,
+        WITHIN,
+        "migrate",
+        "deduplication-changed",
+        FAILS,
+        promised=DEDUP,
+    ),
     Pair(
         "within to dedup",
         WITHIN,
         DEDUP,
-        "incompatible",
-        "other-kind",
+        "migrate",
+        "deduplication-changed",
+        RIGHT,
+        false_no=EMPTY_VALUES,
+        promised=DEDUP,
+    ),
+    Pair(
+        "dedup to within, the key reordered and widened",
+        DEDUP_OF_NUMBERS,
+        dedup("n", "k", within=True, upstream=mapped(n="cast(n as bigint)")),
+        "migrate",
+        "key-reordered",
         FAILS,
-        spark3=RIGHT,
-        false_no="Spark 3.5 does not tell them apart, and goes on with keys that never expire",
+        promised=dedup("n", "k"),
+    ),
+    Pair(
+        "within to dedup by time",
+        dedup("k", "ts", within=True),
+        dedup("k", "ts"),
+        "migrate",
+        "deduplication-changed",
+        RIGHT,
+        false_no=EMPTY_VALUES,
     ),
     Pair(
         "dedup to aggregation",

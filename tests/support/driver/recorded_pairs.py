@@ -88,7 +88,7 @@ def _nobodys(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 @contextmanager
-def _session() -> Iterator[Any]:
+def session() -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
@@ -109,5 +109,5 @@ def _session() -> Iterator[Any]:
 
 if __name__ == "__main__":
     assert sys.argv[1:] == ["record"], __doc__
-    with tempfile.TemporaryDirectory() as directory, _session() as session:
-        record(session, Path(directory))
+    with tempfile.TemporaryDirectory() as directory, session() as spark:
+        record(spark, Path(directory))

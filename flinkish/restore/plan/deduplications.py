@@ -1,0 +1,136 @@
+"""``dropDuplicates`` that becomes ``dropDuplicatesWithinWatermark``, and back. Pure.
+
+Both keep the keys they have seen, in the same way. The value of the first is empty, that of the
+second is the time at which the key expires: its event time and the delay of the watermark
+(Spark's ``StreamingDeduplicateExec`` and ``StreamingDeduplicateWithinWatermarkExec``).
+
+The event time of a key is not in the state. No row is later than the watermark and its delay, so
+that a key that expires when the watermark is two delays further is never forgotten too early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
+from typing import Final
+
+from flinkish.checkpoint.operators import StoreInfo
+from flinkish.restore.plan.schema_messages import ACCEPT_PARTIAL, KEEP_OR_DROP
+from flinkish.restore.plan.state_columns import StateColumn, columns_of
+from flinkish.restore.plan.state_evolution import StoreEvolution
+from flinkish.restore.plan.verdicts import StateChange, Verdict
+from flinkish.restore.source.restore_inputs import NewOperator, SavedOperator, SavedQueryFacts
+
+_FOR_EVER: Final = "dedupe"
+_WITHIN: Final = "dedupeWithinWatermark"
+_KINDS: Final = {_FOR_EVER, _WITHIN}
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+#: The stable id of the change.
+DEDUPLICATION_CHANGED: Final = "deduplication-changed"
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """How the state of one deduplication becomes that of the other.
+
+    Attributes
+    ----------
+    compared
+        The saved and the new stores without their values, which are compared no further.
+    change
+        The difference.
+    expires_us
+        When the keys that exist expire, in microseconds since 1970; None for never.
+    """
+
+    compared: tuple[tuple[StoreInfo, ...], tuple[StoreInfo, ...]]
+    change: StateChange
+    expires_us: int | None
+
+    def evolution(self, evolved: Mapping[str, StoreEvolution]) -> dict[str, StoreEvolution]:
+        """Return the evolution with the new values; ``evolved`` has that of the keys."""
+        begins = {} if self.expires_us is None else {0: self.expires_us}
+        return {
+            name: replace(store, places=(None,), begins=begins) for name, store in evolved.items()
+        }
+
+
+def is_other_deduplication(new: NewOperator, saved: SavedOperator) -> bool:
+    """Return whether one kind of deduplication takes the state of the other."""
+    return {new.kind, saved.kind} == _KINDS
+
+
+def convert_deduplication(
+    new: NewOperator, saved: SavedOperator, base: SavedQueryFacts | None
+) -> Conversion | None:
+    """Return how a deduplication goes on with the state of the other kind.
+
+    Parameters
+    ----------
+    base
+        The saved query that goes on, with its watermark.
+
+    Returns
+    -------
+    Conversion or None
+        None if both are of one kind. Its change is INCOMPATIBLE where nobody knows when the keys
+        that exist may be forgotten.
+    """
+    if not is_other_deduplication(new, saved):
+        return None
+    compared = (_without_values(saved.stores), _without_values(new.stores))
+    if new.kind == _FOR_EVER:
+        return Conversion(compared, _kept_for_ever(new), None)
+    watermark = base.watermark_ms if base is not None else None
+    delay = new.meaning.delay_ms
+    if not watermark or delay is None:
+        text = (
+            "it was dropDuplicates and is dropDuplicatesWithinWatermark; the savepoint has no "
+            "watermark, so nobody knows when the keys that it has seen may be forgotten"
+        )
+        advice = (
+            "give the program before a watermark (withWatermark), let it go on and take another "
+            f"savepoint; {KEEP_OR_DROP}"
+        )
+        change = StateChange("", Verdict.INCOMPATIBLE, DEDUPLICATION_CHANGED, text, advice)
+        return Conversion(compared, change, None)
+    expires_ms = watermark + 2 * delay
+    text = (
+        "it was dropDuplicates and is dropDuplicatesWithinWatermark: the keys that it has seen are "
+        f"forgotten once the watermark is {_time(expires_ms)}, two delays from where it is"
+    )
+    return Conversion(compared, _change(text, partial=True), expires_ms * 1000)
+
+
+def _kept_for_ever(new: NewOperator) -> StateChange:
+    by_time = any(column.event_time for store in new.stores for column in _columns(store, new))
+    was = "it was dropDuplicatesWithinWatermark and is dropDuplicates"
+    if by_time:  # what has expired is late, and is dropped for that
+        return _change(f"{was}, by the event time too: no key is lost", partial=False)
+    return _change(
+        f"{was}: keys that have expired count as new once more, those that have not are kept for "
+        "ever",
+        partial=True,
+    )
+
+
+def _columns(store: StoreInfo, new: NewOperator) -> tuple[StateColumn, ...]:
+    found = columns_of(store, new.meaning, is_key=True)
+    return () if found is None else found.columns
+
+
+def _change(text: str, *, partial: bool) -> StateChange:
+    advice = f"agree with {ACCEPT_PARTIAL} NAME, or {KEEP_OR_DROP}" if partial else KEEP_OR_DROP
+    return StateChange("", Verdict.MIGRATE, DEDUPLICATION_CHANGED, text, advice, partial=partial)
+
+
+def _without_values(stores: tuple[StoreInfo, ...]) -> tuple[StoreInfo, ...]:
+    return tuple(replace(store, value_schema=None) for store in stores)
+
+
+def _time(milliseconds: int) -> str:
+    try:
+        return f"{_EPOCH + timedelta(milliseconds=milliseconds):%Y-%m-%d %H:%M:%S} UTC"
+    except OverflowError:
+        return f"{milliseconds} ms"
