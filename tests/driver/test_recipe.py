@@ -331,7 +331,7 @@ def test_a_planned_batch_is_replayed_and_one_of_another_query_is_not_lost(
         sources=(TakenSource(0, 0, "0", "0"), TakenSource(1, 0, "0", "1")),
     )
     both = world.root / "both"
-    assert sorted(p.name for p in (both / "sources/0").iterdir()) == ["0.compact"]
+    assert sorted(p.name for p in (both / "sources/0").iterdir()) == ["0"]
     assert sorted(p.name for p in (both / "sources/1").iterdir()) == ["1.compact"]
     world.write("a", *THIRD)
     rows += world.run(a.union(b), "both")

@@ -52,7 +52,7 @@ def test_reordered_sources_and_a_fresh_one(tmp_path: Path) -> None:
     assert files["commits/4"] == old["commits/4"]
     logs = {path: data for path, data in files.items() if path.startswith("sources/")}
     assert logs == {
-        "sources/0/5.compact": old["sources/1/5.compact"],
+        **{f"sources/0/{n}.compact": old[f"sources/1/{n}.compact"] for n in (2, 5)},
         **{f"sources/1/{name}": old[f"sources/0/{name}"] for name in ("2.compact", "3", "4")},
     }
     assert sorted(files) == sorted(
@@ -66,6 +66,7 @@ def test_one_of_two_sources(tmp_path: Path) -> None:
     files = make(tmp_path / "new", cut, states={}, sources=(TakenSource(0, 1, "1", "0"),))
     assert sorted(p for p in files if not p.startswith(("offsets/", "commits/"))) == [
         "metadata",
+        "sources/0/2.compact",
         "sources/0/5.compact",
     ]
     assert lines(files["offsets/6"]) == ['{"logOffset":5}']
@@ -77,7 +78,8 @@ def test_a_dataframe_used_twice_has_two_lines_and_one_directory(tmp_path: Path) 
     twice = (TakenSource(0, 0, "0", "0"), TakenSource(0, 0, "0", "0"))
     files = make(tmp_path / "new", cut, sources=twice)
     assert lines(files["offsets/6"]) == ['{"logOffset":5}'] * 2
-    assert [p for p in files if p.startswith("sources/")] == ["sources/0/5.compact"]
+    kept = sorted(p for p in files if p.startswith("sources/"))
+    assert kept == ["sources/0/2.compact", "sources/0/5.compact"]
     with pytest.raises(ValueError, match="two sources for sources/0"):
         make(tmp_path / "wrong", cut, cut, sources=(twice[0], TakenSource(1, 0, "0", "0")))
     with pytest.raises(Corrupt, match="has 1 sources, no source 1"):
@@ -141,7 +143,7 @@ def test_the_policy_decides_between_watermarks(policy: str, expected: int, tmp_p
 
 
 def test_a_position_of_another_query_forgets_its_planned_batch(tmp_path: Path) -> None:
-    """Its log was compacted for the planned batch: the compaction is taken back."""
+    """Its log was compacted for the planned batch: the entries before are in the cut too."""
     name = "spark43-hdfs-agg"
     base = older(name, tmp_path, 4)
     other = read_cut(str(unpack(name, tmp_path)), 4)
@@ -155,10 +157,11 @@ def test_a_position_of_another_query_forgets_its_planned_batch(tmp_path: Path) -
     assert lines(files["offsets/4"]) == ['{"logOffset":4}'] * 2
     assert lines(files["offsets/5"]) == ['{"logOffset":4}', '{"logOffset":5}']
     assert sorted(p for p in files if p.startswith("sources/")) == [
-        "sources/0/4.compact",
-        "sources/1/5.compact",
+        *("sources/0/2.compact", "sources/0/3", "sources/0/4"),
+        *("sources/1/2.compact", "sources/1/5.compact"),
     ]
-    names = [json.loads(line)["path"] for line in files["sources/0/4.compact"].split(b"\n")[1:]]
+    logs = [files[f"sources/0/{name}"] for name in ("2.compact", "3", "4")]
+    names = [json.loads(line)["path"] for data in logs for line in data.split(b"\n")[1:]]
     assert names == [f"file:///srv/streams/in/00{n}.json" for n in range(5)]
 
 
@@ -264,7 +267,8 @@ def test_named_sources_keep_their_names(tmp_path: Path) -> None:
     beta = TakenSource(0, 1, "beta", "beta")
     files = make(tmp_path / "new", cut, sources=(FreshSource(), beta))
     assert lines(files["offsets/6"]) == ['beta:{"logOffset":5}']
-    assert [p for p in files if p.startswith("sources/")] == ["sources/beta/5.compact"]
+    kept = sorted(p for p in files if p.startswith("sources/"))
+    assert kept == ["sources/beta/2.compact", "sources/beta/5.compact"]
     with pytest.raises(Incompatible, match=r"source 'beta' .* would become 'gamma'"):
         make(tmp_path / "renamed", cut, sources=(TakenSource(0, 1, "beta", "gamma"),))
     plain = older("spark43-hdfs-agg", tmp_path, 6)

@@ -304,7 +304,13 @@ def _key_resolution(old: Mapping[str, Any], change: FamilyChange, what: str) -> 
     if change.key is None or (change.key == old and change.key_places is None):
         return None
     before, after = parse_struct(old), parse_struct(change.key)
-    return _possible(resolve(before, after, keys=True, places=change.key_places), what)
+    found = resolve(
+        *(before, after),
+        check_nulls=change.check_nulls,
+        keys=True,
+        places=change.key_places,
+    )
+    return _possible(found, what)
 
 
 def _value_resolution(
