@@ -32,6 +32,8 @@
     |   +-- UnsafePath            15  unsafe-path
     +-- StorageError              16  storage
     |   +-- RegistryError         16  registry
+    |   +-- BrokerError           16  broker
+    |   +-- TableError            16  table
     +-- ProgramFailed             1   program-failed
     +-- RolledBack                1   rolled-back
     +-- LaunchFailed              1   launch-failed
@@ -237,6 +239,12 @@ class BrokerError(StorageError):
 
     id = "broker"
     default_hint = "see that the broker is reachable from here, and its host and port are right"
+
+
+class TableError(StorageError):
+    """A table of Delta or Iceberg cannot be read, or cannot be brought back to a version."""
+
+    id = "table"
 
 
 class ProgramFailed(FlinkishError):
