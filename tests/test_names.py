@@ -121,6 +121,7 @@ COVERED_BY = {
     "driver/runtime/start_listener": "driver/test_identity",
     "driver/spark/jvm": "driver/plan/test_plan_extraction",
     "driver/spark/settings": "driver/requests/test_canonical_savepoints",
+    "driver/tables/table": "driver/tables/test_sink_tables",
     "driver/tasks/answering": "driver/requests/test_canonical_savepoints",
     "driver/tasks/describe": "e2e/test_info",
     "driver/tasks/migration_task": "driver/requests/test_canonical_savepoints",

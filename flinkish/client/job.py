@@ -240,7 +240,8 @@ class Job:
         secret_args : sequence of str, optional
             Secret arguments of the program, which are not recorded.
         sink_ahead : str, optional
-            With ``savepoint``, for a sink that has later batches: ``rebase`` or ``accept``.
+            With ``savepoint``, for a sink that has later batches: ``rebase``, ``accept``
+            or ``rollback``.
         wait : bool
             Whether to wait until the job runs.
 

@@ -35,7 +35,8 @@ class Restore:
     reset_sources : sequence of str
         Sources that start anew.
     sink_ahead : str or None
-        What to do with a sink that has later batches: ``rebase`` or ``accept``.
+        What to do with a sink that has later batches: one of
+        :data:`~flinkish.spec.launch.SINK_MODES`.
     accept_lost_rows : bool
         Whether rows that a Kafka source can no longer read are skipped.
     accept_partial : sequence of str

@@ -97,7 +97,7 @@ class ProgramRunner:
             Sources that start anew, by uid or by what they read.
         sink_ahead : str, optional
             For a sink that has later batches: ``rebase`` continues after them, ``accept`` drops
-            output.
+            output, ``rollback`` brings its table back to the savepoint's version.
         accept_lost_rows : bool
             Whether rows that a Kafka source can no longer read are skipped.
         accept_partial : sequence of str

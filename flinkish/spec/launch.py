@@ -9,6 +9,9 @@ from typing import Any
 
 from flinkish.spec.codec import OMIT_DEFAULT
 
+#: The values of ``--sink-ahead``.
+SINK_MODES = ("rebase", "accept", "rollback")
+
 
 @dataclass(frozen=True)
 class RestoreSpec:
@@ -32,7 +35,7 @@ class RestoreSpec:
     reset_sources
         Names of the sources that start without a saved position.
     sink_ahead
-        What to do with a sink that already has later batches: ``rebase`` or ``accept``.
+        What to do with a sink that already has later batches: one of :data:`SINK_MODES`.
     parallelism
         The number of state partitions; None for the savepoint's.
     accept_lost_rows

@@ -9,7 +9,7 @@ from typing import Any
 
 from flinkish.config import parse_duration
 from flinkish.errors import UsageError
-from flinkish.spec.launch import RestoreSpec
+from flinkish.spec.launch import SINK_MODES, RestoreSpec
 from flinkish.spec.upgrades import Health
 from flinkish.upgrade.target import Changes
 
@@ -121,8 +121,9 @@ def _entry(table: Mapping[str, Any], where: str, directory: str) -> FleetEntry:
     }
     arguments = table.get("args")
     sink_ahead = table.get("sink-ahead")
-    if sink_ahead not in (None, "rebase", "accept"):
-        raise _wrong(f"sink-ahead of {where} is {sink_ahead!r}", "it takes rebase or accept")
+    if sink_ahead not in (None, *SINK_MODES):
+        words = f"it takes {', '.join(SINK_MODES)}"
+        raise _wrong(f"sink-ahead of {where} is {sink_ahead!r}", words)
     program, patience = paths.get("to"), table.get("health-timeout")
     return FleetEntry(
         pattern=table["job"],

@@ -13,9 +13,10 @@ import pytest
 
 from flinkish import storage
 from flinkish.checkpoint.cut import newest_committed_batch, read_cut
+from flinkish.restore.check.file_sinks import file_sink_position
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
 from flinkish.restore.materialize.new_logs import replays_planned
-from flinkish.restore.plan.sinks import SinkPlan, judge_sink, sink_position
+from flinkish.restore.plan.sinks import Continuation, SinkPlan, judge_sink
 from flinkish.restore.recipe import Recipe, SourceCheckpoint
 from tests.support.driver.changed_checkpoint import World
 from tests.support.driver.operator_programs import BACKENDS
@@ -87,16 +88,11 @@ class Files:
         return Recipe((SourceCheckpoint(cut.root, tuple(cut.files), cut.batch_id),))
 
     def plan(self, recipe: Recipe, mode: Any = None) -> SinkPlan:
-        position = sink_position("parquet", self.sink, "any", storage)
+        position = file_sink_position("parquet", self.sink, storage)
         assert position is not None
-        return judge_sink(
-            recipe.batch_id,
-            position,
-            True,
-            mode,
-            stateful=self.stateful,
-            replays_planned=replays_planned(recipe),
-        )
+        planned = replays_planned(recipe)
+        query = Continuation(recipe.batch_id, True, stateful=self.stateful, replays_planned=planned)
+        return judge_sink(position, query, mode)
 
     def make(self, target: str, recipe: Recipe, plan: SinkPlan | None = None) -> None:
         made = replace(recipe, rebase_to=plan.rebase_to if plan is not None else None)

@@ -8,6 +8,7 @@ import click
 
 from flinkish.cli.options.arguments import F, words_of
 from flinkish.client.restoring import Restore, check_uid_map, not_a_pair
+from flinkish.spec.launch import SINK_MODES
 
 
 @dataclass(frozen=True)
@@ -89,11 +90,11 @@ _reset_source_option = click.option(
 )
 sink_ahead_option = click.option(
     "--sink-ahead",
-    metavar="rebase|accept",
-    type=click.Choice(["rebase", "accept"]),
-    shell_complete=words_of("rebase", "accept"),
-    help="Where a sink has later batches than the savepoint: go on after them, or let it drop "
-    "output.",
+    metavar="|".join(SINK_MODES),
+    type=click.Choice(SINK_MODES),
+    shell_complete=words_of(*SINK_MODES),
+    help="Where a sink has later batches than the savepoint: go on after them, let it drop output, "
+    "or bring its table (Delta, Iceberg) back to the savepoint's version.",
 )
 _accept_lost_rows_option = click.option(
     "--accept-lost-rows",

@@ -8,6 +8,8 @@ from typing import Any
 from flinkish.driver.plan.plan_extraction import PlannedQuery, PlannedSource
 from flinkish.driver.plan.restore_environment import qualified
 from flinkish.driver.plan.writer_settings import WriterFacts, why_not_savepointable
+from flinkish.driver.tables.sink_tables import resolve
+from flinkish.errors import TableError
 from flinkish.registry.jobs import OperatorStatus
 from flinkish.restore.recipe import EmptyState
 from flinkish.restore.source.restore_inputs import NewOperator, NewQuery, NewSink, NewSource
@@ -36,15 +38,21 @@ def new_query(
         The modules whose classes a snapshot of typed state may name.
     """
     problem = why_not_savepointable(facts)
+    place, unreadable = facts.place, ""
+    try:
+        place = resolve(place, session)
+    except TableError as error:
+        unreadable = error.message
     sink = NewSink(
-        format=facts.format,
-        path=qualified(facts.path or facts.options.get("path"), session),
-        table=facts.table,
+        format=place.format,
+        path=qualified(place.path, session),
+        table=place.table,
         output_mode=facts.output_mode,
         problem=None if problem is None else (problem.message, problem.hint),
+        unreadable=unreadable,
     )
     if planned is None:
-        return NewQuery(name, None, None, sink, settings)
+        return NewQuery(name, None, None, sink, settings, session=session)
     identities = planned.identities
     return NewQuery(
         name,
@@ -79,6 +87,7 @@ def new_query(
         sink=sink,
         settings=settings,
         modules=modules,
+        session=session,
     )
 
 

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flinkish import storage
 from flinkish.checkpoint.cut import newest_planned_batch
 from flinkish.driver.log import log
-from flinkish.errors import FlinkishError, StorageError
+from flinkish.driver.tables.sink_tables import SinkPlace, open_table
+from flinkish.errors import FlinkishError, StorageError, TableError
+from flinkish.restore.check.file_sinks import file_sink_position
 from flinkish.restore.check.kafka_topics import ask_for
 from flinkish.restore.check.source_files import missing_files
 from flinkish.restore.materialize.new_logs import replays_planned
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.kafka_reading import BrokerAnswer, parse_position
-from flinkish.restore.plan.query_id import OtherRun
-from flinkish.restore.plan.sinks import SinkMode, SinkPlan, judge_sink, sink_position
+from flinkish.restore.plan.query_id import OtherRun, QueryIdentity
+from flinkish.restore.plan.sinks import Continuation, SinkMode, SinkPlan, SinkPosition, judge_sink
+from flinkish.restore.plan.table_commits import RollbackTarget, rollback_target
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.recipe import Recipe
-from flinkish.restore.source.restore_inputs import NewQuery, NewSource, SavedSource
+from flinkish.restore.source.restore_inputs import NewQuery, NewSink, NewSource, SavedSource
 from flinkish.restore.source.restore_source import RestorableQuery
 
 
@@ -49,28 +52,29 @@ class DriverRestoreEnvironment:
         new: NewQuery,
         offer: RestorableQuery,
         recipe: Recipe,
-        keep_id: bool,
+        identity: QueryIdentity,
         mode: SinkMode | None,
     ) -> SinkPlan | None:
         """Judge whether the sink already has batches that the query would write.
 
         A running job would end with the batch that it has planned, so nothing would be replayed.
         """
-        position = sink_position(new.sink.format, new.sink.path, offer.query_id, storage)
+        position = _position(new, offer, recipe.batch_id)
         if position is None:
             return None
         job_at = None
-        if offer.live and _same_place(offer.query.sink.get("path"), position.path):
+        if offer.live and _is_own(offer.query.sink, new.sink):
             job_at = newest_planned_batch(offer.origin.root)  # after the sink: never behind it
-        return judge_sink(
+        query = Continuation(
             recipe.batch_id,
-            position,
-            keep_id,
-            mode,
-            replays_planned=replays_planned(recipe) and not offer.live,
+            identity.keep,
             stateful=bool(offer.query.operators if recipe.states is None else recipe.states),
+            goes_back=identity.goes_back,
+            in_use=identity.in_use,
+            replays_planned=replays_planned(recipe) and not offer.live,
             job_at=job_at,
         )
+        return judge_sink(position, query, mode)
 
     def input_files(
         self, new: NewQuery, offer: RestorableQuery, plan: QueryPlan
@@ -103,10 +107,57 @@ class DriverRestoreEnvironment:
         return ask_for(source, position)
 
 
-def _same_place(saved: str | None, path: str) -> bool:
-    """Return whether two locations are one, whichever links lead there."""
-    if saved is None:
+def _position(new: NewQuery, offer: RestorableQuery, batch_id: int) -> SinkPosition | None:
+    """Return the newest batch of the sink; None if the sink records none."""
+    sink = new.sink
+    place = SinkPlace(sink.format, sink.path, sink.table)
+    shown = sink.table or sink.path or ""
+    kind = (sink.format or "parquet").lower()
+    if sink.unreadable:
+        return SinkPosition(kind, shown, unreadable=sink.unreadable)
+    table = open_table(place, new.session)
+    if table is None:
+        return file_sink_position(sink.format, sink.path, storage)
+    try:
+        if not table.exists():
+            return SinkPosition(kind, shown, by_query_id=True)
+        reading = table.read(offer.query_id)
+        back = None
+        if reading.newest_batch is not None and reading.newest_batch > batch_id:
+            recorded = recorded_version(offer.query.sink, reading.table_id)
+            saved_batch = offer.query.batch_id
+            back = rollback_target(table.history(), offer.query_id, saved_batch, recorded)
+    except TableError as error:
+        return SinkPosition(kind, shown, by_query_id=True, unreadable=error.message)
+    return SinkPosition(
+        kind,
+        shown,
+        reading.newest_batch,
+        by_query_id=True,
+        rollback=back or RollbackTarget(None, why="it has nothing after the savepoint"),
+        skips_after_rollback=reading.skips_after_rollback,
+        computes_skipped=reading.computes_skipped,
+    )
+
+
+def recorded_version(sink: Mapping[str, Any], table_id: str) -> int | None:
+    """Return the version of a table that a savepoint recorded, if it did, and of this table."""
+    version = sink.get("table_version")
+    return version if type(version) is int and sink.get("table_id") == table_id else None
+
+
+def _is_own(saved: Mapping[str, Any], sink: NewSink) -> bool:
+    """Return whether a query writes to the place that the saved query wrote to."""
+    if sink.table is not None and saved.get("table") == sink.table:
+        return True
+    path = saved.get("path")
+    if path is None or sink.path is None:
         return False
+    return _same_place(str(path), sink.path)
+
+
+def _same_place(saved: str, path: str) -> bool:
+    """Return whether two locations are one, whichever links lead there."""
     try:
         places = [storage.locate(each) for each in (saved, path)]
     except StorageError:

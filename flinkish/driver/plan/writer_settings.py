@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flinkish.config import parse_duration
+from flinkish.driver.tables.sink_tables import SinkPlace
 from flinkish.errors import InvalidConfiguration, NotSavepointable
 
 
@@ -45,6 +46,11 @@ class WriterFacts:
         """Return a copy of the facts; the writer may be used for another query later."""
         return replace(self, trigger=dict(self.trigger), options=dict(self.options))
 
+    @property
+    def place(self) -> SinkPlace:
+        """Where the query writes to, as the program gives it."""
+        return SinkPlace(self.format, self.path or self.options.get("path"), self.table)
+
     def describe_sink(self) -> dict[str, Any]:
         """Return the sink as plain data for a savepoint's metadata.
 
@@ -53,7 +59,7 @@ class WriterFacts:
         facts = {
             "format": self.format,
             "output_mode": self.output_mode,
-            "path": self.path or self.options.get("path"),
+            "path": self.place.path,
             "table": self.table,
             "trigger": {k: str(v) for k, v in self.trigger.items()},
             "async_progress": self.async_progress,

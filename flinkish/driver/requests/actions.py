@@ -25,6 +25,7 @@ from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.runtime.quiesce import quiesce, stop_hard
 from flinkish.driver.runtime.running_query import ManagedQuery, sources_of, status_of
 from flinkish.driver.spark import jvm as spark_jvm
+from flinkish.driver.tables.sink_tables import facts_at
 from flinkish.errors import (
     FlinkishError,
     ProgramFailed,
@@ -454,10 +455,18 @@ def _source_of(query: ManagedQuery) -> QuerySource:
         checkpoint=query.checkpoint,
         run_id=query.run_id,
         source=sources_of(query),
-        sink=query.facts.describe_sink(),
+        sink_at=lambda query_id, batch_id: _sink_at(query, query_id, batch_id),
         rows_batch=query.progress.get("batchId"),
         operators=operator_facts(query.planned, status.operators),
     )
+
+
+def _sink_at(query: ManagedQuery, query_id: str, batch_id: int) -> dict[str, Any]:
+    """Describe the sink of a query, with the version that its table had at a batch."""
+    table, problem = facts_at(query.facts.place, query.session, query_id, batch_id)
+    if problem:
+        log(f"query '{query.name}': the savepoint does not have its sink's version: {problem}")
+    return {**query.facts.describe_sink(), **table}
 
 
 class _RequestReporter:

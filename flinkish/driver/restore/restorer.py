@@ -17,6 +17,7 @@ from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
 from flinkish.driver.plan.uid_rules import Planning
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.restore.typed_formats import TypedStates, typed_states_of
+from flinkish.driver.tables.sink_tables import SinkPlace, open_table
 from flinkish.errors import FlinkishError, SavepointNotFound, UsageError
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
@@ -153,6 +154,7 @@ class Restorer:
             keep = plan.identity.keep
             recipe = replace(plan.recipe, query_id=None if keep else new_query_id())
             make_restored(session, recipe, plan.rewrite, target)
+            roll_back_sink(new, plan)
             self._given[name] = recipe.batch_id, target
         notes = (
             *plan.notes,
@@ -356,6 +358,20 @@ def make_restored(session: Any, recipe: Recipe, rewrite: StateRewrite | None, ta
         make_checkpoint(recipe, target)
     else:
         make_rewritten(session, recipe, rewrite, target)
+
+
+def roll_back_sink(new: NewQuery, plan: QueryRestore) -> None:
+    """Bring the table that a query writes to back to the savepoint's version, where planned.
+
+    Raises TableError when it cannot be: its files of that version may be gone.
+    """
+    if plan.sink is None or plan.sink.rollback_to is None:
+        return
+    sink = new.sink
+    table = open_table(SinkPlace(sink.format, sink.path, sink.table), new.session)
+    if table is not None:
+        table.roll_back(plan.sink.rollback_to)
+        log(f"query '{new.name}': {plan.sink.path} is at version {plan.sink.rollback_to} again")
 
 
 def options_of(spec: RestoreSpec, planning: Planning) -> RestoreOptions:

@@ -271,6 +271,7 @@ def _sink(query: QueryRestore) -> dict[str, Any]:
         "format": query.sink.format,
         "path": query.sink.path,
         "newest_batch": query.sink.newest_batch,
+        "rollback_to": query.sink.rollback_to,
         "verdict": query.sink.verdict,
         "reason": query.sink.reason,
         "text": query.sink.text,

@@ -45,10 +45,20 @@ class OtherRun:
 
 @dataclass(frozen=True)
 class QueryIdentity:
-    """The decision whether the restored query keeps the savepoint's query id, and its reason."""
+    """The decision whether the restored query keeps the savepoint's query id, and its reason.
+
+    Attributes
+    ----------
+    goes_back
+        Whether it does not because the job it comes from went on after the savepoint.
+    in_use
+        Whether that job still runs.
+    """
 
     keep: bool
     reason: str
+    goes_back: bool = False
+    in_use: bool = False
 
 
 def decide_query_id(batch_id: int, runs: Sequence[OtherRun], *, fork: bool) -> QueryIdentity:
@@ -68,16 +78,18 @@ def decide_query_id(batch_id: int, runs: Sequence[OtherRun], *, fork: bool) -> Q
     fork
         ``--fork``.
     """
+    running = next((run for run in runs if not run.state.is_final), None)
     if fork:
-        return QueryIdentity(False, "asked for by --fork")
-    for run in runs:
-        if not run.state.is_final:
-            return QueryIdentity(False, f"job {run.job_id} is still {run.state.value} with it")
+        return QueryIdentity(False, "asked for by --fork", in_use=running is not None)
+    if running is not None:
+        why = f"job {running.job_id} is still {running.state.value} with it"
+        return QueryIdentity(False, why, in_use=True)
     for run in runs:
         if run.last_batch is not None and run.last_batch > batch_id:
             return QueryIdentity(
                 False,
                 f"job {run.job_id} went on to batch {run.last_batch} after batch {batch_id}",
+                goes_back=True,
             )
     return QueryIdentity(True, "the job it comes from ended with this batch")
 

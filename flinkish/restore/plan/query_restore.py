@@ -15,6 +15,7 @@ from flinkish.restore.plan.source_plans import SourcePlan
 from flinkish.restore.plan.state_migration import StateRewrite
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome, Verdict
 from flinkish.restore.recipe import Recipe
+from flinkish.spec.launch import SINK_MODES
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,8 @@ class QueryRestore:
         for row in self.sources:
             if row.verdict == "changed":
                 found.append(f"query '{self.name}': {row.text}")
-        if self.sink is not None and self.sink.verdict in ("rebase", "accept", "unreadable"):
+        told = (*SINK_MODES, "unreadable")
+        if self.sink is not None and self.sink.verdict in told:
             found.append(f"query '{self.name}': {self.sink.text}")
         found += [f"query '{self.name}': {pin.text}" for pin in self.pins]
         grave = (RestoreOutcome.WARNING, RestoreOutcome.NOTE)

@@ -24,7 +24,7 @@ from flinkish.restore.plan.preconditions import preconditions
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity, decide_query_id
 from flinkish.restore.plan.query_restore import QueryRestore, RestoreOptions
 from flinkish.restore.plan.recipes import recipe_for
-from flinkish.restore.plan.sinks import REBASE_ONLY, SinkMode, SinkPlan
+from flinkish.restore.plan.sinks import SinkMode, SinkPlan
 from flinkish.restore.plan.source_plans import BrokerFacts, SourcePlan, kind_of, source_plans
 from flinkish.restore.plan.state_migration import StateRewrite, rewrite_of
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome
@@ -44,7 +44,7 @@ class RestoreEnvironment(Protocol):
         new: NewQuery,
         offer: RestorableQuery,
         recipe: Recipe,
-        keep_id: bool,
+        identity: QueryIdentity,
         mode: SinkMode | None,
     ) -> SinkPlan | None:
         """Return the plan for the sink, which may already have batches; None if it records none."""
@@ -144,7 +144,7 @@ class RestorePlanner:
             settings=new.settings,
         )
         recipe = recipe_for(plan, origins, empty, rewritten=rewrite is not None)
-        sink = self._environment.sink(new, offer, recipe, identity.keep, options.sink_ahead)
+        sink = self._environment.sink(new, offer, recipe, identity, options.sink_ahead)
         if sink is not None and sink.blocks:
             refusal = _sink_ahead(sink, rewrite, recipe, options)
         recipe = replace(recipe, rebase_to=sink.rebase_to if sink is not None else None)
@@ -153,8 +153,11 @@ class RestorePlanner:
         elif refusal is None:
             refusal = _cannot_rewrite(rewrite, recipe, options)
         refusal = refusal or ask(plan.operators or (), options.accept_partial)
+        if sink is not None and sink.keeps_query_id:
+            identity = QueryIdentity(True, f"{identity.reason}; kept by --sink-ahead accept")
         return replace(
             found,
+            identity=identity,
             sink=sink,
             recipe=None if refusal is not None else recipe,
             rewrite=rewrite,
@@ -257,7 +260,7 @@ def _sink_ahead(
 ) -> FlinkishError:
     """Return the refusal for a sink that is ahead: it needs consent, if a consent can help."""
     permitted = recipe
-    if sink.permit == REBASE_ONLY:
+    if sink.permit == ("rebase",):
         permitted = replace(recipe, rebase_to=sink.newest_batch)
     never = None if rewrite is None else _cannot_rewrite(rewrite, permitted, options)
     if never is not None:

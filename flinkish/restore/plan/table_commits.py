@@ -11,6 +11,7 @@ Delta and Iceberg record with each commit of a streaming query which query and w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -45,11 +46,10 @@ class TableReading:
     ----------
     table_id
         The id that the table keeps for life; another table at the same place has another.
+    version
+        Its present version; None where it has none yet.
     newest_batch
         The newest batch of the query by which the sink skips; None if there is none.
-    commits
-        The commits that lead to the table's present version, oldest first, as far back as the table
-        still has them.
     skips_after_rollback
         Whether the sink goes on skipping those batches when the table was brought back to a version
         before them (Delta keeps its transactions).
@@ -59,8 +59,8 @@ class TableReading:
     """
 
     table_id: str
+    version: int | None
     newest_batch: int | None
-    commits: tuple[TableCommit, ...]
     skips_after_rollback: bool
     computes_skipped: bool
 
@@ -83,7 +83,7 @@ class RollbackTarget:
 
 
 def rollback_target(
-    reading: TableReading, query_id: str, batch_id: int, recorded: int | None = None
+    commits: Sequence[TableCommit], query_id: str, batch_id: int, recorded: int | None = None
 ) -> RollbackTarget:
     """Find the version of a table at a batch of a query.
 
@@ -92,12 +92,14 @@ def rollback_target(
 
     Parameters
     ----------
+    commits
+        Those that lead to the table's present version, oldest first, as far back as the table still
+        has them.
     query_id, batch_id
         The saved query, and the batch at which it was saved.
     recorded
         The version that the savepoint recorded, if it did, and for this table.
     """
-    commits = reading.commits
     versions = [commit.version for commit in commits]
     if recorded is not None:
         if recorded not in versions:
@@ -109,7 +111,7 @@ def rollback_target(
             return RollbackTarget(None, why="its history has no commit of a later batch")
         if first == 0:
             return RollbackTarget(None, why=f"its history does not reach back to batch {batch_id}")
-    undone = commits[first:]
+    undone = tuple(commits[first:])
     others = [c for c in undone if not c.keeps_rows and not _is_later(c, query_id, batch_id)]
     if others:
         listed = ", ".join(f"{c.version} ({c.operation})" for c in others[:5])
@@ -117,6 +119,17 @@ def rollback_target(
         why = f"others have written to it since: version {listed}{more}"
         return RollbackTarget(None, undone, why)
     return RollbackTarget(versions[first - 1], undone)
+
+
+def version_at(commits: Sequence[TableCommit], query_id: str, batch_id: int) -> int | None:
+    """Return the newest version that has nothing of a later batch of a query; None if unknown.
+
+    Parameters are those of :func:`rollback_target`.
+    """
+    first = next((i for i, c in enumerate(commits) if _is_later(c, query_id, batch_id)), None)
+    if first == 0 or not commits:
+        return None
+    return commits[-1 if first is None else first - 1].version
 
 
 def _is_later(commit: TableCommit, query_id: str, batch_id: int) -> bool:

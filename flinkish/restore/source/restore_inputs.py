@@ -215,12 +215,14 @@ class NewSink:
 
     Attributes
     ----------
-    path
-        As the program gives it.
+    format, path
+        As the program gives them; those of a table as its catalog has them.
     output_mode
         None if the program does not set it.
     problem
         Why the query cannot be savepointed with this sink, and the advice; None if it can.
+    unreadable
+        Why it is not known where it writes; empty if it is.
     """
 
     format: str | None = None
@@ -228,6 +230,7 @@ class NewSink:
     table: str | None = None
     output_mode: str | None = None
     problem: tuple[str, str] | None = None
+    unreadable: str = ""
 
 
 @dataclass(frozen=True)
@@ -242,6 +245,8 @@ class NewQuery:
         The session's values of the settings that the savepoint pins.
     modules
         The modules whose classes a snapshot of typed state may name.
+    session
+        The session that starts it, for those who look things up; opaque to a planner.
     """
 
     name: str
@@ -250,3 +255,4 @@ class NewQuery:
     sink: NewSink = field(default_factory=NewSink)
     settings: Mapping[str, str] = field(default_factory=dict)
     modules: tuple[str, ...] = DEFAULT_MODULES
+    session: Any = field(default=None, compare=False, repr=False)

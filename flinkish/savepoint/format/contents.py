@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -171,6 +171,9 @@ class QuerySource:
         Root of its checkpoint.
     source, sink
         Descriptions as JSON data.
+    sink_at
+        Describes the sink at a batch of a query id, where that needs a look at it; instead of
+        ``sink``.
     batch_id
         The batch to save; None for the newest committed one.
     """
@@ -180,6 +183,7 @@ class QuerySource:
     run_id: str | None = None
     source: Any = None
     sink: Any = None
+    sink_at: Callable[[str, int], Mapping[str, Any]] | None = None
     operators: tuple[OperatorFacts, ...] = ()
     batch_id: int | None = None
     #: Batch whose progress report has the operators' row counts (None: the batch of the cut).

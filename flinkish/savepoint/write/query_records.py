@@ -90,7 +90,7 @@ def query_record(
         offsets=cut.offsets,
         pins=cut.pins,
         source=query.source,
-        sink=query.sink,
+        sink=query.sink if query.sink_at is None else query.sink_at(cut.query_id, cut.batch_id),
         backend=cut.backend,
         checkpoint_format=cut.checkpoint_format,
         checkpoint=query.origin or cut.root,

@@ -9,6 +9,7 @@ import pytest
 
 from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
 from flinkish.restore.plan.kafka_reading import BrokerAnswer
+from flinkish.restore.plan.query_id import QueryIdentity
 from flinkish.restore.plan.sinks import SinkPlan
 from flinkish.restore.recipe import Recipe
 from flinkish.restore.source.job_source import open_job
@@ -17,6 +18,8 @@ from flinkish.spec.calls import JobOrigin
 from flinkish.spec.queries import QueryFacts, QueryStatus
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 from tests.support.restore.query_builders import reads, source
+
+KEPT = QueryIdentity(True, "the job it comes from ended with this batch")
 
 
 def judged(
@@ -40,7 +43,7 @@ def judged(
         NewQuery("q", sink=NewSink("parquet", str(tmp_path / writes_to))),
         offer,
         Recipe((offer.origin,)),
-        True,
+        KEPT,
         None,
     )
     assert found is not None
@@ -83,7 +86,7 @@ def test_a_planned_batch_of_a_running_job_is_not_replayed(tmp_path: Path) -> Non
     reasons = []
     for offer in (live, replace(live, live=False)):
         plan = DriverRestoreEnvironment(lambda _: ()).sink(
-            query, offer, Recipe((offer.origin,)), True, None
+            query, offer, Recipe((offer.origin,)), KEPT, None
         )
         assert plan is not None
         reasons.append(plan.reason)

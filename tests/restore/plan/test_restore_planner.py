@@ -15,7 +15,7 @@ from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.document import compare_with_expected, merged, with_checks
 from flinkish.restore.plan.kafka_reading import Available, BrokerAnswer
 from flinkish.restore.plan.plan_text import plan_lines, plan_rows, verdict_line
-from flinkish.restore.plan.query_id import OtherRun
+from flinkish.restore.plan.query_id import OtherRun, QueryIdentity
 from flinkish.restore.plan.query_restore import RestoreOptions
 from flinkish.restore.plan.restore_planner import RestorePlanner
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan
@@ -61,7 +61,7 @@ class Facts:
         new: NewQuery,
         offer: RestorableQuery,
         recipe: Recipe,
-        keep_id: bool,
+        identity: QueryIdentity,
         mode: SinkMode | None,
     ) -> SinkPlan | None:
         return self.sink_plan
@@ -79,7 +79,7 @@ class Facts:
 #: A sink that has two batches more than the saved query.
 AHEAD = SinkPlan(
     *("parquet", "/out", 9, "ahead", "sink-ahead", "it has batch 9", "rebase"),
-    permit="--sink-ahead rebase",
+    permit=("rebase",),
 )
 
 

@@ -1,0 +1,127 @@
+"""Tables of Delta Lake, by Delta's own classes in the program's session.
+
+Facts used, run on Spark 3.5.9 with Delta 3.3.2 and on 4.0.5 with 4.0.1:
+
+* ``DeltaSink.addBatch`` (``org.apache.spark.sql.delta.sources``) skips a batch that is not above
+  the newest version of the query's ``txn`` (``Snapshot.transactions``, by query id). The skipped
+  batch is not computed.
+* A commit of a streaming query has ``operation`` ``STREAMING UPDATE`` and, in
+  ``operationParameters``, ``queryId`` and ``epochId`` (the batch).
+* ``DeltaTable.restoreToVersion`` commits the files of that version (``RESTORE``, parameter
+  ``version``). Transactions stay as they are: the sink goes on skipping the batches that it had.
+* Delta refuses to do anything in a session without its extension and catalog, so that a program
+  that writes to Delta has both.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from flinkish.driver.tables.table import table_errors
+from flinkish.restore.plan.table_commits import TableCommit, TableReading
+
+#: Operations that leave the rows, the schema and the properties of a table as they are.
+_MAINTENANCE = frozenset({"COMPUTE STATS", "OPTIMIZE", "VACUUM END", "VACUUM START"})
+#: With ``RESTORE``, as :func:`lineage` leaves out what it made void.
+_KEEPING = _MAINTENANCE | {"RESTORE"}
+#: Commits that are read of a history, at most; each is a file of the log.
+_HISTORY = 10_000
+
+
+class DeltaTable:
+    """A table of Delta Lake.
+
+    Parameters
+    ----------
+    session
+        The session of the query.
+    location
+        The path or URL of the table.
+    """
+
+    def __init__(self, session: Any, location: str) -> None:
+        self._location = location
+        self._jsession = session._jsparkSession
+        self._jvm = session._jvm
+
+    def exists(self) -> bool:
+        """Return whether there is a table."""
+        with self._errors():
+            return bool(self._tables.isDeltaTable(self._jsession, self._location))
+
+    def read(self, query_id: str) -> TableReading:
+        """Return what the table has of a query; TableError when it cannot be read."""
+        with self._errors():
+            logs = self._jvm.org.apache.spark.sql.delta.DeltaLog
+            found = logs.forTableWithSnapshot(self._jsession, self._location)
+            snapshot = found._2()
+            newest = snapshot.transactions().get(query_id)
+            return TableReading(
+                str(snapshot.metadata().id()),
+                int(snapshot.version()),
+                int(newest.get()) if newest.isDefined() else None,
+                skips_after_rollback=True,
+                computes_skipped=False,
+            )
+
+    def history(self) -> Sequence[TableCommit]:
+        """Return the commits that lead to the present version; TableError as :meth:`read`."""
+        with self._errors():
+            history = self._tables.forPath(self._jsession, self._location).history(_HISTORY)
+            columns = self._jvm.PythonUtils.toSeq(["operation", "operationParameters"])
+            rows = [
+                json.loads(row)
+                for row in history.select("version", columns).toJSON().collectAsList()
+            ]
+        return lineage(sorted(rows, key=lambda row: int(row["version"])))
+
+    def roll_back(self, version: int) -> None:
+        """Restore the table to a version; TableError when its files are gone."""
+        with self._errors():
+            self._tables.forPath(self._jsession, self._location).restoreToVersion(version)
+
+    @property
+    def _tables(self) -> Any:
+        return self._jvm.io.delta.tables.DeltaTable
+
+    def _errors(self) -> AbstractContextManager[None]:
+        return table_errors(self._location, "Delta Lake")
+
+
+def lineage(rows: Iterable[Mapping[str, Any]]) -> tuple[TableCommit, ...]:
+    """Return the commits of a history that lead to its newest version. Pure.
+
+    A ``RESTORE`` to a version makes those between the two void.
+
+    Parameters
+    ----------
+    rows
+        ``version``, ``operation`` and ``operationParameters`` of each commit, oldest first.
+    """
+    commits: list[TableCommit] = []
+    for row in rows:
+        commit = _commit(row)
+        if commit.operation == "RESTORE":
+            version = _number((row.get("operationParameters") or {}).get("version"))
+            if version is not None:
+                commits = [each for each in commits if each.version <= version]
+        commits.append(commit)
+    return tuple(commits)
+
+
+def _commit(row: Mapping[str, Any]) -> TableCommit:
+    parameters = row.get("operationParameters") or {}
+    operation = str(row.get("operation") or "unknown")
+    version = int(row["version"])
+    batch = _number(parameters.get("epochId"))
+    query = parameters.get("queryId")
+    if batch is None or not isinstance(query, str):
+        return TableCommit(version, operation, keeps_rows=operation in _KEEPING)
+    return TableCommit(version, operation, query, batch)
+
+
+def _number(text: object) -> int | None:
+    return int(text) if isinstance(text, str) and text.isascii() and text.isdigit() else None

@@ -1,0 +1,105 @@
+"""The sink of a query as a place: which format and location a table has, and the table opened."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from flinkish.driver.tables.delta import DeltaTable
+from flinkish.driver.tables.table import Table, table_errors
+from flinkish.errors import FlinkishError
+from flinkish.restore.plan.table_commits import version_at
+
+#: A path of Delta as the name of a table: ``delta.`/path```.
+_PATH_TABLE = re.compile(r"delta\.`(?P<path>[^`]+)`")
+
+
+@dataclass(frozen=True)
+class SinkPlace:
+    """Where a query writes to.
+
+    Attributes
+    ----------
+    format
+        None for the session's default file format.
+    path
+        Its location, as the program gives it or as the catalog has it; None if it has none, or
+        the table does not exist yet.
+    table
+        The name of the table that the program gives (``toTable``).
+    """
+
+    format: str | None
+    path: str | None = None
+    table: str | None = None
+
+
+def resolve(place: SinkPlace, session: Any) -> SinkPlace:
+    """Return a place with the format and location that its catalog has of a table.
+
+    Raises TableError when the catalog cannot be asked.
+    """
+    if place.table is None:
+        return place
+    known = _PATH_TABLE.fullmatch(place.table)
+    if known is not None:
+        return replace(place, format="delta", path=known["path"])
+    described = _describe(session, place.table)
+    provider, location = described.get("Provider"), described.get("Location")
+    return replace(place, format=provider or place.format, path=location or place.path)
+
+
+def _describe(session: Any, table: str) -> Mapping[str, str]:
+    """Return what a catalog says of a table; empty when there is none."""
+    with table_errors(table, "its catalog"):
+        if not session.catalog.tableExists(table):
+            return {}
+        rows = session.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()
+    return {str(row[0]): str(row[1]) for row in rows}
+
+
+def open_table(place: SinkPlace, session: Any) -> Table | None:
+    """Return the table of a sink, if it is one of a format that keeps versions."""
+    kind = (place.format or "").lower()
+    if kind == "delta" and place.path is not None:
+        return DeltaTable(session, place.path)
+    return None
+
+
+def facts_at(
+    place: SinkPlace, session: Any, query_id: str, batch_id: int
+) -> tuple[dict[str, Any], str]:
+    """Return what a savepoint records of the table of a sink, and why its version is not in it.
+
+    Parameters
+    ----------
+    place
+        As the program gives it.
+    batch_id
+        The batch of the savepoint. ``table_version`` is the table's newest version that has nothing
+        of a later batch, ``table_id`` the id of that table.
+
+    Returns
+    -------
+    tuple
+        The facts, and a text; empty where the version is known or there is none.
+    """
+    described: dict[str, Any] = {}
+    try:
+        place = resolve(place, session)
+        if place.path is not None and place.table is not None:
+            described.update(path=place.path, provider=place.format)
+        table = open_table(place, session)
+        if table is None or not table.exists():
+            return described, ""
+        reading = table.read(query_id)
+        version = reading.version
+        if reading.newest_batch is not None and reading.newest_batch > batch_id:
+            version = version_at(table.history(), query_id, batch_id)
+    except FlinkishError as error:  # a savepoint does not fail because of it
+        return described, error.message
+    if version is not None:
+        described.update(table_id=reading.table_id, table_version=version)
+    return described, ""

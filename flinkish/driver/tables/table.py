@@ -1,0 +1,66 @@
+"""What is asked of a table that a query writes to, whatever its format, and how it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+from flinkish.errors import TableError
+from flinkish.restore.plan.table_commits import TableCommit, TableReading
+
+
+class Table(Protocol):
+    """A table that a query writes to; opened for one look.
+
+    All methods raise :class:`~flinkish.errors.TableError` where the table cannot be read or cannot
+    do it.
+    """
+
+    def exists(self) -> bool:
+        """Return whether there is a table."""
+
+    def read(self, query_id: str) -> TableReading:
+        """Return what the table has of a query."""
+
+    def history(self) -> Sequence[TableCommit]:
+        """Return the commits that lead to the present version, oldest first.
+
+        They reach back as far as the table still has them, or a bound.
+        """
+
+    def roll_back(self, version: int) -> None:
+        """Bring the table back to a version of :meth:`history`."""
+
+
+@contextmanager
+def table_errors(table: str, product: str) -> Iterator[None]:
+    """Turn the errors of a table's own classes into TableError, with the first line of theirs.
+
+    Parameters
+    ----------
+    table
+        Its path or name.
+    product
+        The name of the table format, whose classes may be missing in the session.
+    """
+    from py4j.protocol import Py4JError, Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except TypeError as error:  # to Py4J a class that is not there is a package
+        if "JavaPackage" not in str(error):
+            raise
+        raise TableError(
+            f"the table {table} cannot be read: the session has no classes of {product}",
+            hint=f"start the program with the jars of {product}, for example by --packages",
+        ) from error
+    except Py4JJavaError as error:
+        raise TableError(f"the table {table}: {_first_line(error.java_exception)}") from error
+    except (Py4JError, PySparkException) as error:
+        raise TableError(f"the table {table}: {_first_line(error)}") from error
+
+
+def _first_line(error: object) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")

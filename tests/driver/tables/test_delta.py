@@ -1,0 +1,51 @@
+"""Delta tables: their history read as a lineage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flinkish.driver.tables.delta import lineage
+from flinkish.restore.plan.table_commits import TableCommit
+
+
+def row(number: int, operation: str, **parameters: str) -> dict[str, Any]:
+    return {"version": number, "operation": operation, "operationParameters": parameters}
+
+
+def batch(version: int, number: str) -> dict[str, Any]:
+    return row(version, "STREAMING UPDATE", outputMode="Append", queryId="q", epochId=number)
+
+
+def test_a_batch_is_known_by_its_query_and_number() -> None:
+    assert lineage([row(0, "CREATE TABLE"), batch(1, "7")]) == (
+        TableCommit(0, "CREATE TABLE"),
+        TableCommit(1, "STREAMING UPDATE", "q", 7),
+    )
+
+
+def test_only_maintenance_keeps_the_rows() -> None:
+    words = ("OPTIMIZE", "VACUUM END", "WRITE", "DELETE", "SET TBLPROPERTIES", "ADD COLUMNS")
+    kept = [each.operation for each in lineage(row(0, w) for w in words) if each.keeps_rows]
+    assert kept == ["OPTIMIZE", "VACUUM END"]
+
+
+def test_what_a_restore_made_void_is_no_part_of_the_lineage() -> None:
+    rows = [batch(0, "0"), batch(1, "1"), batch(2, "2"), row(3, "RESTORE", version="0")]
+    assert [(c.version, c.keeps_rows) for c in lineage([*rows, batch(4, "3")])] == [
+        (0, False),
+        (3, True),
+        (4, False),
+    ]
+
+
+def test_a_history_of_another_hand_is_read_with_care() -> None:
+    odd: list[dict[str, Any]] = [
+        {"version": "3", "operation": None, "operationParameters": None},
+        row(4, "STREAMING UPDATE", queryId="q", epochId="-1"),
+        row(5, "RESTORE", timestamp="2026-01-01"),
+    ]
+    assert [(c.version, c.operation, c.batch_id) for c in lineage(odd)] == [
+        (3, "unknown", None),
+        (4, "STREAMING UPDATE", None),
+        (5, "RESTORE", None),
+    ]
