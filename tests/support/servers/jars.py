@@ -5,17 +5,22 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import tempfile
 import zipfile
 from functools import cache
 from pathlib import Path
+from xml.etree import ElementTree
 
 POM = Path(__file__).with_name("pom.xml")
 KEPT = Path(__file__).resolve().parents[3] / ".cache" / "servers"
 PATIENCE = 540.0
-"""Seconds for a download; all sets together are 170 MB."""
+"""Seconds for a download; all sets together are 190 MB."""
+_MAVEN = "{http://maven.apache.org/POM/4.0.0}"
+#: The profile with Spark's connector for Kafka, by the line of Spark.
+_CONNECTORS = {"3.5": "kafka-connector-3.5", "4.1": "kafka-connector-4.1"}
 
 
 class Unavailable(Exception):
@@ -62,20 +67,43 @@ def hadoop_version() -> str:
 
 @cache
 def jars(profile: str) -> tuple[Path, ...]:
-    """Return the jars of a profile of pom.xml: ``hdfs``, ``kafka``, ``s3proxy`` or ``s3a``.
+    """Return the jars of a profile of pom.xml: ``hdfs``, ``kafka``, ``s3proxy``, ``s3a`` ...
 
     They are downloaded the first time. The directory's name tells what is in it, so that another
-    Spark or a changed pom.xml gets a directory of its own.
+    Spark or a changed profile gets a directory of its own.
 
     Raises:
         Unavailable: Maven is not there, or cannot get them.
     """
     version = hadoop_version()
-    digest = hashlib.sha256(POM.read_bytes()).hexdigest()[:8]
-    directory = KEPT / f"{profile}-{version}-{digest}"
+    directory = KEPT / f"{profile}-{version}-{_digest(profile)}"
     if not directory.is_dir():
         _download(profile, version, directory)
     return tuple(sorted(directory.glob("*.jar")))
+
+
+def kafka_connector(spark: str) -> list[Path]:
+    """Return Spark's connector for Kafka and its client, for ``spark.jars`` of this Spark.
+
+    Raises:
+        Unavailable: There is none for this version, or it cannot be had.
+    """
+    line = spark.rpartition(".")[0]
+    if line not in _CONNECTORS:
+        raise Unavailable(f"the Kafka connector of Spark {spark}, which pom.xml does not have")
+    return list(jars(_CONNECTORS[line]))
+
+
+def _digest(profile: str) -> str:
+    """Return what tells a profile from any other text that it has had or will have."""
+    root = ElementTree.parse(POM).getroot()
+    given = root.find(f"{_MAVEN}properties")
+    assert given is not None
+    values = {each.tag.removeprefix(_MAVEN): each.text or "" for each in given}
+    (found,) = (p for p in root.iter(f"{_MAVEN}profile") if p.findtext(f"{_MAVEN}id") == profile)
+    text = ElementTree.canonicalize(ElementTree.tostring(found, "unicode"), strip_text=True)
+    text = re.sub(r"\$\{([^}]+)\}", lambda name: values[name[1]], text)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def _download(profile: str, version: str, directory: Path) -> None:
