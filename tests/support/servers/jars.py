@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import zipfile
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
@@ -21,6 +22,8 @@ PATIENCE = 540.0
 _MAVEN = "{http://maven.apache.org/POM/4.0.0}"
 #: The profile with Spark's connector for Kafka, by the line of Spark.
 _CONNECTORS = {"3.5": "kafka-connector-3.5", "4.1": "kafka-connector-4.1"}
+#: The profile with Delta Lake, by the line of Spark.
+_DELTA = {"3.5": "delta-3.5", "4.0": "delta-4.0"}
 
 
 class Unavailable(Exception):
@@ -88,10 +91,23 @@ def kafka_connector(spark: str) -> list[Path]:
     Raises:
         Unavailable: There is none for this version, or it cannot be had.
     """
+    return _for_spark("the Kafka connector", _CONNECTORS, spark)
+
+
+def delta(spark: str) -> list[Path]:
+    """Return Delta Lake, for ``spark.jars`` of this Spark.
+
+    Raises:
+        Unavailable: There is none for this version, or it cannot be had.
+    """
+    return _for_spark("Delta Lake", _DELTA, spark)
+
+
+def _for_spark(product: str, profiles: Mapping[str, str], spark: str) -> list[Path]:
     line = spark.rpartition(".")[0]
-    if line not in _CONNECTORS:
-        raise Unavailable(f"the Kafka connector of Spark {spark}, which pom.xml does not have")
-    return list(jars(_CONNECTORS[line]))
+    if line not in profiles:
+        raise Unavailable(f"{product} for Spark {spark}, which pom.xml does not have")
+    return list(jars(profiles[line]))
 
 
 def _digest(profile: str) -> str:
