@@ -215,6 +215,7 @@ COVERED_BY = {
     "restore/plan/query_restore": "restore/plan/test_restore_planner",
     "restore/plan/recipes": "restore/plan/test_decisions",
     "restore/plan/schema_messages": "restore/plan/test_schema_compatibility",
+    "restore/plan/source_findings": "restore/plan/test_delta_positions",
     "restore/plan/state_columns": "restore/plan/test_schema_compatibility",
     "restore/plan/state_evolution": "restore/plan/test_judging",
     "restore/plan/state_migration": "restore/plan/test_restore_planner",

@@ -22,7 +22,7 @@ from typing import Any
 
 from flinkish.driver.plan.plan_classes import find_class, walk
 from flinkish.operators.tagging import tag_key
-from flinkish.restore.source.restore_inputs import KAFKA_OPTIONS
+from flinkish.restore.source.restore_inputs import SOURCE_OPTIONS
 
 #: Leaf nodes that are sources of a streaming query.
 SOURCES = frozenset({"StreamingRelation", "StreamingRelationV2"})
@@ -55,7 +55,7 @@ class Relation:
     name
         The name that the program gave it by ``readStream.name("x")`` (Spark 4.2 on).
     options
-        Those of :data:`~flinkish.restore.source.restore_inputs.KAFKA_OPTIONS` of a Kafka source.
+        Those of :data:`~flinkish.restore.source.restore_inputs.SOURCE_OPTIONS`.
     """
 
     entry: int
@@ -96,7 +96,7 @@ def read_relations(jvm: Any, plan: Any) -> tuple[Relation, ...]:
         node.setTagValue(key, str(entry))
         format_ = _format(node)
         text = _signature(class_name, format_, node)
-        options = _kafka_options(class_name, node) if format_ == "kafka" else {}
+        options = _options(class_name, node, SOURCE_OPTIONS.get(format_, ()))
         relations.append(Relation(entry, directory, format_, text, given, options))
     return tuple(relations)
 
@@ -203,12 +203,14 @@ def _signature(class_name: str, format_: str, node: Any) -> str:
     )
 
 
-def _kafka_options(class_name: str, node: Any) -> dict[str, str]:
-    """Return the options of a Kafka source that decide what becomes of its position."""
+def _options(class_name: str, node: Any, names: Collection[str]) -> dict[str, str]:
+    """Return the options of a source that decide what becomes of its position."""
+    if not names:
+        return {}
     if class_name == "StreamingRelation":
-        return _scala_options(node.dataSource().options(), KAFKA_OPTIONS)
+        return _scala_options(node.dataSource().options(), names)
     options = node.extraOptions()  # case-insensitive
-    found = {name: options.get(name) for name in KAFKA_OPTIONS}
+    found = {name: options.get(name) for name in names}
     return {name: str(value) for name, value in found.items() if value is not None}
 
 

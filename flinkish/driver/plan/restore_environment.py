@@ -9,6 +9,7 @@ from typing import Any
 from flinkish import storage
 from flinkish.checkpoint.cut import newest_planned_batch
 from flinkish.driver.log import log
+from flinkish.driver.tables.delta import DeltaTable
 from flinkish.driver.tables.sink_tables import SinkPlace, open_table
 from flinkish.errors import FlinkishError, StorageError, TableError
 from flinkish.restore.check.file_sinks import file_sink_position
@@ -16,9 +17,11 @@ from flinkish.restore.check.kafka_topics import ask_for
 from flinkish.restore.check.source_files import missing_files
 from flinkish.restore.materialize.new_logs import replays_planned
 from flinkish.restore.plan.decisions import QueryPlan
+from flinkish.restore.plan.delta_positions import parse_delta_position
 from flinkish.restore.plan.kafka_reading import BrokerAnswer, parse_position
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity
 from flinkish.restore.plan.sinks import Continuation, SinkMode, SinkPlan, SinkPosition, judge_sink
+from flinkish.restore.plan.source_findings import SourceAnswer
 from flinkish.restore.plan.table_commits import RollbackTarget, rollback_target
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.recipe import Recipe
@@ -105,6 +108,18 @@ class DriverRestoreEnvironment:
         if position is None:
             return BrokerAnswer(None, "the saved position is not one of Kafka")
         return ask_for(source, position)
+
+    def table(self, new: NewQuery, source: NewSource, saved: SavedSource) -> SourceAnswer | None:
+        """Ask the table that a source reads, by the form of its saved position."""
+        position = parse_delta_position(saved.offset)
+        place = source.options.get("path")
+        if self._offline or position is None or place is None:
+            return None
+        try:
+            return DeltaTable(new.session, place).answer(position, source.options)
+        except TableError as error:
+            log(f"{source.describe()}: its table was not asked: {error.message}")
+            return None
 
 
 def _position(new: NewQuery, offer: RestorableQuery, batch_id: int) -> SinkPosition | None:

@@ -21,6 +21,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from flinkish.driver.tables.table import table_errors
+from flinkish.restore.plan.delta_positions import DeltaAnswer, DeltaPosition
 from flinkish.restore.plan.table_commits import TableCommit, TableReading
 
 #: Operations that leave the rows, the schema and the properties of a table as they are.
@@ -69,14 +70,39 @@ class DeltaTable:
 
     def history(self) -> Sequence[TableCommit]:
         """Return the commits that lead to the present version; TableError as :meth:`read`."""
+        return lineage(sorted(self._rows(_HISTORY), key=lambda row: int(row["version"])))
+
+    def _rows(self, count: int) -> list[dict[str, Any]]:
+        """Return the rows of the history of the newest commits."""
         with self._errors():
-            history = self._tables.forPath(self._jsession, self._location).history(_HISTORY)
+            history = self._tables.forPath(self._jsession, self._location).history(count)
             columns = self._jvm.PythonUtils.toSeq(["operation", "operationParameters"])
-            rows = [
-                json.loads(row)
-                for row in history.select("version", columns).toJSON().collectAsList()
-            ]
-        return lineage(sorted(rows, key=lambda row: int(row["version"])))
+            found = history.select("version", columns).toJSON().collectAsList()
+            return [json.loads(row) for row in found]
+
+    def answer(self, position: DeltaPosition, options: Mapping[str, str]) -> DeltaAnswer:
+        """Return what the table has of what a source is to read; TableError as :meth:`read`.
+
+        Parameters
+        ----------
+        options
+            Those of the source.
+        """
+        if not self.exists():
+            return DeltaAnswer(None)
+        with self._errors():
+            logs = self._jvm.org.apache.spark.sql.delta.DeltaLog
+            found = logs.forTableWithSnapshot(self._jsession, self._location)
+            log, snapshot = found._1(), found._2()
+            oldest = int(log.history().getEarliestDeltaFile(log))
+            newest = int(snapshot.version())
+            table_id = str(snapshot.metadata().id())
+        operations: dict[int, str] = {}
+        if position.table_id == table_id and position.version <= newest:
+            rows = self._rows(min(newest - position.version + 1, _HISTORY))
+            operations = {int(row["version"]): operation_of(row) for row in rows}
+        given = {name.lower(): value for name, value in options.items()}
+        return DeltaAnswer(table_id, oldest, newest, operations, given)
 
     def roll_back(self, version: int) -> None:
         """Restore the table to a version; TableError when its files are gone."""
@@ -121,6 +147,12 @@ def _commit(row: Mapping[str, Any]) -> TableCommit:
     if batch is None or not isinstance(query, str):
         return TableCommit(version, operation, keeps_rows=operation in _KEEPING)
     return TableCommit(version, operation, query, batch)
+
+
+def operation_of(row: Mapping[str, Any]) -> str:
+    """Return the operation of a row of a history; an overwriting write is a ``TRUNCATE``. Pure."""
+    mode = (row.get("operationParameters") or {}).get("mode")
+    return "TRUNCATE" if mode == "Overwrite" else str(row.get("operation") or "unknown")
 
 
 def _number(text: object) -> int | None:

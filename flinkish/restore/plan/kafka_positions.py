@@ -22,7 +22,6 @@ transactions leave gaps.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from flinkish.restore.plan.kafka_reading import (
     Available,
@@ -31,47 +30,11 @@ from flinkish.restore.plan.kafka_reading import (
     Position,
     Topics,
 )
+from flinkish.restore.plan.source_findings import ACCEPT_LOST_ROWS, Consent, Finding, gravest_first
 from flinkish.restore.plan.verdicts import RestoreOutcome
 
 #: The way back to a plan that asks no broker.
 OFFLINE = "--offline"
-#: The user's agreement that rows are skipped.
-ACCEPT = "--accept-lost-rows"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that a restore of the position meets, with a stable ``reason``.
-
-    Attributes
-    ----------
-    text
-        What follows the name of the source in a sentence.
-    rows
-        What it costs, in rows that are never read; None when nothing, or not known.
-    """
-
-    reason: str
-    outcome: RestoreOutcome
-    text: str
-    advice: str = ""
-    rows: int | None = None
-
-
-@dataclass(frozen=True)
-class Consent:
-    """What the user can agree to, and has.
-
-    Attributes
-    ----------
-    reset
-        The option that lets this source start afresh.
-    lost_rows
-        Whether rows may be skipped (:data:`ACCEPT`).
-    """
-
-    reset: str
-    lost_rows: bool = False
 
 
 def judge(
@@ -83,10 +46,7 @@ def judge(
         found = [_gone(reading, gone, position, {}, consent)] if gone else []
     else:
         found = list(_with_broker(reading, position, answer.topics, consent))
-    return tuple(sorted(found, key=lambda each: _GRAVEST.index(each.outcome)))
-
-
-_GRAVEST = tuple(reversed(RestoreOutcome))
+    return gravest_first(found)
 
 
 def _with_broker(
@@ -230,10 +190,10 @@ def _loss(
         text += "; Spark fails for it, or skips without a word with failOnDataLoss=false"
     elif reading.fail_on_data_loss:
         text += "; Spark fails for it, as failOnDataLoss is true"
-        advice += f"; or set failOnDataLoss to false and give {ACCEPT}"
+        advice += f"; or set failOnDataLoss to false and give {ACCEPT_LOST_ROWS}"
     else:
         text += "; Spark skips it without a word, as failOnDataLoss is false"
-        advice += f"; or agree: {ACCEPT}"
+        advice += f"; or agree: {ACCEPT_LOST_ROWS}"
     agreed = consent.lost_rows and reading.fail_on_data_loss is False
     outcome = RestoreOutcome.WARNING if agreed else RestoreOutcome.CONSENT
     return Finding(reason, outcome, text, "" if agreed else advice, rows)

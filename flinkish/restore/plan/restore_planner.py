@@ -25,6 +25,7 @@ from flinkish.restore.plan.query_id import OtherRun, QueryIdentity, decide_query
 from flinkish.restore.plan.query_restore import QueryRestore, RestoreOptions
 from flinkish.restore.plan.recipes import recipe_for
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan
+from flinkish.restore.plan.source_findings import SourceAnswer
 from flinkish.restore.plan.source_plans import BrokerFacts, SourcePlan, kind_of, source_plans
 from flinkish.restore.plan.state_migration import StateRewrite, rewrite_of
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome
@@ -56,6 +57,9 @@ class RestoreEnvironment(Protocol):
 
     def broker(self, source: NewSource, saved: SavedSource) -> BrokerAnswer:
         """Return what the broker of a Kafka source has of its topics."""
+
+    def table(self, new: NewQuery, source: NewSource, saved: SavedSource) -> SourceAnswer | None:
+        """Return what the table that a source reads has of it; None if it reads none."""
 
 
 class RestorePlanner:
@@ -165,13 +169,18 @@ class RestorePlanner:
         )
 
     def _broker_facts(self, new: NewQuery, plan: QueryPlan) -> BrokerFacts:
-        """Return what is known of the brokers of the Kafka sources that have a position."""
-        answers = {
-            source.entry: self._environment.broker(source, saved)
-            for source, saved in zip(new.sources or (), plan.sources.matched or (), strict=False)
-            if saved is not None and kind_of(source.signature) == "kafka"
-        }
-        return BrokerFacts(answers, self.options.accept_lost_rows)
+        """Return what is known of brokers and tables that sources with a position read."""
+        answers: dict[int, BrokerAnswer] = {}
+        tables: dict[int, SourceAnswer] = {}
+        pairs = zip(new.sources or (), plan.sources.matched or (), strict=False)
+        for source, saved in pairs:
+            if saved is None:
+                continue
+            if kind_of(source.signature) == "kafka":
+                answers[source.entry] = self._environment.broker(source, saved)
+            elif (table := self._environment.table(new, source, saved)) is not None:
+                tables[source.entry] = table
+        return BrokerFacts(answers, self.options.accept_lost_rows, tables)
 
     def _without_state(self, new: NewQuery, plan: QueryPlan) -> QueryRestore:
         """Return the plan of a query that the savepoint does not have."""

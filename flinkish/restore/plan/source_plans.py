@@ -6,11 +6,11 @@ the source still reads what the position was taken in, and whether Spark can con
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from flinkish.restore.plan.kafka_positions import Consent, judge, reset_cost, rows_waiting
+from flinkish.restore.plan.kafka_positions import judge, reset_cost, rows_waiting
 from flinkish.restore.plan.kafka_reading import (
     BrokerAnswer,
     KafkaReading,
@@ -20,6 +20,7 @@ from flinkish.restore.plan.kafka_reading import (
     reading_of,
 )
 from flinkish.restore.plan.positions import SourceMatches, reset_flag
+from flinkish.restore.plan.source_findings import Consent, Finding, SourceAnswer, gravest_first
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.source.restore_inputs import (
     NewQuery,
@@ -86,18 +87,21 @@ class SourcePlan:
 
 @dataclass(frozen=True)
 class BrokerFacts:
-    """What is known of Kafka brokers, and agreed to.
+    """What is known of Kafka brokers and of tables that are read, and agreed to.
 
     Attributes
     ----------
     answers
-        By the entry of the source.
+        Those of brokers, by the entry of the source.
     accept_lost_rows
         Whether the user agrees that rows are skipped.
+    tables
+        The answers of tables, by the entry of the source.
     """
 
     answers: Mapping[int, BrokerAnswer] = field(default_factory=dict)
     accept_lost_rows: bool = False
+    tables: Mapping[int, SourceAnswer] = field(default_factory=dict)
 
 
 #: Nothing is known of any broker.
@@ -126,7 +130,7 @@ def source_plans(
         return tuple(_unpaired(source, own, known) for source in sources)
     key = None if own is None else own.key
     rows = [
-        _with_broker(_row(source, old, key, reset=source.entry in matches.reset), facts)
+        _with_answer(_row(source, old, key, reset=source.entry in matches.reset), facts)
         for source, old in zip(sources, paired, strict=True)
     ]
     used = {(old.query, old.entry) for old in paired if old is not None}
@@ -249,14 +253,52 @@ _VERDICTS: Mapping[RestoreOutcome, SourceVerdict] = {
 }
 
 
-def _with_broker(row: SourcePlan, facts: BrokerFacts) -> SourcePlan:
-    """Return the row of a Kafka source with what its position meets; any other row as it is.
+def _with_answer(row: SourcePlan, facts: BrokerFacts) -> SourcePlan:
+    """Return the row of a source with what its position meets, where somebody was asked."""
+    source, saved = row.new, row.saved
+    if source is None or saved is None or row.blocks:
+        return row
+    answer = facts.tables.get(source.entry)
+    if answer is not None:
+        if row.verdict == "reset":
+            return row
+        consent = Consent(reset_flag(source), facts.accept_lost_rows)
+        row, checks = _with_findings(row, source, saved, answer.judge(saved.offset, consent))
+        return replace(row, checks=tuple(checks))
+    if kind_of(source.signature) != "kafka":
+        return row
+    return _with_broker(row, source, saved, facts)
+
+
+def _with_findings(
+    row: SourcePlan, source: NewSource, saved: SavedSource, findings: Iterable[Finding]
+) -> tuple[SourcePlan, list[Check]]:
+    """Return the row with what the source meets.
 
     The gravest finding is the row's own, where it stops the restore; the others are checks.
     """
-    source, saved = row.new, row.saved
-    if source is None or saved is None or row.blocks or kind_of(source.signature) != "kafka":
-        return row
+    found = list(gravest_first(findings))
+    if found and found[0].outcome in _VERDICTS:
+        worst = found.pop(0)
+        begins = _change(source, saved) if row.verdict == "changed" else source.describe()
+        row = replace(
+            row,
+            verdict=_VERDICTS[worst.outcome],
+            reason=worst.reason,
+            text=f"{begins}: {worst.text}",
+            advice=worst.advice,
+            lost_rows=worst.rows,
+        )
+    return row, [
+        Check(each.reason, each.outcome, f"{source.describe()}: {each.text}", each.advice)
+        for each in found
+    ]
+
+
+def _with_broker(
+    row: SourcePlan, source: NewSource, saved: SavedSource, facts: BrokerFacts
+) -> SourcePlan:
+    """Return the row of a Kafka source with what its position meets."""
     position = parse_position(saved.offset)
     if position is None:
         return row
@@ -271,22 +313,8 @@ def _with_broker(row: SourcePlan, facts: BrokerFacts) -> SourcePlan:
             checks.append(Check("kafka-reset", RestoreOutcome.NOTE, text))
         return replace(row, checks=tuple(checks))
     consent = Consent(reset_flag(source), facts.accept_lost_rows)
-    found = list(judge(reading, position, answer, consent))
-    if found and found[0].outcome in _VERDICTS:
-        worst = found.pop(0)
-        begins = _change(source, saved) if row.verdict == "changed" else source.describe()
-        row = replace(
-            row,
-            verdict=_VERDICTS[worst.outcome],
-            reason=worst.reason,
-            text=f"{begins}: {worst.text}",
-            advice=worst.advice,
-            lost_rows=worst.rows,
-        )
-    checks += [
-        Check(each.reason, each.outcome, f"{source.describe()}: {each.text}", each.advice)
-        for each in found
-    ]
+    row, found = _with_findings(row, source, saved, judge(reading, position, answer, consent))
+    checks += found
     if answer.topics is not None:
         checks += _lag(source, reading, position, answer.topics)
     return replace(row, checks=tuple(checks))

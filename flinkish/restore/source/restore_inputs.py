@@ -27,6 +27,14 @@ KAFKA_OPTIONS = (
     *("kafka.bootstrap.servers", "kafka.security.protocol", "kafka.isolation.level"),
 )
 
+#: The options of a Delta source that say which table it reads, and what it does with changes.
+DELTA_OPTIONS = (
+    *("path", "failOnDataLoss", "ignoreChanges", "ignoreDeletes"),
+    *("readChangeFeed", "skipChangeCommits"),
+)
+#: The options of a source that a restore looks at, by its format.
+SOURCE_OPTIONS = {"delta": DELTA_OPTIONS, "kafka": KAFKA_OPTIONS}
+
 
 @dataclass(frozen=True)
 class SavedOperator(Identified):
@@ -192,7 +200,7 @@ class NewSource:
     inputs
         As in :class:`SavedSource`.
     options
-        Those of :data:`KAFKA_OPTIONS` that the program gives to a Kafka source.
+        Those of :data:`SOURCE_OPTIONS` that the program gives to it.
     """
 
     entry: int

@@ -12,8 +12,9 @@ import pytest
 
 from flinkish.errors import BrokerError
 from flinkish.restore.check.kafka_topics import ask_for, offsets_at, topics_of
-from flinkish.restore.plan.kafka_positions import Consent, judge
+from flinkish.restore.plan.kafka_positions import judge
 from flinkish.restore.plan.kafka_reading import Available, BrokerAnswer, Position, reading_of
+from flinkish.restore.plan.source_findings import Consent
 from flinkish.restore.source.restore_inputs import NewSource
 from tests.support.restore.query_builders import reads
 from tests.support.servers.kafka import KafkaServer

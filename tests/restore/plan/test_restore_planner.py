@@ -19,6 +19,7 @@ from flinkish.restore.plan.query_id import OtherRun, QueryIdentity
 from flinkish.restore.plan.query_restore import RestoreOptions
 from flinkish.restore.plan.restore_planner import RestorePlanner
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan
+from flinkish.restore.plan.source_findings import SourceAnswer
 from flinkish.restore.plan.state_migration import StateRewrite
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome, Verdict
 from flinkish.restore.recipe import EmptyState, Recipe, SourceCheckpoint
@@ -70,6 +71,9 @@ class Facts:
         self, new: NewQuery, offer: RestorableQuery, plan: QueryPlan
     ) -> Sequence[Check]:
         return self.checks
+
+    def table(self, new: NewQuery, source: NewSource, saved: SavedSource) -> SourceAnswer | None:
+        return None
 
     def broker(self, source: NewSource, saved: SavedSource) -> BrokerAnswer:
         assert source.signature.startswith("kafka[")
