@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -84,7 +85,7 @@ def test_stop_at_any_moment_and_go_on_changed(
         jobs.options = (*jobs.options, *lasting_catalog(tmp_path))
     jobs.feed(3)
     job = jobs.run(target, "--keys")
-    with jobs.fed():
+    with jobs.fed(8):
         jobs.wait_for_ids(job, 3)
         taken = jobs.savepoint(job)
         jobs.wait_for_ids(job, random.randint(4, 8))
@@ -196,15 +197,22 @@ def test_an_upgrade_that_fails_leaves_no_row_of_the_new_program(
     jobs.wait_for_ids(job, 3)
     bad = (str(PROGRAMS / PROGRAM), "delta", str(jobs.source), target, "--keys", "--version", "2")
     command = ("upgrade", "in-place", "rows", "--savepointPath", str(tmp_path / "sp"))
-    health = ("--sink-ahead", "rollback", "--health-batches", "4", "--health-timeout", "5m")
-    with jobs.fed(1.0):
-        failed = jobs.flinkish(
-            *command, *health, "--to", *bad, "--fail-after", str(jobs.written + 5), timeout=900
+    health = ("--sink-ahead", "rollback", "--health-batches", "4", "--health-timeout", "10m")
+    with ThreadPoolExecutor() as pool:
+        upgrade = pool.submit(
+            jobs.flinkish, *command, *health, "--to", *bad, "--fail-after", "4", timeout=900
         )
-        assert failed.code == 1, failed
-        again = jobs.flinkish.ok("list", "-q", "--name", "rows").out.strip()
-        jobs.wait_for_ids(again, jobs.written)
-    jobs.wait_for_ids(again, jobs.written)
+        new = jobs.successor_of(job)
+        jobs.flinkish.wait_for_state(new, "RUNNING")
+        jobs.feed(3)  # two of its batches are right
+        failed = upgrade.result()
+    assert failed.code == 1, failed
+    assert "5 is too much" in failed.err
+    again = jobs.flinkish.ok("list", "-q", "--name", "rows").out.strip()
+    jobs.feed(1)
+    jobs.wait_for_ids(again, 7)
     jobs.check_all_once()
-    found = DeltaTable(target).to_pyarrow_table(columns=["version"])
+    table = DeltaTable(target)
+    found = table.to_pyarrow_table(columns=["version"])
     assert set(found["version"].to_pylist()) == {1}
+    assert "RESTORE" in [commit["operation"] for commit in table.history()]

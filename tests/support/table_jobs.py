@@ -55,12 +55,14 @@ class TableJobs:
         self.written += files
 
     @contextmanager
-    def fed(self, interval: float = 0.5) -> Iterator[None]:
-        """Let a file arrive every ``interval`` seconds."""
+    def fed(self, files: int, interval: float = 0.5) -> Iterator[None]:
+        """Let a file arrive every ``interval`` seconds, so many at most."""
         over = threading.Event()
 
         def write() -> None:
-            while not over.wait(interval):
+            for _ in range(files):
+                if over.wait(interval):
+                    break
                 self.feed(1)
 
         feeder = threading.Thread(target=write)
@@ -94,6 +96,18 @@ class TableJobs:
             return len((ids or self.ids)()) >= count
 
         wait_until(there)
+
+    def successor_of(self, job: str) -> str:
+        """Wait for the job that an upgrade starts; returns its id."""
+        found: list[str] = []
+
+        def started() -> bool:
+            with self.flinkish.registry() as registry:
+                found[:] = [each.job_id for each in registry.jobs() if each.job_id != job]
+            return bool(found)
+
+        wait_until(started)
+        return found[0]
 
     def stop(self, job: str) -> str:
         """Stop a job; returns its savepoint."""
