@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from flinkish import storage
+from flinkish.checkpoint.format.names import OFFSETS
 
 
 @dataclass(frozen=True)
@@ -153,3 +154,20 @@ class Recipe:
                 used.add(source.origin)
         newest = max(self.origins[index].batch_id for index in used)
         return newest if self.rebase_to is None else max(newest, self.rebase_to)
+
+    @property
+    def keeps_planned(self) -> bool:
+        """Whether the base gives any source, so that its planned batch is kept if it has one."""
+        return self.sources is None or any(
+            isinstance(s, TakenSource) and s.origin == self.base for s in self.sources
+        )
+
+    @property
+    def replays_planned(self) -> bool:
+        """Whether the new checkpoint has a planned batch, which Spark replays as the next one.
+
+        It holds the same range of input as the base's planned batch, so a sink that already has
+        that batch has all of it (:func:`~flinkish.restore.plan.sinks.judge_sink`).
+        """
+        base = self.origins[self.base]
+        return f"{OFFSETS}/{base.batch_id + 1}" in base.files and self.keeps_planned

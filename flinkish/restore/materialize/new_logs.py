@@ -58,20 +58,8 @@ def givers(recipe: Recipe) -> list[int]:
 
 
 def replays_planned(recipe: Recipe) -> bool:
-    """Return whether the new checkpoint has a planned batch, which Spark replays as the next one.
-
-    It holds the same range of input as the base's planned batch, so a sink that already has that
-    batch has all of it (:func:`~flinkish.restore.plan.sinks.judge_sink`).
-    """
-    base = recipe.origins[recipe.base]
-    return f"{OFFSETS}/{base.batch_id + 1}" in base.files and _keeps_planned(recipe)
-
-
-def _keeps_planned(recipe: Recipe) -> bool:
-    """Return whether the base gives any source."""
-    return recipe.sources is None or any(
-        isinstance(s, TakenSource) and s.origin == recipe.base for s in recipe.sources
-    )
+    """Return whether the new checkpoint has a planned batch, which Spark replays."""
+    return recipe.replays_planned
 
 
 def watermarks(recipe: Recipe, logs: Mapping[int, SourceCheckpointLogs]) -> tuple[int, int]:
@@ -124,7 +112,7 @@ def new_logs(recipe: Recipe, logs: Mapping[int, SourceCheckpointLogs]) -> NewLog
     else:
         committed = _lines(recipe, recipe.sources, logs, planned=False)
         planned = None
-        if _keeps_planned(recipe) and base.planned is not None:
+        if recipe.keeps_planned and base.planned is not None:
             planned = _lines(recipe, recipe.sources, logs, planned=True)
         positions = _positions(recipe.sources, planned or committed)
         # A source without new data when the batch was planned may have no position there.

@@ -16,6 +16,7 @@ from flinkish.restore.plan import document
 from flinkish.restore.plan.decisions import QueryPlan, plan_query
 from flinkish.restore.plan.judging import WITHOUT_ENGINE, ask, refuse
 from flinkish.restore.plan.kafka_reading import BrokerAnswer
+from flinkish.restore.plan.kafka_sink import WrittenAgain, judge_kafka_sink, sink_format
 from flinkish.restore.plan.left_out import check_left_out
 from flinkish.restore.plan.matching import check_uid_map
 from flinkish.restore.plan.non_restored_state import NonRestored, find_non_restored
@@ -159,9 +160,11 @@ class RestorePlanner:
         refusal = refusal or ask(plan.operators or (), options.accept_partial)
         if sink is not None and sink.keeps_query_id:
             identity = QueryIdentity(True, f"{identity.reason}; kept by --sink-ahead accept")
+        again = self._written_again(new, plan, offer, recipe)
         return replace(
             found,
             identity=identity,
+            checks=(*checks, *([again] if again is not None else [])),
             sink=sink,
             recipe=None if refusal is not None else recipe,
             rewrite=rewrite,
@@ -203,6 +206,17 @@ class RestorePlanner:
             return QueryIdentity(False, f"its state was that of query '{offer.query.key}'")
         runs = self._environment.other_runs(offer.query_id)
         return decide_query_id(offer.query.batch_id, runs, fork=self.options.fork)
+
+    def _written_again(
+        self, new: NewQuery, plan: QueryPlan, offer: RestorableQuery, recipe: Recipe
+    ) -> WrittenAgain | None:
+        """Return what a Kafka sink gets again; a running job would end with what it has planned."""
+        known = plan.own and not offer.live and (new.sink.format or "").lower() == "kafka"
+        return judge_kafka_sink(
+            *(new.name, new.sink.format, sink_format(offer.query.sink), offer.query.batch_id),
+            self._environment.other_runs(offer.query_id) if known else (),
+            planned=recipe.replays_planned and not offer.live,
+        )
 
     def query_plans(self) -> list[QueryPlan]:
         """Return the plans of the queries that could be planned."""

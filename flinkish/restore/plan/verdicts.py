@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 
 class Verdict(str, Enum):
@@ -74,7 +75,7 @@ class Check:
     text: str
     advice: str = ""
 
-    def to_json(self) -> dict[str, str]:
+    def to_json(self) -> dict[str, Any]:
         """Return plain data, for ``flinkish check --json``."""
         return {
             "id": self.id,

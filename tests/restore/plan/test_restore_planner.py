@@ -26,6 +26,7 @@ from flinkish.restore.recipe import EmptyState, Recipe, SourceCheckpoint
 from flinkish.restore.source.restore_inputs import (
     NewOperator,
     NewQuery,
+    NewSink,
     NewSource,
     SavedOperator,
     SavedQueryFacts,
@@ -142,6 +143,19 @@ def test_everything_is_as_it_was() -> None:
     assert op["from"] == {"query": "q", "ordinal": 0, "uid": "sums", "partitions": 2}
     assert [(s["signature"], s["verdict"]) for s in plan["sources"]] == [("file[in]", "as-is")]
     assert verdict_line(plan) == "verdict: ok: the savepoint can be restored"
+
+
+def test_what_a_kafka_sink_gets_again_is_in_the_plan() -> None:
+    runs = (OtherRun("j1", JobState.FINISHED, 9),)
+    planner = planner_of(saved_query(old("sums")), facts=Facts(runs=runs))
+    query = replace(starting(new("sums")), sink=NewSink("kafka"))
+    restore = planner.plan(query, {})
+    plan = planner.document(complete=True)
+    assert plan["exit_code"] == 0
+    (found,) = (check for check in plan["checks"] if check["id"] == "kafka-sink")
+    assert (found["outcome"], found["batches"], found["query"]) == ("warning", 2, "q")
+    assert any("2 batches, 8 to 9, is written to it again" in note for note in restore.notes)
+    assert any("warning [kafka-sink]: query 'q'" in line for line in plan_lines(plan))
 
 
 def test_a_state_that_needs_the_engine_is_refused_until_there_is_one() -> None:

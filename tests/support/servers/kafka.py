@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from kafka import KafkaAdminClient, KafkaProducer
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError
+from kafka.protocol.consumer import OffsetSpec
 from kafka.structs import TopicPartition
 
 from tests.support.jvm import SERVER_OPTIONS
@@ -80,6 +81,32 @@ class KafkaServer:
         finally:
             producer.close()
 
+    def ends(self, name: str) -> dict[int, int]:
+        """Return the next offset of each partition of a topic."""
+        with self.admin() as admin:
+            (topic,) = admin.describe_topics([name])
+            places = [TopicPartition(name, p["partition_index"]) for p in topic["partitions"]]
+            found = admin.list_partition_offsets(dict.fromkeys(places, OffsetSpec.LATEST))
+        return {place.partition: each.offset for place, each in sorted(found.items())}
+
+    def read(self, name: str) -> list[bytes]:
+        """Return the values of all rows that a topic has now, by partition and offset."""
+        ends = self.ends(name)
+        consumer = KafkaConsumer(bootstrap_servers=self.bootstrap, auto_offset_reset="earliest")
+        found: dict[tuple[int, int], bytes] = {}
+        try:
+            places = [TopicPartition(name, number) for number in ends]
+            consumer.assign(places)
+            consumer.seek_to_beginning(*places)
+            deadline = time.monotonic() + PATIENCE_MS / 1000
+            while any(consumer.position(place) < ends[place.partition] for place in places):
+                assert time.monotonic() < deadline, f"{name} cannot be read up to {ends}"
+                for rows in consumer.poll(timeout_ms=200).values():
+                    found.update({(row.partition, row.offset): row.value for row in rows})
+        finally:
+            consumer.close()
+        return [found[place] for place in sorted(found)]
+
 
 def _settings(directory: Path, port: int, controller: int) -> str:
     listeners = f"PLAINTEXT://127.0.0.1:{port}"
@@ -98,6 +125,7 @@ def _settings(directory: Path, port: int, controller: int) -> str:
         "transaction.state.log.min.isr": "1",
         "transaction.state.log.num.partitions": "1",
         "auto.create.topics.enable": "false",  # else asking for a topic could make it
+        "log.retention.ms": "-1",  # rows have any time that a test gives them
         "group.initial.rebalance.delay.ms": "0",
         # The cleaner's buffer is half of the heap otherwise.
         "log.cleaner.dedupe.buffer.size": "2097152",

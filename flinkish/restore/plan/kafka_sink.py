@@ -1,0 +1,130 @@
+"""What a restore writes to a Kafka sink again. Pure.
+
+Spark's sink for Kafka (``KafkaWriter``, 3.5 to 4.3) writes without transactions and keeps no batch
+numbers, so a batch that runs again is written again, whole: at-least-once. These batches run again:
+
+* those that other jobs with the query's id committed after the savepoint;
+* the batch that such a job had begun when it was killed or cancelled, of which some rows may be
+  there;
+* the planned batch (in the offset log, not committed), which is replayed with the same input.
+
+All of them are after the savepoint's batch, so they are counted by the last one. Their rows need
+not be the same ones again: only a planned batch has its range fixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish.restore.plan.query_id import OtherRun
+from flinkish.restore.plan.verdicts import Check, RestoreOutcome
+
+#: The id of the check.
+KAFKA_SINK = "kafka-sink"
+
+
+@dataclass(frozen=True)
+class WrittenAgain(Check):
+    """The check of a Kafka sink.
+
+    Attributes
+    ----------
+    batches
+        How many batches at most are written to it again; None when nobody knows, as a job goes on.
+    """
+
+    batches: int | None = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data, with the number of batches."""
+        return {**super().to_json(), "batches": self.batches}
+
+
+def judge_kafka_sink(
+    query: str,
+    format: str | None,
+    saved_format: str | None,
+    batch: int,
+    runs: Sequence[OtherRun],
+    *,
+    planned: bool,
+) -> WrittenAgain | None:
+    """Return what is written to a Kafka sink again; None for another sink.
+
+    Parameters
+    ----------
+    query
+        The name of the starting query.
+    format, saved_format
+        The format of its sink, and that of the savepoint's query if it is known.
+    batch
+        The savepoint's committed batch.
+    runs
+        The jobs that ran the query id of the savepoint.
+    planned
+        Whether the new checkpoint has a planned batch, which is replayed.
+    """
+    if (format or "").lower() != "kafka":
+        return None
+    about = f"query '{query}': the Kafka sink is at-least-once"
+    if saved_format is not None and saved_format.lower() != "kafka":
+        text = f"{about}; the savepoint's query wrote to {saved_format}, so that it repeats nothing"
+        return WrittenAgain(KAFKA_SINK, RestoreOutcome.NOTE, text)
+    running = [run for run in runs if not run.state.is_final]
+    if running:
+        return WrittenAgain(
+            KAFKA_SINK,
+            RestoreOutcome.WARNING,
+            f"{about}: what job {running[0].job_id}, which is {running[0].state.value}, writes "
+            f"after batch {batch} is written to it again",
+            "stop the job first, or let the program write to another topic",
+            None,
+        )
+    last = max((_last(run, batch) for run in runs), default=batch)
+    last = max(last, batch + 1 if planned else batch)
+    if last == batch:
+        text = f"{about}; no batch after {batch} was begun, so that it repeats nothing"
+        return WrittenAgain(KAFKA_SINK, RestoreOutcome.NOTE, text)
+    return WrittenAgain(
+        KAFKA_SINK,
+        RestoreOutcome.WARNING,
+        f"{about}: what it already has of {_batches(batch + 1, last)} is written to it again "
+        f"({_why(runs, batch, planned=planned)})",
+        "let whoever reads the topic ignore rows that are there twice, or write to another topic",
+        last - batch,
+    )
+
+
+def sink_format(sink: Mapping[str, Any]) -> str | None:
+    """Return the format in a savepoint's description of a sink; None when it has none."""
+    found = sink.get("format")
+    return found if isinstance(found, str) else None
+
+
+def _last(run: OtherRun, batch: int) -> int:
+    """Return the last batch of which a job may have written rows."""
+    if run.last_batch is None or run.last_batch < batch:
+        return batch
+    return run.last_batch + (0 if run.state.value == "FINISHED" else 1)
+
+
+def _batches(first: int, last: int) -> str:
+    return f"batch {first}" if first == last else f"{last - first + 1} batches, {first} to {last},"
+
+
+def _why(runs: Sequence[OtherRun], batch: int, *, planned: bool) -> str:
+    found = []
+    for run in runs:
+        last = _last(run, batch)
+        if last > batch:
+            committed = run.last_batch if run.last_batch is not None else batch
+            what = f"job {run.job_id} "
+            what += f"went on to batch {committed}" if committed > batch else "ended with that one"
+            if last > committed:
+                what += f" and may have begun batch {last}"
+            found.append(what)
+    if planned:
+        found.append(f"batch {batch + 1} was planned, and is replayed")
+    return "; ".join(found)

@@ -1,0 +1,199 @@
+"""From Kafka to Kafka with Spark's own connector: what a restore reads, skips and writes again.
+
+The rows that a test writes into the input are known, and what must be in the output is worked out
+in Python. Kafka's sink is at-least-once, so some rows may be there twice: never more than the plan
+said.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import venvs
+from tests.support.cli.command import LIGHT, PROGRAMS, Flinkish, Result, wait_until
+from tests.support.servers.jars import Unavailable, kafka_connector
+from tests.support.servers.kafka import KafkaServer
+
+pytestmark = [
+    *(pytest.mark.spark, pytest.mark.servers, pytest.mark.matrix),
+    pytest.mark.timeout(1800),
+]
+
+PROGRAM = "kafka_job.py"
+#: A time of the rows, in milliseconds: that of id 0; each id is a second later.
+BEGIN = 1_700_000_000_000
+
+
+@dataclass
+class Stage:
+    """A topic, the jobs that read it, and what they have put out."""
+
+    flinkish: Flinkish
+    broker: KafkaServer
+    spark: str
+    topic: str
+    partitions: int = 2
+    written: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.broker.make_topic(self.topic, self.partitions)
+        for query in ("new", "counts"):
+            self.broker.make_topic(f"{self.topic}-{query}")
+
+    def write(self, ids: Iterable[int]) -> None:
+        """Write a row for each id: to the partitions in turn, ``k`` is the id modulo 3."""
+        rows: dict[int, list[tuple[int, bytes]]] = {}
+        for i in ids:
+            value = json.dumps({"id": i, "k": i % 3}).encode()
+            rows.setdefault(i % self.partitions, []).append((BEGIN + i * 1000, value))
+            self.written.append(i)
+        for partition, found in rows.items():
+            self.broker.write(self.topic, partition, found)
+
+    def words(self, *more: str) -> tuple[str, ...]:
+        """The program's arguments."""
+        return (self.broker.bootstrap, self.topic, self.topic, *more)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Spark's options."""
+        try:
+            jars = kafka_connector(self.spark)
+            python = venvs.interpreter(self.spark)
+        except (Unavailable, venvs.Unavailable) as why:
+            pytest.skip(f"needs {why}")
+        return ("-pyexec", python, f"--conf=spark.jars={','.join(map(str, jars))}")
+
+    def run(self, *words: str, options: tuple[str, ...] = ()) -> str:
+        """Start a job."""
+        given = (*self.options, *options)
+        return self.flinkish.run(PROGRAM, *self.words(*words), options=given)
+
+    def refused(self, *words: str, options: tuple[str, ...] = ()) -> Result:
+        """Start a job that does not come up."""
+        given = ("-d", "-m", "local[2]", *LIGHT, *self.options, *options)
+        path = str(PROGRAMS / PROGRAM)
+        return self.flinkish("run", "--json", *given, path, *self.words(*words))
+
+    def check(self, path: str, *words: str, options: tuple[str, ...] = ()) -> dict[str, Any]:
+        """The plan of a restore."""
+        given = ("-m", "local[2]", *LIGHT, *self.options, *options, "-s", path)
+        program = (str(PROGRAMS / PROGRAM), *self.words(*words))
+        result = self.flinkish("check", "--json", *given, *program)
+        assert result.code in (0, 4, 5), result
+        plan: dict[str, Any] = result.json()
+        assert plan["exit_code"] == result.code
+        return plan
+
+    def stop(self, job: str) -> str:
+        """Stop a job with a savepoint."""
+        target = str(self.flinkish.directory / "sp")
+        return self.flinkish.ok("stop", "-q", "-p", target, job).out.strip()
+
+    def output(self, query: str) -> list[dict[str, Any]]:
+        """All rows that a query has put out."""
+        return [json.loads(value) for value in self.broker.read(f"{self.topic}-{query}")]
+
+    def new(self) -> Counter[int]:
+        """How often each id was put out as one that was not seen before."""
+        return Counter(row["id"] for row in self.output("new"))
+
+    def counts(self) -> dict[int, tuple[int, int]]:
+        """The newest number of rows, and the sum of their ids, by ``k``."""
+        return {row["k"]: (row["n"], row["ids"]) for row in self.output("counts")}
+
+    def wait_for(self, job: str, ids: Iterable[int], *, seen: Iterable[int] | None = None) -> None:
+        """Wait until the job has counted these ids, and put out those of ``seen`` as new."""
+        rows, new = list(ids), set(ids if seen is None else seen)
+
+        def there() -> bool:
+            assert self.flinkish.job(job)["state"] != "FAILED", self.flinkish.job(job)
+            return self.counts() == counted(rows) and set(self.new()) == new
+
+        try:
+            wait_until(there, poll=1)
+        except AssertionError as late:
+            missing = sorted(new - set(self.new()))
+            raise AssertionError((self.counts(), counted(rows), missing[:20])) from late
+
+
+def counted(ids: Iterable[int]) -> dict[int, tuple[int, int]]:
+    """What the program has to count."""
+    found: dict[int, tuple[int, int]] = {}
+    for i in ids:
+        n, total = found.get(i % 3, (0, 0))
+        found[i % 3] = n + 1, total + i
+    return found
+
+
+def source_of(plan: dict[str, Any], query: str) -> dict[str, Any]:
+    (found,) = (row for row in plan["sources"] if row["query"] == query)
+    return dict(found)
+
+
+def checks_of(plan: dict[str, Any], query: str, check: str) -> list[dict[str, Any]]:
+    return [c for c in plan["checks"] if (c.get("query"), c["id"]) == (query, check)]
+
+
+@pytest.fixture(params=["4.1.4", "3.5.9"])
+def stage(
+    request: pytest.FixtureRequest, flinkish: Flinkish, kafka: KafkaServer, tmp_path: Path
+) -> Stage:
+    name = request.node.originalname.removeprefix("test_")[:40]
+    return Stage(flinkish, kafka, request.param, f"{name}-{request.param}-{time.time_ns()}")
+
+
+def test_stopped_at_any_moment_and_gone_on_as_another_program(stage: Stage) -> None:
+    stage.write(range(200))
+    job = stage.run("--rate", "20")
+    stage.flinkish.wait_for_batch(job, 1)
+    target = str(stage.flinkish.directory / "sp")
+    older = stage.flinkish.ok("savepoint", "-q", job, target).out.strip()
+    stage.write(range(200, 300))
+    time.sleep(random.uniform(0, 3))
+    path = stage.stop(job)
+    read = len(stage.new())
+    stage.write(range(300, 350))
+
+    plan = stage.check(path, "--v2")
+    assert plan["exit_code"] == 0, plan
+    source = source_of(plan, "new")
+    assert (source["uid"], source["verdict"]) == ("input", "as-is"), plan
+    (lag,) = checks_of(plan, "new", "kafka-lag")
+    assert f"{350 - read:,} in topic {stage.topic}" in lag["text"], (lag, read)
+    (again,) = checks_of(plan, "new", "kafka-sink")
+    assert (again["outcome"], again["batches"]) == ("note", 0), again
+    resumed = stage.run("--v2", options=("-s", path))
+    stage.wait_for(resumed, range(350))
+    assert set(stage.new().values()) == {1}  # it was stopped between two batches
+    assert {row.get("two") for row in stage.output("new")} == {None, 2}
+    stage.stop(resumed)
+
+    plan = stage.check(older, "--v2")
+    assert plan["exit_code"] == 0, plan
+    most = {}
+    for query in ("new", "counts"):
+        (again,) = checks_of(plan, query, "kafka-sink")
+        assert again["outcome"] == "warning", again
+        (batch,) = (row["from_batch"] for row in plan["queries"] if row["name"] == query)
+        job_queries = stage.flinkish.job(resumed)["queries"]
+        (newest,) = (q["batch_id"] for q in job_queries if q["name"] == query)
+        assert again["batches"] == newest - batch, (again, newest)
+        most[query] = again["batches"]
+    once_more = stage.run("--v2", options=("-s", older))
+    log = stage.flinkish.ok("logs", once_more).out
+    assert f"at-least-once: what it already has of {most['new']} batches" in log, log
+    stage.write(range(350, 360))
+    stage.wait_for(once_more, range(360))
+    twice = [i for i, n in stage.new().items() if n == 2]
+    assert set(stage.new().values()) <= {1, 2}
+    assert 0 < len(twice) <= 20 * most["new"]

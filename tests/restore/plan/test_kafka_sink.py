@@ -1,0 +1,80 @@
+"""What is written to a Kafka sink again: by other jobs of the query, and of a planned batch."""
+
+from __future__ import annotations
+
+import pytest
+
+from flinkish.registry.jobs import JobState
+from flinkish.restore.plan.kafka_sink import judge_kafka_sink, sink_format
+from flinkish.restore.plan.query_id import OtherRun
+from flinkish.restore.plan.verdicts import RestoreOutcome
+
+FINISHED, FAILED, CANCELED = JobState.FINISHED, JobState.FAILED, JobState.CANCELED
+
+
+def run(state: JobState, last: int | None, job: str = "j1") -> OtherRun:
+    return OtherRun(job, state, last)
+
+
+@pytest.mark.parametrize(
+    ("runs", "planned", "batches"),
+    [
+        ([], False, 0),
+        ([], True, 1),
+        ([run(FINISHED, 7)], False, 0),
+        ([run(FINISHED, 7)], True, 1),
+        ([run(FINISHED, 5)], False, 0),  # an ancestor
+        ([run(FAILED, 5)], False, 0),
+        ([run(FAILED, None)], False, 0),
+        ([run(FINISHED, 10)], False, 3),
+        ([run(FINISHED, 10)], True, 3),  # the planned batch is the first of them
+        ([run(FAILED, 10)], False, 4),
+        ([run(CANCELED, 7)], False, 1),
+        ([run(FAILED, 7)], True, 1),
+        ([run(FAILED, 9), run(FINISHED, 12, "j2")], False, 5),
+    ],
+)
+def test_batches_after_the_savepoint(runs: list[OtherRun], planned: bool, batches: int) -> None:
+    found = judge_kafka_sink("q", "Kafka", "kafka", 7, runs, planned=planned)
+    assert found is not None
+    assert found.batches == batches == found.to_json()["batches"]
+    assert found.outcome is (RestoreOutcome.WARNING if batches else RestoreOutcome.NOTE)
+    assert "at-least-once" in found.text
+    assert bool(found.advice) is bool(batches)
+
+
+def test_it_says_which_batches_and_why() -> None:
+    runs = [run(FINISHED, 7, "j0"), run(FAILED, 9)]
+    found = judge_kafka_sink("q", "kafka", None, 7, runs, planned=True)
+    assert found is not None
+    assert found.text == (
+        "query 'q': the Kafka sink is at-least-once: what it already has of 3 batches, 8 to 10, is "
+        "written to it again (job j1 went on to batch 9 and may have begun batch 10; batch 8 was "
+        "planned, and is replayed)"
+    )
+    alone = judge_kafka_sink("q", "kafka", None, 7, [run(CANCELED, 7)], planned=False)
+    assert alone is not None
+    assert "of batch 8 is" in alone.text
+    assert "ended with that one and may have begun batch 8" in alone.text
+
+
+def test_nobody_knows_while_a_job_goes_on() -> None:
+    runs = [run(FINISHED, 9, "j0"), run(JobState.RUNNING, 8)]
+    found = judge_kafka_sink("q", "kafka", "kafka", 7, runs, planned=False)
+    assert found is not None
+    assert (found.outcome, found.batches) == (RestoreOutcome.WARNING, None)
+    assert "job j1, which is RUNNING" in found.text
+
+
+def test_other_sinks() -> None:
+    for format in (None, "parquet", "console"):
+        assert judge_kafka_sink("q", format, "kafka", 7, [run(FAILED, 9)], planned=True) is None
+    found = judge_kafka_sink("q", "kafka", "console", 7, [run(FAILED, 9)], planned=True)
+    assert found is not None
+    assert (found.outcome, found.batches) == (RestoreOutcome.NOTE, 0)
+
+
+def test_the_format_of_a_saved_sink() -> None:
+    assert sink_format({"format": "kafka"}) == "kafka"
+    assert sink_format({}) is None
+    assert sink_format({"format": 1}) is None
