@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from flinkish.client.set_offsets import Where, offsets_of
 from flinkish.config import Config
 from flinkish.errors import UsageError
 from flinkish.operators.uids import uid_to_operator_id
@@ -42,6 +43,11 @@ class Restore:
     accept_partial : sequence of str
         Operators, by uid or name, that may go on with less than the full answer for keys and rows
         from before.
+    set_offsets : sequence of pairs
+        Sources, each with the offsets from which it goes on: ``earliest``, ``latest``,
+        ``timestamp:TIME``, JSON, or a file with it.
+    accept_repeated_rows : bool
+        Whether rows may be read again.
     offline : bool
         Whether the restore is planned without asking the brokers of Kafka sources.
     """
@@ -56,6 +62,8 @@ class Restore:
     accept_lost_rows: bool = False
     accept_partial: Sequence[str] = ()
     offline: bool = False
+    set_offsets: Sequence[tuple[str, Where]] = ()
+    accept_repeated_rows: bool = False
 
     def given(self) -> list[tuple[str, str]]:
         """Return the given options that require a savepoint, each with its command-line flag."""
@@ -71,6 +79,8 @@ class Restore:
             (self.sink_ahead, "a choice for a sink that is ahead", "--sink-ahead"),
             (self.accept_lost_rows, "skipping rows that are gone", "--accept-lost-rows"),
             (self.accept_partial, "an answer that is not full", "--accept-partial"),
+            (self.set_offsets, "setting offsets", "--set-offsets"),
+            (self.accept_repeated_rows, "reading rows again", "--accept-repeated-rows"),
             (self.offline, "planning without a broker", "--offline"),
         )
         return [(name, flag) for value, name, flag in options if value]
@@ -132,6 +142,8 @@ def restore_spec(
         accept_lost_rows=restore.accept_lost_rows,
         accept_partial=tuple(restore.accept_partial),
         offline=restore.offline,
+        set_offsets=offsets_of(restore.set_offsets),
+        accept_repeated_rows=restore.accept_repeated_rows,
     )
 
 

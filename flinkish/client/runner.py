@@ -15,6 +15,7 @@ from flinkish.client.program import Program
 from flinkish.client.reporter import Reporter
 from flinkish.client.restoring import Restore, check_uid_map
 from flinkish.client.savepoints import Savepoint
+from flinkish.client.set_offsets import Where
 from flinkish.client.waiting import wait_until_started
 from flinkish.config import Config
 from flinkish.errors import NameTaken
@@ -52,6 +53,8 @@ class ProgramRunner:
         accept_lost_rows: bool = False,
         accept_partial: Sequence[str] = (),
         offline: bool = False,
+        set_offsets: Mapping[str, Where] | None = None,
+        accept_repeated_rows: bool = False,
         parallelism: int | None = None,
         master: str | None = None,
         conf: Mapping[str, str] | None = None,
@@ -105,6 +108,12 @@ class ProgramRunner:
             rows from before.
         offline : bool
             Whether the restore is planned without asking Kafka brokers.
+        set_offsets : mapping, optional
+            Sources, by uid or by what they read, and the offsets from which they go on:
+            ``"earliest"``, ``"latest"``, ``"timestamp:TIME"``, a file with offsets in the source's
+            own form as JSON, or these offsets.
+        accept_repeated_rows : bool
+            Whether rows may be read again, and counted again by the state.
         parallelism : int, optional
             Number of state partitions.
         master, spark_home, python, client_python : str, optional
@@ -145,6 +154,7 @@ class ProgramRunner:
         restore = _restore(
             *(from_savepoint, allow_non_restored, claim, fork, uid_map, reset_sources),
             *(sink_ahead, accept_lost_rows, accept_partial, offline),
+            *(set_offsets, accept_repeated_rows),
         )
         program = _program(
             *(app, module, args, secret_args),
@@ -188,6 +198,8 @@ class ProgramRunner:
         accept_lost_rows: bool = False,
         accept_partial: Sequence[str] = (),
         offline: bool = False,
+        set_offsets: Mapping[str, Where] | None = None,
+        accept_repeated_rows: bool = False,
         parallelism: int | None = None,
         master: str | None = None,
         conf: Mapping[str, str] | None = None,
@@ -235,6 +247,7 @@ class ProgramRunner:
         restore = _restore(
             *(savepoint, allow_non_restored, None, fork, uid_map, reset_sources),
             *(sink_ahead, accept_lost_rows, accept_partial, offline),
+            *(set_offsets, accept_repeated_rows),
         )
         program = _program(
             *(app, module, args, secret_args),
@@ -261,6 +274,8 @@ class ProgramRunner:
         accept_lost_rows: bool = False,
         accept_partial: Sequence[str] = (),
         offline: bool = False,
+        set_offsets: Mapping[str, Where] | None = None,
+        accept_repeated_rows: bool = False,
         parallelism: int | None = None,
         master: str | None = None,
         conf: Mapping[str, str] | None = None,
@@ -307,6 +322,7 @@ class ProgramRunner:
         restore = _restore(
             *(savepoint, allow_non_restored, None, False, uid_map, reset_sources),
             *(None, accept_lost_rows, accept_partial, offline),
+            *(set_offsets, accept_repeated_rows),
         )
         program = _program(
             *(app, module, args, secret_args),
@@ -385,6 +401,8 @@ def _restore(
     accept_lost_rows: bool,
     accept_partial: Sequence[str],
     offline: bool,
+    set_offsets: Mapping[str, Where] | None,
+    accept_repeated_rows: bool,
 ) -> Restore:
     return Restore(
         savepoint=None if savepoint is None else location_of(savepoint),
@@ -397,6 +415,8 @@ def _restore(
         accept_lost_rows=accept_lost_rows,
         accept_partial=tuple(accept_partial),
         offline=offline,
+        set_offsets=tuple((set_offsets or {}).items()),
+        accept_repeated_rows=accept_repeated_rows,
     )
 
 

@@ -93,12 +93,16 @@ class TakenSource:
         The directory below ``sources/`` in the origin.
     target
         The directory below ``sources/`` in the new checkpoint.
+    offset
+        The position that replaces the origin's (``--set-offsets``). The source then has no part in
+        a planned batch.
     """
 
     origin: int
     entry: int
     directory: str
     target: str
+    offset: str | None = None
 
 
 @dataclass(frozen=True)
@@ -157,9 +161,10 @@ class Recipe:
 
     @property
     def keeps_planned(self) -> bool:
-        """Whether the base gives any source, so that its planned batch is kept if it has one."""
+        """Whether the base gives any position, so that its planned batch is kept if it has one."""
         return self.sources is None or any(
-            isinstance(s, TakenSource) and s.origin == self.base for s in self.sources
+            isinstance(s, TakenSource) and s.origin == self.base and s.offset is None
+            for s in self.sources
         )
 
     @property

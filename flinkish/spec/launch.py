@@ -42,6 +42,11 @@ class RestoreSpec:
         Whether rows that a source can no longer read are skipped.
     accept_partial
         The operators (uid, name or id) whose old keys or rows may lack a part of the answer.
+    set_offsets
+        Pairs of the name of a source and the offsets from which it goes on, as text
+        (:func:`flinkish.restore.plan.new_offsets.parse_target`).
+    accept_repeated_rows
+        Whether rows may be read again.
     offline
         Whether the restore is planned without asking the brokers of its sources.
     expected
@@ -61,6 +66,8 @@ class RestoreSpec:
     accept_lost_rows: bool = field(default=False, metadata=OMIT_DEFAULT)
     offline: bool = field(default=False, metadata=OMIT_DEFAULT)
     accept_partial: tuple[str, ...] = field(default=(), metadata=OMIT_DEFAULT)
+    set_offsets: tuple[tuple[str, str], ...] = field(default=(), metadata=OMIT_DEFAULT)
+    accept_repeated_rows: bool = field(default=False, metadata=OMIT_DEFAULT)
 
     @property
     def is_awaited(self) -> bool:

@@ -28,7 +28,9 @@ _KEYS: Mapping[str, type | tuple[type, ...]] = {
     "uid-map": dict,
     "reset-sources": list,
     "sink-ahead": str,
+    "set-offsets": dict,
     "accept-lost-rows": bool,
+    "accept-repeated-rows": bool,
     "accept-partial": list,
     "offline": bool,
     "savepoint-path": str,
@@ -124,6 +126,7 @@ def _entry(table: Mapping[str, Any], where: str, directory: str) -> FleetEntry:
     if sink_ahead not in (None, *SINK_MODES):
         words = f"it takes {', '.join(SINK_MODES)}"
         raise _wrong(f"sink-ahead of {where} is {sink_ahead!r}", words)
+    offsets: Mapping[str, str] = table.get("set-offsets", {})
     program, patience = paths.get("to"), table.get("health-timeout")
     return FleetEntry(
         pattern=table["job"],
@@ -148,6 +151,8 @@ def _entry(table: Mapping[str, Any], where: str, directory: str) -> FleetEntry:
             accept_lost_rows=table.get("accept-lost-rows", False),
             accept_partial=tuple(table.get("accept-partial", ())),
             offline=table.get("offline", False),
+            set_offsets=tuple((name, _target(text, where)) for name, text in offsets.items()),
+            accept_repeated_rows=table.get("accept-repeated-rows", False),
         ),
         health=Health(
             table.get("health-batches", Health.batches),
@@ -157,6 +162,16 @@ def _entry(table: Mapping[str, Any], where: str, directory: str) -> FleetEntry:
         timeout=parse_duration(table["timeout"]) if "timeout" in table else None,
         handover=table.get("handover", False),
     )
+
+
+def _target(text: str, where: str) -> str:
+    """Return where a source goes on; the file of a fleet names no other files."""
+    from flinkish.restore.plan.new_offsets import parse_target
+
+    try:
+        return parse_target(text).text
+    except UsageError as error:
+        raise _wrong(f"set-offsets of {where}: {error.message}", error.hint or "") from error
 
 
 def _is_of(value: Any, kind: type | tuple[type, ...]) -> bool:

@@ -37,6 +37,20 @@ def test_what_is_agreed_of_kafka_is_there_too(cli: Command, checkpoint: str) -> 
     assert restore == RestoreSpec(checkpoint, accept_lost_rows=True, offline=True)
 
 
+def test_offsets_are_read_where_the_command_runs(cli: Command, checkpoint: str) -> None:
+    file = Path(checkpoint).with_name("offsets.json")
+    file.write_text('{"a": {"0": 5}}')
+    flags = ("--set-offsets", f"in={file}", "--set-offsets", "kafka[subscribe=a]=earliest")
+    job = cli.start("serve", "-s", checkpoint, *flags, "--accept-repeated-rows")
+    with cli.registry() as registry:
+        restore = registry.job(job).launch.restore
+    assert restore == RestoreSpec(
+        checkpoint,
+        set_offsets=(("in", '{"a":{"0":5}}'), ("kafka[subscribe=a]", "earliest")),
+        accept_repeated_rows=True,
+    )
+
+
 def test_a_savepoint_named_by_the_configuration_will_do(cli: Command, checkpoint: str) -> None:
     named = f"execution.state-recovery.path={checkpoint}"
     job = cli.start("serve", "-D", named, "--uid-map", "a=b")

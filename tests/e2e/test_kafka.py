@@ -189,11 +189,150 @@ def test_stopped_at_any_moment_and_gone_on_as_another_program(stage: Stage) -> N
         (newest,) = (q["batch_id"] for q in job_queries if q["name"] == query)
         assert again["batches"] == newest - batch, (again, newest)
         most[query] = again["batches"]
-    once_more = stage.run("--v2", options=("-s", older))
+    once_more = stage.run("--v2", "--rate", "60", options=("-s", older))
     log = stage.flinkish.ok("logs", once_more).out
     assert f"at-least-once: what it already has of {most['new']} batches" in log, log
     stage.write(range(350, 360))
     stage.wait_for(once_more, range(360))
     twice = [i for i, n in stage.new().items() if n == 2]
     assert set(stage.new().values()) <= {1, 2}
-    assert 0 < len(twice) <= 20 * most["new"]
+    assert 0 < len(twice) <= 60 * most["new"]
+
+
+def saved_at(stage: Stage, ids: Iterable[int], *words: str) -> str:
+    """A savepoint of a job that was stopped when it had read these ids."""
+    stage.write(ids)
+    job = stage.run("--rate", "200", *words)
+    stage.wait_for(job, stage.written)
+    return stage.stop(job)
+
+
+def gone_on(stage: Stage, options: tuple[str, ...], counted: Iterable[int], *words: str) -> str:
+    """The job that went on with these options until it had counted these ids."""
+    job = stage.run("--v2", "--rate", "200", *words, options=options)
+    stage.wait_for(job, counted, seen=stage.written)
+    return job
+
+
+def test_partitions_that_are_new_are_read_from_their_beginning(stage: Stage) -> None:
+    path = saved_at(stage, range(40))
+    stage.broker.grow_topic(stage.topic, 4)
+    stage.partitions = 4
+    stage.write(range(40, 80))
+    plan = stage.check(path)
+    assert plan["exit_code"] == 0, plan
+    (found,) = checks_of(plan, "counts", "partitions-new")
+    assert "partitions 2, 3 of topic" in found["text"]
+    gone_on(stage, ("-s", path), range(80))
+
+
+def test_rows_that_retention_deleted(stage: Stage) -> None:
+    path = saved_at(stage, range(40))
+    stage.write(range(40, 80))
+    for partition in range(2):
+        stage.broker.forget_rows(stage.topic, partition, before=30)
+    lost = range(40, 60)
+    plan = stage.check(path)
+    source = source_of(plan, "counts")
+    assert (plan["exit_code"], source["verdict"], source["reason"], source["lost_rows"]) == (
+        *(5, "consent-needed", "rows-expired", 20),
+    )
+    assert "failOnDataLoss is true" in source["text"]
+    refused = stage.refused(options=("-s", path))
+    assert refused.code == 5, refused
+    # Spark would fail whatever was agreed to.
+    assert stage.check(path, options=("--accept-lost-rows",))["exit_code"] == 5
+    skips = "failOnDataLoss=false"
+    assert stage.check(path, skips)["exit_code"] == 5
+    plan = stage.check(path, skips, options=("--accept-lost-rows",))
+    assert plan["exit_code"] == 0, plan
+    for i in lost:
+        stage.written.remove(i)
+    job = gone_on(stage, ("-s", path, "--accept-lost-rows"), stage.written, skips)
+    assert set(stage.new()) == {*range(40), *range(60, 80)}
+    assert stage.flinkish.job(job)["state"] == "RUNNING"
+
+
+def test_a_topic_that_was_deleted_and_made_again(stage: Stage) -> None:
+    path = saved_at(stage, range(40))
+    stage.broker.drop_topic(stage.topic)
+    plan = stage.check(path)
+    assert (plan["exit_code"], source_of(plan, "new")["reason"]) == (4, "topic-missing")
+    stage.broker.make_topic(stage.topic, 2)
+    stage.write(range(100, 110))
+    plan = stage.check(path)
+    assert (plan["exit_code"], source_of(plan, "new")["reason"]) == (5, "topic-recreated")
+    # All that the new topic has is read; what the state knows of the old one stays.
+    options = ("-s", path, "--reset-source", "input")
+    assert stage.check(path, options=options[2:])["exit_code"] == 0
+    gone_on(stage, options, [*range(40), *range(100, 110)])
+
+
+def test_a_source_that_starts_afresh(stage: Stage) -> None:
+    path = saved_at(stage, range(40))
+    stage.write(range(40, 50))
+    plan = stage.check(path, options=("--reset-source", "input"))
+    assert source_of(plan, "counts")["verdict"] == "reset"
+    assert [c["outcome"] for c in checks_of(plan, "counts", "kafka-reset")] == ["note"]
+    # From the earliest offsets, as the program says: counted again, but not new.
+    gone_on(stage, ("-s", path, "--reset-source", "input"), [*range(40), *range(50)])
+    assert set(stage.new().values()) == {1}
+
+
+def test_offsets_set_to_the_earliest(stage: Stage) -> None:
+    path = saved_at(stage, range(40))
+    stage.write(range(40, 50))
+    option = ("--set-offsets", "input=earliest")
+    plan = stage.check(path, options=option)
+    source = source_of(plan, "counts")
+    assert (plan["exit_code"], source["verdict"]) == (5, "consent-needed")
+    assert (source["lost_rows"], source["repeated_rows"]) == (0, 40)
+    assert [(m["partition"], m["before"], m["after"], m["repeated"]) for m in source["moves"]] == [
+        *((0, 20, 0, 20), (1, 20, 0, 20)),
+    ]
+    refused = stage.refused(options=("-s", path, *option))
+    assert refused.code == 5, refused
+    assert "up to 40 rows read again" in refused.error()["message"]
+    assert f"20 of {stage.topic}-0" in refused.error()["message"]
+    options = ("-s", path, *option, "--accept-repeated-rows")
+    assert source_of(stage.check(path, options=options[2:]), "new")["verdict"] == "set"
+    job = gone_on(stage, options, [*range(40), *range(50)])
+    assert set(stage.new().values()) == {1}
+    # What was done is in the job's record.
+    query = next(q for q in stage.flinkish.job(job)["queries"] if q["name"] == "counts")
+    (row,) = query["plan"]["sources"]
+    assert (row["verdict"], row["repeated_rows"]) == ("set", 40)
+    assert json.loads(row["set_to"]) == {stage.topic: {"0": 0, "1": 0}}
+    assert any("is set to earliest" in note for note in query["notes"]), query["notes"]
+
+
+def test_offsets_set_forward_by_a_file(stage: Stage) -> None:
+    path = saved_at(stage, range(40))
+    stage.write(range(40, 80))
+    file = stage.flinkish.directory / "offsets.json"
+    # Partition 0 has the even ids, so 40, 42, ... 58 are not read; partition 1 is as it was.
+    file.write_text(json.dumps({stage.topic: {"0": 30}}))
+    option = ("--set-offsets", f"input={file}")
+    plan = stage.check(path, options=option)
+    assert (plan["exit_code"], source_of(plan, "counts")["lost_rows"]) == (5, 10)
+    assert stage.check(path, options=(*option, "--accept-repeated-rows"))["exit_code"] == 5
+    skipped = range(40, 60, 2)
+    for i in skipped:
+        stage.written.remove(i)
+    gone_on(stage, ("-s", path, *option, "--accept-lost-rows"), stage.written)
+    assert set(stage.new()) == {*range(80)} - {*skipped}
+
+
+def test_offsets_set_to_those_of_a_time(stage: Stage) -> None:
+    path = saved_at(stage, range(40))
+    stage.write(range(40, 60))
+    option = ("--set-offsets", f"input=timestamp:{BEGIN + 30_000}")
+    plan = stage.check(path, options=option)
+    source = source_of(plan, "counts")
+    assert (plan["exit_code"], source["repeated_rows"], source["lost_rows"]) == (5, 10, 0)
+    gone_on(
+        stage,
+        ("-s", path, *option, "--accept-repeated-rows"),
+        [*range(40), *range(30, 60)],
+    )
+    assert set(stage.new().values()) == {1}

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -340,6 +341,25 @@ def test_a_rebase_of_state_that_names_its_versions_is_refused(tmp_path: Path) ->
     assert not (tmp_path / "new").exists()
 
 
+def test_a_source_at_another_position_has_no_part_in_the_planned_batch(tmp_path: Path) -> None:
+    """Its files after that position are new once more; the other source replays its range."""
+    root = unpack("spark35-hdfs-join", tmp_path)
+    cut = read_cut(str(root), 4)
+    assert cut.planned_batch == 5
+    moved = (replace(both_sources(0)[0], offset='{"logOffset":2}'), *both_sources(0, 1)[1:])
+    files = make(tmp_path / "new", cut, sources=moved)
+    before, after = lines(files["offsets/4"]), lines(files["offsets/5"])
+    old = content(cut, *cut.files)
+    assert (before[0], after[0]) == ('{"logOffset":2}',) * 2
+    assert (before[1], after[1]) == (lines(old["offsets/4"])[1], lines(old["offsets/5"])[1])
+    assert sorted(path for path in files if path.startswith("sources/0/")) == [
+        "sources/0/2.compact"
+    ]
+    alone = make(tmp_path / "alone", cut, sources=(moved[0],))
+    assert lines(alone["offsets/4"]) == ['{"logOffset":2}']
+    assert "offsets/5" not in alone
+
+
 def test_whether_the_planned_batch_is_replayed(tmp_path: Path) -> None:
     cut = older("spark43-hdfs-agg", tmp_path, 4)
     origin = SourceCheckpoint(cut.root, tuple(cut.files), cut.batch_id)
@@ -348,6 +368,7 @@ def test_whether_the_planned_batch_is_replayed(tmp_path: Path) -> None:
         (None, True),
         ((taken, FreshSource()), True),
         ((FreshSource(),), False),
+        ((replace(taken, offset='{"logOffset":2}'), FreshSource(), FreshSource()), False),
     ):
         recipe = Recipe((origin,), sources=sources)
         assert replays_planned(recipe) is kept

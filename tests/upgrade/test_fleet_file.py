@@ -23,6 +23,8 @@ def test_an_entry_says_what_is_other() -> None:
                 "uid-map": {"old": "new"},
                 "parallelism": 8,
                 "accept-lost-rows": True,
+                "set-offsets": {"in": "earliest", "other": '{"a": {"0": 1}}'},
+                "accept-repeated-rows": True,
                 "offline": True,
                 "health-batches": 0,
                 "health-timeout": "30s",
@@ -40,6 +42,9 @@ def test_an_entry_says_what_is_other() -> None:
     assert (first.restore.uid_map, first.restore.parallelism) == ((("old", "new"),), 8)
     assert (first.restore.accept_lost_rows, first.restore.offline) == (True, True)
     assert (second.restore.accept_lost_rows, second.restore.offline) == (False, False)
+    assert first.restore.set_offsets == (("in", "earliest"), ("other", '{"a":{"0":1}}'))
+    assert first.restore.accept_repeated_rows
+    assert second.restore.set_offsets == ()
     assert first.health == Health(0, 30.0)
     assert (first.timeout, second.timeout) == (120.0, 3600.0)
     assert (second.changes.application, second.changes.working_directory) == (None, None)
@@ -50,6 +55,7 @@ def test_an_entry_says_what_is_other() -> None:
     ("table", "what"),
     [
         ({}, "no [[upgrade]]"),
+        ({"upgrade": [{"job": "a", "set-offsets": {"in": "offsets.json"}}]}, "says no offsets"),
         ({"upgrade": []}, "no [[upgrade]]"),
         ({"upgrade": [{"to": "x.py"}]}, "number 1 has no job"),
         ({"upgrade": [{"job": "a"}, {"job": "b", "too": "x"}]}, "number 2 has the unknown key"),

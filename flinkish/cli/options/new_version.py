@@ -21,6 +21,7 @@ from flinkish.cli.options.spark import spark_options
 from flinkish.cli.session import Session
 from flinkish.client import requests
 from flinkish.client.program import program_file
+from flinkish.client.set_offsets import offsets_of
 from flinkish.registry.jobs import JobRecord, RestoreSpec
 from flinkish.spec.upgrades import Health, UpgradeKind
 from flinkish.upgrade.preparation import Ready, prepare
@@ -66,6 +67,8 @@ class NewVersion:
     accept_lost_rows: bool
     accept_partial: tuple[str, ...]
     offline: bool
+    set_offsets: tuple[tuple[str, str], ...]
+    accept_repeated_rows: bool
     parallelism: int | None
     master: str | None
     spark_home: str | None
@@ -112,6 +115,8 @@ def prepared(session: Session, job: JobRecord, given: NewVersion, kind: UpgradeK
             accept_lost_rows=given.accept_lost_rows,
             accept_partial=given.accept_partial,
             offline=given.offline,
+            set_offsets=offsets_of(given.set_offsets),
+            accept_repeated_rows=given.accept_repeated_rows,
         ),
         target=requests.savepoint_target(session, given.target, job),
         timeout=session.timeout(given.timeout),

@@ -8,6 +8,7 @@ import click
 
 from flinkish.cli.options.arguments import F, words_of
 from flinkish.client.restoring import Restore, check_uid_map, not_a_pair
+from flinkish.client.set_offsets import pair_of
 from flinkish.spec.launch import SINK_MODES
 
 
@@ -24,6 +25,8 @@ class RestoreArguments:
     accept_lost_rows: bool
     accept_partial: tuple[str, ...]
     offline: bool
+    set_offsets: tuple[tuple[str, str], ...]
+    accept_repeated_rows: bool
 
 
 def restore_of(options: RestoreArguments, *, claim_mode: str | None = None) -> Restore:
@@ -39,6 +42,8 @@ def restore_of(options: RestoreArguments, *, claim_mode: str | None = None) -> R
         accept_lost_rows=options.accept_lost_rows,
         accept_partial=options.accept_partial,
         offline=options.offline,
+        set_offsets=options.set_offsets,
+        accept_repeated_rows=options.accept_repeated_rows,
     )
 
 
@@ -53,6 +58,13 @@ def _uid_map(
             raise not_a_pair(value)
         pairs.append((old, new))
     return check_uid_map(pairs)
+
+
+def _set_offsets(
+    _ctx: click.Context, _parameter: click.Parameter, values: tuple[str, ...]
+) -> tuple[tuple[str, str], ...]:
+    """Convert ``SOURCE=WHERE`` options to pairs."""
+    return tuple(pair_of(value) for value in values)
 
 
 _savepoint_option = click.option(
@@ -100,7 +112,22 @@ _accept_lost_rows_option = click.option(
     "--accept-lost-rows",
     is_flag=True,
     help="Go on where rows of a Kafka source were deleted before they were read, or its topic was: "
-    "they are skipped. With failOnDataLoss=false in the program alone; Spark fails otherwise.",
+    "they are skipped. With failOnDataLoss=false in the program alone; Spark fails otherwise. Also "
+    "where --set-offsets skips rows.",
+)
+_set_offsets_option = click.option(
+    "--set-offsets",
+    metavar="SOURCE=WHERE",
+    multiple=True,
+    callback=_set_offsets,
+    help="This source (its uid, or what it reads) goes on from other offsets: earliest, latest, "
+    "timestamp:TIME (ISO-8601 with a zone, or milliseconds), or a FILE with JSON in the source's "
+    "own form; the last = separates (repeatable).",
+)
+_accept_repeated_rows_option = click.option(
+    "--accept-repeated-rows",
+    is_flag=True,
+    help="Go on where --set-offsets lets rows be read again: the state counts them again.",
 )
 _accept_partial_option = click.option(
     "--accept-partial",
@@ -121,8 +148,10 @@ def new_program_options(function: F) -> F:
     """Add the options that say what a new program does with the state, in the help's order."""
     function = _offline_option(function)  # decorators apply from the last to the first
     function = _accept_partial_option(function)
+    function = _accept_repeated_rows_option(function)
     function = _accept_lost_rows_option(function)
     function = sink_ahead_option(function)
+    function = _set_offsets_option(function)
     function = _reset_source_option(function)
     function = _uid_map_option(function)
     return _allow_non_restored_option(function)
@@ -132,8 +161,10 @@ def restore_options(function: F) -> F:
     """Add the options that say what is restored and how, in the help's order."""
     function = _offline_option(function)
     function = _accept_partial_option(function)
+    function = _accept_repeated_rows_option(function)
     function = _accept_lost_rows_option(function)
     function = sink_ahead_option(function)
+    function = _set_offsets_option(function)
     function = _reset_source_option(function)
     function = _uid_map_option(function)
     function = _fork_option(function)

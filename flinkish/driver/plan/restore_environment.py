@@ -100,14 +100,16 @@ class DriverRestoreEnvironment:
             checks += [*grave, *light]
         return checks
 
-    def broker(self, source: NewSource, saved: SavedSource) -> BrokerAnswer:
+    def broker(
+        self, source: NewSource, saved: SavedSource, at_ms: int | None = None
+    ) -> BrokerAnswer:
         """Ask the broker of a Kafka source for the topics of the source and of its position."""
         if self._offline:
             return BrokerAnswer(None, "--offline")
         position = parse_position(saved.offset)
         if position is None:
             return BrokerAnswer(None, "the saved position is not one of Kafka")
-        return ask_for(source, position)
+        return ask_for(source, position, at_ms=at_ms)
 
     def table(self, new: NewQuery, source: NewSource, saved: SavedSource) -> SourceAnswer | None:
         """Ask the table that a source reads, by the form of its saved position."""

@@ -24,9 +24,10 @@ from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestStat
 from flinkish.restore.check.version_check import fit_offers
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
 from flinkish.restore.plan.document import compare_with_expected
+from flinkish.restore.plan.new_offsets import parse_target
 from flinkish.restore.plan.non_restored_state import NonRestored
 from flinkish.restore.plan.plan_text import plan_lines
-from flinkish.restore.plan.positions import check_reset
+from flinkish.restore.plan.positions import SET, check_reset
 from flinkish.restore.plan.preconditions import SETTING_SCHEMA_CHECK
 from flinkish.restore.plan.query_id import OtherRun, newest_batch
 from flinkish.restore.plan.query_restore import QueryRestore, RestoreOptions
@@ -381,6 +382,8 @@ def options_of(spec: RestoreSpec, planning: Planning) -> RestoreOptions:
         fork=spec.fork,
         uid_map={new: old for old, new in spec.uid_map},
         reset_sources=spec.reset_sources,
+        set_offsets=tuple((name, parse_target(text)) for name, text in spec.set_offsets),
+        accept_repeated_rows=spec.accept_repeated_rows,
         sink_ahead=cast("SinkMode | None", spec.sink_ahead),
         parallelism=spec.parallelism,
         hasher=planning.hasher,
@@ -400,6 +403,7 @@ def check_names(spec: RestoreSpec, queries: Sequence[NewQuery]) -> None:
         All queries that the program has started.
     """
     check_reset(spec.reset_sources, queries)
+    check_reset([name for name, _ in spec.set_offsets], queries, option=SET)
     uids = {op.uid for query in queries for op in query.operators or ()}
     uids |= {source.uid for query in queries for source in query.sources or ()}
     operators = [op for query in queries for op in query.operators or ()]

@@ -28,10 +28,21 @@ _MISSING = frozenset({3, 17})
 _PLAIN = "PLAINTEXT"
 
 
-def ask_for(source: NewSource, position: Position, *, timeout: float = TIMEOUT) -> BrokerAnswer:
+def ask_for(
+    source: NewSource,
+    position: Position,
+    *,
+    at_ms: int | None = None,
+    timeout: float = TIMEOUT,
+) -> BrokerAnswer:
     """Return what the broker of a source has of the topics that it reads, or has read.
 
     Never raises: a broker that cannot be asked is an answer too.
+
+    Parameters
+    ----------
+    at_ms
+        A time, to ask for the offsets at it too: milliseconds since the epoch.
     """
     given = {name.lower(): value for name, value in source.options.items()}
     servers = given.get("kafka.bootstrap.servers")
@@ -51,9 +62,10 @@ def ask_for(source: NewSource, position: Position, *, timeout: float = TIMEOUT) 
             committed=given.get("kafka.isolation.level", "").lower() == "read_committed",
             timeout=timeout,
         )
+        at = None if at_ms is None else offsets_at(servers, set(found), at_ms, timeout=timeout)
     except BrokerError as error:
         return BrokerAnswer(None, error.message)
-    return BrokerAnswer(found)
+    return BrokerAnswer(found, at=at)
 
 
 def topics_of(

@@ -7,13 +7,14 @@ batches of other queries are dropped: their sources continue from their committe
 
 A source of the base that ``--reset-source`` names is treated as a new one: it has no part in the
 planned batch, which the other sources replay unchanged. If every source is reset, nothing of the
-planned batch is left, and it is dropped.
+planned batch is left, and it is dropped. So it is with sources that ``--set-offsets`` moves: they
+are at their new position before the planned batch and after it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flinkish.checkpoint.format.log_rewrites import LogLine, combined_watermark, with_lines
 from flinkish.checkpoint.format.logs import NO_OFFSET, OffsetEntry
@@ -166,9 +167,10 @@ def _lines(
                 f"{base.describe()} one of version {base.offsets.version}"
             )
         if entry.version == 1:
-            lines.append(LogLine(str(place), _offset_at(entry, source, origin)))
+            line = LogLine(str(place), _offset_at(entry, source, origin))
         else:
-            lines.append(_named_line(entry, source, place))
+            line = _named_line(entry, source, place)
+        lines.append(line if source.offset is None else replace(line, offset=source.offset))
     return lines
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from flinkish.errors import ConsentNeeded, Incompatible
@@ -243,6 +244,9 @@ def _source(query: str, row: SourcePlan) -> dict[str, Any]:
         "text": row.text,
         "advice": row.advice,
         "lost_rows": row.lost_rows,
+        "repeated_rows": row.repeated_rows,
+        "set_to": row.set_to,
+        "moves": [asdict(move) for move in row.moves],
         "from": None
         if saved is None
         else {"query": saved.query, "entry": saved.entry, "offset": saved.offset},

@@ -46,10 +46,14 @@ class BrokerAnswer:
         not asked, or did not answer.
     why
         The reason then.
+    at
+        The offsets at the time that was asked for, by topic and partition; None for a partition
+        that has no row so late. None as a whole where no time was asked for.
     """
 
     topics: Topics | None = None
     why: str = ""
+    at: Mapping[str, Mapping[int, int | None]] | None = None
 
 
 @dataclass(frozen=True)

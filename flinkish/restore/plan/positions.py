@@ -126,8 +126,13 @@ def match_sources(
     return SourceMatches(positions, notes, matched, afresh)
 
 
+#: The options that name sources, and what becomes of those.
+RESET, SET = "--reset-source", "--set-offsets"
+_BECOMES = {RESET: "is to start anew", SET: "is to get other offsets"}
+
+
 def reset_entries(
-    names: Collection[str], new: NewQuery, *, several_queries: bool = False
+    names: Collection[str], new: NewQuery, *, several_queries: bool = False, option: str = RESET
 ) -> frozenset[int]:
     """Return the entries of the sources of ``new`` that ``--reset-source`` names.
 
@@ -140,6 +145,8 @@ def reset_entries(
     ----------
     several_queries
         Whether the savepoint has more than one query, so that a number does not identify a source.
+    option
+        The option that names them: :data:`RESET` or :data:`SET`.
 
     Raises
     ------
@@ -153,15 +160,17 @@ def reset_entries(
         if fitting and (len({s.directory for s in fitting}) > 1 or (number and several_queries)):
             why = "is a number in each of the queries" if number else "fits more than one source"
             raise UsageError(
-                f"the source {name!r}, which is to start anew, {why}",
-                hint=f"name one of: {_listed([new])}; with --reset-source",
+                f"the source {name!r}, which {_BECOMES[option]}, {why}",
+                hint=f"name one of: {_listed([new])}; with {option}",
             )
         found |= {source.entry for source in fitting}
     return frozenset(found)
 
 
-def check_reset(names: Collection[str], queries: Sequence[NewQuery]) -> None:
-    """Raise UsageError when ``--reset-source`` names a source that no query of the program reads.
+def check_reset(
+    names: Collection[str], queries: Sequence[NewQuery], *, option: str = RESET
+) -> None:
+    """Raise UsageError when an option names a source that no query of the program reads.
 
     Parameters
     ----------
@@ -171,8 +180,8 @@ def check_reset(names: Collection[str], queries: Sequence[NewQuery]) -> None:
     for name in names:
         if not any(_named(name, query.sources or ()) for query in queries):
             raise UsageError(
-                f"the program has no source {name!r}, which is to start anew",
-                hint=f"--reset-source names one of its sources: {_listed(queries) or 'none'}",
+                f"the program has no source {name!r}, which {_BECOMES[option]}",
+                hint=f"{option} names one of its sources: {_listed(queries) or 'none'}",
             )
 
 

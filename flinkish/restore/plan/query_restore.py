@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from flinkish.errors import FlinkishError
 from flinkish.operators.hasher import HasherVersion
 from flinkish.restore.plan.decisions import QueryPlan
+from flinkish.restore.plan.new_offsets import Target
 from flinkish.restore.plan.pins import PinPlan
 from flinkish.restore.plan.query_id import QueryIdentity
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan
@@ -30,6 +31,10 @@ class RestoreOptions:
         The number of state partitions, None for the savepoint's.
     accept_lost_rows
         Whether rows of a source that can no longer be read are skipped.
+    set_offsets
+        Names of sources, each with the offsets from which it goes on.
+    accept_repeated_rows
+        Whether rows may be read again.
     accept_partial
         The operators (uid, name or id) whose old keys or rows may lack a part of the answer.
     executors
@@ -50,6 +55,8 @@ class RestoreOptions:
     accept_partial: tuple[str, ...] = ()
     executors: frozenset[Verdict] = frozenset()
     migrates_lazily: bool = False
+    set_offsets: tuple[tuple[str, Target], ...] = ()
+    accept_repeated_rows: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,7 +91,7 @@ class QueryRestore:
         """Sentences for the user: what happens, and what needs attention."""
         found = list(self.plan.notes) if self.plan is not None else []
         for row in self.sources:
-            if row.verdict == "changed":
+            if row.verdict in ("changed", "set"):
                 found.append(f"query '{self.name}': {row.text}")
         told = (*SINK_MODES, "unreadable")
         if self.sink is not None and self.sink.verdict in told:

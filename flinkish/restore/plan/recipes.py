@@ -23,6 +23,7 @@ def recipe_for(
     *,
     rebase_to: int | None = None,
     rewritten: bool = False,
+    offsets: Mapping[int, str] | None = None,
 ) -> Recipe:
     """Return the recipe that carries out ``plan``, which must have a base.
 
@@ -36,6 +37,8 @@ def recipe_for(
         The committed batch of the checkpoint, see :class:`~flinkish.restore.plan.sinks.SinkPlan`.
     rewritten
         Whether the engine rewrites that checkpoint, and writes new schemas itself.
+    offsets
+        The positions that replace saved ones, by the entry of the source.
     """
     assert plan.base is not None
     keys: list[QueryKey] = [plan.base.key]
@@ -57,10 +60,13 @@ def recipe_for(
                 kind = verdict.operator.kind if verdict.other_kind else None
                 states[ordinal] = TakenState(origin(taken.query), taken.ordinal, new_schema, kind)
     sources: tuple[TakenSource | FreshSource, ...] | None = None
-    if plan.positions is not None:
+    given = offsets or {}
+    # Unchanged sources have no positions of their own: they go on with the base's log.
+    positions = plan.sources.matched if plan.positions is None and given else plan.positions
+    if positions is not None:
         entries: list[TakenSource | FreshSource] = []
-        for target, position in zip(plan.directories, plan.positions, strict=True):
-            entries.append(_entry(position, target, origin))
+        for entry, position in enumerate(positions):
+            entries.append(_entry(position, plan.directories[entry], origin, given.get(entry)))
         sources = tuple(entries)
     return Recipe(
         tuple(origins[key] for key in keys), states=states, sources=sources, rebase_to=rebase_to
@@ -68,8 +74,12 @@ def recipe_for(
 
 
 def _entry(
-    position: SavedSource | None, target: str, origin: Callable[[QueryKey], int]
+    position: SavedSource | None,
+    target: str,
+    origin: Callable[[QueryKey], int],
+    offset: str | None,
 ) -> TakenSource | FreshSource:
     if position is None:
         return FreshSource()
-    return TakenSource(origin(position.query), position.entry, position.directory, target)
+    place = origin(position.query), position.entry, position.directory
+    return TakenSource(*place, target, offset)

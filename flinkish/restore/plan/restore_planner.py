@@ -19,8 +19,10 @@ from flinkish.restore.plan.kafka_reading import BrokerAnswer
 from flinkish.restore.plan.kafka_sink import WrittenAgain, judge_kafka_sink, sink_format
 from flinkish.restore.plan.left_out import check_left_out
 from flinkish.restore.plan.matching import check_uid_map
+from flinkish.restore.plan.new_offsets import Target
 from flinkish.restore.plan.non_restored_state import NonRestored, find_non_restored
 from flinkish.restore.plan.pins import pin_plans
+from flinkish.restore.plan.positions import RESET, SET, reset_entries
 from flinkish.restore.plan.preconditions import preconditions
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity, decide_query_id
 from flinkish.restore.plan.query_restore import QueryRestore, RestoreOptions
@@ -56,8 +58,10 @@ class RestoreEnvironment(Protocol):
     ) -> Sequence[Check]:
         """Return the checks for missing input files of the restored batch."""
 
-    def broker(self, source: NewSource, saved: SavedSource) -> BrokerAnswer:
-        """Return what the broker of a Kafka source has of its topics."""
+    def broker(
+        self, source: NewSource, saved: SavedSource, at_ms: int | None = None
+    ) -> BrokerAnswer:
+        """Return what the broker of a Kafka source has of its topics, and its offsets at a time."""
 
     def table(self, new: NewQuery, source: NewSource, saved: SavedSource) -> SourceAnswer | None:
         """Return what the table that a source reads has of it; None if it reads none."""
@@ -94,7 +98,7 @@ class RestorePlanner:
         Raises
         ------
         UsageError
-            ``--uid-map`` or ``--reset-source`` does not say what is meant.
+            ``--uid-map``, ``--reset-source`` or ``--set-offsets`` does not say what is meant.
         """
         sink = {"format": new.sink.format, "path": new.sink.path, "table": new.sink.table}
         restore = replace(self._plan(new, empty), writes=sink)
@@ -119,12 +123,18 @@ class RestorePlanner:
             raise
         except FlinkishError as error:
             return QueryRestore(new.name, refusal=error)
+        targets = self._targets(new, plan)
+        if plan.base is None and targets:
+            text = f"query '{new.name}' has no saved offsets that could be set to others"
+            none = Incompatible(text, hint=f"leave out {SET}", reasons=["set-offsets-new"])
+            return QueryRestore(new.name, plan, refusal=none)
         if plan.base is None:
             return self._without_state(new, plan)
         offer = self.offers.by_key[plan.base.key]
         identity = self._identity(plan, offer)
         rows = source_plans(
-            *(new, plan.base if plan.own else None, plan.sources), self._broker_facts(new, plan)
+            *(new, plan.base if plan.own else None, plan.sources),
+            self._broker_facts(new, plan, targets),
         )
         checks = [*preconditions(new, plan.base), *self._environment.input_files(new, offer, plan)]
         checks += [check for row in rows for check in row.checks]
@@ -148,7 +158,11 @@ class RestorePlanner:
             canonical=offer.canonical,
             settings=new.settings,
         )
-        recipe = recipe_for(plan, origins, empty, rewritten=rewrite is not None)
+        recipe = recipe_for(
+            *(plan, origins, empty),
+            rewritten=rewrite is not None,
+            offsets={r.new.entry: r.set_to for r in rows if r.new and r.set_to is not None},
+        )
         sink = self._environment.sink(new, offer, recipe, identity, options.sink_ahead)
         if sink is not None and sink.blocks:
             refusal = _sink_ahead(sink, rewrite, recipe, options)
@@ -171,7 +185,23 @@ class RestorePlanner:
             refusal=refusal,
         )
 
-    def _broker_facts(self, new: NewQuery, plan: QueryPlan) -> BrokerFacts:
+    def _targets(self, new: NewQuery, plan: QueryPlan) -> dict[int, Target]:
+        """Return where sources are moved to, by entry; UsageError for one that is named twice."""
+        found: dict[int, Target] = {}
+        several = len(self.offers.queries) > 1
+        for name, target in self.options.set_offsets:
+            for entry in reset_entries([name], new, several_queries=several, option=SET):
+                if entry in found or entry in plan.sources.reset:
+                    raise UsageError(
+                        f"the source {name!r}, which is to get other offsets, is named twice",
+                        hint=f"name it once, with {SET} or with {RESET}",
+                    )
+                found[entry] = target
+        return found
+
+    def _broker_facts(
+        self, new: NewQuery, plan: QueryPlan, targets: Mapping[int, Target]
+    ) -> BrokerFacts:
         """Return what is known of brokers and tables that sources with a position read."""
         answers: dict[int, BrokerAnswer] = {}
         tables: dict[int, SourceAnswer] = {}
@@ -180,10 +210,15 @@ class RestorePlanner:
             if saved is None:
                 continue
             if kind_of(source.signature) == "kafka":
-                answers[source.entry] = self._environment.broker(source, saved)
+                target = targets.get(source.entry)
+                at_ms = None if target is None else target.time_ms
+                answers[source.entry] = self._environment.broker(source, saved, at_ms)
             elif (table := self._environment.table(new, source, saved)) is not None:
                 tables[source.entry] = table
-        return BrokerFacts(answers, self.options.accept_lost_rows, tables)
+        options = self.options
+        return BrokerFacts(
+            *(answers, options.accept_lost_rows, targets, options.accept_repeated_rows), tables
+        )
 
     def _without_state(self, new: NewQuery, plan: QueryPlan) -> QueryRestore:
         """Return the plan of a query that the savepoint does not have."""

@@ -19,6 +19,14 @@ from flinkish.restore.plan.kafka_reading import (
     parse_position,
     reading_of,
 )
+from flinkish.restore.plan.new_offsets import (
+    Move,
+    NewOffsets,
+    Target,
+    Unresolved,
+    kafka_offsets,
+    other_offsets,
+)
 from flinkish.restore.plan.positions import SourceMatches, reset_flag
 from flinkish.restore.plan.source_findings import Consent, Finding, SourceAnswer, gravest_first
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome
@@ -35,6 +43,7 @@ SourceVerdict = Literal[
     "moved",
     "new",
     "reset",
+    "set",
     "dropped",
     "changed",
     "consent-needed",
@@ -68,6 +77,12 @@ class SourcePlan:
         How many rows at most are never read, where that is the matter and known.
     checks
         What else there is to say of it.
+    repeated_rows
+        How many rows at most are read again, where that is the matter and known.
+    set_to
+        The position that replaces the saved one (``--set-offsets``).
+    moves
+        What becomes of the partitions of Kafka then.
     """
 
     new: NewSource | None
@@ -78,6 +93,9 @@ class SourcePlan:
     advice: str = ""
     lost_rows: int | None = None
     checks: tuple[Check, ...] = ()
+    repeated_rows: int | None = None
+    set_to: str | None = None
+    moves: tuple[Move, ...] = ()
 
     @property
     def blocks(self) -> bool:
@@ -95,12 +113,18 @@ class BrokerFacts:
         Those of brokers, by the entry of the source.
     accept_lost_rows
         Whether the user agrees that rows are skipped.
+    targets
+        Where sources are moved to (``--set-offsets``), by their entry.
+    accept_repeated_rows
+        Whether the user agrees that rows are read again.
     tables
         The answers of tables, by the entry of the source.
     """
 
     answers: Mapping[int, BrokerAnswer] = field(default_factory=dict)
     accept_lost_rows: bool = False
+    targets: Mapping[int, Target] = field(default_factory=dict)
+    accept_repeated_rows: bool = False
     tables: Mapping[int, SourceAnswer] = field(default_factory=dict)
 
 
@@ -127,10 +151,15 @@ def source_plans(
     paired = matches.matched
     if paired is None:
         known = own is None or own.sources is not None
-        return tuple(_unpaired(source, own, known) for source in sources)
+        return tuple(
+            _unmoved(source, None)
+            if source.entry in facts.targets
+            else _unpaired(source, own, known)
+            for source in sources
+        )
     key = None if own is None else own.key
     rows = [
-        _with_answer(_row(source, old, key, reset=source.entry in matches.reset), facts)
+        _judged(_row(source, old, key, reset=source.entry in matches.reset), facts)
         for source, old in zip(sources, paired, strict=True)
     ]
     used = {(old.query, old.entry) for old in paired if old is not None}
@@ -244,6 +273,74 @@ def _change(source: NewSource, saved: SavedSource) -> str:
 def kind_of(signature: str | None) -> str:
     """Return ``kafka`` of ``kafka[subscribe=a]``; empty when not known."""
     return (signature or "").partition("[")[0].removesuffix("Source").lower()
+
+
+def _judged(row: SourcePlan, facts: BrokerFacts) -> SourcePlan:
+    """Return a row with what the broker says, and with other offsets where they are asked for."""
+    source, saved = row.new, row.saved
+    target = None if source is None else facts.targets.get(source.entry)
+    if source is None or target is None or (row.blocks and saved is not None):
+        return _with_answer(row, facts)
+    if saved is None:
+        return _unmoved(source, None)
+    if kind_of(source.signature) != "kafka":
+        found = other_offsets(target, saved.offset, kind_of(source.signature))
+        return _moved(row, source, saved, target, found, facts)
+    position = parse_position(saved.offset)
+    if position is None:
+        return _unmoved(source, saved)
+    reading = reading_of(source.signature, source.options)
+    answer = facts.answers.get(source.entry, BrokerAnswer())
+    found = kafka_offsets(target, reading, position, answer)
+    if isinstance(found, NewOffsets):
+        # From there on it is judged as from a saved position.
+        there = replace(row, saved=replace(saved, offset=found.offset))
+        row = replace(_with_answer(there, facts), saved=saved)
+    return _moved(row, source, saved, target, found, facts)
+
+
+def _unmoved(source: NewSource, saved: SavedSource | None) -> SourcePlan:
+    return SourcePlan(
+        source,
+        saved,
+        "incompatible",
+        "set-offsets-new",
+        f"{source.describe()} has no saved offsets that could be set to others",
+        "leave out --set-offsets for it: it starts where the program says (startingOffsets)",
+    )
+
+
+def _moved(
+    row: SourcePlan,
+    source: NewSource,
+    saved: SavedSource,
+    target: Target,
+    found: NewOffsets | Unresolved,
+    facts: BrokerFacts,
+) -> SourcePlan:
+    """Return the row of a source that gets other offsets."""
+    if row.blocks:
+        return row
+    if isinstance(found, Unresolved):
+        text = f"{source.describe()} {found.text}"
+        return replace(
+            row, verdict="incompatible", reason=found.reason, text=text, advice=found.advice
+        )
+    missing = found.missing_consents(
+        saved.offset, lost=facts.accept_lost_rows, repeated=facts.accept_repeated_rows
+    )
+    begins = f"{_change(source, saved)}, and " if row.verdict == "changed" else source.describe()
+    return replace(
+        row,
+        verdict="consent-needed" if missing else "set",
+        reason="set-offsets",
+        text=f"{begins} is set to {target.describe()}: {found.cost()}",
+        advice=f"agree: {' '.join(missing)}" if missing else "",
+        lost_rows=found.skipped if found.known else None,
+        repeated_rows=found.repeated if found.known else None,
+        set_to=found.offset,
+        moves=found.moves,
+    )
 
 
 #: The verdict of a row that a finding stops.

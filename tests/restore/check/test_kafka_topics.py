@@ -72,6 +72,8 @@ def test_a_source_whose_topics_change(kafka: KafkaServer) -> None:
             {"src-a": {0: Available(0, 10)}, "src-b": {0: Available(0, 10)}}
         )
         assert told(source, saved, answer) == []
+        at = ask_for(source, saved, at_ms=3_000)
+        assert (at.topics, at.at) == (answer.topics, {"src-a": {0: 2}, "src-b": {0: 2}})
 
     kafka.forget_rows("src-a", 0, before=7)
     assert told(both, saved, ask_for(both, saved)) == [("rows-expired", 3)]

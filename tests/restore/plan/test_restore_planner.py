@@ -14,6 +14,7 @@ from flinkish.registry.jobs import JobState
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.document import compare_with_expected, merged, with_checks
 from flinkish.restore.plan.kafka_reading import Available, BrokerAnswer
+from flinkish.restore.plan.new_offsets import parse_target
 from flinkish.restore.plan.plan_text import plan_lines, plan_rows, verdict_line
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity
 from flinkish.restore.plan.query_restore import RestoreOptions
@@ -22,7 +23,7 @@ from flinkish.restore.plan.sinks import SinkMode, SinkPlan
 from flinkish.restore.plan.source_findings import SourceAnswer
 from flinkish.restore.plan.state_migration import StateRewrite
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome, Verdict
-from flinkish.restore.recipe import EmptyState, Recipe, SourceCheckpoint
+from flinkish.restore.recipe import EmptyState, Recipe, SourceCheckpoint, TakenSource
 from flinkish.restore.source.restore_inputs import (
     NewOperator,
     NewQuery,
@@ -76,7 +77,9 @@ class Facts:
     def table(self, new: NewQuery, source: NewSource, saved: SavedSource) -> SourceAnswer | None:
         return None
 
-    def broker(self, source: NewSource, saved: SavedSource) -> BrokerAnswer:
+    def broker(
+        self, source: NewSource, saved: SavedSource, at_ms: int | None = None
+    ) -> BrokerAnswer:
         assert source.signature.startswith("kafka[")
         return self.answer
 
@@ -288,6 +291,62 @@ def test_what_a_kafka_broker_has_decides() -> None:
     silent = planned("true", BrokerAnswer(None, "--offline")).document(complete=True)
     assert silent["verdict"] == "ok"
     assert "note [broker-not-asked]: source 'in': broker not asked: --offline" in plan_lines(silent)
+
+
+def test_a_source_gets_other_offsets() -> None:
+    one, two = "kafka[subscribe=a]", "kafka[subscribe=b]"
+    saved = saved_query(
+        old("x"),
+        sources=(
+            source(one, 0, uid="in", offset='{"a":{"0":5}}'),
+            source(two, 1, offset='{"b":{"0":1}}'),
+        ),
+    )
+    program = starting(
+        new("x"),
+        sources=(
+            replace(reads(one, 0, uid="in"), options={"subscribe": "a"}),
+            replace(reads(two, 1), options={"subscribe": "b"}),
+        ),
+    )
+    answer = BrokerAnswer({"a": {0: Available(0, 9)}, "b": {0: Available(0, 9)}})
+
+    def planned(**options: Any) -> RestorePlanner:
+        planner = planner_of(saved, facts=Facts(answer=answer), **options)
+        planner.plan(program, {})
+        return planner
+
+    target = parse_target('{"a":{"0":2}}')
+    asked = planned(set_offsets=(("in", target),)).queries[0]
+    assert isinstance(asked.refusal, ConsentNeeded)
+    assert "3 of a-0, 5 to 2" in asked.refusal.message
+    assert asked.refusal.data["reasons"] == ["set-offsets"]
+    agreed = planned(set_offsets=(("in", target),), accept_repeated_rows=True)
+    (restore,) = agreed.queries
+    assert restore.recipe is not None
+    assert restore.recipe.sources == (
+        TakenSource(0, 0, "0", "0", '{"a":{"0":2}}'),
+        TakenSource(0, 1, "1", "1"),
+    )
+    plan = agreed.document(complete=True)
+    assert [(s["verdict"], s["set_to"]) for s in plan["sources"]] == [
+        *(("set", '{"a":{"0":2}}'), ("as-is", None)),
+    ]
+    assert plan["sources"][0]["moves"] == [
+        {"topic": "a", "partition": 0, "before": 5, "after": 2, "skipped": 0, "repeated": 3}
+    ]
+    assert any("is set to the offsets that were given" in note for note in restore.notes)
+    assert any("set" in row and "in" in row for row in plan_rows(plan))
+
+    for names, options in ((("in", "in"), {}), (("in",), {"reset_sources": ("in",)})):
+        with pytest.raises(UsageError, match="named twice"):
+            planned(set_offsets=tuple((name, target) for name in names), **options)
+    with pytest.raises(UsageError, match="fits more than one source"):
+        planned(set_offsets=(("kafka", target),))
+    empty = planner_of(saved_query(old("y"), key="other"), set_offsets=(("in", target),))
+    refusal = empty.plan(replace(program, operators=()), {}).refusal
+    assert isinstance(refusal, Incompatible)
+    assert "no saved offsets" in refusal.message
 
 
 def test_a_sink_that_is_ahead_is_refused_and_a_rebase_carried_out() -> None:

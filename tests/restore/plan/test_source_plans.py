@@ -9,6 +9,7 @@ import pytest
 from flinkish.operators.hasher import HasherVersion
 from flinkish.restore.plan.kafka_reading import Available, BrokerAnswer
 from flinkish.restore.plan.matching import match_operators
+from flinkish.restore.plan.new_offsets import Move, Target
 from flinkish.restore.plan.positions import match_sources, reset_flag
 from flinkish.restore.plan.source_plans import (
     NO_FACTS,
@@ -194,6 +195,86 @@ def test_what_starting_afresh_costs_is_noted() -> None:
     ]
     (silent,) = rows(kafka(), READ, reset=("in",), facts=BrokerFacts({0: BrokerAnswer()}))
     assert silent.checks == ()
+
+
+EARLIEST = {0: Target("earliest")}
+THERE = broker(0, 12).answers
+
+
+def test_a_source_that_gets_other_offsets_needs_consent() -> None:
+    (asked,) = rows(kafka(), READ, facts=BrokerFacts(THERE, targets=EARLIEST))
+    assert (asked.verdict, asked.reason) == ("consent-needed", "set-offsets")
+    assert asked.text == (
+        "source 'in' is set to earliest: up to 14 rows read again (5 of a-0, 5 to 0; 9 of b-0, 9 "
+        "to 0)"
+    )
+    assert asked.advice == "agree: --accept-repeated-rows"
+    (agreed,) = rows(
+        kafka(), READ, facts=BrokerFacts(THERE, targets=EARLIEST, accept_repeated_rows=True)
+    )
+    assert (agreed.verdict, agreed.blocks, agreed.advice) == ("set", False, "")
+    assert (agreed.lost_rows, agreed.repeated_rows) == (0, 14)
+    assert agreed.set_to == '{"a":{"0":0},"b":{"0":0}}'
+    assert agreed.moves[1] == Move("b", 0, 9, 0, 0, 9)
+    assert agreed.saved == (READ.sources or ())[0]
+    assert [each.text for each in agreed.checks] == [
+        "source 'in': rows that wait for it: 12 in topic a, 12 in topic b"
+    ]
+
+
+def test_what_the_broker_says_counts_for_the_new_offsets() -> None:
+    # Saved offsets that are gone do not matter any more: also with failOnDataLoss=true.
+    facts = BrokerFacts(broker(11, 12).answers, accept_lost_rows=True, targets=EARLIEST)
+    (row,) = rows(kafka(), READ, facts=facts)
+    assert (row.verdict, row.lost_rows, row.repeated_rows) == ("set", 6 + 2, 0)
+    # A topic that is not there does.
+    missing = BrokerAnswer({"a": {0: Available(0, 9)}})
+    (row,) = rows(kafka(), READ, facts=BrokerFacts({0: missing}, targets=EARLIEST))
+    assert (row.verdict, row.reason) == ("incompatible", "topic-missing")
+    given = {0: Target("offsets", offsets={"a": {"0": 99}})}
+    (row,) = rows(kafka(), READ, facts=BrokerFacts(THERE, targets=given))
+    assert (row.verdict, row.reason) == ("incompatible", "set-offsets-range")
+    assert row.text.startswith("source 'in' cannot be moved to offset 99 of partition 0 of topic a")
+    assert row.set_to is None
+
+
+def test_other_topics_and_other_offsets_at_once() -> None:
+    program = starting(
+        sources=(replace(reads("kafka[subscribe=a]", uid="in"), options={"subscribe": "a"}),)
+    )
+    facts = BrokerFacts(THERE, targets={0: Target("latest")}, accept_lost_rows=True)
+    (row,) = rows(program, READ, facts=facts)
+    assert (row.verdict, row.set_to, row.lost_rows) == ("set", '{"a":{"0":12}}', 7 + 3)
+    assert row.text.startswith(
+        "source 'in' reads kafka[subscribe=a], and read kafka[subscribe=a,b]"
+    )
+
+
+def test_sources_without_saved_offsets_have_none_to_set() -> None:
+    facts = BrokerFacts(THERE, targets=EARLIEST)
+    (fresh,) = rows(kafka(), saved_query(sources=()), facts=facts)
+    (empty,) = rows(
+        kafka(), saved_query(sources=(source(TOPIC, uid="in", offset="-"),)), facts=facts
+    )
+    (unknown,) = rows(kafka(), saved_query(sources=None), facts=facts)
+    for row in (fresh, empty, unknown):
+        assert (row.verdict, row.reason) == ("incompatible", "set-offsets-new")
+    (kind,) = rows(kafka(), saved_query(sources=(source(A, uid="in"),)), facts=facts)
+    assert (kind.verdict, kind.reason) == ("consent-needed", "source-kind")
+
+
+def test_a_source_that_is_not_kafka_takes_offsets_as_given() -> None:
+    saved = saved_query(sources=(source(A, offset='{"logOffset":7}'),))
+    target = {0: Target("offsets", offsets={"logOffset": 3})}
+    (row,) = rows(starting(sources=(reads(A),)), saved, facts=BrokerFacts(targets=target))
+    assert (row.verdict, row.advice) == (
+        *("consent-needed", "agree: --accept-lost-rows --accept-repeated-rows"),
+    )
+    facts = BrokerFacts(targets=target, accept_lost_rows=True, accept_repeated_rows=True)
+    (row,) = rows(starting(sources=(reads(A),)), saved, facts=facts)
+    assert (row.verdict, row.set_to, row.lost_rows) == ("set", '{"logOffset":3}', None)
+    (row,) = rows(starting(sources=(reads(A),)), saved, facts=BrokerFacts(targets=EARLIEST))
+    assert (row.verdict, row.reason) == ("incompatible", "set-offsets-form")
 
 
 def test_where_a_kafka_source_starts() -> None:

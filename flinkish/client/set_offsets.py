@@ -1,0 +1,103 @@
+"""``--set-offsets``: from what a user writes to what a restore is told, with the file read."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from flinkish.errors import UsageError
+
+#: Where a source goes on, from Python: as text, as a path, or as offsets.
+Where = str | os.PathLike[str] | Mapping[str, Any]
+#: Largest size of a file of offsets, in bytes: that of some ten thousand partitions.
+_MOST = 4 << 20
+
+
+def offsets_of(pairs: Iterable[tuple[str, Where]]) -> tuple[tuple[str, str], ...]:
+    """Return the pairs of source and target of a restore, checked, with their files read.
+
+    Parameters
+    ----------
+    pairs
+        Names of sources, each with ``earliest``, ``latest``, ``timestamp:TIME``, offsets as JSON,
+        or the path of a file with offsets.
+
+    Raises
+    ------
+    UsageError
+        A source is named twice or not at all, a target says nothing, or a file cannot be read.
+    """
+    from flinkish.restore.plan.new_offsets import parse_target
+
+    found: dict[str, str] = {}
+    for name, where in pairs:
+        if not name:
+            raise not_a_pair(f"={where}")
+        if name in found:
+            raise UsageError(
+                f"the source {name!r} gets other offsets twice", hint="give --set-offsets once"
+            )
+        found[name] = parse_target(_text(where)).text
+    return tuple(found.items())
+
+
+def pair_of(value: str) -> tuple[str, str]:
+    """Return SOURCE and WHERE of ``SOURCE=WHERE``; UsageError when it is not of that form.
+
+    What a source reads has ``=`` in it, and so may JSON: offsets in place begin at the first
+    ``={``, else the last ``=`` separates.
+    """
+    name, equals, where = value.partition("={")
+    if equals:
+        return name, "{" + where
+    name, equals, where = value.rpartition("=")
+    if not equals or not where:
+        raise not_a_pair(value)
+    return name, where
+
+
+def not_a_pair(value: str) -> UsageError:
+    """Return the error for what is not SOURCE=WHERE."""
+    return UsageError(
+        f"{value!r} is not SOURCE=WHERE",
+        hint="write --set-offsets SOURCE=earliest, =latest, =timestamp:TIME or =FILE",
+    )
+
+
+def _text(where: Where) -> str:
+    if isinstance(where, Mapping):
+        return json.dumps({key: _plain(value) for key, value in where.items()})
+    if isinstance(where, str) and _says_it(where):
+        return where
+    path = os.fspath(where)
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_MOST + 1)
+    except FileNotFoundError:
+        raise UsageError(
+            f"there is no file {path} with offsets",
+            hint="--set-offsets takes earliest, latest, timestamp:TIME, JSON or a file with it",
+        ) from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+    if len(data) > _MOST:
+        raise UsageError(f"{path} has more than {_MOST} bytes: it holds no offsets")
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is no JSON: {error}") from error
+    return json.dumps(found)
+
+
+def _says_it(text: str) -> bool:
+    word = text.strip()
+    return word in ("earliest", "latest") or word.startswith(("timestamp:", "{"))
+
+
+def _plain(value: Any) -> Any:
+    """Return offsets of a topic with their partitions as JSON has them: as text."""
+    if isinstance(value, Mapping):
+        return {str(key): each for key, each in value.items()}
+    return value
