@@ -17,6 +17,7 @@ _COLOURS = {
     "moved": "green",
     "new": "cyan",
     "reset": "cyan",
+    "set": "cyan",
     "changed": "yellow",
     "dropped": "yellow",
     "rebase": "yellow",
