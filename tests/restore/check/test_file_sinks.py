@@ -11,6 +11,7 @@ from flinkish import storage
 from flinkish.restore.check.file_sinks import file_sink_position
 from flinkish.restore.plan.sinks import SinkPosition
 from flinkish.storage.remote import forget_stores
+from tests.support.servers.hdfs import HdfsServer
 from tests.support.servers.s3 import S3Server
 
 
@@ -60,6 +61,22 @@ def test_a_file_sink_on_s3(moto_s3: S3Server) -> None:
         assert empty is not None
         assert (empty.newest_batch, empty.unreadable) == (None, None)
         forget_stores()
+
+
+@pytest.mark.servers
+@pytest.mark.deep
+def test_a_file_sink_on_hdfs(hdfs: HdfsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in hdfs.environment().items():
+        monkeypatch.setenv(name, value)
+    forget_stores()
+    place = f"{hdfs.url}/sinks/{uuid.uuid4().hex}"
+    for name in ("9.compact", "10"):
+        storage.write_bytes(f"{place}/_spark_metadata/{name}", b"v1")
+    for path, newest in ((place, 10), (f"{place}/nothing", None)):
+        found = position("parquet", path)
+        assert found is not None
+        assert (found.newest_batch, found.unreadable) == (newest, None)
+    forget_stores()
 
 
 def test_a_sink_without_path_or_log_says_nothing(tmp_path: Path) -> None:
