@@ -108,7 +108,7 @@ class PlannedSource(Identified):
     identity: OperatorIdentity
     signature: str
     feeds: tuple[int, ...]
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ class Relation:
     format: str
     signature: str
     name: str | None = None
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def read_relations(jvm: Any, plan: Any) -> tuple[Relation, ...]:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from flinkish.errors import BrokerError
+from flinkish.restore.check.kafka_security import CannotLogIn, client_settings
 from flinkish.restore.plan.kafka_reading import (
     Available,
     BrokerAnswer,
@@ -25,7 +26,6 @@ from flinkish.restore.source.restore_inputs import NewSource
 TIMEOUT = 5.0
 #: Kafka's codes of topics that do not exist, or have a name that none can have.
 _MISSING = frozenset({3, 17})
-_PLAIN = "PLAINTEXT"
 
 
 def ask_for(
@@ -46,11 +46,12 @@ def ask_for(
     """
     given = {name.lower(): value for name, value in source.options.items()}
     servers = given.get("kafka.bootstrap.servers")
-    protocol = given.get("kafka.security.protocol", _PLAIN).strip().upper()
     if not servers:
         return BrokerAnswer(None, "the source's bootstrap servers are not known")
-    if protocol != _PLAIN:
-        return BrokerAnswer(None, f"it takes {protocol}, and only {_PLAIN} can be asked so far")
+    try:
+        login = client_settings(given)
+    except CannotLogIn as why:
+        return BrokerAnswer(None, str(why))
     reading = reading_of(source.signature, source.options)
     wanted = reading.topics | set(position)
     pattern = reading.pattern
@@ -61,8 +62,11 @@ def ask_for(
             names=wanted if pattern is None else None,
             committed=given.get("kafka.isolation.level", "").lower() == "read_committed",
             timeout=timeout,
+            login=login,
         )
-        at = None if at_ms is None else offsets_at(servers, set(found), at_ms, timeout=timeout)
+        at = None
+        if at_ms is not None:
+            at = offsets_at(servers, set(found), at_ms, timeout=timeout, login=login)
     except BrokerError as error:
         return BrokerAnswer(None, error.message)
     return BrokerAnswer(found, at=at)
@@ -75,6 +79,7 @@ def topics_of(
     names: Collection[str] | None = None,
     committed: bool = False,
     timeout: float = TIMEOUT,
+    login: Mapping[str, Any] | None = None,
 ) -> dict[str, dict[int, Available]]:
     """Return the offsets of the topics that exist; Kafka's own topics are left out.
 
@@ -88,13 +93,15 @@ def topics_of(
         Whether rows of open transactions do not count (``isolation.level=read_committed``).
     timeout
         Seconds, see :data:`TIMEOUT`.
+    login
+        How the client logs in (:func:`~flinkish.restore.check.kafka_security.client_settings`).
 
     Raises
     ------
     BrokerError
         There is no client, or no answer.
     """
-    with _client(servers, timeout) as admin:
+    with _client(servers, timeout, login) as admin:
         from kafka.protocol.consumer import IsolationLevel, OffsetSpec
 
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
@@ -111,7 +118,12 @@ def topics_of(
 
 
 def offsets_at(
-    servers: str, names: Collection[str], time_ms: int, *, timeout: float = TIMEOUT
+    servers: str,
+    names: Collection[str],
+    time_ms: int,
+    *,
+    timeout: float = TIMEOUT,
+    login: Mapping[str, Any] | None = None,
 ) -> dict[str, dict[int, int | None]]:
     """Return the offset of the first row at or after a time, by topic and partition.
 
@@ -119,6 +131,8 @@ def offsets_at(
     ----------
     time_ms
         Milliseconds since the epoch.
+    login
+        As for :func:`topics_of`.
 
     Returns
     -------
@@ -130,7 +144,7 @@ def offsets_at(
     BrokerError
         There is no client, or no answer.
     """
-    with _client(servers, timeout) as admin:
+    with _client(servers, timeout, login) as admin:
         places = _partitions(admin, servers, lambda _: True, names)
         answers = admin.list_partition_offsets(dict.fromkeys(places, time_ms)) if places else {}
     found: dict[str, dict[int, int | None]] = {}
@@ -141,7 +155,7 @@ def offsets_at(
 
 
 @contextmanager
-def _client(servers: str, timeout: float) -> Iterator[Any]:
+def _client(servers: str, timeout: float, login: Mapping[str, Any] | None = None) -> Iterator[Any]:
     """Yield a client of the broker; what it raises becomes a BrokerError."""
     try:
         from kafka import KafkaAdminClient
@@ -165,6 +179,7 @@ def _client(servers: str, timeout: float) -> Iterator[Any]:
             bootstrap_timeout_ms=limit,
             request_timeout_ms=limit,
             kafka_client=connect,
+            **(login or {}),
         ) as admin:
             yield admin
     except (KafkaError, OSError, ValueError) as error:

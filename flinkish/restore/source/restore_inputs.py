@@ -20,11 +20,16 @@ from flinkish.units import size_text
 
 #: The key of a saved query.
 QueryKey = str | None
-#: The options of a Kafka source that decide what becomes of its position.
+#: The options of a Kafka source that decide what becomes of its position, and how its broker is
+#: asked. Passwords are among them: they stay in the driver, and out of what objects print.
 KAFKA_OPTIONS = (
     *("subscribe", "subscribePattern", "assign", "failOnDataLoss"),
     *("startingOffsets", "startingOffsetsByTimestamp", "startingTimestamp"),
     *("kafka.bootstrap.servers", "kafka.security.protocol", "kafka.isolation.level"),
+    *("kafka.sasl.mechanism", "kafka.sasl.jaas.config", "kafka.ssl.key.password"),
+    *("kafka.ssl.truststore.type", "kafka.ssl.truststore.location"),
+    *("kafka.ssl.truststore.certificates", "kafka.ssl.endpoint.identification.algorithm"),
+    *("kafka.ssl.keystore.type", "kafka.ssl.keystore.location"),
 )
 
 #: The options of a Delta source that say which table it reads, and what it does with changes.
@@ -210,7 +215,7 @@ class NewSource:
     uid: str | None = None
     feeds: tuple[int, ...] = ()
     inputs: tuple[tuple[int, int], ...] = ()
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def describe(self) -> str:
         """Return a text for messages."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import shutil
 import time
 import uuid
 from collections.abc import Iterable, Iterator
@@ -21,17 +22,24 @@ from tests.support.servers import jars
 from tests.support.servers.process import LOG4J2, accepts, free_port, run_once, running
 
 PATIENCE_MS = 30_000
+USER, PASSWORD = "alice", "wonder=land; 1"
 
 
 @dataclass(frozen=True)
 class KafkaServer:
-    """A running broker without security.
+    """A running broker.
 
     Attributes:
-        port: The loopback port that clients use.
+        port: The loopback port that clients use, without security.
+        sasl_port: One where they log in (PLAIN, SCRAM-SHA-256) as :data:`USER`.
+        tls_port: One where they do so by TLS.
+        certificate: The file with the certificate (PEM) that they have to trust there.
     """
 
     port: int
+    sasl_port: int
+    tls_port: int
+    certificate: Path
 
     @property
     def bootstrap(self) -> str:
@@ -108,16 +116,39 @@ class KafkaServer:
         return [found[place] for place in sorted(found)]
 
 
-def _settings(directory: Path, port: int, controller: int) -> str:
-    listeners = f"PLAINTEXT://127.0.0.1:{port}"
+def _settings(directory: Path, server: KafkaServer, controller: int, keys: Path) -> str:
+    places = {
+        "PLAINTEXT": server.port,
+        "SASL_PLAINTEXT": server.sasl_port,
+        "SASL_SSL": server.tls_port,
+    }
+    listeners = ",".join(f"{name}://127.0.0.1:{port}" for name, port in places.items())
+    login = "org.apache.kafka.common.security"
+    secured = {
+        f"listener.name.{name}.{key}": value
+        for name in ("sasl_plaintext", "sasl_ssl")
+        for key, value in (
+            (
+                "plain.sasl.jaas.config",
+                f'{login}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";',
+            ),
+            ("scram-sha-256.sasl.jaas.config", f"{login}.scram.ScramLoginModule required;"),
+        )
+    }
     settings = {
+        **secured,
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "listener.name.sasl_ssl.ssl.keystore.type": "PEM",
+        "listener.name.sasl_ssl.ssl.keystore.location": str(keys),
         "process.roles": "broker,controller",
         "node.id": "1",
         "controller.quorum.voters": f"1@127.0.0.1:{controller}",
         "controller.listener.names": "CONTROLLER",
         "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller}",
         "advertised.listeners": listeners,
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listener.security.protocol.map": ",".join(
+            [*(f"{name}:{name}" for name in places), "CONTROLLER:PLAINTEXT"]
+        ),
         "log.dirs": str(directory / "data"),
         "offsets.topic.replication.factor": "1",
         "offsets.topic.num.partitions": "1",
@@ -146,8 +177,9 @@ def kafka(directory: Path) -> Iterator[KafkaServer]:
     logging = directory / "log4j2.properties"
     logging.write_text(LOG4J2)
     settings = directory / "server.properties"
-    server, controller = KafkaServer(free_port()), free_port()
-    settings.write_text(_settings(directory, server.port, controller))
+    keys = _make_keys(directory)
+    server = KafkaServer(free_port(), free_port(), free_port(), keys)
+    settings.write_text(_settings(directory, server, free_port(), keys))
     class_path = os.pathsep.join(str(path) for path in jars.jars("kafka"))
     java = [
         jars.java(),
@@ -176,5 +208,25 @@ def _serves(server: KafkaServer) -> bool:
 def _format(java: list[str], settings: Path, log: Path) -> None:
     """Prepare the broker's directory, once in its life."""
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    command = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings)]
+    command = [*java, "kafka.tools.StorageTool", "format"]
+    command += [f"--cluster-id={cluster}", "-c", str(settings)]  # it may begin with -
+    command += ["--add-scram", f'SCRAM-SHA-256=[name={USER},password="{PASSWORD}"]']
     run_once(command, log)
+
+
+def _make_keys(directory: Path) -> Path:
+    """Make a private key and a certificate for 127.0.0.1, and return the file with both.
+
+    Raises:
+        tests.support.servers.jars.Unavailable: There is no OpenSSL.
+    """
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        raise jars.Unavailable("OpenSSL (Debian: apt-get install openssl)")
+    key, certificate, both = (directory / name for name in ("key.pem", "cert.pem", "both.pem"))
+    command = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30"]
+    command += ["-keyout", str(key), "-out", str(certificate), "-subj", "/CN=localhost"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1"]
+    run_once(command, directory / "openssl.log")
+    both.write_bytes(key.read_bytes() + certificate.read_bytes())
+    return both
