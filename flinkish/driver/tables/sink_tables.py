@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from flinkish.driver.tables.delta import DeltaTable
+from flinkish.driver.tables.iceberg import IcebergTable, is_path
 from flinkish.driver.tables.table import Table, table_errors
-from flinkish.errors import FlinkishError
+from flinkish.errors import FlinkishError, TableError
 from flinkish.restore.plan.table_commits import version_at
 
 #: A path of Delta as the name of a table: ``delta.`/path```.
@@ -39,14 +40,19 @@ class SinkPlace:
 def resolve(place: SinkPlace, session: Any) -> SinkPlace:
     """Return a place with the format and location that its catalog has of a table.
 
-    Raises TableError when the catalog cannot be asked.
+    Raises TableError when the catalog cannot be asked, or a table has to be there and is not.
     """
+    named = _is_iceberg(place) and place.path is not None and not is_path(place.path)
+    if named and place.table is None:  # format("iceberg").start("catalog.database.table")
+        place = replace(place, path=None, table=place.path)
     if place.table is None:
         return place
     known = _PATH_TABLE.fullmatch(place.table)
     if known is not None:
         return replace(place, format="delta", path=known["path"])
     described = _describe(session, place.table)
+    if named and not described:
+        raise TableError(f"the session's catalogs have no table {place.table}")
     provider, location = described.get("Provider"), described.get("Location")
     return replace(place, format=provider or place.format, path=location or place.path)
 
@@ -65,7 +71,14 @@ def open_table(place: SinkPlace, session: Any) -> Table | None:
     kind = (place.format or "").lower()
     if kind == "delta" and place.path is not None:
         return DeltaTable(session, place.path)
+    if _is_iceberg(place):
+        known = place.table or place.path
+        return None if known is None else IcebergTable(session, known)
     return None
+
+
+def _is_iceberg(place: SinkPlace) -> bool:
+    return (place.format or "").lower() == "iceberg"
 
 
 def facts_at(

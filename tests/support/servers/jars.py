@@ -24,6 +24,8 @@ _MAVEN = "{http://maven.apache.org/POM/4.0.0}"
 _CONNECTORS = {"3.5": "kafka-connector-3.5", "4.1": "kafka-connector-4.1"}
 #: The profile with Delta Lake, by the line of Spark.
 _DELTA = {"3.5": "delta-3.5", "4.0": "delta-4.0"}
+#: The profile with Iceberg, by the line of Spark.
+_ICEBERG = {line: f"iceberg-{line}" for line in ("3.5", "4.0", "4.1")}
 
 
 class Unavailable(Exception):
@@ -101,6 +103,15 @@ def delta(spark: str) -> list[Path]:
         Unavailable: There is none for this version, or it cannot be had.
     """
     return _for_spark("Delta Lake", _DELTA, spark)
+
+
+def iceberg(spark: str) -> list[Path]:
+    """Return Iceberg, for ``spark.jars`` of this Spark.
+
+    Raises:
+        Unavailable: There is none for this version, or it cannot be had.
+    """
+    return _for_spark("Iceberg", _ICEBERG, spark)
 
 
 def _for_spark(product: str, profiles: Mapping[str, str], spark: str) -> list[Path]:

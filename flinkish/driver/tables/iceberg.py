@@ -1,0 +1,159 @@
+"""Tables of Apache Iceberg, by Iceberg's own classes in the program's session.
+
+Facts used, run on Spark 3.5.9 and 4.0.5 with Iceberg 1.10.1 and on 4.1.4 with 1.11.0:
+
+* ``SparkWrite.StreamingWrite.commit`` (``org.apache.iceberg.spark.source``) puts the query id and
+  the batch into the summary of each snapshot, also of a batch without rows and in complete mode. It
+  leaves out the commit of a batch that is not above that of the newest ancestor of the current
+  snapshot with the same query id. The batch was computed by then: its state is written.
+* The ancestors are all that it knows. After ``rollbackTo`` it commits the same batches again, and
+  when the query's snapshots were expired too, so that their rows are there twice.
+* ``rollbackTo`` goes back to an ancestor of the current snapshot, and commits no new snapshot.
+* Maintenance (``rewrite_data_files``, ``rewrite_manifests``) has the operation ``replace``. It has
+  no query id, and the newest one is found behind it.
+* ``commit`` looks at the current snapshot also where it writes to a branch (``table.branch_x``, on
+  4.1.4 the name of another table; ``spark.wap.branch``). There it leaves out nothing, and what is
+  written again is there twice.
+* The sink never makes a table by ``format("iceberg").start(...)``. What it takes is the name of a
+  table, and with a slash in it a path of ``HadoopTables``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from flinkish.driver.tables.table import table_errors
+from flinkish.errors import TableError
+from flinkish.restore.plan.table_commits import TableCommit, TableReading
+
+#: Snapshots that are read of a history, at most; each is two calls to the JVM.
+_HISTORY = 10_000
+_QUERY_ID = "spark.sql.streaming.queryId"
+_BATCH = "spark.sql.streaming.epochId"
+#: The operation of snapshots that put the same rows into other files.
+_REPLACE = "replace"
+
+
+class IcebergTable:
+    """A table of Iceberg.
+
+    Parameters
+    ----------
+    session
+        The session of the query.
+    place
+        The name of the table, or its path or URL.
+    """
+
+    def __init__(self, session: Any, place: str) -> None:
+        self._place = place
+        self._session = session
+        self._jvm = session._jvm
+
+    def exists(self) -> bool:
+        """Return whether there is a table."""
+        with self._errors():
+            if is_path(self._place):
+                return bool(self._paths.exists(self._place))
+            return bool(self._session.catalog.tableExists(self._place))
+
+    def read(self, query_id: str) -> TableReading:
+        """Return what the table has of a query; TableError when it cannot be read."""
+        with self._errors():
+            table = self._load()
+            self._refuse_branch(table)
+            current = table.currentSnapshot()
+            return TableReading(
+                str(table.uuid()),
+                None if current is None else int(current.snapshotId()),
+                self._newest_batch(table, query_id),
+                skips_after_rollback=False,
+                computes_skipped=True,
+            )
+
+    def history(self) -> Sequence[TableCommit]:
+        """Return the snapshots that lead to the present one; TableError as :meth:`read`."""
+        with self._errors():
+            snapshots = list(self._ancestors(self._load()))
+        return tuple(commit_of(each) for each in reversed(snapshots))
+
+    def roll_back(self, version: int) -> None:
+        """Make an earlier snapshot the current one; TableError when that is not an ancestor."""
+        with self._errors():
+            self._load().manageSnapshots().rollbackTo(version).commit()
+
+    def _newest_batch(self, table: Any, query_id: str) -> int | None:
+        """Return the batch that :class:`SparkWrite` would find; TableError if it cannot see it."""
+        oldest = None
+        for oldest in self._ancestors(table):
+            commit = commit_of(oldest)
+            if commit.query_id == query_id:
+                return commit.batch_id
+        if oldest is not None and oldest.get("parent-snapshot-id") is not None:
+            raise TableError(
+                f"the table {self._place}: the snapshots before {oldest['snapshot-id']} were "
+                "expired, and no later one is of the query; what it has of the query's batches it "
+                "does not know, and writes again"
+            )
+        return None
+
+    def _refuse_branch(self, table: Any) -> None:
+        """Raise TableError where the query writes to a branch, whose batches the sink ignores."""
+        _, named, branch = self._place.rpartition(".branch_")
+        if not named or str(table.name()).endswith(f".branch_{branch}"):
+            audited = str(table.properties().get("write.wap.enabled")).lower() == "true"
+            branch = self._session.conf.get("spark.wap.branch", "") if audited else ""
+            if not branch or not table.refs().containsKey(branch):
+                return
+        raise TableError(
+            f"the table {self._place}: the query writes to its branch {branch}, where Iceberg does "
+            "not know the batches that it has, and writes them again"
+        )
+
+    def _ancestors(self, table: Any) -> Iterator[Mapping[str, Any]]:
+        """Yield the current snapshot and its ancestors as Iceberg's JSON, the newest first."""
+        parser = self._jvm.org.apache.iceberg.SnapshotParser
+        snapshot = table.currentSnapshot()
+        for _ in range(_HISTORY):
+            if snapshot is None:
+                return
+            record: Mapping[str, Any] = json.loads(parser.toJson(snapshot))
+            yield record
+            parent = record.get("parent-snapshot-id")
+            snapshot = None if parent is None else table.snapshot(parent)
+
+    def _load(self) -> Any:
+        """Return the table as it is now; a catalog may have kept an older look at it."""
+        if is_path(self._place):
+            return self._paths.load(self._place)
+        spark = self._jvm.org.apache.iceberg.spark.Spark3Util
+        table = spark.loadIcebergTable(self._session._jsparkSession, self._place)
+        table.refresh()
+        return table
+
+    @property
+    def _paths(self) -> Any:
+        configuration = self._session._jsparkSession.sessionState().newHadoopConf()
+        return self._jvm.org.apache.iceberg.hadoop.HadoopTables(configuration)
+
+    def _errors(self) -> AbstractContextManager[None]:
+        return table_errors(self._place, "Iceberg")
+
+
+def is_path(place: str) -> bool:
+    """Return whether Iceberg takes a text for a path, not for a name (``IcebergSource``). Pure."""
+    return "/" in place
+
+
+def commit_of(snapshot: Mapping[str, Any]) -> TableCommit:
+    """Return a snapshot, as Iceberg's ``SnapshotParser`` writes it, as a commit. Pure."""
+    summary = snapshot.get("summary") or {}
+    operation = str(summary.get("operation") or "unknown")
+    version = int(snapshot["snapshot-id"])
+    batch, query = summary.get(_BATCH), summary.get(_QUERY_ID)
+    if isinstance(query, str) and isinstance(batch, str) and batch.isascii() and batch.isdigit():
+        return TableCommit(version, operation, query, int(batch))
+    return TableCommit(version, operation, keeps_rows=operation == _REPLACE)

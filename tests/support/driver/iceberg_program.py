@@ -1,0 +1,114 @@
+"""What flinkish reads of a table of Iceberg that Spark has written, step by step, as JSON.
+
+Usage: iceberg_program.py DIRECTORY. The session has a catalog ``ice`` of Iceberg with the
+extensions. Each line of the output is what one step found.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from flinkish.driver.tables.iceberg import IcebergTable
+from flinkish.driver.tables.sink_tables import SinkPlace, facts_at, open_table, resolve
+from flinkish.errors import FlinkishError
+from flinkish.restore.plan.table_commits import rollback_target
+
+directory = sys.argv[1]
+spark = SparkSession.builder.appName("iceberg").getOrCreate()
+spark.sparkContext.setLogLevel("ERROR")
+
+
+def tell(step: str, **found: Any) -> None:
+    print("FOUND " + json.dumps({"step": step, **found}), flush=True)
+
+
+def stream(name: str, table: str, numbers: range) -> str:
+    """Write a row a batch, and return the id of the query."""
+    source = os.path.join(directory, name)
+    os.makedirs(source, exist_ok=True)
+    for number in numbers:
+        path = os.path.join(source, f"{number}.json")
+        with open(path, "w") as file:
+            file.write(json.dumps({"id": number}))
+        os.utime(path, (1_700_000_000 + number,) * 2)
+    lines = spark.readStream.schema("id long").option("maxFilesPerTrigger", 1).json(source)
+    writer = lines.writeStream.option("checkpointLocation", os.path.join(directory, f"{name}-ck"))
+    query = writer.trigger(availableNow=True).toTable(table)
+    query.awaitTermination()
+    return str(query.id)
+
+
+def rows(table: str) -> list[int]:
+    return sorted(row[0] for row in spark.table(table).collect())
+
+
+def error_of(step: str, call: Any) -> None:
+    try:
+        call()
+    except FlinkishError as error:
+        tell(step, error=type(error).__name__, message=error.message)
+    else:
+        tell(step, error=None)
+
+
+spark.sql("create table ice.db.t (id long) using iceberg")
+table = IcebergTable(spark, "ice.db.t")
+tell("empty", exists=table.exists(), reading=asdict(table.read("q")), commits=table.history())
+tell("missing", exists=IcebergTable(spark, "ice.db.missing").exists())
+
+query_id = stream("in", "ice.db.t", range(4))
+first = resolve(SinkPlace(None, None, "ice.db.t"), spark)
+named = resolve(SinkPlace("iceberg", "ice.db.t"), spark)
+tell("places", table=asdict(first), named=asdict(named))
+error_of("no name", lambda: resolve(SinkPlace("iceberg", "ice.db.missing"), spark))
+by_path = open_table(SinkPlace("iceberg", first.path), spark)
+assert by_path is not None
+reading = table.read(query_id)
+tell(
+    "written",
+    query_id=query_id,
+    reading=asdict(reading),
+    by_path=by_path.exists() and by_path.read(query_id) == reading,
+    other=table.read("another").newest_batch,
+    commits=[asdict(commit) for commit in table.history()],
+)
+facts = {n: facts_at(SinkPlace(None, None, "ice.db.t"), spark, query_id, n) for n in (1, 3)}
+tell("facts", facts=facts)
+
+spark.sql("call ice.system.rewrite_data_files('db.t', options => map('rewrite-all', 'true'))")
+tell("compacted", newest=table.read(query_id).newest_batch, last=asdict(table.history()[-1]))
+
+target = rollback_target(table.history(), query_id, 1)
+assert target.version is not None
+gone = table.read(query_id).version
+table.roll_back(target.version)
+tell("rolled back", newest=table.read(query_id).newest_batch, rows=rows("ice.db.t"))
+assert gone is not None
+error_of("no ancestor", lambda: table.roll_back(gone))
+
+spark.sql("insert into ice.db.t values (100)")
+again = rollback_target(table.history(), query_id, 0)
+tell("others", version=again.version, why=again.why)
+
+expire = "call ice.system.expire_snapshots(table => 'db.t', retain_last => 1, "
+spark.sql(expire + "older_than => timestamp '2100-01-01 00:00:00')")
+error_of("expired", lambda: table.read(query_id))
+tell("left", rows=rows("ice.db.t"), commits=len(table.history()))
+
+spark.sql("create table ice.db.b (id long) using iceberg")
+spark.sql("insert into ice.db.b values (1)")
+spark.sql("alter table ice.db.b create branch x")
+branch = IcebergTable(spark, "ice.db.b.branch_x")
+tell("branch exists", exists=branch.exists())
+error_of("branch", lambda: branch.read("q"))
+spark.sql("alter table ice.db.b set tblproperties ('write.wap.enabled' = 'true')")
+spark.conf.set("spark.wap.branch", "y")
+error_of("no such branch", lambda: IcebergTable(spark, "ice.db.b").read("q"))
+spark.conf.set("spark.wap.branch", "x")
+error_of("audited branch", lambda: IcebergTable(spark, "ice.db.b").read("q"))
