@@ -22,7 +22,7 @@ from typing import Any
 
 from flinkish.driver.plan.plan_classes import find_class, walk
 from flinkish.operators.tagging import tag_key
-from flinkish.restore.source.restore_inputs import SOURCE_OPTIONS
+from flinkish.restore.source.restore_inputs import ICEBERG_OPTIONS, SOURCE_OPTIONS
 
 #: Leaf nodes that are sources of a streaming query.
 SOURCES = frozenset({"StreamingRelation", "StreamingRelationV2"})
@@ -96,7 +96,7 @@ def read_relations(jvm: Any, plan: Any) -> tuple[Relation, ...]:
         node.setTagValue(key, str(entry))
         format_ = _format(node)
         text = _signature(class_name, format_, node)
-        options = _options(class_name, node, SOURCE_OPTIONS.get(format_, ()))
+        options = _options(class_name, node, _deciding(class_name, format_))
         relations.append(Relation(entry, directory, format_, text, given, options))
     return tuple(relations)
 
@@ -201,6 +201,13 @@ def _signature(class_name: str, format_: str, node: Any) -> str:
         {name: str(value) for name, value in found.items() if value is not None},
         table=_table_name(format_, str(node.table().name())),
     )
+
+
+def _deciding(class_name: str, format_: str) -> Collection[str]:
+    """Return the names of the options of a source that a restore looks at."""
+    # The source of a catalog's table has its name for a format. Iceberg's are of version 2.
+    by_name = ICEBERG_OPTIONS if class_name == "StreamingRelationV2" else ()
+    return SOURCE_OPTIONS.get(format_, by_name)
 
 
 def _options(class_name: str, node: Any, names: Collection[str]) -> dict[str, str]:

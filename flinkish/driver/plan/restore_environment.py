@@ -9,15 +9,14 @@ from typing import Any
 from flinkish import storage
 from flinkish.checkpoint.cut import newest_planned_batch
 from flinkish.driver.log import log
-from flinkish.driver.tables.delta import DeltaTable
 from flinkish.driver.tables.sink_tables import SinkPlace, open_table
+from flinkish.driver.tables.source_tables import ask_table
 from flinkish.errors import FlinkishError, StorageError, TableError
 from flinkish.restore.check.file_sinks import file_sink_position
 from flinkish.restore.check.kafka_topics import ask_for
 from flinkish.restore.check.source_files import missing_files
 from flinkish.restore.materialize.new_logs import replays_planned
 from flinkish.restore.plan.decisions import QueryPlan
-from flinkish.restore.plan.delta_positions import parse_delta_position
 from flinkish.restore.plan.kafka_reading import BrokerAnswer, parse_position
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity
 from flinkish.restore.plan.sinks import Continuation, SinkMode, SinkPlan, SinkPosition, judge_sink
@@ -113,12 +112,10 @@ class DriverRestoreEnvironment:
 
     def table(self, new: NewQuery, source: NewSource, saved: SavedSource) -> SourceAnswer | None:
         """Ask the table that a source reads, by the form of its saved position."""
-        position = parse_delta_position(saved.offset)
-        place = source.options.get("path")
-        if self._offline or position is None or place is None:
+        if self._offline:
             return None
         try:
-            return DeltaTable(new.session, place).answer(position, source.options)
+            return ask_table(new.session, source, saved)
         except TableError as error:
             log(f"{source.describe()}: its table was not asked: {error.message}")
             return None

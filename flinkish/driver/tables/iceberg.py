@@ -27,6 +27,7 @@ from typing import Any
 
 from flinkish.driver.tables.table import table_errors
 from flinkish.errors import TableError
+from flinkish.restore.plan.iceberg_positions import IcebergAnswer, IcebergPosition, Written
 from flinkish.restore.plan.table_commits import TableCommit, TableReading
 
 #: Snapshots that are read of a history, at most; each is two calls to the JVM.
@@ -79,6 +80,35 @@ class IcebergTable:
         with self._errors():
             snapshots = list(self._ancestors(self._load()))
         return tuple(commit_of(each) for each in reversed(snapshots))
+
+    def answer(self, position: IcebergPosition, options: Mapping[str, str]) -> IcebergAnswer:
+        """Return what the table has of the position of a source; TableError as :meth:`read`.
+
+        Parameters
+        ----------
+        options
+            The source's.
+        """
+        with self._errors():
+            table = self._load()
+            current, saved = table.currentSnapshot(), position.snapshot
+            since: list[Mapping[str, Any]] = []
+            before: list[Mapping[str, Any]] = []
+            for each in self._ancestors(table):
+                (before if before or each["snapshot-id"] == saved else since).append(each)
+            oldest = (before or since)[-1] if before or since else {}
+            return IcebergAnswer(
+                position,
+                options,
+                has_snapshots=current is not None,
+                there=saved is not None and table.snapshot(saved) is not None,
+                ancestor=bool(before),
+                whole=oldest.get("parent-snapshot-id") is None,
+                since=tuple(written_of(each) for each in reversed(since)),
+                before=sum(
+                    each.rows or 0 for each in map(written_of, before) if each.operation == "append"
+                ),
+            )
 
     def roll_back(self, version: int) -> None:
         """Make an earlier snapshot the current one; TableError when that is not an ancestor."""
@@ -146,6 +176,15 @@ class IcebergTable:
 def is_path(place: str) -> bool:
     """Return whether Iceberg takes a text for a path, not for a name (``IcebergSource``). Pure."""
     return "/" in place
+
+
+def written_of(snapshot: Mapping[str, Any]) -> Written:
+    """Return what a snapshot, as Iceberg's ``SnapshotParser`` writes it, has added. Pure."""
+    summary = snapshot.get("summary") or {}
+    rows = str(summary.get("added-records"))
+    operation = str(summary.get("operation") or "unknown")
+    known = rows.isascii() and rows.isdigit()
+    return Written(int(snapshot["snapshot-id"]), operation, int(rows) if known else None)
 
 
 def commit_of(snapshot: Mapping[str, Any]) -> TableCommit:

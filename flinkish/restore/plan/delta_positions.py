@@ -88,6 +88,10 @@ class DeltaAnswer:
         else:
             yield from self._ahead(position)
 
+    def reset_cost(self) -> str:
+        """Return nothing: where it starts is not known."""
+        return ""
+
     def _ahead(self, position: DeltaPosition) -> Iterator[Finding]:
         waiting = self.newest - position.version + 1
         if waiting > 0:

@@ -53,6 +53,9 @@ class SourceAnswer(Protocol):
     def judge(self, offset: str, consent: Consent) -> Iterable[Finding]:
         """Return what the source meets when it continues from a saved position."""
 
+    def reset_cost(self) -> str:
+        """Return what it reads twice or never when it starts afresh; empty if not known."""
+
 
 def gravest_first(found: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return findings in the order in which they matter."""

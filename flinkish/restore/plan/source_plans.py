@@ -358,7 +358,10 @@ def _with_answer(row: SourcePlan, facts: BrokerFacts) -> SourcePlan:
     answer = facts.tables.get(source.entry)
     if answer is not None:
         if row.verdict == "reset":
-            return row
+            cost = answer.reset_cost()
+            text = f"{source.describe()} starts afresh: {cost}"
+            note = Check("table-reset", RestoreOutcome.NOTE, text)
+            return replace(row, checks=(note,)) if cost else row
         consent = Consent(reset_flag(source), facts.accept_lost_rows)
         row, checks = _with_findings(row, source, saved, answer.judge(saved.offset, consent))
         return replace(row, checks=tuple(checks))

@@ -37,8 +37,13 @@ DELTA_OPTIONS = (
     *("path", "failOnDataLoss", "ignoreChanges", "ignoreDeletes"),
     *("readChangeFeed", "skipChangeCommits"),
 )
+#: The options of an Iceberg source that decide what becomes of its position.
+ICEBERG_OPTIONS = (
+    *("streaming-skip-delete-snapshots", "streaming-skip-overwrite-snapshots"),
+    "stream-from-timestamp",
+)
 #: The options of a source that a restore looks at, by its format.
-SOURCE_OPTIONS = {"delta": DELTA_OPTIONS, "kafka": KAFKA_OPTIONS}
+SOURCE_OPTIONS = {"delta": DELTA_OPTIONS, "iceberg": ICEBERG_OPTIONS, "kafka": KAFKA_OPTIONS}
 
 
 @dataclass(frozen=True)

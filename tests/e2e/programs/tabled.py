@@ -1,8 +1,9 @@
 """A user's program that reads numbered rows and writes to a table of Delta Lake or Iceberg.
 
 Usage: tabled.py FORMAT SOURCE TARGET [--keys] [--fail-after N] [--now] [--version V]. SOURCE is a
-directory of JSON files, or ``delta:PATH``; TARGET is a path, or ``table:NAME``. With ``--keys``
-each id is written once only (state). ``--fail-after`` makes the batch fail that has an id above N.
+directory of JSON files, ``delta:PATH``, ``iceberg:NAME`` or ``kafka:HOST:PORT/TOPIC``; TARGET is a
+path, or ``table:NAME``. With ``--keys`` each id is written once only (state). ``--fail-after``
+makes the batch fail that has an id above N.
 """
 
 import argparse
@@ -24,9 +25,18 @@ given = parser.parse_args()
 
 spark = SparkSession.builder.appName("tabled").getOrCreate()
 spark.sparkContext.setLogLevel("WARN")
-if given.source.startswith("delta:"):
+kind, _, place = given.source.partition(":")
+if kind == "delta":
     lines = spark.readStream.format("delta").option("maxFilesPerTrigger", 1)
-    rows = lines.load(given.source.removeprefix("delta:")).select("id")
+    rows = lines.load(place).select("id")
+elif kind == "iceberg":
+    lines = spark.readStream.format("iceberg").option("streaming-max-files-per-micro-batch", 1)
+    rows = lines.load(place).select("id")
+elif kind == "kafka":
+    broker, _, topic = place.partition("/")
+    lines = spark.readStream.format("kafka").option("kafka.bootstrap.servers", broker)
+    lines = lines.option("subscribe", topic).option("startingOffsets", "earliest")
+    rows = lines.load().selectExpr("cast(cast(value as string) as long) as id")
 else:
     lines = spark.readStream.schema("id long").option("maxFilesPerTrigger", 1)
     rows = lines.json(given.source)

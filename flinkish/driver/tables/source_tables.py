@@ -1,0 +1,49 @@
+"""Tables that queries read, and what they have of a saved position."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flinkish.driver.tables.delta import DeltaTable
+from flinkish.driver.tables.iceberg import IcebergTable
+from flinkish.errors import TableError
+from flinkish.restore.plan.delta_positions import parse_delta_position
+from flinkish.restore.plan.iceberg_positions import parse_iceberg_position
+from flinkish.restore.plan.source_findings import SourceAnswer
+from flinkish.restore.source.restore_inputs import NewSource, SavedSource
+
+
+def ask_table(session: Any, source: NewSource, saved: SavedSource) -> SourceAnswer | None:
+    """Return what the table of a source has of its position.
+
+    The form of the position says of which format the table is, as by name all look alike.
+
+    Returns
+    -------
+    SourceAnswer or None
+        None for a source that reads no table, or one that cannot be asked.
+
+    Raises
+    ------
+    TableError
+        The table cannot be read.
+    """
+    delta = parse_delta_position(saved.offset)
+    if delta is not None:
+        path = source.options.get("path")
+        return None if path is None else DeltaTable(session, path).answer(delta, source.options)
+    iceberg = parse_iceberg_position(saved.offset)
+    if iceberg is not None:
+        place = table_of(source.signature)
+        if place is None:
+            raise TableError("the name of its table is not known")
+        return IcebergTable(session, place).answer(iceberg, source.options)
+    return None
+
+
+def table_of(signature: str) -> str | None:
+    """Return the table of ``table[catalog.db.t]`` or ``iceberg[/path]``; None without one. Pure."""
+    kind, bracket, rest = signature.partition("[")
+    if kind not in ("table", "iceberg") or not bracket:
+        return None
+    return rest.removesuffix("]").partition(", ")[0] or None
