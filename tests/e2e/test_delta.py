@@ -6,6 +6,7 @@ The tables are read by delta-rs, which shares no code with Delta's own classes.
 from __future__ import annotations
 
 import random
+import uuid
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,8 @@ from deltalake.exceptions import TableNotFoundError
 from tests.support import venvs
 from tests.support.cli.command import PROGRAMS, Flinkish
 from tests.support.servers import jars
-from tests.support.table_jobs import PROGRAM, TableJobs, saved_sink
+from tests.support.servers.kafka import KafkaServer
+from tests.support.table_jobs import PROGRAM, TableJobs, check_from_kafka, saved_sink
 
 pytestmark = [pytest.mark.spark, pytest.mark.matrix, pytest.mark.timeout(1800)]
 
@@ -186,6 +188,18 @@ def test_delta_to_delta_and_a_fork(jobs_of: MakeJobs, tmp_path: Path, spark: str
     jobs.check_all_once()
 
 
+@pytest.mark.servers
+def test_from_kafka(jobs_of: MakeJobs, tmp_path: Path, kafka: KafkaServer) -> None:
+    """On Spark 3.5, for which both connectors can be had."""
+    jobs = jobs_of("3.5.9")
+    name = f"to_delta_{uuid.uuid4().hex}"
+    kafka.make_topic(name)
+    jobs.topic = kafka, name
+    paths = (*jars.delta("3.5.9"), *jars.kafka_connector("3.5.9"))
+    jobs.options = (*jobs.options, "--conf=spark.jars=" + ",".join(map(str, paths)))
+    check_from_kafka(jobs, str(tmp_path / "t"))
+
+
 @pytest.mark.parametrize("spark", SPARKS)
 def test_an_upgrade_that_fails_leaves_no_row_of_the_new_program(
     jobs_of: MakeJobs, tmp_path: Path, spark: str
@@ -195,7 +209,7 @@ def test_an_upgrade_that_fails_leaves_no_row_of_the_new_program(
     jobs.feed(3)
     job = jobs.run(target, "--keys")
     jobs.wait_for_ids(job, 3)
-    bad = (str(PROGRAMS / PROGRAM), "delta", str(jobs.source), target, "--keys", "--version", "2")
+    bad = (str(PROGRAMS / PROGRAM), "delta", jobs.source, target, "--keys", "--version", "2")
     command = ("upgrade", "in-place", "rows", "--savepointPath", str(tmp_path / "sp"))
     health = ("--sink-ahead", "rollback", "--health-batches", "4", "--health-timeout", "10m")
     with ThreadPoolExecutor() as pool:

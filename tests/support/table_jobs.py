@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flinkish.savepoint.format.reader import open_savepoint
 from tests.support.cli.command import LIGHT, PROGRAMS, Flinkish, Result, wait_until
+
+if TYPE_CHECKING:
+    from tests.support.servers.kafka import KafkaServer
 
 PROGRAM = "tabled.py"
 
@@ -30,6 +34,8 @@ class TableJobs:
         That of the table.
     ids
         Returns how often each id is in the table, read without Spark.
+    topic
+        The broker and the topic that the jobs read instead of files.
     """
 
     flinkish: Flinkish
@@ -37,22 +43,35 @@ class TableJobs:
     options: tuple[str, ...]
     format: str
     ids: Callable[[], Counter[int]]
+    topic: tuple[KafkaServer, str] | None = None
     written: int = field(default=0)
 
     @property
-    def source(self) -> Path:
-        """The directory of the input files."""
-        return self.root / "in"
+    def source(self) -> str:
+        """What the program reads, as its argument."""
+        if self.topic is not None:
+            broker, name = self.topic
+            return f"kafka:{broker.bootstrap}/{name}"
+        return str(self.root / "in")
 
     def feed(self, files: int) -> None:
-        """Write so many more files, each with one id, in the order of their times."""
-        self.source.mkdir(exist_ok=True)
-        for number in range(self.written, self.written + files):
-            hidden = self.source / f".{number}.json"
+        """Write so many more files, each with one id, in the order of their times; or rows."""
+        numbers = range(self.written, self.written + files)
+        if self.topic is not None:
+            broker, name = self.topic
+            broker.write(name, 0, [(1_700_000_000_000 + n, str(n).encode()) for n in numbers])
+        else:
+            self._write_files(numbers)
+        self.written += files
+
+    def _write_files(self, numbers: range) -> None:
+        source = self.root / "in"
+        source.mkdir(exist_ok=True)
+        for number in numbers:
+            hidden = source / f".{number}.json"
             hidden.write_text(json.dumps({"id": number}) + "\n")
             os.utime(hidden, (1_700_000_000 + number,) * 2)
-            hidden.rename(self.source / f"{number}.json")
-        self.written += files
+            hidden.rename(source / f"{number}.json")
 
     @contextmanager
     def fed(self, files: int, interval: float = 0.5) -> Iterator[None]:
@@ -76,13 +95,13 @@ class TableJobs:
     def run(self, target: str, *words: str, restore: tuple[str, ...] = ()) -> str:
         """Start a job; returns its id."""
         options = ("--name", "rows", *self.options, *restore)
-        program = (self.format, str(self.source), target, *words)
+        program = (self.format, self.source, target, *words)
         return self.flinkish.run(PROGRAM, *program, options=options)
 
     def check(self, target: str, *words: str, restore: tuple[str, ...]) -> Result:
         """Plan a restore, without running it."""
         options = ("--json", "-m", "local[2]", *LIGHT, *self.options, *restore)
-        program = (str(PROGRAMS / PROGRAM), self.format, str(self.source), target, *words)
+        program = (str(PROGRAMS / PROGRAM), self.format, self.source, target, *words)
         return self.flinkish("check", *options, *program)
 
     def wait_for_ids(
@@ -121,6 +140,29 @@ class TableJobs:
     def check_all_once(self) -> None:
         """Check that each id that was written is in the table exactly once."""
         assert self.ids() == Counter(range(self.written))
+
+
+def check_from_kafka(jobs: TableJobs, target: str) -> None:
+    """Run a job from a topic to a table: each row is there once, and again after a rollback."""
+    jobs.feed(3)
+    job = jobs.run(target, "--keys")
+    jobs.wait_for_ids(job, 3)
+    older = jobs.savepoint(job)
+    with jobs.fed(6):
+        jobs.wait_for_ids(job, random.randint(4, 7))
+        path = jobs.stop(job)
+    changed = jobs.run(target, "--keys", "--version", "2", restore=("-s", path))
+    jobs.feed(1)  # at least this one is written after the savepoint that the table goes back to
+    jobs.wait_for_ids(changed, jobs.written)
+    jobs.stop(changed)
+    jobs.check_all_once()
+
+    restore = ("-s", older, "--sink-ahead", "rollback")
+    again = jobs.run(target, "--keys", "--version", "3", restore=restore)
+    jobs.feed(1)
+    jobs.wait_for_ids(again, jobs.written)
+    jobs.stop(again)
+    jobs.check_all_once()
 
 
 def saved_sink(flinkish: Flinkish, savepoint: str) -> Any:

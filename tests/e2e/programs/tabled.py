@@ -36,6 +36,7 @@ elif kind == "kafka":
     broker, _, topic = place.partition("/")
     lines = spark.readStream.format("kafka").option("kafka.bootstrap.servers", broker)
     lines = lines.option("subscribe", topic).option("startingOffsets", "earliest")
+    lines = lines.option("maxOffsetsPerTrigger", 1)
     rows = lines.load().selectExpr("cast(cast(value as string) as long) as id")
 else:
     lines = spark.readStream.schema("id long").option("maxFilesPerTrigger", 1)
