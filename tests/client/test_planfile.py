@@ -29,7 +29,12 @@ def plan(tmp_path: Path, launch: Launch) -> PlanFile:
     (tmp_path / "sp").mkdir()
     (tmp_path / "sp" / "_metadata").write_bytes(b"sealed")
     spec = RestoreSpec(
-        str(tmp_path / "sp"), True, uid_map=(("a", "b"),), reset_sources=("s",), parallelism=3
+        str(tmp_path / "sp"),
+        True,
+        uid_map=(("a", "b"),),
+        reset_sources=("s",),
+        parallelism=3,
+        set_offsets=(("in", "earliest"),),
     )
     return make_plan_file(spec, launch, "4.3.0", PLAN)
 
@@ -47,6 +52,7 @@ def test_a_plan_comes_back_as_it_was_saved(plan: PlanFile, launch: Launch, tmp_p
         reset_sources=("s",),
         parallelism=3,
         expected=PLAN,
+        set_offsets=(("in", "earliest"),),
     )
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
 

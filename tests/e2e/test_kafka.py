@@ -8,7 +8,9 @@ said.
 from __future__ import annotations
 
 import json
+import os
 import random
+import signal
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -18,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.test_killed import processes_of
 from tests.support import venvs
 from tests.support.cli.command import LIGHT, PROGRAMS, Flinkish, Result, wait_until
 from tests.support.servers.jars import Unavailable, kafka_connector
@@ -313,3 +316,34 @@ def test_offsets_that_are_set_to_others(stage: Stage) -> None:
     assert source_of(stage.plan_of(job, "counts"), "counts")["repeated_rows"] == 10
     assert set(stage.new()) == {*range(100)} - {*range(50, 70, 2)}
     assert set(stage.new().values()) == {1}  # they were counted again, but not new
+
+
+def test_killed_in_the_middle_of_a_batch(stage: Stage) -> None:
+    """Its last batch was begun: it is replayed, but not where other offsets are set."""
+    stage.write(range(200))
+    job = stage.run("--rate", "10")
+    stage.flinkish.wait_for_batch(job, 2)
+    time.sleep(random.uniform(0, 2))
+    for pid in processes_of(job).values():
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not processes_of(job))
+    target = str(stage.flinkish.directory / "sp")
+    path = stage.flinkish.ok("savepoint", "-q", job, target).out.strip()
+    (saved,) = (
+        query
+        for query in stage.flinkish.ok("savepoint", "show", "--json", path).json()["queries"]
+        if query["name"] == "counts"
+    )
+    read = saved["offsets"][0][stage.topic]
+
+    again = gone_on(stage, ("-s", path), range(200))
+    twice = [i for i, n in stage.new().items() if n > 1]
+    (check,) = checks_of(stage.plan_of(again, "new"), "new", "kafka-sink")
+    assert (check["outcome"], check["batches"]) == ("warning", 1), check
+    assert set(stage.new().values()) <= {1, 2}
+    assert len(twice) <= 10
+    stage.stop(again)
+
+    options = ("-s", path, "--set-offsets", "input=earliest", "--accept-repeated-rows")
+    counted = [i for i in range(200) if i // 2 < read[str(i % 2)]]
+    gone_on(stage, options, [*counted, *range(200)])

@@ -326,4 +326,28 @@ MUTANTS = (
             "test_the_end_of_the_script_waits_for_the_savepoint_in_flight",
         ),
     ),
+    Mutant(
+        "moved-source-replays-planned",
+        "a planned batch is replayed for a source that --set-offsets has moved",
+        "flinkish/restore/recipe.py",
+        "and s.origin == self.base and s.offset is None",
+        "and s.origin == self.base",
+        ("tests/restore/test_combined.py",),
+    ),
+    Mutant(
+        "repeated-rows-unasked",
+        "--set-offsets reads rows again without --accept-repeated-rows",
+        "flinkish/restore/plan/new_offsets.py",
+        "flags += [ACCEPT_REPEATED] if (self.repeated or unknown) and not repeated else []",
+        "flags += [ACCEPT_REPEATED] if unknown and not repeated else []",
+        ("tests/restore/plan/test_new_offsets.py",),
+    ),
+    Mutant(
+        "unfinished-batch-of-kafka-sink",
+        "the batch that a killed job had begun is not said to be written to Kafka again",
+        "flinkish/restore/plan/kafka_sink.py",
+        'return run.last_batch + (0 if run.state.value == "FINISHED" else 1)',
+        "return run.last_batch",
+        ("tests/restore/plan/test_kafka_sink.py",),
+    ),
 )

@@ -35,6 +35,7 @@ from flinkish.restore.plan.source_findings import ACCEPT_LOST_ROWS
 ACCEPT_REPEATED = "--accept-repeated-rows"
 #: Kafka's own words for the first and the next offset of a partition, in Spark's JSON.
 EARLIEST, LATEST = -2, -1
+_LARGEST = 2**63 - 1
 _TIMESTAMP = "timestamp:"
 _FORMS = "earliest, latest, timestamp:TIME (ISO-8601 with a zone, or milliseconds), or JSON"
 #: The partitions that a sentence names.
@@ -253,7 +254,7 @@ def _given(
     """Return the named offsets, with those that the broker has to resolve."""
     found = position_of(offsets)
     places = {(t, n): at for t, each in (found or {}).items() for n, at in each.items()}
-    if not places or min(places.values()) < EARLIEST:
+    if not places or not EARLIEST <= min(places.values()) <= max(places.values()) <= _LARGEST:
         form = (
             'write {"TOPIC": {"PARTITION": OFFSET}}, with -2 for the earliest and -1 for the latest'
         )
@@ -304,7 +305,7 @@ def _at(target: Target, place: tuple[str, int], has: Available, answer: BrokerAn
 
 def _move(place: tuple[str, int], before: int | None, after: int, has: Available | None) -> Move:
     """Return the move of a partition; one that is new would be read from its beginning."""
-    begin = after if has is None else has.begin
+    begin = 0 if has is None else has.begin
     start = begin if before is None else before
     skipped, repeated = max(0, after - start), max(0, start - after)
     if has is not None and start > has.end:  # made again, or cut: nobody knows what was read of it

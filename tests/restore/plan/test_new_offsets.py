@@ -138,6 +138,7 @@ def test_to_given_offsets_the_rest_stays() -> None:
 def test_given_offsets_need_no_broker_others_do() -> None:
     found = moved(offsets({"a": {"0": 7, "1": 1}, "b": {"0": 2}}), topics=None)
     assert (found.skipped, found.repeated) == (2, 7)
+    assert moved(offsets({"a": {"7": 4}}), topics=None).moves == (Move("a", 7, None, 4, 4),)
     for target in (EARLIEST, LATEST, Target("timestamp", 5), offsets({"a": {"0": -1}})):
         why = refused(target, topics=None, why="--offline")
         assert why.reason == "set-offsets-broker"
@@ -153,6 +154,7 @@ def test_given_offsets_need_no_broker_others_do() -> None:
         ({"a": {"7": 2}}, "set-offsets-topic"),
         ({"c": {"0": 2}}, "set-offsets-topic"),
         ({"a": {"0": -3}}, "set-offsets-form"),
+        ({"a": {"0": 2**63}}, "set-offsets-form"),
         ({"a": {}}, "set-offsets-form"),
         ({"a": 5}, "set-offsets-form"),
         ({"a": {"0": "5"}}, "set-offsets-form"),
