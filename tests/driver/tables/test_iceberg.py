@@ -57,6 +57,7 @@ def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     except (venvs.Unavailable, jars.Unavailable) as error:
         pytest.skip(f"needs {error}")
     given |= {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+    given |= {"spark.sql.shuffle.partitions": "2"}  # expiring snapshots shuffles twice
     words = [word for key, value in given.items() for word in ("--conf", f"{key}={value}")]
     environment = {
         **os.environ,
@@ -141,3 +142,28 @@ class TestOnRealSparks:
         for step in ("branch", "audited branch"):
             assert "to its branch x, where Iceberg does not know" in found[step]["message"]
         assert found["no such branch"]["error"] is None
+
+    @pytest.mark.parametrize(
+        ("step", "finding", "error"),
+        [
+            ("all read", None, None),
+            ("rows wait", ["table-lag", "note"], None),
+            ("deleted", ["table-overwrite", "incompatible"], "Cannot process overwrite"),
+            (
+                "overwritten",
+                ["table-overwrite", "incompatible"],
+                "Cannot process overwrite snapshot",
+            ),
+            ("a file deleted", ["table-delete", "incompatible"], "Cannot process delete snapshot"),
+            ("source expired", ["snapshot-gone", "consent-needed"], "was expired or removed"),
+            ("brought back", ["snapshot-not-current", "consent-needed"], "parentId"),
+            ("made again", ["table-recreated", "consent-needed"], None),
+            ("made again with rows", ["snapshot-gone", "consent-needed"], "expired or removed"),
+        ],
+    )
+    def test_what_a_source_meets_is_what_spark_does(
+        self, found: Any, step: str, finding: list[str] | None, error: str | None
+    ) -> None:
+        what = found[step]
+        assert what["found"][:1] == ([] if finding is None else [finding])
+        assert what["spark"] is None if error is None else error in what["spark"], what

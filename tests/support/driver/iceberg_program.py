@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from dataclasses import asdict
 from typing import Any
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from flinkish.driver.tables.iceberg import IcebergTable
 from flinkish.driver.tables.sink_tables import SinkPlace, facts_at, open_table, resolve
 from flinkish.errors import FlinkishError
+from flinkish.restore.plan.iceberg_positions import parse_iceberg_position
+from flinkish.restore.plan.source_findings import Consent, gravest_first
 from flinkish.restore.plan.table_commits import rollback_target
 
 directory = sys.argv[1]
@@ -112,3 +116,77 @@ spark.conf.set("spark.wap.branch", "y")
 error_of("no such branch", lambda: IcebergTable(spark, "ice.db.b").read("q"))
 spark.conf.set("spark.wap.branch", "x")
 error_of("audited branch", lambda: IcebergTable(spark, "ice.db.b").read("q"))
+
+
+def read_on(table: str, checkpoint: str) -> str | None:
+    """Let a query read what waits for it, and return the error that ends it."""
+    lines = spark.readStream.format("iceberg").load(table)
+    writer = lines.writeStream.format("noop").option("checkpointLocation", checkpoint)
+    query = writer.start()
+    try:
+        query.processAllAvailable()
+    except StreamingQueryException:
+        return str(query.exception()).splitlines()[0]
+    finally:
+        query.stop()
+    return None
+
+
+def met(step: str, table: str, checkpoint: str) -> None:
+    """Tell what flinkish says of the position in a checkpoint, and what Spark does with it."""
+    log = os.path.join(checkpoint, "offsets")
+    newest = max(int(name) for name in os.listdir(log) if name.isdigit())
+    with open(os.path.join(log, str(newest))) as file:
+        offset = file.read().splitlines()[-1]
+    position = parse_iceberg_position(offset)
+    assert position is not None, offset
+    answer = IcebergTable(spark, table).answer(position, {})
+    found = gravest_first(answer.judge(offset, Consent("--reset-source in")))
+    copied = f"{checkpoint}-{step.replace(' ', '-')}"
+    shutil.copytree(checkpoint, copied)
+    tell(
+        step,
+        found=[[each.reason, each.outcome.value] for each in found],
+        cost=answer.reset_cost(),
+        spark=read_on(table, copied),
+    )
+
+
+def make(name: str) -> tuple[str, str]:
+    """Make a table with two snapshots and a checkpoint that has read both."""
+    table, checkpoint = f"ice.db.{name}", os.path.join(directory, f"{name}-read")
+    spark.sql(f"create table {table} (id long) using iceberg")
+    for number in (1, 2):
+        spark.sql(f"insert into {table} values ({number})")
+    assert read_on(table, checkpoint) is None
+    return table, checkpoint
+
+
+table_name, read = make("s")
+met("all read", table_name, read)
+spark.sql(f"insert into {table_name} values (3), (4)")
+compact = "call ice.system.rewrite_data_files('db.s', options => map('rewrite-all', 'true'))"
+spark.sql(compact)
+met("rows wait", table_name, read)
+spark.sql(f"delete from {table_name} where id = 1")
+met("deleted", table_name, read)
+spark.sql(f"insert overwrite {table_name} values (9)")
+met("overwritten", table_name, read)
+spark.sql(expire.replace("db.t", "db.s") + "older_than => timestamp '2100-01-01 00:00:00')")
+met("source expired", table_name, read)
+
+table_name, read = make("less")
+spark.sql(f"delete from {table_name} where id = 2")
+met("a file deleted", table_name, read)
+
+table_name, read = make("back")
+source_table = IcebergTable(spark, table_name)
+source_table.roll_back(source_table.history()[0].version)
+met("brought back", table_name, read)
+
+table_name, read = make("again")
+spark.sql(f"drop table {table_name} purge")
+spark.sql(f"create table {table_name} (id long) using iceberg")
+met("made again", table_name, read)
+spark.sql(f"insert into {table_name} values (5)")
+met("made again with rows", table_name, read)
