@@ -126,14 +126,14 @@ def test_an_upgrade_that_fails_leaves_no_row_of_the_new_program(
     jobs.feed(3)
     job = jobs.run(TABLE, "--keys")
     jobs.wait_for_ids(job, 3)
-    bad = (str(PROGRAMS / PROGRAM), "iceberg", jobs.source, TABLE, "--keys", "--version", "2")
+    bad = (str(PROGRAMS / PROGRAM), "--", "iceberg", jobs.source, TABLE, "--keys", "--version", "2")
     command = ("upgrade", "in-place", "rows", "--savepointPath", str(tmp_path / "sp"))
     health = ("--sink-ahead", "rollback", "--health-batches", "4", "--health-timeout", "10m")
     with ThreadPoolExecutor() as pool:
         upgrade = pool.submit(
             jobs.flinkish, *command, *health, "--to", *bad, "--fail-after", "4", timeout=900
         )
-        new = jobs.successor_of(job)
+        new = jobs.successor_of(job, upgrade)
         jobs.flinkish.wait_for_state(new, "RUNNING")
         jobs.feed(3)  # two of its batches are right
         failed = upgrade.result()

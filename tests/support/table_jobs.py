@@ -8,6 +8,7 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -116,11 +117,12 @@ class TableJobs:
 
         wait_until(there)
 
-    def successor_of(self, job: str) -> str:
+    def successor_of(self, job: str, upgrade: Future[Result]) -> str:
         """Wait for the job that an upgrade starts; returns its id."""
         found: list[str] = []
 
         def started() -> bool:
+            assert not upgrade.done(), upgrade.result()
             with self.flinkish.registry() as registry:
                 found[:] = [each.job_id for each in registry.jobs() if each.job_id != job]
             return bool(found)
