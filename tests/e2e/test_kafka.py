@@ -24,7 +24,7 @@ from tests.e2e.test_killed import processes_of
 from tests.support import venvs
 from tests.support.cli.command import LIGHT, PROGRAMS, Flinkish, Result, wait_until
 from tests.support.servers.jars import Unavailable, kafka_connector
-from tests.support.servers.kafka import KafkaServer
+from tests.support.servers.kafka import PASSWORD, USER, KafkaServer
 
 pytestmark = [
     *(pytest.mark.spark, pytest.mark.servers, pytest.mark.matrix),
@@ -34,6 +34,11 @@ pytestmark = [
 PROGRAM = "kafka_job.py"
 #: A time of the rows, in milliseconds: that of id 0; each id is a second later.
 BEGIN = 1_700_000_000_000
+#: The connector of Spark 4.1.1 fails after a replayed batch (SPARK-55271).
+AGAIN = (
+    *("--restart-strategy", "fixed-delay"),
+    *("-D", "restart-strategy.fixed-delay.attempts=9"),
+)
 
 
 @dataclass
@@ -197,7 +202,7 @@ def test_stopped_at_any_moment_and_gone_on_as_another_program(stage: Stage) -> N
         (newest,) = (q["batch_id"] for q in job_queries if q["name"] == query)
         assert again["batches"] == newest - batch, (again, newest)
         most[query] = again["batches"]
-    once_more = stage.run("--v2", "--rate", "60", options=("-s", older))
+    once_more = stage.run("--v2", "--rate", "60", options=("-s", older, *AGAIN))
     log = stage.flinkish.ok("logs", once_more).out
     assert f"at-least-once: what it already has of {most['new']} batches" in log, log
     stage.write(range(250, 260))
@@ -258,7 +263,18 @@ def test_rows_that_retention_deleted(stage: Stage) -> None:
 def test_a_topic_that_was_deleted_and_made_again(stage: Stage) -> None:
     path = saved_at(stage, range(40))
     stage.broker.drop_topic(stage.topic)
-    plan = stage.check(path)
+    # The broker is asked as the source is read: here by TLS and with a password.
+    login = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+    secure = {
+        "kafka.bootstrap.servers": f"127.0.0.1:{stage.broker.tls_port}",
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "SCRAM-SHA-256",
+        "kafka.sasl.jaas.config": f'{login} username="{USER}" password="{PASSWORD}";',
+        "kafka.ssl.truststore.type": "PEM",
+        "kafka.ssl.truststore.location": str(stage.broker.certificate),
+    }
+    plan = stage.check(path, *(f"{name}={value}" for name, value in secure.items()))
+    assert PASSWORD not in json.dumps(plan)
     assert (plan["exit_code"], source_of(plan, "new")["reason"]) == (4, "topic-missing")
     stage.broker.make_topic(stage.topic, 2)
     stage.write(range(100, 110))
@@ -336,10 +352,14 @@ def test_killed_in_the_middle_of_a_batch(stage: Stage) -> None:
     )
     read = saved["offsets"][0][stage.topic]
 
-    again = gone_on(stage, ("-s", path), range(200))
-    twice = [i for i, n in stage.new().items() if n > 1]
-    (check,) = checks_of(stage.plan_of(again, "new"), "new", "kafka-sink")
+    plan = stage.check(path)
+    (check,) = checks_of(plan, "new", "kafka-sink")
     assert (check["outcome"], check["batches"]) == ("warning", 1), check
+    if "planned" in check["text"]:
+        known = checks_of(plan, "new", "kafka-replay-fails")
+        assert bool(known) is stage.spark.startswith("4.1."), plan
+    again = gone_on(stage, ("-s", path, *AGAIN), range(200))
+    twice = [i for i, n in stage.new().items() if n > 1]
     assert set(stage.new().values()) <= {1, 2}
     assert len(twice) <= 10
     stage.stop(again)

@@ -377,7 +377,10 @@ def roll_back_sink(new: NewQuery, plan: QueryRestore) -> None:
 
 def options_of(spec: RestoreSpec, planning: Planning) -> RestoreOptions:
     """Convert the user's options of a restore to those of the planner."""
+    from pyspark import __version__ as spark
+
     return RestoreOptions(
+        spark=spark,
         allow_non_restored=spec.allow_non_restored,
         fork=spec.fork,
         uid_map={new: old for old, new in spec.uid_map},

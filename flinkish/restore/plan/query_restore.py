@@ -35,6 +35,8 @@ class RestoreOptions:
         Names of sources, each with the offsets from which it goes on.
     accept_repeated_rows
         Whether rows may be read again.
+    spark
+        The version of the Spark that restores; empty when it does not matter.
     accept_partial
         The operators (uid, name or id) whose old keys or rows may lack a part of the answer.
     executors
@@ -57,6 +59,7 @@ class RestoreOptions:
     migrates_lazily: bool = False
     set_offsets: tuple[tuple[str, Target], ...] = ()
     accept_repeated_rows: bool = False
+    spark: str = ""
 
 
 @dataclass(frozen=True)

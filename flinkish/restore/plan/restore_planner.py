@@ -16,6 +16,7 @@ from flinkish.restore.plan import document
 from flinkish.restore.plan.decisions import QueryPlan, plan_query
 from flinkish.restore.plan.judging import WITHOUT_ENGINE, ask, refuse
 from flinkish.restore.plan.kafka_reading import BrokerAnswer
+from flinkish.restore.plan.kafka_replay import check_replay
 from flinkish.restore.plan.kafka_sink import WrittenAgain, judge_kafka_sink, sink_format
 from flinkish.restore.plan.left_out import check_left_out
 from flinkish.restore.plan.matching import check_uid_map
@@ -174,11 +175,14 @@ class RestorePlanner:
         refusal = refusal or ask(plan.operators or (), options.accept_partial)
         if sink is not None and sink.keeps_query_id:
             identity = QueryIdentity(True, f"{identity.reason}; kept by --sink-ahead accept")
-        again = self._written_again(new, plan, offer, recipe)
+        kafka = (
+            self._written_again(new, plan, offer, recipe),
+            None if offer.live else check_replay(new, recipe, options.spark),
+        )
         return replace(
             found,
             identity=identity,
-            checks=(*checks, *([again] if again is not None else [])),
+            checks=(*checks, *(check for check in kafka if check is not None)),
             sink=sink,
             recipe=None if refusal is not None else recipe,
             rewrite=rewrite,
