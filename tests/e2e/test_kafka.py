@@ -345,11 +345,8 @@ def test_killed_in_the_middle_of_a_batch(stage: Stage) -> None:
     wait_until(lambda: not processes_of(job))
     target = str(stage.flinkish.directory / "sp")
     path = stage.flinkish.ok("savepoint", "-q", job, target).out.strip()
-    (saved,) = (
-        query
-        for query in stage.flinkish.ok("savepoint", "show", "--json", path).json()["queries"]
-        if query["name"] == "counts"
-    )
+    shown = stage.flinkish.ok("savepoint", "show", "--json", path).json()["savepoint"]
+    (saved,) = (query for query in shown["queries"] if query["name"] == "counts")
     read = saved["offsets"][0][stage.topic]
 
     plan = stage.check(path)
