@@ -6,6 +6,7 @@ The tables are read by pyiceberg, which shares no code with Iceberg's own classe
 from __future__ import annotations
 
 import random
+import uuid
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,8 @@ from tests.support import venvs
 from tests.support.cli.command import PROGRAMS, Flinkish
 from tests.support.driver import iceberg
 from tests.support.servers import jars
-from tests.support.table_jobs import PROGRAM, TableJobs, saved_sink
+from tests.support.servers.kafka import KafkaServer
+from tests.support.table_jobs import PROGRAM, TableJobs, check_from_kafka, saved_sink
 
 pytestmark = [pytest.mark.spark, pytest.mark.matrix, pytest.mark.timeout(1800)]
 
@@ -177,3 +179,15 @@ def test_iceberg_to_iceberg_and_a_fork(jobs_of: MakeJobs, tmp_path: Path, spark:
     )
     jobs.wait_for_ids(resumed, 8)
     jobs.check_all_once()
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("spark", ["3.5.9", "4.1.4"])
+def test_from_kafka(jobs_of: MakeJobs, kafka: KafkaServer, spark: str) -> None:
+    jobs = jobs_of(spark)
+    name = f"to_iceberg_{uuid.uuid4().hex}"
+    kafka.make_topic(name)
+    jobs.topic = kafka, name
+    paths = (*jars.iceberg(spark), *jars.kafka_connector(spark))
+    jobs.options = (*jobs.options, "--conf=spark.jars=" + ",".join(map(str, paths)))
+    check_from_kafka(jobs, TABLE)
