@@ -167,3 +167,10 @@ class TestOnRealSparks:
         what = found[step]
         assert what["found"][:1] == ([] if finding is None else [finding])
         assert what["spark"] is None if error is None else error in what["spark"], what
+
+    def test_the_table_and_the_options_of_a_source_are_in_its_plan(self, found: Any) -> None:
+        relations = found["relations"]
+        assert relations["name"]["table"] == relations["table"]["table"] == "ice.db.s"
+        assert relations["path"]["table"].endswith("/wh/db/s")
+        for relation in (relations["name"], relations["path"], relations["table"]):
+            assert relation["options"] == {"streaming-skip-delete-snapshots": "true"}

@@ -16,8 +16,10 @@ from typing import Any
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from flinkish.driver.plan.plan_sources import read_relations
 from flinkish.driver.tables.iceberg import IcebergTable
 from flinkish.driver.tables.sink_tables import SinkPlace, facts_at, open_table, resolve
+from flinkish.driver.tables.source_tables import table_of
 from flinkish.errors import FlinkishError
 from flinkish.restore.plan.iceberg_positions import parse_iceberg_position
 from flinkish.restore.plan.source_findings import Consent, gravest_first
@@ -85,7 +87,9 @@ tell(
 facts = {n: facts_at(SinkPlace(None, None, "ice.db.t"), spark, query_id, n) for n in (1, 3)}
 tell("facts", facts=facts)
 
-spark.sql("call ice.system.rewrite_data_files('db.t', options => map('rewrite-all', 'true'))")
+spark.sql(
+    "call ice.system.rewrite_data_files(table => 'db.t', options => map('rewrite-all', 'true'))"
+)
 tell("compacted", newest=table.read(query_id).newest_batch, last=asdict(table.history()[-1]))
 
 target = rollback_target(table.history(), query_id, 1)
@@ -165,7 +169,9 @@ def make(name: str) -> tuple[str, str]:
 table_name, read = make("s")
 met("all read", table_name, read)
 spark.sql(f"insert into {table_name} values (3), (4)")
-compact = "call ice.system.rewrite_data_files('db.s', options => map('rewrite-all', 'true'))"
+compact = (
+    "call ice.system.rewrite_data_files(table => 'db.s', options => map('rewrite-all', 'true'))"
+)
 spark.sql(compact)
 met("rows wait", table_name, read)
 spark.sql(f"delete from {table_name} where id = 1")
@@ -190,3 +196,19 @@ spark.sql(f"create table {table_name} (id long) using iceberg")
 met("made again", table_name, read)
 spark.sql(f"insert into {table_name} values (5)")
 met("made again with rows", table_name, read)
+
+
+def relation_of(frame: Any) -> dict[str, Any]:
+    """Return which table flinkish sees in the plan of a source, and with which options."""
+    (relation,) = read_relations(spark._jvm, frame._jdf.queryExecution().analyzed())
+    return {"table": table_of(relation.signature), "options": dict(relation.options)}
+
+
+reader = spark.readStream.format("iceberg").option("Streaming-Skip-Delete-Snapshots", "true")
+by_catalog = spark.readStream.option("streaming-skip-delete-snapshots", "true")
+tell(
+    "relations",
+    name=relation_of(reader.load("ice.db.s")),
+    path=relation_of(reader.load(os.path.join(directory, "wh", "db", "s"))),
+    table=relation_of(by_catalog.table("ice.db.s")),
+)
