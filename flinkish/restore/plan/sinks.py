@@ -35,12 +35,13 @@ rows of the same input. That needs the same choice.
 A planned batch (written to the offset log, not committed) is replayed with exactly its input. A
 sink that is ahead has it already, as the batch after the savepoint's.
 
-* Without state, skipping it is right: a sink that has this batch and no later one is not ahead, and
-  a rebase gives the planned batch the number of the sink's newest one: it is not written twice.
-* With state it must be computed, so it must not be skipped: a rebase gives it the number after the
-  sink's newest, and its rows are written twice like those of the other batches. (A crashed query
-  that Spark restarts itself still has the state of that batch on disk. A savepoint has not: it
-  holds only the state of the committed batch.)
+* Without state, or where it is computed all the same (Iceberg), skipping it is right: a sink that
+  has this batch and no later one is not ahead, and a rebase gives the planned batch the number of
+  the sink's newest one: it is not written twice.
+* Else it must be computed, so it must not be skipped: a rebase gives it the number after the sink's
+  newest, and its rows are written twice like those of the other batches. (A crashed query that
+  Spark restarts itself still has the state of that batch on disk. A savepoint has not: it holds
+  only the state of the committed batch.)
 """
 
 from __future__ import annotations
@@ -195,7 +196,8 @@ def judge_sink(
             return _plan(position, "as-is", "sink-other-id", text)
         return _judge_new_id(position, query, mode, where)
     has_planned = query.replays_planned and newest == saved + 1
-    if has_planned and not query.stateful:
+    breaks = query.stateful and not position.computes_skipped
+    if has_planned and not breaks:
         return _plan(
             position,
             "as-is",
@@ -207,7 +209,7 @@ def judge_sink(
     if mode == "rebase":
         # The sink has the planned batch. With the number of the sink's newest batch it is skipped,
         # not written twice. But a skipped batch is not computed, and state needs it computed.
-        planned_skipped = query.replays_planned and not query.stateful
+        planned_skipped = query.replays_planned and not breaks
         return _plan(
             position,
             "rebase",
@@ -219,7 +221,6 @@ def judge_sink(
     if mode == "rollback":
         return _roll_back(position, query, skipped)
     lost = f"{skipped}: it would drop the output up to batch {newest} without a word"
-    breaks = query.stateful and not position.computes_skipped
     if mode == "accept" and not breaks:
         return _plan(position, "accept", "sink-ahead", f"{lost}, as accepted")
     if breaks:
