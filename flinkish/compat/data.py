@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cache
-from importlib import resources
-from typing import Any, NoReturn
 
 from flinkish.compat.model import (
     FLINK,
@@ -25,6 +22,7 @@ from flinkish.compat.model import (
     Rewrite,
     VersionLine,
 )
+from flinkish.compat.nodes import REINSTALL, Node, read_data
 from flinkish.errors import FlinkishError
 
 #: The version of the files; raised when their form changes.
@@ -56,17 +54,7 @@ def read_text(framework: str) -> str:
     FlinkishError
         The file is missing or cannot be read.
     """
-    name = f"{framework}.json"
-    try:
-        path = resources.files("flinkish.compat") / "data" / name
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise FlinkishError(
-            f"the compatibility table {name} cannot be read: {error}", hint=_REINSTALL
-        ) from error
-
-
-_REINSTALL = "this installation of flinkish is damaged; install it again"
+    return read_data(f"{framework}.json")
 
 
 def parse(text: str, place: str, framework: str) -> Matrix:
@@ -87,8 +75,8 @@ def parse(text: str, place: str, framework: str) -> Matrix:
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise FlinkishError(f"{place}: not JSON: {error}", hint=_REINSTALL) from error
-    root = _Node(place, document)
+        raise FlinkishError(f"{place}: not JSON: {error}", hint=REINSTALL) from error
+    root = Node(place, document)
     required = ["schema_version", "framework", "scope", "versions", "limitations", "cells"]
     own = {SPARK: ["measured"], FLINK: ["source", "preconditions"]}[framework]
     root.keys([*required, *own])
@@ -120,59 +108,7 @@ def parse(text: str, place: str, framework: str) -> Matrix:
     )
 
 
-@dataclass(frozen=True)
-class _Node:
-    """A value of the document and its path in it."""
-
-    place: str
-    value: Any
-    path: str = ""
-
-    def fail(self, what: str) -> NoReturn:
-        where = f"{self.place}: {self.path}" if self.path else self.place
-        raise FlinkishError(f"{where}: {what}", hint=_REINSTALL)
-
-    def at(self, key: str) -> _Node:
-        return _Node(self.place, self.value[key], f"{self.path}.{key}" if self.path else key)
-
-    def items(self) -> Iterator[_Node]:
-        if not isinstance(self.value, list):
-            self.fail("must be a list")
-        for number, item in enumerate(self.value):
-            yield _Node(self.place, item, f"{self.path}[{number}]")
-
-    def keys(self, required: Sequence[str], optional: Sequence[str] = ()) -> None:
-        """Refuse anything but an object with exactly these keys."""
-        if not isinstance(self.value, Mapping):
-            self.fail("must be an object")
-        missing = [key for key in required if key not in self.value]
-        unknown = sorted(set(self.value) - {*required, *optional})
-        if missing:
-            self.fail(f"lacks {', '.join(missing)}")
-        if unknown:
-            self.fail(f"has unknown keys: {', '.join(unknown)}")
-
-    def text(self, pattern: re.Pattern[str] | None = None) -> str:
-        if not isinstance(self.value, str) or not self.value.strip():
-            self.fail("must be a text")
-        if pattern is not None and not pattern.fullmatch(self.value):
-            self.fail(f"{self.value!r} is not of the form {pattern.pattern}")
-        return str(self.value)
-
-    def one_of(self, allowed: Sequence[str]) -> str:
-        if not isinstance(self.value, str) or self.value not in allowed:
-            self.fail(f"{self.value!r} is not one of {', '.join(allowed)}")
-        return str(self.value)
-
-    def unique(self, values: Sequence[object]) -> None:
-        seen: set[object] = set()
-        for number, value in enumerate(values):
-            if value in seen:
-                _Node(self.place, value, f"{self.path}[{number}]").fail("is there twice")
-            seen.add(value)
-
-
-def _line(node: _Node, framework: str) -> VersionLine:
+def _line(node: Node, framework: str) -> VersionLine:
     node.keys(["line", "measured"] if framework == SPARK else ["line"])
     line = node.at("line").text(_LINE)
     if framework != SPARK:
@@ -183,7 +119,7 @@ def _line(node: _Node, framework: str) -> VersionLine:
     return VersionLine(line, measured)
 
 
-def _limitation(node: _Node, framework: str) -> Limitation:
+def _limitation(node: Node, framework: str) -> Limitation:
     node.keys(["id", "text", "advice"], ["releases"] if framework == FLINK else ["rewrite"])
     pairs = node.at("releases").items() if "releases" in node.value else ()
     return Limitation(
@@ -197,12 +133,12 @@ def _limitation(node: _Node, framework: str) -> Limitation:
     )
 
 
-def _releases(pair: _Node) -> tuple[Releases, Releases]:
+def _releases(pair: Node) -> tuple[Releases, Releases]:
     pair.keys(["from", "to"])
     return _release_range(pair.at("from")), _release_range(pair.at("to"))
 
 
-def _release_range(node: _Node) -> Releases:
+def _release_range(node: Node) -> Releases:
     node.keys(["line"], ["patches"])
     line = node.at("line").text(_LINE)
     if "patches" not in node.value:
@@ -216,12 +152,12 @@ def _release_range(node: _Node) -> Releases:
     return Releases(line, bounds[0], bounds[1])
 
 
-def _precondition(node: _Node) -> Precondition:
+def _precondition(node: Node) -> Precondition:
     node.keys(["id", "text", "advice"])
     return Precondition(node.at("id").text(_ID), node.at("text").text(), node.at("advice").text())
 
 
-def _cell(node: _Node, framework: str, lines: Sequence[str], known: set[str]) -> Cell:
+def _cell(node: Node, framework: str, lines: Sequence[str], known: set[str]) -> Cell:
     own = ["operator", "backend", "formats", "error"] if framework == SPARK else []
     node.keys(["from", "to", "verdict", "limitations", *own])
     verdict = CompatVerdict(node.at("verdict").one_of([one.value for one in CompatVerdict]))

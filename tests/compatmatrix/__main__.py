@@ -26,6 +26,12 @@ It takes about half an hour and can be interrupted: what is measured is kept in 
 =====================  =============================================================================
 
 The table is written only from all versions and cases, unless ``--output`` names another file.
+
+``--connectors [NAME,NAME]`` measures connectors instead: which release works on which Spark, and
+which go on with whose checkpoints (:mod:`~tests.compatmatrix.connectors.artifacts`,
+:mod:`~tests.compatmatrix.connectors.measure`), into ``flinkish/compat/data/connectors.json``. It
+takes jars by Maven, starts a Kafka broker, and about an hour; ``--again``, ``--versions``,
+``--merge``, ``--work`` and ``--output`` go with it.
 """
 
 from __future__ import annotations
@@ -33,13 +39,20 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.compatmatrix.cases import Case
 from tests.compatmatrix.cells import collect, failures_text, write_table
+from tests.compatmatrix.connectors import table as connector_table
+from tests.compatmatrix.connectors.artifacts import ARTIFACTS
+from tests.compatmatrix.connectors.measure import ConnectorMeasurement
 from tests.compatmatrix.measure import CHECKOUT, BadMeasurement, Measurement
 from tests.support import venvs
+from tests.support.servers.jars import Unavailable
 
+CONNECTORS = tuple(dict.fromkeys(one.connector for one in ARTIFACTS))
+CONNECTOR_TABLE = CHECKOUT / "flinkish" / "compat" / "data" / "connectors.json"
 TABLE = CHECKOUT / "flinkish" / "compat" / "data" / "spark.json"
 
 
@@ -56,10 +69,14 @@ def main(arguments: list[str]) -> int:
     def say(text: str) -> None:
         print(f"[{time.monotonic() - started:6.0f} s] {text}", flush=True)
 
+    if options.connectors is not None:
+        return _connectors(options, versions, say)
+
     def chosen(case: Case) -> bool:
         return not options.only or any(text in case.id for text in options.only)
 
-    measurement = Measurement(Path(options.work).absolute(), versions, chosen, say)
+    work = Path(options.work or venvs.DIRECTORY / "compat-matrix")
+    measurement = Measurement(work.absolute(), versions, chosen, say)
     try:
         if not options.merge:
             measurement.run(again=options.again)
@@ -79,14 +96,43 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+def _connectors(
+    options: argparse.Namespace, versions: Sequence[str], say: Callable[[str], None]
+) -> int:
+    names = options.connectors.split(",")
+    unknown = [name for name in names if name not in CONNECTORS]
+    if unknown:
+        print(f"no connector {unknown[0]}: {', '.join(CONNECTORS)}", file=sys.stderr)
+        return 2
+    cells = []
+    try:
+        for name in names:
+            work = Path(options.work or venvs.DIRECTORY / "compat-connectors").absolute() / name
+            measurement = ConnectorMeasurement(name, versions, work, say)
+            if not options.merge:
+                measurement.run(again=options.again)
+            cells += connector_table.cells(measurement)
+    except (BadMeasurement, venvs.Unavailable, Unavailable) as error:
+        print(f"compat-matrix: {error}", file=sys.stderr)
+        return 1
+    if options.output is None and (len(names) < len(CONNECTORS) or options.versions):
+        say(f"a part only: {CONNECTOR_TABLE.relative_to(CHECKOUT)} is left as it is")
+        return 0
+    output = Path(options.output or CONNECTOR_TABLE)
+    connector_table.write_table(output, cells)
+    say(f"{len(cells)} cells written to {output}")
+    return 0
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make compat-matrix", description="see the module")
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--only", action="append")
     parser.add_argument("--versions")
+    parser.add_argument("--connectors", nargs="?", const=",".join(CONNECTORS))
     parser.add_argument("--merge", action="store_true")
     parser.add_argument("--show", action="store_true")
-    parser.add_argument("--work", default=str(venvs.DIRECTORY / "compat-matrix"))
+    parser.add_argument("--work")
     parser.add_argument("--output")
     return parser
 

@@ -315,10 +315,10 @@ class _Process:
             except subprocess.TimeoutExpired:
                 pass  # what has no result is tried again
             finally:
-                _end_group(process)
+                end_group(process)
 
 
-def _end_group(process: subprocess.Popen[bytes]) -> None:
+def end_group(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

@@ -68,14 +68,14 @@ class _Runner:
         try:
             ended = query.awaitTermination(self._timeout)
         except Exception as error:  # noqa: BLE001 - the Java exception says it in full
-            return _causes(query) or [f"{type(error).__name__}: {error}"]
+            return causes(query) or [f"{type(error).__name__}: {error}"]
         if not ended:
             self.hung.set()
             return [f"the query did not end within {self._timeout:g} s, and reports no error"]
-        return _causes(query)
+        return causes(query)
 
 
-def _causes(query: Any) -> list[str]:
+def causes(query: Any) -> list[str]:
     """The exception of a query and what caused it; Spark wraps some errors several times."""
     found = query._jsq.exception()
     errors: list[str] = []

@@ -11,6 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from flinkish.cli.base import Call, command
+from flinkish.cli.output.connectors_text import connectors_document, connectors_lines
 from flinkish.cli.output.printer import is_terminal
 from flinkish.cli.output.text import table
 
@@ -28,6 +29,8 @@ MARKS = {
     "needs-migration": ("M", "cyan"),
     "fails": ("-", "red"),
 }
+#: ``--connectors`` without a name.
+ALL = "all"
 _CORNER = "FROM \\ TO"
 _WIDTH = 100
 
@@ -41,6 +44,15 @@ def _complete(
     return [CompletionItem(line) for line in lines if line.startswith(incomplete)]
 
 
+def _complete_connector(
+    _ctx: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    from flinkish.compat.connectors import load
+
+    names = (ALL, *load().connectors)
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
 @command("compat", exit_codes=())
 @click.argument("created", metavar="[FROM]", required=False, shell_complete=_complete)
 @click.argument("resumed", metavar="[TO]", required=False, shell_complete=_complete)
@@ -51,7 +63,23 @@ def _complete(
     show_default=True,
     help="Whose versions.",
 )
-def compat(call: Call, created: str | None, resumed: str | None, framework: str) -> int:
+@click.option(
+    "--connectors",
+    metavar="[NAME]",
+    is_flag=False,
+    flag_value=ALL,
+    default=None,
+    shell_complete=_complete_connector,
+    help="Connectors instead: which release works on which Spark, and goes on with whose "
+    "checkpoints; without a name, or with 'all', every connector's.",
+)
+def compat(
+    call: Call,
+    created: str | None,
+    resumed: str | None,
+    framework: str,
+    connectors: str | None,
+) -> int:
     """Show which versions can resume a savepoint of which others.
 
     Without arguments the whole table, with FROM the row of savepoints created with that version,
@@ -60,12 +88,18 @@ def compat(call: Call, created: str | None, resumed: str | None, framework: str)
 
     Spark's table is measured, per operator, state backend and the formats that are not the
     default; Flink's is that of its documentation. The exit code is 0 whatever the verdict is.
+
+    With --connectors, which releases of Spark's connectors (kafka, delta, iceberg) work with which
+    Spark as source and as sink, and which go on with the checkpoint of which other, measured too;
+    with FROM and TO those from one Spark to another.
     """
     from flinkish.compat.data import load
     from flinkish.compat.lookup import compare_versions
     from flinkish.compat.model import Version
     from flinkish.compat.versions import parse_version
 
+    if connectors is not None:
+        return _show_connectors(call, connectors, created, resumed, framework)
     matrix = load(framework)
     given = [
         parse_version(text, framework, matrix.lines)
@@ -84,6 +118,39 @@ def compat(call: Call, created: str | None, resumed: str | None, framework: str)
     columns = [Version(line) for line in matrix.lines]
     found = [[compare_versions(matrix, row, column) for column in columns] for row in rows]
     _show_table(call, matrix, rows, found)
+    return 0
+
+
+def _show_connectors(
+    call: Call, name: str, created: str | None, resumed: str | None, framework: str
+) -> int:
+    from flinkish.compat.connectors import load, verdict_of
+    from flinkish.compat.versions import parse_version
+    from flinkish.errors import UsageError
+
+    if framework != FRAMEWORKS[0]:
+        raise UsageError("connectors are Spark's", hint="leave --framework out")
+    matrix = load().of(None if name == ALL else name)
+    old, new = (
+        None if text is None else parse_version(text, framework, matrix.lines)
+        for text in (created, resumed)
+    )
+    for version in (old, new):
+        if version is not None and version.line not in matrix.lines:
+            call.out.note(
+                f"the table of connectors has no {version.line}; it has {', '.join(matrix.lines)}"
+            )
+    if call.out.json:
+        call.out.document(connectors_document(matrix, old, new))
+    elif call.out.quiet:
+        cells = matrix.alone() if old is None and new is None else matrix.between(old, new)
+        for key in dict.fromkeys((one.connector, one.created, one.resumed) for one in cells):
+            some = [one for one in cells if (one.connector, one.created, one.resumed) == key]
+            sides = " ".join(f"{env.artifact} {env.spark}" for env in dict.fromkeys(key[1:]))
+            call.out.line(f"{key[0]} {sides} {verdict_of(some).value}")
+    else:
+        for line in connectors_lines(matrix, old, new):
+            call.out.line(line)
     return 0
 
 

@@ -259,3 +259,52 @@ def test_on_a_terminal_the_marks_have_colours(no_color: str) -> None:
     # As wide as it must be, also on a narrow terminal.
     assert rows[0][-1] == "1.18"
     assert rows[2] == ["1.2", *"-OLLLLLLLLLLLLLL--"]
+
+
+def test_connectors(cli: Command) -> None:
+    result = cli.ok("compat", "--connectors")
+    assert result.err == ""
+    assert max(map(len, result.out.splitlines())) <= 130
+    head, first = result.out.splitlines()[:2]
+    assert head.split("  ")[0] == "CONNECTOR"
+    assert first.split() == [
+        "kafka",
+        "org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.7",
+        *("3.5", "3.5.9", "ok", "ok"),
+    ]
+    for words in ("Checkpoints that go on elsewhere:", "NoSuchMethodError", "Measured 20"):
+        assert words in result.out
+
+
+def test_one_connector_from_one_spark_to_another(cli: Command) -> None:
+    out = cli.ok("compat", "--connectors", "delta", "3.5", "4.0.1").out
+    assert out.splitlines()[1].split() == [
+        "delta",
+        "3.5.9",
+        "+",
+        "3.3.2",
+        "4.0.5",
+        "+",
+        "4.0.1",
+        "ok",
+        "ok",
+    ]
+    assert "kafka" not in out.partition("Measured")[0]
+    document = cli.ok("compat", "--connectors", "delta", "3.5", "4.0", "--json").json()
+    assert (document["from"], document["to"]) == ("3.5", "4.0")
+    assert {one["role"]: one["verdict"] for one in document["cells"]} == {
+        "source": "ok",
+        "sink": "ok",
+    }
+    quiet = cli.ok("compat", "-q", "--connectors", "delta", "3.5", "4.0").out
+    assert quiet == (
+        "delta io.delta:delta-spark_2.12:3.3.2 3.5.9 io.delta:delta-spark_2.13:4.0.1 4.0.5 ok\n"
+    )
+
+
+def test_connectors_that_are_unknown(cli: Command) -> None:
+    result = cli.ok("compat", "--connectors", "iceberg", "2.4", "3.5")
+    assert "unknown" in result.out
+    assert "has no 2.4" in result.err
+    assert "no connector 'pulsar'" in cli("compat", "--connectors", "pulsar").err
+    assert "connectors are Spark's" in cli(*FLINK, "--connectors", "all").err

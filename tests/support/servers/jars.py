@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
@@ -134,7 +134,17 @@ def _digest(profile: str) -> str:
 
 
 def _download(profile: str, version: str, directory: Path) -> None:
-    """Make the directory, at once and whole: another process may be doing the same."""
+    download(POM, [f"-P{profile}", f"-Dhadoop.version={version}"], profile, directory)
+
+
+def download(pom: Path, options: Sequence[str], what: str, directory: Path) -> None:
+    """Make a directory of the jars that a pom names, at once and whole.
+
+    Another process may be doing the same; ``what`` names the jars in an error.
+
+    Raises:
+        Unavailable: Maven is not there, or cannot get them.
+    """
     maven = shutil.which("mvn")
     if maven is None:
         raise Unavailable("Maven, for jars of servers (Debian: apt-get install maven)")
@@ -142,8 +152,8 @@ def _download(profile: str, version: str, directory: Path) -> None:
     with tempfile.TemporaryDirectory(dir=KEPT) as making:
         target = Path(making, "jars")
         # A pom of its own place: Maven leaves a directory `target` beside the one that it reads.
-        pom = Path(shutil.copy(POM, making))
-        command = [maven, "-q", "-B", "-f", str(pom), f"-P{profile}", f"-Dhadoop.version={version}"]
+        copied = Path(shutil.copy(pom, making))
+        command = [maven, "-q", "-B", "-f", str(copied), *options]
         command += ["dependency:copy-dependencies", f"-DoutputDirectory={target}"]
         command += ["-DincludeScope=runtime"]
         try:
@@ -157,9 +167,9 @@ def _download(profile: str, version: str, directory: Path) -> None:
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            raise Unavailable(f"{profile} by Maven, which took over {PATIENCE:.0f} s") from error
+            raise Unavailable(f"{what} by Maven, which took over {PATIENCE:.0f} s") from error
         if done.returncode != 0:
-            raise Unavailable(f"{profile} by Maven, which failed:\n{done.stdout[-2000:]}")
+            raise Unavailable(f"{what} by Maven, which failed:\n{done.stdout[-2000:]}")
         try:
             target.rename(directory)
         except OSError:
