@@ -121,7 +121,6 @@ COVERED_BY = {
     "driver/runtime/rehearsal": "driver/test_rehearsal",
     "driver/runtime/restore_gate": "driver/test_identity",
     "driver/runtime/start_listener": "driver/test_identity",
-    "driver/spark/jvm": "driver/plan/test_plan_extraction",
     "driver/spark/settings": "driver/requests/test_canonical_savepoints",
     "driver/tables/table": "driver/tables/test_sink_tables",
     "driver/tasks/answering": "driver/requests/test_canonical_savepoints",

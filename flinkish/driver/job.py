@@ -148,7 +148,7 @@ def conclude(
         registry.transition(job_id, runtime.ending, why)
         return 0
     if error is None and outcome.status != 0:
-        error = program_failed(outcome)
+        error = program_failed(outcome, failed_query[1] if failed_query is not None else "")
     if error is None and failed_query is not None:
         error = ProgramFailed(
             f"query '{failed_query[0]}' failed: {reason(failed_query[1])}",

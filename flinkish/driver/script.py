@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from flinkish.driver.spark.jvm import CAUSED_BY
 from flinkish.errors import FlinkishError, ProgramFailed
 from flinkish.launch.tracebacks import last_traceback
 
@@ -60,17 +61,25 @@ def run_callable(program: Callable[[], Any]) -> ProgramOutcome:
     return ProgramOutcome(0)
 
 
-def program_failed(outcome: ProgramOutcome) -> FlinkishError:
-    """Return the error for a program that ended with a status other than 0."""
+def program_failed(outcome: ProgramOutcome, query_error: str = "") -> FlinkishError:
+    """Return the error for a program that ended with a status other than 0.
+
+    Parameters
+    ----------
+    query_error
+        The error of a query that failed, with its root cause; empty if none did.
+    """
     if isinstance(outcome.error, FlinkishError):
         return outcome.error
     if outcome.error is None or isinstance(outcome.error, SystemExit):
         return ProgramFailed(f"the program exited with status {outcome.status}")
+    kind = type(outcome.error).__name__
     inner = python_traceback(str(outcome.error))
     if inner:  # a query's StreamingQueryException, which has Python's traceback in its text
-        return ProgramFailed(
-            f"{type(outcome.error).__name__}: {_first_line(inner[-1])}", tail=inner
-        )
+        return ProgramFailed(f"{kind}: {_first_line(inner[-1])}", tail=inner)
+    if kind == "StreamingQueryException" and CAUSED_BY in query_error:
+        tail = python_traceback(query_error) or outcome_lines(query_error)
+        return ProgramFailed(f"{kind}: {reason(query_error)}", tail=tail)
     lines = "".join(_own_traceback(outcome.error)).splitlines()
     return ProgramFailed(last_line(outcome.error), tail=lines[-_TAIL_LINES:])
 
@@ -106,10 +115,11 @@ def outcome_lines(text: str) -> list[str]:
 def reason(text: str) -> str:
     """Return the line of an error text that states the cause.
 
-    That is the last exception line if the text contains a Python traceback, else the first line.
+    That is the last exception line if the text contains a Python traceback, else the root cause of
+    :func:`~flinkish.driver.spark.jvm.error_of`, else the first line.
     """
     inner = python_traceback(text)
-    return _first_line(inner[-1] if inner else text)
+    return _first_line(inner[-1] if inner else text.rpartition(CAUSED_BY)[2])
 
 
 def python_traceback(text: str) -> list[str]:

@@ -45,6 +45,28 @@ def test_without_a_traceback_the_first_line_tells() -> None:
     assert failed.message == "StreamingQueryException: [X] it is so"
 
 
+#: As a sink that writes files says it on Spark 4.3, with the root cause behind it.
+WRITING = """\
+[STREAM_FAILED] Query [id = 1] terminated with exception: [TASK_WRITE_FAILED] Task failed while \
+writing rows to file:/out. SQLSTATE: 58030 SQLSTATE: XXKST
+=== Streaming Query ===
+Identifier: rides [id = 1]
+Caused by: """
+
+
+def test_the_root_cause_behind_what_a_sink_says() -> None:
+    java = WRITING + "ConnectException: refused\nby the host"
+    assert reason(java) == "ConnectException: refused"
+    error = StreamingQueryException(WRITING.partition("\nCaused")[0])
+    failed = program_failed(ProgramOutcome(1, error), java)
+    assert failed.message == "StreamingQueryException: ConnectException: refused"
+    trace = 'Traceback (most recent call last):\n  File "/a.py", line 3, in f\nValueError: no'
+    failed = program_failed(ProgramOutcome(1, error), WRITING + "PythonException: \n" + trace)
+    assert failed.message == "StreamingQueryException: ValueError: no"
+    assert failed.data["tail"][-1] == "ValueError: no"
+    assert "TASK_WRITE_FAILED" in program_failed(ProgramOutcome(1, error)).message
+
+
 def test_a_traceback_that_is_cut_off() -> None:
     assert python_traceback("Traceback (most recent call last):\n  File x") == []
 

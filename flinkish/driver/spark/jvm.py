@@ -163,15 +163,36 @@ def has_stages(jsq: Any) -> bool:
     return True
 
 
+#: What stands before the root cause of a query's error.
+CAUSED_BY = "\nCaused by: "
+#: Causes of an exception that are followed, at most.
+_CAUSES = 20
+
+
 def progress_lock(jsq: Any) -> Any:
     """Return the lock that Spark holds to plan a batch's offsets and to commit a batch."""
     return stream_execution(jsq).awaitProgressLock()
 
 
 def error_of(jsq: Any) -> str | None:
-    """Return the message of the exception that ended the query, or None."""
+    """Return the message of the exception that ended the query, with its root cause, or None.
+
+    A sink that writes files or a table hides the cause: its own exception says only that a task
+    failed while writing.
+    """
     exception = jsq.exception()
-    return None if exception.isEmpty() else str(exception.get().getMessage())
+    if exception.isEmpty():
+        return None
+    error = exception.get()
+    message, root = str(error.getMessage()), error
+    for _ in range(_CAUSES):
+        if root.getCause() is None:
+            break
+        root = root.getCause()
+    cause = root.getMessage()
+    if cause is None or str(cause) in message:
+        return message
+    return f"{message}{CAUSED_BY}{root.getClass().getSimpleName()}: {cause}"
 
 
 def checkpoint_root(jsq: Any) -> str:
