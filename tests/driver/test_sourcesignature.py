@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flinkish.driver.plan.plan_sources import normal_path, signature
+from flinkish.driver.plan.plan_sources import _table_name, normal_path, signature
+from flinkish.restore.source.restore_inputs import plain_signature
 
 
 @pytest.mark.parametrize(
@@ -45,3 +46,14 @@ def test_only_what_is_read_is_in_a_signature() -> None:
     assert signature("delta", {"path": "file:/in/"}) == "delta[/in]"
     assert signature("table", {"host": "h"}, table="cat.db.t") == "table[cat.db.t, host=h]"
     assert signature("memory", {}) == "memory[]"
+
+
+def test_what_all_tables_of_a_format_are_called_is_no_name() -> None:
+    assert _table_name("kafka", "KafkaTable") is None
+    assert _table_name("rate", "RateStream(rowsPerSecond=1)") is None
+    assert _table_name("delta", "delta") is None
+    assert _table_name("iceberg", "cat.db.t") == "cat.db.t"
+    # Savepoints of before have it.
+    assert plain_signature("kafka[KafkaTable, subscribe=a]") == "kafka[subscribe=a]"
+    assert plain_signature("kafka[subscribe=a]") == "kafka[subscribe=a]"
+    assert plain_signature(None) is None

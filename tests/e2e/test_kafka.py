@@ -181,6 +181,7 @@ def test_stopped_at_any_moment_and_gone_on_as_another_program(stage: Stage) -> N
     assert plan["exit_code"] == 0, plan
     source = source_of(plan, "new")
     assert (source["uid"], source["verdict"]) == ("input", "as-is"), plan
+    assert source["signature"] == f"kafka[subscribe={stage.topic}]"
     (lag,) = checks_of(plan, "new", "kafka-lag")
     assert f"{250 - read:,} in topic {stage.topic}" in lag["text"], (lag, read)
     (again,) = checks_of(plan, "new", "kafka-sink")

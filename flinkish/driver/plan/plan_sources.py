@@ -224,9 +224,12 @@ def _options(class_name: str, node: Any, names: Collection[str]) -> dict[str, st
 def _table_name(format_: str, name: str) -> str | None:
     """Return ``name`` if it is the name of a table, else None.
 
-    The name of the rate source, for example, contains its parallelism.
+    The name of the rate source, for example, contains its parallelism, and all Kafka sources are
+    named ``KafkaTable``.
     """
-    return name if re.fullmatch(r"[\w.`-]+", name) and name.lower() != format_ else None
+    if name.lower() in (format_, f"{format_}table"):
+        return None
+    return name if re.fullmatch(r"[\w.`-]+", name) else None
 
 
 def _scala_options(options: Any, names: Collection[str] = _READ) -> dict[str, str]:

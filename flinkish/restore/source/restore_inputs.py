@@ -46,6 +46,14 @@ ICEBERG_OPTIONS = (
 SOURCE_OPTIONS = {"delta": DELTA_OPTIONS, "iceberg": ICEBERG_OPTIONS, "kafka": KAFKA_OPTIONS}
 
 
+def plain_signature(signature: str | None) -> str | None:
+    """Return what a saved source reads as the driver says it now.
+
+    Savepoints had Spark's own name of every Kafka source in it: ``kafka[KafkaTable, subscribe=a]``.
+    """
+    return None if signature is None else signature.replace("kafka[KafkaTable, ", "kafka[", 1)
+
+
 @dataclass(frozen=True)
 class SavedOperator(Identified):
     """One stateful operator of a saved query.

@@ -15,6 +15,7 @@ from flinkish.restore.source.restore_inputs import (
     SavedOperator,
     SavedQueryFacts,
     SavedSource,
+    plain_signature,
 )
 from flinkish.restore.source.spark_compat import SparkFit
 from flinkish.savepoint.format.contents import FORMAT_CANONICAL, QueryRecord, identity_of
@@ -185,7 +186,7 @@ def saved_sources(record: QueryRecord) -> tuple[SavedSource, ...] | None:
             directory=str(entry["directory"]),
             offset=offset,
             identity=identity_of(entry),
-            signature=entry.get("signature"),
+            signature=plain_signature(entry.get("signature")),
             inputs=tuple((int(o), int(i)) for o, i in entry.get("inputs") or ()),
         )
         for number, (entry, offset) in enumerate(zip(listed, record.offsets, strict=True))
