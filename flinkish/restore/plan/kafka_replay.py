@@ -40,6 +40,6 @@ def check_replay(new: NewQuery, recipe: Recipe, spark: str) -> Check | None:
                 "connector of Spark 4.1.1 fails when that is committed (SPARK-55271, "
                 "NullPointerException in KafkaMicroBatchStream.metrics)",
                 "nothing is lost when it is started again: run it with --restart-strategy "
-                "fixed-delay, or restart the job once",
+                "fixed-delay, or restart the job when it has failed",
             )
     return None
