@@ -1,8 +1,8 @@
 """flinkish: Apache Flink's job lifecycle for PySpark Structured Streaming.
 
 ``flinkish.Client`` and ``flinkish.Savepoint`` are the entry points for Python programs.
-``flinkish.uid`` and ``flinkish.uid_hash`` name operators. All four are imported on first access,
-because importing this package must cost nothing.
+``flinkish.uid`` and ``flinkish.uid_hash`` name operators, ``flinkish.history_batch`` batches. All
+five are imported on first access, because importing this package must cost nothing.
 """
 
 __version__ = "0.1.0"
@@ -11,9 +11,10 @@ TYPE_CHECKING = False  # type checkers know this name; importing typing costs st
 if TYPE_CHECKING:
     from flinkish.client.client import Client
     from flinkish.client.savepoints import Savepoint
+    from flinkish.history import history_batch
     from flinkish.operators.tagging import uid, uid_hash
 
-__all__ = ["Client", "Savepoint", "__version__", "uid", "uid_hash"]
+__all__ = ["Client", "Savepoint", "__version__", "history_batch", "uid", "uid_hash"]
 
 
 if not TYPE_CHECKING:  # otherwise type checkers would accept any name as an attribute
@@ -23,6 +24,10 @@ if not TYPE_CHECKING:  # otherwise type checkers would accept any name as an att
             from flinkish.operators import tagging
 
             return getattr(tagging, name)
+        if name == "history_batch":
+            from flinkish import history
+
+            return history.history_batch
         if name in ("Client", "Savepoint"):
             from flinkish import client
 

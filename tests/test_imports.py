@@ -31,18 +31,19 @@ FORMAT = "checkpoint.format"
 ALLOWED: dict[str, frozenset[str]] = {
     room: frozenset(others.split()) | ({FORMAT} if "checkpoint" in others.split() else frozenset())
     for room, others in {
-        "": "operators client",  # flinkish/__init__.py: its names, when first used
+        "": "operators client history",  # flinkish/__init__.py: its names, when first used
         "__main__": "cli",
         "errors": "",
         "config": "errors",
         "units": "",
+        "history": "",
         "spec": "errors",
         "cli": "upgrade client launch registry restore savepoint compat checkpoint "
         "operators storage errors config units spec log_lines",
         "client": "launch registry restore savepoint compat checkpoint operators engine log_lines "
         "storage errors config units spec",
         "driver": "launch registry restore savepoint compat checkpoint operators engine state "
-        "storage errors config spec",
+        "storage errors config spec history",
         "upgrade": "client launch registry restore savepoint compat checkpoint operators spec "
         "engine storage errors config",
         "log_lines": "",

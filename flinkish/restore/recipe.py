@@ -168,11 +168,16 @@ class Recipe:
         )
 
     @property
+    def has_planned(self) -> bool:
+        """Whether the base has a batch that is planned, and not committed."""
+        base = self.origins[self.base]
+        return f"{OFFSETS}/{base.batch_id + 1}" in base.files
+
+    @property
     def replays_planned(self) -> bool:
         """Whether the new checkpoint has a planned batch, which Spark replays as the next one.
 
         It holds the same range of input as the base's planned batch, so a sink that already has
         that batch has all of it (:func:`~flinkish.restore.plan.sinks.judge_sink`).
         """
-        base = self.origins[self.base]
-        return f"{OFFSETS}/{base.batch_id + 1}" in base.files and self.keeps_planned
+        return self.has_planned and self.keeps_planned

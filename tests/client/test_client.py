@@ -132,7 +132,8 @@ def test_importing_flinkish_loads_nothing_it_does_not_need() -> None:
 def test_the_package_has_its_public_names() -> None:
     from flinkish import client
 
-    assert flinkish.__all__ == ["Client", "Savepoint", "__version__", "uid", "uid_hash"]
+    names = ["Client", "Savepoint", "__version__", "history_batch", "uid", "uid_hash"]
+    assert names == flinkish.__all__
     for module in (flinkish, client):
         for name in module.__all__:
             assert getattr(module, name) is not None

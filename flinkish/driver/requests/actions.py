@@ -23,7 +23,7 @@ from flinkish.driver.requests.unsavable import (
 )
 from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.runtime.quiesce import quiesce, stop_hard
-from flinkish.driver.runtime.running_query import ManagedQuery, sources_of, status_of
+from flinkish.driver.runtime.running_query import ManagedQuery, sink_of, sources_of, status_of
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.driver.tables.sink_tables import facts_at
 from flinkish.errors import (
@@ -466,7 +466,7 @@ def _sink_at(query: ManagedQuery, query_id: str, batch_id: int) -> dict[str, Any
     table, problem = facts_at(query.facts.place, query.session, query_id, batch_id)
     if problem:
         log(f"query '{query.name}': the savepoint does not have its sink's version: {problem}")
-    return {**query.facts.describe_sink(), **table}
+    return {**sink_of(query), **table}
 
 
 class _RequestReporter:

@@ -16,6 +16,7 @@ from flinkish.driver.plan.planned_queries import empty_states, new_query
 from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
 from flinkish.driver.plan.uid_rules import Planning
 from flinkish.driver.plan.writer_settings import WriterFacts
+from flinkish.driver.restore import history
 from flinkish.driver.restore.typed_formats import TypedStates, typed_states_of
 from flinkish.driver.tables.sink_tables import SinkPlace, open_table
 from flinkish.errors import FlinkishError, SavepointNotFound, UsageError
@@ -29,7 +30,7 @@ from flinkish.restore.plan.non_restored_state import NonRestored
 from flinkish.restore.plan.plan_text import plan_lines
 from flinkish.restore.plan.positions import SET, check_reset
 from flinkish.restore.plan.preconditions import SETTING_SCHEMA_CHECK
-from flinkish.restore.plan.query_id import OtherRun, newest_batch
+from flinkish.restore.plan.query_id import OtherRun, newest_batch, newest_begun
 from flinkish.restore.plan.query_restore import QueryRestore, RestoreOptions
 from flinkish.restore.plan.restore_planner import RestorePlanner
 from flinkish.restore.plan.schema_messages import ACCEPT_PARTIAL
@@ -154,6 +155,9 @@ class Restorer:
                 return Restored(None, plan.notes, record)
             keep = plan.identity.keep
             recipe = replace(plan.recipe, query_id=None if keep else new_query_id())
+            if plan.history is not None and plan.plan is not None and plan.plan.base is not None:
+                kept_id = self._offers.by_key[plan.plan.base.key].query_id
+                history.remember(recipe.query_id or kept_id, plan.history.shift)
             make_restored(session, recipe, plan.rewrite, target)
             roll_back_sink(new, plan)
             self._given[name] = recipe.batch_id, target
@@ -168,7 +172,7 @@ class Restorer:
 
     def _other_runs(self, query_id: str) -> Sequence[OtherRun]:
         return [
-            OtherRun(job.job_id, self._state_of(job), newest_batch(query))
+            OtherRun(job.job_id, self._state_of(job), newest_batch(query), newest_begun(query))
             for job, query in self._registry.find_query(query_id)
             if job.job_id != self._job_id
         ]

@@ -18,6 +18,7 @@ from flinkish.errors import NoCommittedBatch
 from flinkish.operators.state_semantics import StateSemantics
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, QueryFacts, QueryStatus
+from flinkish.restore.plan.history import saved_shift
 from flinkish.savepoint.format.contents import OperatorFacts
 
 
@@ -35,6 +36,8 @@ class EarlierRun:
         The batch of the savepoint that it was restored at; None if it was not.
     meanings
         The meaning of its operators' state, by ordinal, where it is known.
+    history_shift
+        That of its history batches (:mod:`flinkish.restore.plan.history`).
     """
 
     name: str
@@ -43,6 +46,8 @@ class EarlierRun:
     plan: Mapping[str, Any] | None = None
     restored_batch: int | None = None
     meanings: Mapping[int, StateSemantics] = field(default_factory=dict)
+    query_id: str = ""
+    history_shift: int = 0
 
     @property
     def location(self) -> str:
@@ -86,10 +91,19 @@ def earlier_runs(registry: Registry, job: JobRecord) -> dict[str, EarlierRun]:
     }
 
 
+def _planned(query: QueryStatus) -> int:
+    """Return the shift in the plan of the restore: facts are recorded a moment after the start."""
+    rows = (query.plan or {}).get("queries", ())
+    row: Mapping[str, Any] = next((row for row in rows if row.get("name") == query.name), {})
+    return int((row.get("history") or {}).get("shift", 0))
+
+
 def run_of(query: QueryStatus, facts: QueryFacts | None = None) -> EarlierRun:
     """Return the run that a query's last status, and what its driver knew of it, describe."""
     known = [OperatorFacts.from_json(each) for each in (facts.operators if facts else ())]
     return EarlierRun(
         *(query.name, query.checkpoint_dir, query.batch_id, query.plan, query.restored_batch),
         meanings={each.ordinal: each.meaning for each in known if each.meaning is not None},
+        query_id=query.query_id,
+        history_shift=saved_shift(facts.sink if facts is not None else {}) or _planned(query),
     )

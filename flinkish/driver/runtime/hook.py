@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flinkish.driver.plan.writer_settings import WriterFacts, facts_of
+from flinkish.driver.restore import history
 from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.errors import UnsupportedSession
 
@@ -37,6 +38,7 @@ class Hook:
         from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
         from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+        history.install()
         self._wrap_writer(DataStreamWriter)
         self._wrap_query(StreamingQuery)
         self._replace(StreamingQueryManager, "awaitAnyTermination", self._await_any)
@@ -49,6 +51,7 @@ class Hook:
 
     def remove(self) -> None:
         """Undo :meth:`install`."""
+        history.uninstall()
         while self._originals:
             cls, name, original = self._originals.pop()
             setattr(cls, name, original)

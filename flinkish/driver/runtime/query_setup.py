@@ -14,6 +14,7 @@ from flinkish.driver.log import log
 from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.uid_rules import Planning
 from flinkish.driver.plan.writer_settings import WriterFacts
+from flinkish.driver.restore import history
 from flinkish.driver.restore.restorer import Restorer
 from flinkish.driver.restore.typed_formats import (
     TypedStates,
@@ -131,6 +132,7 @@ class Preparer:
             self._settings[run.name] = {
                 key: value for key, value in settings.items() if key == SETTING_CHECKPOINT_FORMAT
             }
+        history.remember(run.query_id, run.history_shift)
         log(f"query '{run.name}' goes on in {run.checkpoint}")
         prepared = replace(prepared, location=run.location, plan=run.plan)
         return self._continued(prepared, run.meanings)

@@ -12,6 +12,7 @@ from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.planned_queries import lasting_operators, operator_status, source_records
 from flinkish.driver.plan.writer_settings import WriterFacts, facts_of, why_not_savepointable
+from flinkish.driver.restore import history
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import StorageError
 from flinkish.registry.jobs import OperatorStatus, QueryFacts, QueryStatus
@@ -176,13 +177,18 @@ def sources_of(query: ManagedQuery) -> list[dict[str, Any]]:
     return source_records(query.planned, described)
 
 
+def sink_of(query: ManagedQuery) -> dict[str, Any]:
+    """Return the description of the query's sink for a savepoint."""
+    return history.described(query.facts.describe_sink(), query.query_id)
+
+
 def lasting_facts(query: ManagedQuery) -> QueryFacts:
     """Return the facts that a savepoint of the query needs after this driver has ended."""
     problem = why_not_savepointable(query.facts)
     return QueryFacts(
         run_id=query.run_id,
         sources=tuple(sources_of(query)),
-        sink=query.facts.describe_sink(),
+        sink=sink_of(query),
         operators=lasting_operators(query.planned, operators_of(query.progress)),
         python_version=platform.python_version(),
         problem=None if problem is None else problem.to_record(),

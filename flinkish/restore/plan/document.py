@@ -149,6 +149,9 @@ def _query(query: QueryRestore) -> dict[str, Any]:
         "query_id": None
         if query.identity is None
         else {"keep": query.identity.keep, "reason": query.identity.reason},
+        "history": None
+        if query.history is None
+        else {"shift": query.history.shift, "keep": query.history.kept},
         "writes": query.writes,
         "notes": list(query.notes),
         "refusal": None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from flinkish.checkpoint.cut import newest_committed_batch
+from flinkish.checkpoint.cut import newest_committed_batch, newest_planned_batch
 from flinkish.errors import StorageError
 
 
@@ -36,11 +36,15 @@ class CommittingQuery(Protocol):
 
 @dataclass(frozen=True)
 class OtherRun:
-    """A job that ran the same Spark query id, as the registry knows it."""
+    """A job that ran the same Spark query id, as the registry knows it.
+
+    ``begun_batch`` is the newest batch that its log has planned, committed or not, where known.
+    """
 
     job_id: str
     state: RunState
     last_batch: int | None
+    begun_batch: int | None = None
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,14 @@ def decide_query_id(batch_id: int, runs: Sequence[OtherRun], *, fork: bool) -> Q
                 goes_back=True,
             )
     return QueryIdentity(True, "the job it comes from ended with this batch")
+
+
+def newest_begun(query: CommittingQuery) -> int | None:
+    """Return the newest batch that another job has planned, from its offset log if that exists."""
+    try:
+        return newest_planned_batch(query.checkpoint_dir)
+    except StorageError:
+        return None  # not a local checkpoint
 
 
 def newest_batch(query: CommittingQuery) -> int | None:

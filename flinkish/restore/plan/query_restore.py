@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from flinkish.errors import FlinkishError
 from flinkish.operators.hasher import HasherVersion
 from flinkish.restore.plan.decisions import QueryPlan
+from flinkish.restore.plan.history import HistoryPlan
 from flinkish.restore.plan.new_offsets import Target
 from flinkish.restore.plan.pins import PinPlan
 from flinkish.restore.plan.query_id import QueryIdentity
@@ -75,6 +76,8 @@ class QueryRestore:
         The engine's work on the checkpoint that the recipe makes.
     writes
         ``format``, ``path`` and ``table`` of its sink, as far as the program says.
+    history
+        How its history batches go on; None if it is not restored.
     """
 
     name: str
@@ -88,6 +91,7 @@ class QueryRestore:
     checks: tuple[Check, ...] = ()
     refusal: FlinkishError | None = None
     writes: Mapping[str, str | None] = field(default_factory=dict)
+    history: HistoryPlan | None = None
 
     @property
     def notes(self) -> tuple[str, ...]:

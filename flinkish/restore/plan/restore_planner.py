@@ -7,6 +7,7 @@ the newest batch of a sink, missing input files, other runs of a query.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
@@ -14,6 +15,12 @@ from typing import Any, Protocol
 from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible, UsageError
 from flinkish.restore.plan import document
 from flinkish.restore.plan.decisions import QueryPlan, plan_query
+from flinkish.restore.plan.history import (
+    Replay,
+    check_foreach_batch,
+    decide_history,
+    saved_shift,
+)
 from flinkish.restore.plan.judging import WITHOUT_ENGINE, ask, refuse
 from flinkish.restore.plan.kafka_reading import BrokerAnswer
 from flinkish.restore.plan.kafka_replay import check_replay
@@ -179,15 +186,37 @@ class RestorePlanner:
             self._written_again(new, plan, offer, recipe),
             None if offer.live else check_replay(new, recipe, options.spark),
         )
+        found = self._with_history(found, new, offer, recipe, identity)
         return replace(
             found,
             identity=identity,
-            checks=(*checks, *(check for check in kafka if check is not None)),
+            checks=(*found.checks, *(check for check in kafka if check is not None)),
             sink=sink,
             recipe=None if refusal is not None else recipe,
             rewrite=rewrite,
             refusal=refusal,
         )
+
+    def _with_history(
+        self,
+        found: QueryRestore,
+        new: NewQuery,
+        offer: RestorableQuery,
+        recipe: Recipe,
+        identity: QueryIdentity,
+    ) -> QueryRestore:
+        """Return the plan with the shift of its history batches, and what its function must do."""
+        batch = offer.query.batch_id
+        known = (
+            *(saved_shift(offer.query.sink), batch, identity),
+            self._environment.other_runs(offer.query_id),
+            Replay(recipe.has_planned, recipe.replays_planned, recipe.rebase_to),
+        )
+        checks = found.checks
+        if (new.sink.format or "").lower() == "foreachbatch":
+            checks = (*checks, check_foreach_batch(new.name, *known))
+        history = decide_history(*known, now_ms=int(time.time() * 1000))
+        return replace(found, history=history, checks=checks)
 
     def _targets(self, new: NewQuery, plan: QueryPlan) -> dict[int, Target]:
         """Return where sources are moved to, by entry; UsageError for one that is named twice."""

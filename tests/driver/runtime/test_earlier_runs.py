@@ -15,7 +15,14 @@ from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
 from flinkish.driver.runtime.earlier_runs import EarlierRun, run_of
 from flinkish.driver.spark.settings import configured
 from flinkish.errors import Corrupt, NoCommittedBatch
-from flinkish.registry.jobs import JobRecord, JobState, QueryStatus, RequestKind, RestoreSpec
+from flinkish.registry.jobs import (
+    JobRecord,
+    JobState,
+    QueryFacts,
+    QueryStatus,
+    RequestKind,
+    RestoreSpec,
+)
 from tests.driver.test_claim import Counting, stopped
 from tests.driver.test_gate import rate, rate_key
 from tests.support.checkpoints.recorded import unpack
@@ -170,3 +177,14 @@ def test_a_query_that_was_not_started_yet_begins_from_the_savepoint(
     assert started["two"].restored_batch == batches["two"]
     assert started["one"].restored_batch is None
     cancelled(again)
+
+
+def test_the_history_s_shift_is_in_the_facts_and_before_that_in_the_plan() -> None:
+    plan = {"queries": [{"name": "q", "batch_id": 7, "history": {"shift": 5 << 32, "keep": False}}]}
+    status = QueryStatus("q", "id", "run", "/cp", plan=plan)
+    facts = QueryFacts("run", sink={"format": "foreachBatch", "history_shift": 5 << 32})
+    for known in (None, facts, QueryFacts("run")):
+        run = run_of(status, known)
+        assert (run.query_id, run.history_shift) == ("id", 5 << 32)
+    assert run_of(QueryStatus("q", "id", "run", "/cp"), facts).history_shift == 5 << 32
+    assert run_of(QueryStatus("q", "id", "run", "/cp")).history_shift == 0

@@ -13,6 +13,7 @@ from flinkish.errors import ConsentNeeded, Incompatible, UsageError
 from flinkish.registry.jobs import JobState
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.document import compare_with_expected, merged, with_checks
+from flinkish.restore.plan.history import HistoryPlan
 from flinkish.restore.plan.kafka_reading import Available, BrokerAnswer
 from flinkish.restore.plan.new_offsets import parse_target
 from flinkish.restore.plan.plan_text import plan_lines, plan_rows, verdict_line
@@ -481,3 +482,27 @@ def test_the_text_has_a_row_for_everything_and_the_advice_below() -> None:
     assert lines[0].split() == ["QUERY", "WHAT", "KIND", "VERDICT", "STATE", "WHY"]
     assert "120 rows  operator 0 is 3 now" in lines[1]
     assert lines[-1].startswith("gone [no-operator]: give -n")
+
+
+def test_a_function_in_foreach_batch_is_told_what_is_run_again() -> None:
+    before, now = aggregation("sums", "sum")
+    saved = replace(saved_query(before), sink={"format": "foreachBatch", "history_shift": 1 << 40})
+    starts = replace(starting(now), sink=replace(starting(now).sink, format="foreachBatch"))
+    planner = planner_of(saved)
+    assert planner.plan(starts, {}).history == HistoryPlan(1 << 40, True)
+    plan = planner.document(complete=True)
+    assert plan["queries"][0]["history"] == {"shift": 1 << 40, "keep": True}
+    assert [(one["id"], one["outcome"]) for one in plan["checks"]] == [("foreach-batch", "ok")]
+
+    gone_on = Facts(runs=(OtherRun("j", JobState.FINISHED, 9),))
+    restore = planner_of(saved, facts=gone_on).plan(starts, {})
+    assert restore.history is not None
+    assert not restore.history.kept
+    assert restore.history.shift >= (1 << 40) + (1 << 32)
+    (note,) = restore.notes
+    assert "the input of up to 2 batches after batch 7" in note
+    # Of another sink nothing is said, and the numbers go on all the same.
+    other = planner_of(saved, facts=gone_on).plan(starting(now), {})
+    assert other.checks == ()
+    assert other.history is not None
+    assert not other.history.kept

@@ -1,0 +1,43 @@
+"""``history_batch``: the number of a batch in the history of its job, for ``foreachBatch``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+#: Returns the shift of the query whose function runs in this thread; the driver of a job sets it.
+_shift: Callable[[], int] | None = None
+
+
+def history_batch(batch_id: int) -> int:
+    """Return a number of a batch that never stands for other data in the job's history.
+
+    To be called in a ``foreachBatch`` function with the batch id that Spark gives it. Spark's own
+    ids come again when an older savepoint is restored, or a fork started. This number grows from
+    batch to batch and from restore to restore, and is the same when Spark replays a batch with
+    exactly the same input, after a crash or when a stopped job goes on. So it fits Delta's
+    ``txnVersion``, or a column by which rows are replaced. It is less than 2**63.
+
+    Parameters
+    ----------
+    batch_id
+        The batch id that Spark has given the function.
+
+    Returns
+    -------
+    int
+        The batch id itself in a program that ``flinkish run`` has not started, and in a job until
+        a restore begins a new line of its history.
+
+    Raises
+    ------
+    UsageError
+        It is called outside of a ``foreachBatch`` function, in a thread that the function has
+        started, or with ``PYSPARK_PIN_THREAD=false``: the query is not known there.
+    """
+    return batch_id if _shift is None else batch_id + _shift()
+
+
+def set_shift(find: Callable[[], int] | None) -> None:
+    """Set what finds the shift; None: this process runs no job."""
+    global _shift
+    _shift = find

@@ -1,0 +1,168 @@
+"""The batch numbers of a job's history, by which a ``foreachBatch`` function can be idempotent.
+
+Spark gives the function a batch id that belongs to one query id: when an older savepoint is
+restored or a fork started, ids that another run has used come again for other data. The *history
+batch* (``flinkish.history_batch``) is that id plus a *shift*, decided once, at the restore:
+
+* A query that keeps its id goes on with the savepoint's shift: a batch that is replayed with the
+  same input has the number that it had before.
+* Every other query gets a shift above all that were given before it. Shifts of such restores are
+  the milliseconds of their moment, :data:`_ROOM` numbers each: those of two runs do not meet,
+  whether they know of each other or not, and grow from restore to restore. 63 bits last until 2089.
+* A query that keeps its id also gets a new shift when a batch has been begun with this id whose
+  input now is another: its function may have run, although the batch was never committed.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish.restore.plan.query_id import OtherRun, QueryIdentity
+from flinkish.restore.plan.verdicts import Check, RestoreOutcome
+
+#: In the description of a sink, in savepoints and in the registry; left out when it is 0.
+KEY = "history_shift"
+#: The first moment, 2020-01-01, in milliseconds; numbers in each of them.
+_EPOCH_MS = 1_577_836_800_000
+_ROOM = 1 << 22
+#: How far a new shift is above the saved one at least, whatever the clock says.
+_STEP = 1 << 32
+#: A shift fits a signed long with room for batches.
+_LIMIT = 1 << 62
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What the new checkpoint makes of the batch after the savepoint's.
+
+    Attributes
+    ----------
+    planned
+        Whether the savepoint has it planned, not committed.
+    again
+        Whether Spark runs it again with exactly its input.
+    rebase_to
+        The committed batch of the new checkpoint when it is another than the savepoint's.
+    """
+
+    planned: bool = False
+    again: bool = False
+    rebase_to: int | None = None
+
+
+@dataclass(frozen=True)
+class HistoryPlan:
+    """The shift of a query's history batches, whether it is the savepoint's, and why not."""
+
+    shift: int
+    kept: bool
+    reason: str = ""
+
+
+def saved_shift(sink: Mapping[str, Any]) -> int:
+    """Return the shift in a sink's description; 0 where there is none, or no possible one."""
+    found = sink.get(KEY, 0)
+    return found if type(found) is int and abs(found) < 2 * _LIMIT else 0
+
+
+def decide_history(
+    saved: int,
+    saved_batch: int,
+    identity: QueryIdentity,
+    runs: Sequence[OtherRun],
+    replay: Replay,
+    now_ms: int,
+) -> HistoryPlan:
+    """Decide the shift of a restored query.
+
+    Parameters
+    ----------
+    saved
+        The savepoint's shift.
+    saved_batch
+        The savepoint's committed batch of this query.
+    identity
+        Whether it keeps the savepoint's query id.
+    runs
+        All other jobs that ever ran this query id.
+    now_ms
+        Milliseconds since 1970.
+    """
+    reason = "" if identity.keep else identity.reason
+    if not reason and replay.planned and not replay.again:
+        reason = f"batch {saved_batch + 1} was begun, and has other input now"
+    begun = max((_newest(run) for run in runs), default=-1)
+    known = saved_batch + (1 if replay.again else 0)
+    if not reason and begun > known:
+        reason = f"another run had begun batch {begun}"
+    if not reason:
+        moved = 0 if replay.rebase_to is None else replay.rebase_to - saved_batch
+        return HistoryPlan(saved - moved, True)
+    fresh = max((now_ms - _EPOCH_MS) * _ROOM, saved + _STEP)
+    return HistoryPlan(min(fresh, _LIMIT), False, reason)
+
+
+def _newest(run: OtherRun) -> int:
+    """Return the newest batch that a run has begun, as far as it is known; -1 for none."""
+    return max((n for n in (run.last_batch, run.begun_batch) if n is not None), default=-1)
+
+
+def check_foreach_batch(
+    name: str,
+    saved: int,
+    saved_batch: int,
+    identity: QueryIdentity,
+    runs: Sequence[OtherRun],
+    replay: Replay,
+) -> Check:
+    """Return what a restore means for a ``foreachBatch`` function, which flinkish cannot look into.
+
+    Parameters are those of :func:`decide_history`. The outcome is ``ok`` when no batch that a
+    function has run is run again.
+    """
+    who = f"query '{name}' writes with foreachBatch"
+    number = saved_batch + saved
+    newest = max((_newest(run) for run in runs), default=-1)
+    open_run = next((run for run in runs if not run.state.is_final), None)
+    again = max(newest - saved_batch, 1 if replay.again else 0)
+    if again <= 0 and open_run is None:
+        return Check(
+            "foreach-batch",
+            RestoreOutcome.OK,
+            f"{who}: no batch is run again; its function goes on after history batch {number}",
+        )
+    parts = []
+    if replay.again:
+        parts.append(
+            f"batch {saved_batch + 1}, which was begun when the savepoint was taken, is run again "
+            "with the same input" + (" and the same history batch" if identity.keep else "")
+        )
+    if newest > saved_batch + (1 if replay.again else 0) or open_run is not None:
+        many = (
+            f"the input of up to {newest - saved_batch} batches"
+            if newest > saved_batch
+            else "the input of batches"
+        )
+        more = "" if open_run is None else ", and of those that it still runs,"
+        parts.append(
+            f"{many} after batch {saved_batch} that another run has run{more} is run again, in "
+            "batches with new history numbers"
+        )
+    return Check(
+        "foreach-batch",
+        RestoreOutcome.NOTE,
+        f"{who}: {'; '.join(parts)}",
+        f"{_ADVICE}; what the function wrote after the savepoint has history batches above "
+        f"{number}: remove it before, or it is there twice",
+    )
+
+
+_ADVICE = (
+    "make the function idempotent by flinkish.history_batch(batch_id): for Delta "
+    "option('txnAppId', a name that never changes) and option('txnVersion', "
+    "history_batch(batch_id)), for databases replace the rows of that history batch"
+)
