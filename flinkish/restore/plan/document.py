@@ -10,7 +10,7 @@ from flinkish.errors import ConsentNeeded, Incompatible
 from flinkish.restore.plan.judging import OperatorJudgement, advice_for
 from flinkish.restore.plan.non_restored_state import NonRestored
 from flinkish.restore.plan.query_restore import QueryRestore, RestoreOptions
-from flinkish.restore.plan.source_plans import SourcePlan
+from flinkish.restore.plan.source_row import SourcePlan
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome, Verdict
 from flinkish.restore.source.restore_inputs import SavedOperator
 

@@ -13,7 +13,7 @@ from flinkish.restore.plan.new_offsets import Target
 from flinkish.restore.plan.pins import PinPlan
 from flinkish.restore.plan.query_id import QueryIdentity
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan
-from flinkish.restore.plan.source_plans import SourcePlan
+from flinkish.restore.plan.source_row import SourcePlan
 from flinkish.restore.plan.state_migration import StateRewrite
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome, Verdict
 from flinkish.restore.recipe import Recipe

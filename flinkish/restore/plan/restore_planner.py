@@ -37,7 +37,8 @@ from flinkish.restore.plan.query_restore import QueryRestore, RestoreOptions
 from flinkish.restore.plan.recipes import recipe_for
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan
 from flinkish.restore.plan.source_findings import SourceAnswer
-from flinkish.restore.plan.source_plans import BrokerFacts, SourcePlan, kind_of, source_plans
+from flinkish.restore.plan.source_plans import source_plans
+from flinkish.restore.plan.source_row import BrokerFacts, SourcePlan, kind_of
 from flinkish.restore.plan.state_migration import StateRewrite, rewrite_of
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.recipe import EmptyState, Recipe

@@ -11,13 +11,9 @@ from flinkish.restore.plan.kafka_reading import Available, BrokerAnswer
 from flinkish.restore.plan.matching import match_operators
 from flinkish.restore.plan.new_offsets import Move, Target
 from flinkish.restore.plan.positions import match_sources, reset_flag
-from flinkish.restore.plan.source_plans import (
-    NO_FACTS,
-    BrokerFacts,
-    SourcePlan,
-    source_plans,
-    starting_offsets,
-)
+from flinkish.restore.plan.source_answers import starting_offsets
+from flinkish.restore.plan.source_plans import source_plans
+from flinkish.restore.plan.source_row import NO_FACTS, BrokerFacts, SourcePlan
 from flinkish.restore.source.restore_inputs import NewQuery, SavedQueryFacts, SavedSource
 from tests.support.restore.query_builders import new, old, reads, saved_query, source, starting
 

@@ -1,0 +1,109 @@
+"""The row of a source in a restore plan, and what is known when it is judged. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from flinkish.restore.plan.kafka_reading import BrokerAnswer
+from flinkish.restore.plan.new_offsets import Move, Target
+from flinkish.restore.plan.source_findings import SourceAnswer
+from flinkish.restore.plan.verdicts import Check
+from flinkish.restore.source.restore_inputs import NewSource, SavedSource
+
+SourceVerdict = Literal[
+    "as-is",
+    "moved",
+    "new",
+    "reset",
+    "set",
+    "dropped",
+    "changed",
+    "consent-needed",
+    "incompatible",
+]
+
+
+@dataclass(frozen=True)
+class SourcePlan:
+    """The verdict for one source of the program, or for a saved one that the program does not read.
+
+    Attributes
+    ----------
+    new
+        None for a saved source that the program does not read.
+    verdict
+        ``consent-needed`` must not be executed without consent, ``incompatible`` not at all;
+        ``changed`` needs a warning; ``dropped`` is counted by ``non_restored_state``.
+    reason
+        An id for programs.
+    text, advice
+        A sentence, and what the user can do, if anything.
+    lost_rows
+        How many rows at most are never read, where that is the matter and known.
+    checks
+        What else there is to say of it.
+    repeated_rows
+        How many rows at most are read again, where that is the matter and known.
+    set_to
+        The position that replaces the saved one (``--set-offsets``).
+    moves
+        What becomes of the partitions of Kafka then.
+    """
+
+    new: NewSource | None
+    saved: SavedSource | None
+    verdict: SourceVerdict
+    reason: str
+    text: str
+    advice: str = ""
+    lost_rows: int | None = None
+    checks: tuple[Check, ...] = ()
+    repeated_rows: int | None = None
+    set_to: str | None = None
+    moves: tuple[Move, ...] = ()
+
+    @property
+    def blocks(self) -> bool:
+        """Whether the restore must not continue, or not without the user's consent."""
+        return self.verdict in ("consent-needed", "incompatible")
+
+
+@dataclass(frozen=True)
+class BrokerFacts:
+    """What is known of Kafka brokers and of tables that are read, and agreed to.
+
+    Attributes
+    ----------
+    answers
+        Those of brokers, by the entry of the source.
+    accept_lost_rows
+        Whether the user agrees that rows are skipped.
+    targets
+        Where sources are moved to (``--set-offsets``), by their entry.
+    accept_repeated_rows
+        Whether the user agrees that rows are read again.
+    tables
+        The answers of tables, by the entry of the source.
+    """
+
+    answers: Mapping[int, BrokerAnswer] = field(default_factory=dict)
+    accept_lost_rows: bool = False
+    targets: Mapping[int, Target] = field(default_factory=dict)
+    accept_repeated_rows: bool = False
+    tables: Mapping[int, SourceAnswer] = field(default_factory=dict)
+
+
+#: Nothing is known of any broker.
+NO_FACTS = BrokerFacts()
+
+
+def change_of(source: NewSource, saved: SavedSource) -> str:
+    """Return what a source reads, and what its position was taken in."""
+    return f"{source.describe()} reads {source.signature}, and read {saved.signature}"
+
+
+def kind_of(signature: str | None) -> str:
+    """Return ``kafka`` of ``kafka[subscribe=a]``; empty when not known."""
+    return (signature or "").partition("[")[0].removesuffix("Source").lower()
