@@ -241,6 +241,7 @@ def test_a_shadow_of_a_file_sink(flinkish: Flinkish, tmp_path: Path) -> None:
 
 
 @pytest.mark.deep
+@pytest.mark.timeout(2400)
 def test_a_fleet_of_four_with_one_that_fails(flinkish: Flinkish, tmp_path: Path) -> None:
     good, bad = versions(tmp_path)
     names = ("a-1", "a-2", "b", "c")
@@ -267,7 +268,7 @@ to = "{bad}"
 job = "c"
 """
     )
-    first = flinkish("upgrade", "fleet", str(file), "--json")
+    first = flinkish("upgrade", "fleet", str(file), "--json", timeout=900)
     assert first.code == 3
     outcomes = {job["name"]: job["outcome"] for job in first.json()["jobs"]}
     assert outcomes == {
@@ -275,7 +276,8 @@ job = "c"
         "b": "rolled back",
         "c": "not begun",
     }
-    again = flinkish("upgrade", "fleet", str(file), "--keep-going", "--jobs", "2")
+    words = ("upgrade", "fleet", str(file), "--keep-going", "--jobs", "2")
+    again = flinkish(*words, timeout=900)
     assert again.code == 3
     table = {line.split()[0]: " ".join(line.split()[1:-1]) for line in again.out.splitlines()[1:]}
     assert table == {
