@@ -113,6 +113,8 @@ def test_run_restores_from_any_spelling_of_the_path(
         "expected": None,
         "accept_lost_rows": False,
         "accept_partial": (),
+        "set_offsets": (),
+        "accept_repeated_rows": False,
         "offline": False,
     }
     assert restored(cli, "-s", os.path.relpath(saved.path)) == plain
