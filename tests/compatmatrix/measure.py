@@ -296,26 +296,34 @@ class _Process:
         file = self._name.with_name(f"{self._name.name}-{attempt}.json")
         spec = {"parallel": QUERIES_AT_ONCE, "timeout": TIMEOUT, "runs": runs}
         file.write_text(json.dumps(spec))
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("SPARK_")}
-        environment["PYTHONPATH"] = str(CHECKOUT)
-        environment["PYSPARK_PYTHON"] = self._python
-        command = [self._python, "-m", "tests.compatmatrix.worker", str(file)]
-        with open(file.with_suffix(".log"), "wb") as log:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=file.parent,
-                env=environment,
-                start_new_session=True,  # so that its Java and Python workers end with it
-            )
-            try:
-                process.wait(timeout=TIMEOUT * (2 + len(runs)))
-            except subprocess.TimeoutExpired:
-                pass  # what has no result is tried again
-            finally:
-                end_group(process)
+        # What has no result is tried again.
+        run_worker(self._python, "tests.compatmatrix.worker", file, TIMEOUT * (2 + len(runs)))
+
+
+def run_worker(python: str, module: str, file: Path, timeout: float) -> None:
+    """Run a module of measurements on ``file`` in a process of its own, and end all that it began.
+
+    Its output goes beside the file. It is ended after ``timeout`` seconds; the file's results say
+    how far it came.
+    """
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("SPARK_")}
+    environment |= {"PYTHONPATH": str(CHECKOUT), "PYSPARK_PYTHON": python}
+    with open(file.with_suffix(".log"), "wb") as log:
+        process = subprocess.Popen(
+            [python, "-m", module, str(file)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=file.parent,
+            env=environment,
+            start_new_session=True,  # so that its Java and Python workers end with it
+        )
+        try:
+            process.wait(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            end_group(process)
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:

@@ -12,9 +12,7 @@ again from the start.
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -35,7 +33,7 @@ from tests.compatmatrix.connectors.artifacts import (
     usual,
 )
 from tests.compatmatrix.connectors.rows import FILES, half, ids, write_files, wrong_rows
-from tests.compatmatrix.measure import CHECKOUT, BadMeasurement, end_group, read_result
+from tests.compatmatrix.measure import BadMeasurement, read_result, run_worker
 from tests.support import venvs
 from tests.support.servers.kafka import KafkaServer, kafka
 
@@ -236,25 +234,8 @@ class ConnectorMeasurement:
         session["spark.sql.warehouse.dir"] = str(file.with_name("spark-warehouse"))
         file.write_text(json.dumps({"session": session, "timeout": TIMEOUT, "runs": runs}))
         python = venvs.interpreter(environment.spark)
-        variables = {k: v for k, v in os.environ.items() if not k.startswith("SPARK_")}
-        variables |= {"PYTHONPATH": str(CHECKOUT), "PYSPARK_PYTHON": python}
-        command = [python, "-m", "tests.compatmatrix.connectors.worker", str(file)]
-        with open(file.with_suffix(".log"), "wb") as log:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=file.parent,
-                env=variables,
-                start_new_session=True,  # so that its Java and Python workers end with it
-            )
-            try:
-                process.wait(timeout=TIMEOUT * (1 + len(runs)))
-            except subprocess.TimeoutExpired:
-                pass  # said below
-            finally:
-                end_group(process)
+        # A process that does not end in time is told below.
+        run_worker(python, "tests.compatmatrix.connectors.worker", file, TIMEOUT * (1 + len(runs)))
         for run in runs:
             path = Path(run["result"])
             if not path.is_file():
