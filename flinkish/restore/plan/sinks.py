@@ -175,6 +175,9 @@ def judge_sink(
     """
     newest, saved = position.newest_batch, query.saved_batch
     where = f"the {position.format} sink {position.path}"
+    if position.unreadable is not None and mode == "rollback":
+        text = f"{where} cannot go back to the savepoint: {position.unreadable}"
+        return _ahead(position, query, "sink-cannot-go-back", text, ("rebase",))
     if position.unreadable is not None:
         return _plan(
             position,

@@ -127,3 +127,11 @@ def test_what_a_rollback_undoes_is_said() -> None:
 def test_an_unreadable_sink_is_said_and_does_not_block() -> None:
     plan = judge_sink(SinkPosition("orc", "x://out", unreadable="gone"), at(5, **STATE))
     assert (plan.verdict, plan.blocks, plan.newest_batch) == ("unreadable", False, None)
+
+
+def test_an_unreadable_table_that_is_to_go_back_blocks() -> None:
+    table = SinkPosition("delta", "/out", by_query_id=True, unreadable="no classes")
+    plan = judge_sink(table, at(5, **STATE), "rollback")
+    assert (plan.blocks, plan.reason, plan.permit) == (True, "sink-cannot-go-back", ("rebase",))
+    assert "no classes" in plan.text
+    assert not judge_sink(table, at(5, **STATE), "rebase").blocks
