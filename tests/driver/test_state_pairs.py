@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT
 from flinkish.driver.spark.settings import configured
 from flinkish.errors import ConsentNeeded
 from flinkish.restore.plan.judging import OperatorJudgement
@@ -18,7 +19,7 @@ from tests.support.driver import recorded_pairs
 from tests.support.driver.operator_programs import OF_PANDAS
 from tests.support.driver.pair_runner import FAILS, RIGHT, ROCKSDB, WRONG, Bench, Pair
 from tests.support.driver.pairs import PAIRS, TELLING, VERDICTS
-from tests.support.driver.pairs_other_operators import FUNCTIONS, PROCESSORS
+from tests.support.driver.pairs_other_operators import BY_TIME_SINCE, FUNCTIONS, JOINS, PROCESSORS
 from tests.support.driver.recorded_pairs import RecordedBench
 
 #: Spark's errors for state that does not fit, by version.
@@ -125,11 +126,24 @@ BACKENDS: dict[str, dict[str, str]] = {
 }
 
 
+#: The formats of joins that Spark does not take by default.
+JOIN_FORMATS: dict[str, dict[str, str]] = {
+    f"join-{number}": {**BACKENDS["rocksdb"], PIN_JOIN_FORMAT: number} for number in ("3", "4")
+}
+
+
 def _rewritten(pair: Pair, backend: str, place: str) -> Any:
+    conf = {**BACKENDS, **JOIN_FORMATS}[backend]
+    since = BY_TIME_SINCE if backend in JOIN_FORMATS else pair.since
     fast = pair.name == EXCHANGED and (backend, place) == ("rocksdb", "rescaled")
     name = f"{pair.name.replace(' ', '-')}-{backend}-{place}"
     return pytest.param(
-        replace(pair, conf={**BACKENDS[backend], **pair.conf}, options=PLACES[place]),
+        replace(
+            pair,
+            conf={**conf, **pair.conf},
+            options=PLACES[place],
+            since=since,
+        ),
         id=name,
         marks=[] if fast else [pytest.mark.deep],
     )
@@ -144,8 +158,9 @@ def _rewritten(pair: Pair, backend: str, place: str) -> Any:
         _rewritten(pair, backend, place)
         for pair in PAIRS
         if pair.verdict == "migrate" and not pair.plain and pair not in OF_THE_USER
-        for backend in BACKENDS
+        for backend in (*BACKENDS, *(JOIN_FORMATS if pair in JOINS else ()))
         for place in PLACES
+        if backend in BACKENDS or place == "rescaled"
     ],
 )
 def test_what_the_engine_rewrites_is_what_was_promised(bench: Bench, pair: Pair) -> None:

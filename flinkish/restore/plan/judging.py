@@ -17,11 +17,12 @@ from flinkish.restore.plan.deduplications import (
 from flinkish.restore.plan.matching import same_kind
 from flinkish.restore.plan.schema_compatibility import (
     BY_MEANING,
+    JOIN,
     NULLABILITY_WIDENED,
     compare_states,
-    means_something,
 )
 from flinkish.restore.plan.schema_messages import ACCEPT_PARTIAL, KEEP_OR_DROP
+from flinkish.restore.plan.state_columns import means_something
 from flinkish.restore.plan.state_evolution import (
     StoreEvolution,
     evolution_by_meaning,
@@ -156,7 +157,6 @@ def _judge_taken(
     typed: TypedStates,
 ) -> OperatorJudgement:
     """Return the verdict for an operator that takes the state of one of its kind."""
-    by_version = _schema_by_version(operator.kind, base)
     converted = convert_deduplication(operator, taken, base)
     saved, new = (taken.stores, operator.stores) if converted is None else converted.compared
     compared = compare_states(
@@ -165,7 +165,8 @@ def _judge_taken(
         new,
         taken.meaning,
         operator.meaning,
-        schema_by_version=by_version,
+        schema_by_version=_schema_by_version(operator.kind, base),
+        rows_by_time=operator.kind == JOIN and _join_format(base) == "4",
         nulls_known=_nulls_known(operator.kind, taken.stores, base),
     )
     found = () if converted is None else (converted.change,)
@@ -174,10 +175,7 @@ def _judge_taken(
     if worst is not None and worst.verdict in (Verdict.INCOMPATIBLE, Verdict.MIGRATE):
         text = "; ".join(c.text for c in changes if c.verdict is worst.verdict)
         evolution = None
-        # Joins of formats 3 and 4 find rows by their event times too, whose column may be another
-        # one afterwards: nobody has held their evolution against a batch computation.
-        is_proven = operator.kind != "symmetricHashJoin" or not by_version
-        if worst.verdict is Verdict.MIGRATE and is_proven:
+        if worst.verdict is Verdict.MIGRATE:
             evolution = _evolution(operator, taken)
             if converted is not None and evolution is not None:
                 evolution = converted.evolution(evolution)
@@ -258,10 +256,13 @@ def _forbids_nulls(schema: Any) -> bool:
 
 def _schema_by_version(kind: str, base: SavedQueryFacts | None) -> bool:
     """Return whether Spark keeps the schemas of such state by version (``StateSchemaV3File``)."""
-    join = pinned(base.pins if base is not None else {}, PIN_JOIN_FORMAT)
     return kind.startswith("transformWithState") or (
-        kind == "symmetricHashJoin" and join not in ("1", "2")
+        kind == JOIN and _join_format(base) not in ("1", "2")
     )
+
+
+def _join_format(base: SavedQueryFacts | None) -> str | None:
+    return pinned(base.pins if base is not None else {}, PIN_JOIN_FORMAT)
 
 
 def refuse(
@@ -349,8 +350,6 @@ def _needs(plan: OperatorJudgement, executors: Collection[Verdict]) -> str:
         why = "which of its columns is which is not known"
         if plan.taken is not None and plan.taken.rewritten:
             why = "it is rewritten for this Spark too: first restore the program as it was"
-        elif plan.operator.kind == "symmetricHashJoin":
-            why = "that takes a savepoint by this flinkish, of a join of state format 1 or 2"
         elif plan.operator.kind in BY_MEANING:
             why += ": a savepoint of the program as it was, with this flinkish, knows it"
     return f"the state would have to be {what}: {why}"

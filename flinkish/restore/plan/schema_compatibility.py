@@ -30,16 +30,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from flinkish.checkpoint.operators import StoreInfo
 from flinkish.operators.state_semantics import StateSemantics
 from flinkish.restore.plan import schema_messages
+from flinkish.restore.plan.event_times import event_time_changes
 from flinkish.restore.plan.schema_messages import KEEP_OR_DROP, StatePart
 from flinkish.restore.plan.state_columns import (
     StateColumn,
     columns_of,
     fields_of,
+    means_something,
     role_of,
     same_columns,
 )
@@ -64,10 +66,11 @@ _KEY_PROMOTIONS: Mapping[str, frozenset[str]] = {
 }
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 _TRANSFORM = "transformWithState"
+JOIN: Final = "symmetricHashJoin"
 #: Kinds whose state evolves by the meaning that the savepoint has of it.
 BY_MEANING = frozenset(
     {
-        *("stateStoreSave", "sessionWindowStateStoreSaveExec", "symmetricHashJoin"),
+        *("stateStoreSave", "sessionWindowStateStoreSaveExec", JOIN),
         *("dedupe", "dedupeWithinWatermark"),
     }
 )
@@ -84,6 +87,7 @@ def compare_states(
     *,
     schema_by_version: bool = False,
     nulls_known: bool = True,
+    rows_by_time: bool = False,
 ) -> tuple[StateChange, ...]:
     """Return all relevant differences; none when the state can be taken unchanged.
 
@@ -102,13 +106,18 @@ def compare_states(
         Whether the saved schemas say which columns may be null. From 4.3 on Spark marks all columns
         as nullable (``spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled``), except
         for queries that an older Spark started.
+    rows_by_time
+        Whether the state's format keeps rows by the time of the column that has a watermark.
     """
     changes = list(_traits(kind, saved_meaning, new_meaning))
     before, after = {s.name: s for s in saved}, {s.name: s for s in new}
     if before and after:
         changes += _variables(kind, before, after)
     for name in before.keys() & after.keys():
-        changes += _store(kind, before[name], after[name], saved_meaning, new_meaning, nulls_known)
+        stores = (before[name], after[name])
+        changes += _store(kind, *stores, saved_meaning, new_meaning, nulls_known)
+        if rows_by_time:
+            changes += event_time_changes(kind, *stores, saved_meaning, new_meaning)
     unseen = schema_messages.unseen(kind)
     if saved_meaning is None and unseen and new_meaning.keys:
         text = f"the checkpoint does not say {unseen}: they are taken in their order"
@@ -193,11 +202,6 @@ def _store(
         part = schema_messages.part_of(kind, role_of(saved.name), is_key=is_key, store=saved.name)
         part = replace(part, nulls_known=nulls_known, evolves=known and kind in BY_MEANING)
         yield from _compare(saved.name, part, olds.columns, news.columns, is_key=is_key)
-
-
-def means_something(meaning: StateSemantics | None) -> bool:
-    """Return whether a savepoint has the meaning of the columns of a state."""
-    return meaning is not None and bool(meaning.keys or meaning.values)
 
 
 def _compare(

@@ -107,6 +107,11 @@ def columns_of(
     return StateColumns(tuple(_named(listed, known, initial, buffers=from_the_end)), skipped)
 
 
+def means_something(meaning: StateSemantics | None) -> bool:
+    """Return whether a savepoint has the meaning of the columns of a state."""
+    return meaning is not None and bool(meaning.keys or meaning.values)
+
+
 def role_of(store: str) -> str:
     """Return the side of a join that a store belongs to, else :data:`ONLY`."""
     return next((side for side in ("left", "right") if store.startswith(side)), ONLY)

@@ -220,4 +220,4 @@ def test_a_wider_nullability_needs_a_new_schema_only_where_spark_writes_one() ->
         assert plan(kind, version).verdict is Verdict.MIGRATE
     refused = refuse([plan("symmetricHashJoin", "3")], frozenset(Verdict))
     assert refused is not None
-    assert "of a join of state format 1 or 2" in refused.message
+    assert "a savepoint of the program as it was, with this flinkish, knows it" in refused.message

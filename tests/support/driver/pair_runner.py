@@ -119,7 +119,9 @@ class Pair:
     the columns that an update replaces a row by; none in append mode. ``closing``: the marker
     closes the windows. ``promised`` is a batch program with what the engine's rewrite leads to; its
     rows have a column ``old``, true before the savepoint. By default it is the new program: the
-    rewrite loses nothing. ``own_logic``: rows before the savepoint count as the old upstream made
+    rewrite loses nothing. ``put_out`` is a batch program with the rows that the old program has put
+    out by then, in the new program's form: those of an outer join that have a match.
+    ``own_logic``: rows before the savepoint count as the old upstream made
     them. ``plain``: from the bare Spark checkpoint. ``refused``: the restore is refused for another
     reason than this operator. ``false_no`` says why there is no yes although
     Spark would be right, ``limit`` why there is a yes although it is not.
@@ -135,6 +137,7 @@ class Pair:
     key: tuple[str, ...] = ("k",)
     closing: bool = False
     promised: Program | None = None
+    put_out: Program | None = None
     own_logic: bool = False
     plain: bool = False
     operator: str = OPERATOR
@@ -302,8 +305,12 @@ class Bench:
             return _by_key(pair, found), _by_key(pair, everything)
         if pair.new.mode == "update":
             return _by_key(pair, [*before, *found]), _by_key(pair, everything)
-        # Of windows nothing is closed before the marker comes: what was put out, was put out.
-        out = Counter(saved.rows if pair.closing else before)
+        if pair.put_out is not None:
+            before, _ = self._reference(replace(pair, closing=False), saved.root, pair.put_out)
+        elif pair.closing:
+            # Of windows nothing is closed before the marker comes: what was put out, was put out.
+            before = [*saved.rows]
+        out = Counter(before)
         return Counter(found), Counter(everything) - out
 
     def _reference(self, pair: Pair, root: Path, truth: Program) -> tuple[list[Any], list[Any]]:
@@ -311,7 +318,7 @@ class Bench:
         earlier = pair.old if pair.own_logic else pair.new
         first = {s: self._upstream(earlier, self._batch(root, s, "01")) for s in ("a", "b")}
         later = {s: self._upstream(pair.new, self._batch(root, s, "2")) for s in ("a", "b")}
-        if truth is pair.promised:
+        if truth is not pair.new:
             first = {s: frame.selectExpr("*", "true as old") for s, frame in first.items()}
             later = {s: frame.selectExpr("*", "false as old") for s, frame in later.items()}
         both = {s: first[s].unionByName(later[s]) for s in first}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT
 from flinkish.restore.plan.query_restore import RestoreOptions
 from tests.support.driver.pair_programs import (
     aggregation,
@@ -41,6 +42,46 @@ TIMED = ("k, v, ts", "k as bk, v as x, ts as bts")
 SEMI = ("k, v, ts", "k as bk, ts as bts")
 JOIN_TYPE = ("incompatible", "join-type-changed")
 NEAR = "k = bk and bts between ts - interval 1 hour and ts + interval 1 hour"
+NEAR_LATE = NEAR.replace("bts", "blate").replace("ts", "late")
+WINDOW = "window(ts, '1 hour')"
+#: Format 4 keeps the rows by their event time; it needs RocksDB, as format 3 does.
+BY_TIME = {**ROCKSDB, PIN_JOIN_FORMAT: "4"}
+BY_TIME_SINCE = "4.3"
+#: A second time, hours after the first, and a watermark on it in place of that.
+LATE = mapped(
+    ts="coalesce(ts, timestamp '2024-01-01')",  # never null, with and without a watermark
+    late="coalesce(ts, timestamp '2024-01-01') + interval 10 hours",
+)
+LATER_TIME = ("k, v, ts, late", "k as bk, v as x, ts as bts, late as blate")
+
+
+def on_the_late_time(frame: Any) -> Any:
+    return LATE(frame).withWatermark("late", "2 hours")
+
+
+def outer(
+    name: str,
+    verdict: tuple[str, str],
+    lefts: tuple[str, str, str],
+    right: str,
+    on: str,
+    **facts: Any,
+) -> Pair:
+    """A left outer join; ``lefts`` are the columns of its left input: the old ones, the new ones,
+    and the new ones as promised where they are not the same."""
+    old, new, promised = lefts
+    return Pair(
+        name,
+        join(old, right, on, "left_outer", **facts),
+        join(new, right, on, "left_outer", **facts),
+        *verdict,
+        FAILS,
+        closing=True,
+        promised=join(promised, right, on, "left_outer") if promised else None,
+        put_out=join(promised or new, right, on),
+    )
+
+
 JOINS = (
     Pair("join unchanged", JOIN, JOIN, *AS_IS),
     Pair(
@@ -174,6 +215,59 @@ JOINS = (
         *JOIN_TYPE,
         closing=True,
         false_no="Spark's guide rules it out, and a row without a match may be gone already",
+    ),
+    outer(
+        "outer join by time gained a column",
+        ADDED,
+        ("k, v, ts", "k, v, ts, w", "k, v, ts, if(old, null, w) as w"),
+        TIMED[1],
+        NEAR,
+    ),
+    outer(
+        "outer join by time reordered",
+        ADDED,
+        ("k, v, ts", "ts, w, v, k", "ts, if(old, null, w) as w, v, k"),
+        TIMED[1],
+        NEAR,
+    ),
+    outer(
+        "outer join at one time gained a column",
+        ADDED,
+        ("k, v, ts", "k, v, ts, w", "k, v, ts, if(old, null, w) as w"),
+        TIMED[1],
+        "k = bk and ts = bts",
+        upstream=mapped(ts="date_trunc('hour', ts)"),
+    ),
+    outer(
+        "outer join of windows lost a column",
+        REMOVED,
+        (f"k, v, w, {WINDOW} as at", f"k, v, {WINDOW} as at", ""),
+        f"k as bk, v as x, {WINDOW} as bat",
+        "k = bk and at = bat",
+    ),
+    Pair(
+        "another event time",
+        join(*LATER_TIME, on=NEAR, upstream=LATE),
+        join(*LATER_TIME, on=NEAR_LATE, upstream=on_the_late_time, delay=None),
+        *AS_IS,
+    ),
+    Pair(
+        "another event time, of a join by time",
+        join(*LATER_TIME, on=NEAR, upstream=LATE),
+        join(*LATER_TIME, on=NEAR_LATE, upstream=on_the_late_time, delay=None),
+        "incompatible",
+        "event-time-changed",
+        WRONG,
+        conf=BY_TIME,
+        since=BY_TIME_SINCE,
+    ),
+    Pair(
+        "no event time any more, of a join by time",
+        join(*LATER_TIME, on=NEAR, upstream=LATE),
+        join(*LATER_TIME, on=NEAR, upstream=LATE, delay=None),
+        *AS_IS,
+        conf=BY_TIME,
+        since=BY_TIME_SINCE,
     ),
     Pair(
         "left semi to inner",

@@ -8,6 +8,7 @@ Spark: after a change of an old program, and when a pair has a new one.
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tarfile
@@ -91,6 +92,8 @@ def _nobodys(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 def session() -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
+    # Else Spark's workers run on the first python3 of the PATH.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     for key, value in (
         ("spark.sql.session.timeZone", "UTC"),
