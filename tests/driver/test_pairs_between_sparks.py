@@ -15,12 +15,12 @@ from tests.support.driver.pairs_between import cases
 CHECKOUT = Path(__file__).parents[2]
 
 
-def run(python: str, word: str, directory: Path) -> None:
+def run(python: str, step: str, direction: str, directory: Path) -> None:
     """Save or evolve with the Spark of a Python; an older one has what it needs beside it."""
     beside = Path(python).parents[1] / "for-tests"
     path = [str(CHECKOUT), *([str(beside)] if beside.is_dir() else [])]
     done = subprocess.run(
-        [python, "-m", "tests.support.driver.pairs_between", word, str(directory)],
+        [python, "-m", "tests.support.driver.pairs_between", step, direction, str(directory)],
         cwd=CHECKOUT,
         env={**os.environ, "PYSPARK_PYTHON": python, "PYTHONPATH": os.pathsep.join(path)},
         stdin=subprocess.DEVNULL,
@@ -40,9 +40,10 @@ def test_state_evolves_between_sparks(tmp_path: Path, upwards: bool) -> None:
     if not older:
         pytest.skip("needs FLINKISH_SPARK35_PYTHON: run this through make test-matrix")
     before, after = (older, sys.executable) if upwards else (sys.executable, older)
-    run(before, "save", tmp_path)
-    run(after, "evolve", tmp_path)
+    direction = "up" if upwards else "down"
+    run(before, "save", direction, tmp_path)
+    run(after, "evolve", direction, tmp_path)
     found = json.loads((tmp_path / "results.json").read_text())
-    assert found.keys() == cases().keys()
+    assert found.keys() == cases(direction).keys()
     wrong = {name: rest for name, (right, *rest) in found.items() if not right}
     assert wrong == {}

@@ -181,6 +181,7 @@ def _judge_taken(
                 evolution = converted.evolution(evolution)
         if evolution is not None:
             evolution = with_recodes(evolution, operator, typed.resolved)
+            text = "; ".join(filter(None, (text, taken.rewritten)))
         return OperatorJudgement(
             operator, worst.verdict, taken, worst.reason, text, worst.advice, changes, evolution
         )
@@ -226,7 +227,7 @@ def _evolution(operator: NewOperator, taken: SavedOperator) -> Mapping[str, Stor
             if store.name in saved
         )
         return evolution_by_name(taken.stores, operator.stores) if same_keys else None
-    if operator.kind not in BY_MEANING or not means_something(taken.meaning) or taken.rewritten:
+    if taken.regrouped or operator.kind not in BY_MEANING or not means_something(taken.meaning):
         return None
     return evolution_by_meaning(taken.stores, operator.stores, taken.meaning, operator.meaning)
 
@@ -348,7 +349,7 @@ def _needs(plan: OperatorJudgement, executors: Collection[Verdict]) -> str:
     why = WITHOUT_ENGINE
     if plan.verdict in executors:
         why = "which of its columns is which is not known"
-        if plan.taken is not None and plan.taken.rewritten:
+        if plan.taken is not None and plan.taken.regrouped:
             why = "it is rewritten for this Spark too: first restore the program as it was"
         elif plan.operator.kind in BY_MEANING:
             why += ": a savepoint of the program as it was, with this flinkish, knows it"

@@ -69,6 +69,9 @@ class SavedOperator(Identified):
     rewritten
         The reason why ``stores`` are not the savepoint's, but those after the engine's rewrite;
         empty without a rewrite.
+    regrouped
+        Whether that rewrite makes other rows of the saved ones, so that their columns cannot change
+        in the same pass.
     """
 
     query: QueryKey
@@ -81,6 +84,7 @@ class SavedOperator(Identified):
     stores: tuple[StoreInfo, ...] = ()
     meaning: StateSemantics | None = None
     rewritten: str = ""
+    regrouped: bool = False
 
     @property
     def movable(self) -> bool:

@@ -74,7 +74,9 @@ def fit_query(
         why = [f"checkpoint format {checkpoint_format} becomes 1"] if to_format_1 else []
         if formats and kind == _JOIN:
             why.insert(0, f"join state format {old_join} becomes {_NEW_JOIN_FORMAT}")
-            operator = replace(operator, stores=_stores_of_format_2(operator.stores))
+            stores = _stores_of_format_2(operator.stores)
+            regrouped = stores != operator.stores
+            operator = replace(operator, stores=stores, regrouped=regrouped)
         if Rewrite.LISTS in needed and kind.startswith(_TRANSFORM):
             why.append("lists become as it reads them")
         operators.append(_rewritten(operator, why, named))

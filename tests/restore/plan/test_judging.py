@@ -143,7 +143,10 @@ def test_state_whose_columns_are_not_known_is_not_rewritten() -> None:
     nobodys = replace(saved(), meaning=None)
     for taken, why in (
         (nobodys, "a savepoint of the program as it was, with this flinkish, knows it"),
-        (replace(saved(), rewritten="for Spark 3.5.9"), "first restore the program as it was"),
+        (
+            replace(saved(), rewritten="for Spark 3.5.9", regrouped=True),
+            "first restore the program as it was",
+        ),
     ):
         error = refuse([judge_operator(starting("a double"), taken, BASE)], FOR_THE_ENGINE)
         assert error is not None
@@ -178,6 +181,15 @@ def test_a_rewrite_for_another_spark_is_carried_out_for_any_operator() -> None:
     assert error is not None
     assert "rewritten for Spark 3.5.9: something" in error.message
     assert "install flinkish[engine]" in error.hint
+
+
+def test_state_evolves_in_the_pass_that_rewrites_it_for_another_spark() -> None:
+    taken = replace(saved(), rewritten="rewritten for Spark 3.5.9: something")
+    plan = judge_operator(starting("a double"), taken, BASE)
+    assert (plan.verdict, plan.reason) == (Verdict.MIGRATE, "type-widened")
+    assert plan.evolution is not None
+    assert plan.text.endswith("; rewritten for Spark 3.5.9: something")
+    assert refuse([plan], FOR_THE_ENGINE) is None
 
 
 @pytest.mark.parametrize(

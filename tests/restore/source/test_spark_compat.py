@@ -65,6 +65,7 @@ def test_joins_become_format_2(join_format: str) -> None:
     why = f"rewritten for Spark 4.0.5: join state format {join_format} becomes 2"
     assert rewritten(found) == {"joined": why}
     assert found.operators[0].stores == FORMAT_2
+    assert found.operators[0].regrouped == (join_format == "4")
 
 
 @pytest.mark.parametrize(

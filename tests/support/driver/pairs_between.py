@@ -1,7 +1,7 @@
 """The pairs between two Sparks: one runs the old programs, another one evolves their state.
 
-``python -m tests.support.driver.pairs_between save|evolve DIRECTORY``: each with the Python of its
-Spark; ``evolve`` leaves ``results.json``, what was made of each case.
+``python -m tests.support.driver.pairs_between save|evolve up|down DIRECTORY``: each with the Python
+of its Spark; ``evolve`` leaves ``results.json``, what was made of each case.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT, SETTING_CHECKPOINT_FORMAT
 from flinkish.driver.spark.settings import configured
 from flinkish.restore.check.version_check import fit_offers
 from flinkish.restore.plan.query_restore import RestoreOptions
@@ -21,7 +22,7 @@ from flinkish.restore.plan.verdicts import FOR_THE_ENGINE
 from flinkish.restore.source.restore_source import open_restore_source
 from tests.support.driver.pair_runner import ROCKSDB, Bench, Pair, Saved
 from tests.support.driver.pairs import PAIRS
-from tests.support.driver.pairs_other_operators import FUNCTIONS, PROCESSORS
+from tests.support.driver.pairs_other_operators import FUNCTIONS, JOINS, PROCESSORS
 from tests.support.driver.recorded_pairs import session
 
 BACKENDS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -29,32 +30,46 @@ BACKENDS: Final[Mapping[str, Mapping[str, str]]] = {
     "rocksdb": {"spark.sql.shuffle.partitions": "2", **ROCKSDB},
 }
 #: The new number of partitions, so that the same pass rescales; None as saved.
-PLACES: Final = {"hdfs": None, "rocksdb": 3}
+PLACES: Final = {"hdfs": None, "rocksdb": 3, "newest": 3}
 #: State whose format differs between the Sparks.
-_FORMATS: Final = {"spark.sql.streaming.join.stateFormatVersion": "2"}
+_FORMATS: Final = {PIN_JOIN_FORMAT: "2"}
+#: What an older Spark does not read: the same pass makes formats of it that it does.
+NEWEST: Final = {PIN_JOIN_FORMAT: "3", SETTING_CHECKPOINT_FORMAT: "2"}
+#: The pairs that are saved in these too, a few of each kind of operator, and all joins.
+_TELLING: Final = ("exchanged", "session", "window key widened", "dedup column widened")
 
 
-def cases() -> dict[str, Pair]:
-    """Return the pairs whose state evolves, on both backends, by name."""
+def cases(direction: str) -> dict[str, Pair]:
+    """Return the pairs whose state evolves, by name: on both backends, and from a newer Spark to an
+    older one also from formats that this one does not read."""
     evolving = [
         pair
         for pair in PAIRS
         if pair.verdict == "migrate" and not pair.plain and pair.since == "3.5"
         if pair not in (*FUNCTIONS, *PROCESSORS)
     ]
-    return {
+    found = {
         f"{pair.name}, {backend}": replace(pair, conf={**_FORMATS, **conf, **pair.conf})
         for pair in evolving
         for backend, conf in BACKENDS.items()
     }
+    if direction == "down":
+        found |= {
+            f"{pair.name}, newest": replace(pair, conf={**BACKENDS["rocksdb"], **pair.conf})
+            for pair in evolving
+            if pair in JOINS or any(word in pair.name for word in _TELLING)
+        }
+    return found
 
 
-def save(spark: Any, root: Path) -> None:
+def save(spark: Any, root: Path, direction: str) -> None:
     """Run the old programs."""
     bench = Bench(spark, root)
     runs: dict[Any, Saved] = {}
     found = {}
-    for name, pair in cases().items():
+    for name, pair in cases(direction).items():
+        if name.endswith(", newest"):
+            pair = replace(pair, conf={**pair.conf, **NEWEST})
         with configured(spark, pair.conf):
             saved = runs[bench.run_of(pair)] = bench.saved(pair)
         (offer,) = saved.savepoint.by_key.values()
@@ -65,11 +80,12 @@ def save(spark: Any, root: Path) -> None:
 class ForeignBench(Bench):
     """Goes on with what another Spark has saved."""
 
-    def __init__(self, spark: Any, root: Path) -> None:
+    def __init__(self, spark: Any, root: Path, direction: str) -> None:
         super().__init__(spark, root)
         # Written by the test itself.
         self._found = pickle.loads((root / "saved.pickle").read_bytes())
-        self._names = {(pair.name, tuple(pair.conf.items())): n for n, pair in cases().items()}
+        known = cases(direction).items()
+        self._names = {(pair.name, tuple(pair.conf.items())): name for name, pair in known}
         self._number = 1000
 
     def saved(self, pair: Pair) -> Saved:
@@ -79,11 +95,11 @@ class ForeignBench(Bench):
         return Saved(Path(root), offers, offers, rows)
 
 
-def evolve(spark: Any, root: Path) -> dict[str, list[Any]]:
+def evolve(spark: Any, root: Path, direction: str) -> dict[str, list[Any]]:
     """Return what the new programs made of the state, and what they should have, by case."""
-    bench = ForeignBench(spark, root)
+    bench = ForeignBench(spark, root, direction)
     found: dict[str, list[Any]] = {}
-    for name, pair in cases().items():
+    for name, pair in cases(direction).items():
         partitions = PLACES[name.rpartition(", ")[2]]
         options = RestoreOptions(
             parallelism=partitions, executors=FOR_THE_ENGINE, accept_partial=(pair.operator,)
@@ -101,8 +117,9 @@ def evolve(spark: Any, root: Path) -> dict[str, list[Any]]:
 
 if __name__ == "__main__":
     with session() as spark_session:
-        if sys.argv[1] == "save":
-            save(spark_session, Path(sys.argv[2]))
+        step, up_or_down, directory = sys.argv[1:]
+        if step == "save":
+            save(spark_session, Path(directory), up_or_down)
         else:
-            results = evolve(spark_session, Path(sys.argv[2]))
-            Path(sys.argv[2], "results.json").write_text(json.dumps(results))
+            results = evolve(spark_session, Path(directory), up_or_down)
+            Path(directory, "results.json").write_text(json.dumps(results))
