@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from flinkish.restore.plan.judging import OperatorJudgement
 from flinkish.restore.plan.query_restore import QueryRestore, RestoreOptions
 from flinkish.restore.plan.verdicts import FOR_THE_ENGINE, Verdict
 from tests.support.driver import recorded_pairs
+from tests.support.driver.canonical_pairs import CanonicalBench
 from tests.support.driver.operator_programs import OF_PANDAS
 from tests.support.driver.pair_runner import FAILS, RIGHT, ROCKSDB, WRONG, Bench, Pair
 from tests.support.driver.pairs import PAIRS, TELLING, VERDICTS
@@ -174,4 +176,46 @@ def test_what_the_engine_rewrites_is_what_was_promised(bench: Bench, pair: Pair)
         restore, _, _ = bench.plan(replace(pair, options=agreed))
         assert restore.refusal is None, restore.refusal
         result, expected = bench.evolved(pair, restore)
+    assert result == expected
+
+
+#: One pair of each kind of operator.
+CANONICAL = (
+    EXCHANGED,
+    "window key widened",
+    "session aggregates reordered and widened",
+    "dedup column widened",
+    "join columns added, removed and exchanged",
+    "outer join by time gained a column",
+)
+
+
+@pytest.mark.deep
+@pytest.mark.spark
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(
+    ("name", "written", "restored"),
+    [
+        *((name, "hdfs", "rocksdb") for name in CANONICAL),
+        *((name, "rocksdb", "hdfs") for name in CANONICAL),
+        (CANONICAL[-1], "join-4", "join-4"),
+    ],
+)
+def test_canonical_state_evolves(
+    spark: Any, tmp_path: Path, name: str, written: str, restored: str
+) -> None:
+    """It goes to the other backend, and to other partitions, in the same pass."""
+    pair = next(each for each in PAIRS if each.name == name)
+    if written in JOIN_FORMATS and spark.version < BY_TIME_SINCE:
+        pytest.skip(f"came with Spark {BY_TIME_SINCE}")
+    backends = {**BACKENDS, **JOIN_FORMATS}
+    options = RestoreOptions(
+        parallelism=3, executors=FOR_THE_ENGINE, accept_partial=(pair.operator,)
+    )
+    pair = replace(pair, conf={**backends[restored], **pair.conf}, options=options)
+    canonical = CanonicalBench(spark, tmp_path, backends[written])
+    with configured(spark, {**recorded_pairs.SETTINGS, **pair.conf}):
+        restore, _, _ = canonical.plan(pair)
+        assert restore.refusal is None, restore.refusal
+        result, expected = canonical.evolved(pair, restore)
     assert result == expected

@@ -1,0 +1,51 @@
+"""The pairs of programs, from canonical savepoints: their state is in Avro, of no backend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from flinkish.driver.migration.savepoint_migration import write_rewritten
+from flinkish.driver.spark.settings import configured
+from flinkish.restore.source.restore_source import open_restore_source
+from flinkish.savepoint.format.contents import FORMAT_CANONICAL, SavepointJob
+from flinkish.savepoint.format.reader import open_savepoint
+from flinkish.savepoint.reporter import SilentSavepointReporter
+from flinkish.spec.migration import Migration
+from tests.support.driver.pair_runner import Bench, Pair, Saved
+
+
+class CanonicalBench(Bench):
+    """Restores from canonical savepoints of the old programs.
+
+    ``written`` are the settings under which the old programs run; a restore is of its pair's, so
+    that the state may go to another backend.
+    """
+
+    def __init__(self, spark: Any, root: Path, written: Mapping[str, str]) -> None:
+        super().__init__(spark, root)
+        self._written = written
+        self._canonical: dict[Any, Saved] = {}
+
+    def saved(self, pair: Pair) -> Saved:
+        run = self.run_of(pair)
+        if run not in self._canonical:
+            with configured(self.spark, self._written):
+                native = super().saved(pair)
+            (offer,) = native.savepoint.by_key.values()
+            path = str(Path(offer.origin.root).parent)
+            target = str(native.root / "canonical")
+            info, _ = write_rewritten(
+                self.spark.sparkContext,
+                open_savepoint(path),
+                Migration(path, target, type=FORMAT_CANONICAL),
+                scratch=str(native.root / "scratch"),
+                job=SavepointJob("f" * 32, "job", spark_version=self.spark.version),
+                trigger="migrate",
+                reporter=SilentSavepointReporter(),
+                progress=lambda rows, size: None,
+            )
+            self._canonical[run] = replace(native, savepoint=open_restore_source(info.path))
+        return self._canonical[run]
