@@ -17,7 +17,7 @@ from flinkish.restore.plan.judging import OperatorJudgement
 from flinkish.restore.plan.query_restore import QueryRestore, RestoreOptions
 from flinkish.restore.plan.verdicts import FOR_THE_ENGINE, Verdict
 from tests.support.driver import recorded_pairs
-from tests.support.driver.canonical_pairs import CanonicalBench
+from tests.support.driver.canonical_state import CanonicalBench
 from tests.support.driver.operator_programs import OF_PANDAS
 from tests.support.driver.pair_runner import FAILS, RIGHT, ROCKSDB, WRONG, Bench, Pair
 from tests.support.driver.pairs import PAIRS, TELLING, VERDICTS

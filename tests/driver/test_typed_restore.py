@@ -14,6 +14,7 @@ from flinkish.savepoint.format.reader import open_savepoint
 from flinkish.savepoint.state.state_rows import open_state, show_rows
 from flinkish.state import apply_in_pandas_with_state, transform_with_state
 from tests.support.driver import typed_programs
+from tests.support.driver.canonical_state import canonical_of
 from tests.support.driver.changed_checkpoint import is_old
 from tests.support.driver.in_process_job import InProcessJob
 from tests.support.driver.operator_programs import BACKENDS
@@ -166,6 +167,41 @@ def test_a_restore(
         return
     (before,) = snapshots(path)
     assert (generations[0] != before) is (change.old != change.new)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(
+    ("kind", "backend", "restored", "migration"),
+    [
+        ("group", "hdfs", "rocksdb", "eager"),
+        ("group", "rocksdb", "hdfs", "lazy"),
+        ("processor", "rocksdb", "rocksdb", "eager"),
+    ],
+)
+def test_a_restore_of_canonical_state(
+    spark: Any,
+    new_job: NewJob,
+    tmp_path: Path,
+    kind: str,
+    backend: str,
+    restored: str,
+    migration: str,
+) -> None:
+    """Typed state has no backend there, and goes on with the new serializer."""
+    if kind == "processor" and is_old(spark):
+        pytest.skip("transformWithState came with Spark 4")
+    (change,) = (each for each in CHANGES if each.name == "a field more")
+    newest: Shown = {}
+    with configured(spark, settings(backend)):
+        path = canonical_of(spark, saved(spark, new_job, change, kind, tmp_path), tmp_path)
+    with configured(spark, settings(restored)):
+        write(spark, AFTER, tmp_path / "in" / "1")
+        job = new_job(restore=RestoreSpec(path=path), options=options(migration))
+        job.start(program(spark, change.new, change, kind, tmp_path, newest))
+        run_until_read(job, newest, {0, 1, 2, 4})
+        state = job.request(RequestKind.STOP, str(tmp_path / "sp"))["savepoint"]["path"]
+    assert newest == typed_programs.expected(change, BEFORE, AFTER)
+    assert len(snapshots(state)) == (2 if migration == "lazy" else 1)
 
 
 @pytest.mark.parametrize(

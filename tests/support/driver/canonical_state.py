@@ -1,4 +1,4 @@
-"""The pairs of programs, from canonical savepoints: their state is in Avro, of no backend."""
+"""Canonical savepoints of what has run: their state is in Avro, of no backend."""
 
 from __future__ import annotations
 
@@ -15,6 +15,21 @@ from flinkish.savepoint.format.reader import open_savepoint
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.spec.migration import Migration
 from tests.support.driver.pair_runner import Bench, Pair, Saved
+
+
+def canonical_of(spark: Any, savepoint: str, directory: Path) -> str:
+    """Write a savepoint anew as a canonical one, below a directory; return its path."""
+    info, _ = write_rewritten(
+        spark.sparkContext,
+        open_savepoint(savepoint),
+        Migration(savepoint, str(directory / "canonical"), type=FORMAT_CANONICAL),
+        scratch=str(directory / "scratch"),
+        job=SavepointJob("f" * 32, "job", spark_version=spark.version),
+        trigger="migrate",
+        reporter=SilentSavepointReporter(),
+        progress=lambda rows, size: None,
+    )
+    return info.path
 
 
 class CanonicalBench(Bench):
@@ -35,17 +50,6 @@ class CanonicalBench(Bench):
             with configured(self.spark, self._written):
                 native = super().saved(pair)
             (offer,) = native.savepoint.by_key.values()
-            path = str(Path(offer.origin.root).parent)
-            target = str(native.root / "canonical")
-            info, _ = write_rewritten(
-                self.spark.sparkContext,
-                open_savepoint(path),
-                Migration(path, target, type=FORMAT_CANONICAL),
-                scratch=str(native.root / "scratch"),
-                job=SavepointJob("f" * 32, "job", spark_version=self.spark.version),
-                trigger="migrate",
-                reporter=SilentSavepointReporter(),
-                progress=lambda rows, size: None,
-            )
-            self._canonical[run] = replace(native, savepoint=open_restore_source(info.path))
+            path = canonical_of(self.spark, str(Path(offer.origin.root).parent), native.root)
+            self._canonical[run] = replace(native, savepoint=open_restore_source(path))
         return self._canonical[run]
