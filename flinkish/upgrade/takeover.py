@@ -64,10 +64,22 @@ def resume(
 
 
 def rollback(
-    context: Context, reference: str, secrets: Secrets | None = None, *, force: bool = False
+    context: Context,
+    reference: str,
+    secrets: Secrets | None = None,
+    *,
+    force: bool = False,
+    sink_ahead: str | None = None,
 ) -> Execution:
-    """Take over an upgrade whose process is gone, to undo it; see :func:`resume`."""
-    return _taken_over(context, reference, secrets, force=force, back=True)
+    """Take over an upgrade whose process is gone, to undo it; see :func:`resume`.
+
+    Parameters
+    ----------
+    sink_ahead : str, optional
+        How the old program goes on where a sink is ahead of the savepoint, in place of what the
+        upgrade was told: its table may not go back because others have written to it since.
+    """
+    return _taken_over(context, reference, secrets, force=force, back=True, sink_ahead=sink_ahead)
 
 
 def promote(
@@ -88,7 +100,13 @@ def promote(
 
 
 def _taken_over(
-    context: Context, reference: str, secrets: Secrets | None, *, force: bool, back: bool
+    context: Context,
+    reference: str,
+    secrets: Secrets | None,
+    *,
+    force: bool,
+    back: bool,
+    sink_ahead: str | None = None,
 ) -> Execution:
     upgrade, owner = context.registry.upgrade(reference)
     state = undo(upgrade)  # refuses a finished one
@@ -107,6 +125,8 @@ def _taken_over(
     if back:
         asked = RolledBack("it was asked for", hint="")
         upgrade = replace(upgrade, state=state, failure=upgrade.failure or asked.to_record())
+    if sink_ahead is not None:
+        upgrade = replace(upgrade, restore=replace(upgrade.restore, sink_ahead=sink_ahead))
     mine = process_ref()
     upgrade = context.registry.save_upgrade(upgrade, mine)
     return _CLASSES[upgrade.kind](context, upgrade, mine, found, back=back)

@@ -243,4 +243,12 @@ def test_the_old_program_does_not_come_back(cli: Command, context: Context) -> N
     recorded, _ = context.registry.upgrade(ID)
     assert recorded.state is UpgradeState.RETURNING
     context.registry.save_upgrade(recorded, GONE)
-    assert rollback(context, ID).run().state is UpgradeState.ROLLED_BACK
+    # Another way than the one that failed, and that may be interrupted too.
+    again = rollback(context, ID, sink_ahead="accept")
+    context.registry.save_upgrade(again.upgrade, GONE)
+    done = resume(context, ID).run()
+    assert done.state is UpgradeState.ROLLED_BACK
+    assert done.old_again_id is not None
+    restored = context.registry.job(done.old_again_id).launch.restore
+    assert restored is not None
+    assert restored.sink_ahead == "accept"

@@ -10,6 +10,7 @@ from flinkish.cli.base import Call, command
 from flinkish.cli.commands.upgrade_result import carry_out
 from flinkish.cli.options.arguments import F
 from flinkish.cli.options.program import conf_option, secret_args_option
+from flinkish.cli.options.restore import sink_ahead_option
 from flinkish.upgrade import takeover as upgrades
 from flinkish.upgrade.preparation import Secrets
 
@@ -44,18 +45,21 @@ def resume(
 
 @command("rollback", exit_codes=(10, 12, 13, 14, 15))
 @_left_options
+@sink_ahead_option
 def rollback(
     call: Call,
     upgrade_id: str,
     force: bool,
     conf: Mapping[str, str],
     secret_arguments: tuple[str, ...],
+    sink_ahead: str | None,
 ) -> int:
     """Undo an upgrade whose command was interrupted: the old program goes on.
 
-    Exit 0 when it does. Secrets have to be given again.
+    Exit 0 when it does. Secrets have to be given again. Without --sink-ahead the upgrade's own is
+    taken; where others have written to a table that was to go back, give --sink-ahead rebase.
     """
     with call.session() as session:
         secrets = Secrets(conf, secret_arguments or None)
-        left = upgrades.rollback(session, upgrade_id, secrets, force=force)
+        left = upgrades.rollback(session, upgrade_id, secrets, force=force, sink_ahead=sink_ahead)
         return carry_out(session, left, asked_back=True)
