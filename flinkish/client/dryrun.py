@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from flinkish.launch.spark_submit import Installation
 from flinkish.registry.job_registry import Registry
 from flinkish.restore.check.version_check import version_gate
 from flinkish.restore.plan.document import with_checks
-from flinkish.restore.plan.query_id import newest_batch
+from flinkish.restore.plan.query_id import newest_batch, newest_begun
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.source.job_source import open_job
 from flinkish.restore.source.restore_source import open_restore_source
@@ -63,7 +63,7 @@ def check_restore(
         name=name,
         environ=environ,
         show_log=show_log,
-        runs=_runs(
+        runs=known_runs(
             registry,
             [offer.query_id for offer in offers.by_key.values()],
             None if job is None else job.job_id,
@@ -81,13 +81,13 @@ def check_restore(
     }
 
 
-def _runs(
-    registry: Registry, query_ids: list[str], own: str | None
+def known_runs(
+    registry: Registry, query_ids: Sequence[str], own: str | None
 ) -> dict[str, tuple[KnownRun, ...]]:
     """Return what the registry knows of jobs that ran the savepoint's queries, without ``own``."""
     return {
         query_id: tuple(
-            KnownRun(job.job_id, job.state.value, newest_batch(query))
+            KnownRun(job.job_id, job.state.value, newest_batch(query), newest_begun(query))
             for job, query in registry.find_query(query_id)
             if job.job_id != own
         )

@@ -21,11 +21,14 @@ class KnownRun:
         The name of the job's state.
     last_batch
         The newest known batch of the query, from its commit log or its reports.
+    begun_batch
+        The newest batch that its offset log has planned, where that is known.
     """
 
     job_id: str
     state: str
     last_batch: int | None = None
+    begun_batch: int | None = None
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from flinkish import storage
 from flinkish.checkpoint.cut import newest_committed_batch, read_cut
 from flinkish.restore.check.file_sinks import file_sink_position
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
-from flinkish.restore.materialize.new_logs import replays_planned
 from flinkish.restore.plan.sinks import Continuation, SinkPlan, judge_sink
 from flinkish.restore.recipe import Recipe, SourceCheckpoint
 from tests.support.driver.changed_checkpoint import World
@@ -90,7 +89,7 @@ class Files:
     def plan(self, recipe: Recipe, mode: Any = None) -> SinkPlan:
         position = file_sink_position("parquet", self.sink, storage)
         assert position is not None
-        planned = replays_planned(recipe)
+        planned = recipe.replays_planned
         query = Continuation(recipe.batch_id, True, stateful=self.stateful, replays_planned=planned)
         return judge_sink(position, query, mode)
 
@@ -123,7 +122,7 @@ def test_a_file_sink_that_is_ahead(
     files.write("d")
     files.run("one")
     assert files.rows() == "abcd"
-    assert not replays_planned(recipe)
+    assert not recipe.replays_planned
     refused = files.plan(recipe)
     assert (refused.verdict, refused.newest_batch, refused.blocks) == ("ahead", 3, True)
     assert files.plan(recipe, "accept").blocks is files.stateful
@@ -186,7 +185,7 @@ def test_a_sink_that_has_the_planned_batch(
     files.write("b")
     files.run("one")
     recipe = files.save("one", crashed=True)
-    assert replays_planned(recipe)
+    assert recipe.replays_planned
     plan = files.plan(recipe)
     assert (plan.reason, plan.newest_batch) == ("sink-has-planned", 1)
     files.make("two", recipe)

@@ -16,7 +16,6 @@ import pytest
 from flinkish.checkpoint.cut import read_cut
 from flinkish.restore.check.source_files import missing_files
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
-from flinkish.restore.materialize.new_logs import replays_planned
 from flinkish.restore.recipe import FreshSource, Recipe, TakenSource
 from tests.support.driver.changed_checkpoint import World
 
@@ -65,7 +64,7 @@ def test_a_source_starts_afresh_while_a_batch_is_planned(world: World, everythin
     assert (cut.batch_id, cut.planned_batch) == (0, 1)
     kept = FreshSource() if everything else TakenSource(0, 1, "1", "1")
     recipe = Recipe((world.origin("one"),), sources=(FreshSource(), kept))
-    assert replays_planned(recipe) is not everything
+    assert recipe.replays_planned is not everything
     make_checkpoint(recipe, str(world.root / "two"))
     made = read_cut(str(world.root / "two"))
     assert made.planned_batch == (None if everything else 1)

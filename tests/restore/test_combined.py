@@ -15,7 +15,6 @@ from flinkish.checkpoint.cut import read_cut
 from flinkish.errors import Corrupt, Incompatible
 from flinkish.restore.materialize.empty_state import empty_snapshot
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
-from flinkish.restore.materialize.new_logs import replays_planned
 from flinkish.restore.recipe import FreshSource, Recipe, SourceCheckpoint, TakenSource, TakenState
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 from tests.support.checkpoints.recorded import unpack
@@ -371,9 +370,9 @@ def test_whether_the_planned_batch_is_replayed(tmp_path: Path) -> None:
         ((replace(taken, offset='{"logOffset":2}'), FreshSource(), FreshSource()), False),
     ):
         recipe = Recipe((origin,), sources=sources)
-        assert replays_planned(recipe) is kept
+        assert recipe.replays_planned is kept
         target = tmp_path / f"new{kept}{len(sources or ())}"
         make_checkpoint(recipe, str(target))
         assert (read_cut(str(target)).planned_batch == 5) is kept
     newest = tuple(path for path in cut.files if path != "offsets/5")
-    assert not replays_planned(Recipe((SourceCheckpoint(cut.root, newest, 4),)))
+    assert not Recipe((SourceCheckpoint(cut.root, newest, 4),)).replays_planned

@@ -15,7 +15,6 @@ from flinkish.errors import FlinkishError, StorageError, TableError
 from flinkish.restore.check.file_sinks import file_sink_position
 from flinkish.restore.check.kafka_topics import ask_for
 from flinkish.restore.check.source_files import missing_files
-from flinkish.restore.materialize.new_logs import replays_planned
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.kafka_reading import BrokerAnswer, parse_position
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity
@@ -73,7 +72,7 @@ class DriverRestoreEnvironment:
             stateful=bool(offer.query.operators if recipe.states is None else recipe.states),
             goes_back=identity.goes_back,
             in_use=identity.in_use,
-            replays_planned=replays_planned(recipe) and not offer.live,
+            replays_planned=recipe.replays_planned and not offer.live,
             job_at=job_at,
         )
         return judge_sink(position, query, mode)

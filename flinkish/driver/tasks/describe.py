@@ -107,7 +107,10 @@ class Description:
         Raises SavepointNotFound or another error of :func:`offers_here`, or UsageError.
         """
         runs = {
-            query_id: [OtherRun(run.job_id, JobState(run.state), run.last_batch) for run in known]
+            query_id: [
+                OtherRun(run.job_id, JobState(run.state), run.last_batch, run.begun_batch)
+                for run in known
+            ]
             for query_id, known in question.runs.items()
         }
         self._spec = question.spec

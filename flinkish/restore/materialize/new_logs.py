@@ -58,11 +58,6 @@ def givers(recipe: Recipe) -> list[int]:
     return sorted(found or {recipe.base})
 
 
-def replays_planned(recipe: Recipe) -> bool:
-    """Return whether the new checkpoint has a planned batch, which Spark replays."""
-    return recipe.replays_planned
-
-
 def watermarks(recipe: Recipe, logs: Mapping[int, SourceCheckpointLogs]) -> tuple[int, int]:
     """Return the watermarks of the batch and of the next one, in milliseconds; 0 means none yet.
 

@@ -148,7 +148,7 @@ class Continuation:
         Whether that job still runs.
     replays_planned
         Whether the new checkpoint has a planned batch
-        (:func:`~flinkish.restore.materialize.new_logs.replays_planned`).
+        (:attr:`~flinkish.restore.recipe.Recipe.replays_planned`).
     job_at
         The newest batch that the running job had planned when the position was known, if the sink
         is the job's own: up to there, the sink is ahead only because the job goes on.
