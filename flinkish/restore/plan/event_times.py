@@ -8,48 +8,27 @@ of the rows too, so that their schema tells. Without an event time a row is kept
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from flinkish.checkpoint.operators import StoreInfo
-from flinkish.operators.state_semantics import StateSemantics
-from flinkish.restore.plan import schema_messages
-from flinkish.restore.plan.schema_messages import KEEP_OR_DROP
-from flinkish.restore.plan.state_columns import (
-    StateColumn,
-    columns_of,
-    means_something,
-    role_of,
-    same_columns,
-)
+from flinkish.restore.plan.schema_messages import KEEP_OR_DROP, StatePart
+from flinkish.restore.plan.state_columns import StateColumn, same_columns
 from flinkish.restore.plan.verdicts import StateChange, Verdict
 
 
 def event_time_changes(
-    kind: str,
-    saved: StoreInfo,
-    new: StoreInfo,
-    saved_meaning: StateSemantics | None,
-    new_meaning: StateSemantics,
+    store: str, part: StatePart, saved: Sequence[StateColumn], new: Sequence[StateColumn]
 ) -> Iterator[StateChange]:
     """Yield the change where another column gives the time by which rows of a store are kept.
 
     A program without an event time removes no rows, and finds those that are kept by one.
     """
-    meanings = (saved_meaning, new_meaning) if means_something(saved_meaning) else (None, None)
-    olds, news = (
-        columns_of(store, meaning, is_key=False)
-        for store, meaning in zip((saved, new), meanings, strict=True)
-    )
-    if olds is None or news is None:
-        return
-    same = same_columns(olds.columns, news.columns)
-    before = [column for column in olds.columns if column.event_time]
-    after = [column for column in news.columns if column.event_time]
+    same = same_columns(saved, new)
+    before = [column for column in saved if column.event_time]
+    after = [column for column in new if column.event_time]
     if not after or {same.get(column.name) for column in before} == {c.name for c in after}:
         return
-    part = schema_messages.part_of(kind, role_of(saved.name), is_key=False, store=saved.name)
     yield StateChange(
-        saved.name,
+        store,
         Verdict.INCOMPATIBLE,
         "event-time-changed",
         f"{part.subject}: its event time was {_named(before)} and is {_named(after)}; joins of "

@@ -114,10 +114,8 @@ def compare_states(
     if before and after:
         changes += _variables(kind, before, after)
     for name in before.keys() & after.keys():
-        stores = (before[name], after[name])
-        changes += _store(kind, *stores, saved_meaning, new_meaning, nulls_known)
-        if rows_by_time:
-            changes += event_time_changes(kind, *stores, saved_meaning, new_meaning)
+        stores, meanings = (before[name], after[name]), (saved_meaning, new_meaning)
+        changes += _store(kind, *stores, *meanings, nulls_known, rows_by_time)
     unseen = schema_messages.unseen(kind)
     if saved_meaning is None and unseen and new_meaning.keys:
         text = f"the checkpoint does not say {unseen}: they are taken in their order"
@@ -189,6 +187,7 @@ def _store(
     saved_meaning: StateSemantics | None,
     new_meaning: StateSemantics,
     nulls_known: bool,
+    rows_by_time: bool,
 ) -> Iterator[StateChange]:
     known = means_something(saved_meaning)
     meanings = (saved_meaning, new_meaning) if known else (None, None)
@@ -202,6 +201,8 @@ def _store(
         part = schema_messages.part_of(kind, role_of(saved.name), is_key=is_key, store=saved.name)
         part = replace(part, nulls_known=nulls_known, evolves=known and kind in BY_MEANING)
         yield from _compare(saved.name, part, olds.columns, news.columns, is_key=is_key)
+        if rows_by_time and not is_key:
+            yield from event_time_changes(saved.name, part, olds.columns, news.columns)
 
 
 def _compare(
