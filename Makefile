@@ -37,11 +37,11 @@ test-matrix: java $(INSTALLED) $(SPARK35_INSTALLED) ## the same promises on Spar
 	$(PYTHON) -m tests.support.tiers run matrix --workers $(WORKERS) $(ARGS)
 
 mutants: java $(INSTALLED) ## break a copy of the code on purpose, one fault at a time: the fast tier must notice each
-	$(PYTHON) -m tests.mutants $(ARGS)
+	$(PYTHON) -m tools.mutants $(ARGS)
 
 N ?= 100000
 fuzz: $(INSTALLED) ## damage N files that may come from elsewhere, and read them (N=100000, 5 min)
-	$(PYTHON) -m tests.fuzz -n $(N) $(ARGS)
+	$(PYTHON) -m tools.fuzz -n $(N) $(ARGS)
 
 lint: $(INSTALLED) ## ruff, mypy --strict (tests too) and the import rules between the packages
 	$(PYTHON) -m ruff check .
@@ -54,13 +54,13 @@ fmt: $(INSTALLED) ## format the code and apply the lint's safe fixes
 	$(PYTHON) -m ruff format .
 
 bench: $(INSTALLED) ## measure what users wait for: the start-up of `list` and `--help`, and savepoints
-	$(PYTHON) -m tests.bench $(ARGS)
+	$(PYTHON) -m tools.bench $(ARGS)
 
 bench-engine: java $(INSTALLED) ## measure the engine against Spark's own repartition, 5 million rows (10 min)
-	@$(PYTHON) -m tests.bench engine $(ARGS)
+	@$(PYTHON) -m tools.bench engine $(ARGS)
 
 compat-matrix: java $(INSTALLED) ## measure which Spark can go on with whose savepoints (makes .venv-matrix; 40 min)
-	$(PYTHON) -m tests.compatmatrix $(ARGS)
+	$(PYTHON) -m tools.compatmatrix $(ARGS)
 
 faults: java $(INSTALLED) ## only the tests that break things: kill -9, full disk, torn files, vanished files
 	$(PYTHON) -m pytest -m "not matrix" -n $(WORKERS) \
@@ -78,7 +78,7 @@ docs-run: java $(INSTALLED) ## write the console blocks of the README and the gu
 
 clean: ## remove what this Makefile made, the virtual environments included
 	rm -rf $(VENV) $(SPARK35) $(MATRIX_VENVS) .cache/jvm .cache/tiers .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	find flinkish tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find flinkish tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
 java:
 	@.ci/tools java

@@ -1,4 +1,4 @@
-"""The import rules of the package, read from the source by ``ast`` (nothing is imported).
+"""The import rules of the package and the tools, read from the source by ``ast``.
 
 * Dependencies point downwards only: cli -> (upgrade, client) -> launch -> (registry, restore,
   savepoint, compat) -> (checkpoint, operators) -> (engine, storage); the driver may use all below
@@ -9,6 +9,8 @@
 * The engine imports nothing else of flinkish but that.
 * Typed state (``state``) has the errors and units of flinkish, and nothing else of it.
 * What ``flinkish list`` imports stays light: no pyspark, click, rich ... at module level.
+* The package imports neither tests nor tools. A tool imports itself, flinkish and the tests'
+  support; of the tests only those of the tools import tools.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).resolve().parent.parent / "flinkish"
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "flinkish"
 
 #: The room below both `checkpoint` and `engine`; who may import `checkpoint` may import it too.
 FORMAT = "checkpoint.format"
@@ -67,6 +70,8 @@ ALLOWED: dict[str, frozenset[str]] = {
 CLOSED = frozenset({"engine", FORMAT})
 SPARK_ROOMS = frozenset({"driver", "engine", "examples", "state"})
 SPARK_PACKAGES = frozenset({"pyspark", "py4j"})
+#: What stands beside the package in its repository.
+BESIDE = frozenset({"tests", "tools"})
 #: What speaks to a terminal; not for programs that call the client.
 TERMINAL_PACKAGES = frozenset({"click", "rich"})
 #: Modules on the way of `flinkish list`; each costs a good part of its start-up budget.
@@ -177,6 +182,8 @@ def violations(source: str, path: str) -> list[str]:
             found[item.line, top] = f"{path}:{item.line}: {room} must not import {top}"
         elif top in SPARK_PACKAGES and room not in SPARK_ROOMS:
             found[item.line, top] = f"{path}:{item.line}: {room or path} must not import {top}"
+        elif top in BESIDE:
+            found[item.line, top] = f"{path}:{item.line}: flinkish must not import {top}"
         elif top in TERMINAL_PACKAGES and room == "client":
             found[item.line, top] = f"{path}:{item.line}: client must not import {top}"
         if path in STARTUP and item.at_import and top in HEAVY:
@@ -299,6 +306,7 @@ def test_no_rooms_import_each_other_in_a_circle() -> None:
             "from flinkish.engine.avro import schemas",
             "state must not import engine",
         ),
+        ("state/a.py", "from tools.bench import measure", "flinkish must not import tools"),
         ("attic/a.py", "import os", "the room 'attic' is not on the map"),
         ("cli/entry.py", "import click", "click at module level"),
         (
@@ -342,6 +350,52 @@ def test_a_violation_is_found(path: str, source: str, message: str) -> None:
 )
 def test_what_is_allowed_passes(path: str, source: str) -> None:
     assert violations(source, path) == []
+
+
+def crossings(source: str, path: str) -> list[str]:
+    """What a file of the tests or the tools imports from the other side, against the rules."""
+    side, *rooms = path.removesuffix(".py").split("/")
+    allowed = {
+        "tests": ("tests", *(["tools"] if rooms[0] == "tools" else [])),
+        "tools": (f"tools.{rooms[0]}", "tests.support"),
+    }[side]
+    return sorted(
+        {
+            f"{path}:{item.line}: must not import {item.module}"
+            for item in imports(source, ".".join([side, *rooms]))
+            if item.module.split(".")[0] in BESIDE
+            if not any(f"{item.module}.".startswith(f"{each}.") for each in allowed)
+        }
+    )
+
+
+def test_tools_use_the_support_of_the_tests_and_only_their_own_tests_use_tools() -> None:
+    broken = [
+        crossing
+        for side in sorted(BESIDE)
+        for path in sorted((ROOT / side).rglob("*.py"))
+        for crossing in crossings(
+            path.read_text(encoding="utf-8"), path.relative_to(ROOT).as_posix()
+        )
+    ]
+    assert broken == []
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "message"),
+    [
+        ("tests/savepoint/test_a.py", "from tools.bench import measure", "import tools.bench"),
+        ("tools/bench/a.py", "from tests.savepoint.test_a import one", "import tests.savepoint"),
+        ("tools/bench/a.py", "import tools.mutants.model", "import tools.mutants"),
+        ("tools/bench/a.py", "from tools.bench.measure import show", ""),
+        ("tools/bench/a.py", "from tests.support.servers import s3", ""),
+        ("tests/tools/test_a.py", "from tools.bench import measure", ""),
+    ],
+)
+def test_a_crossing_is_found(path: str, source: str, message: str) -> None:
+    found = " ".join(crossings(source, path))
+    assert message in found
+    assert bool(found) == bool(message)
 
 
 def import_graph(package: Path, name: str) -> dict[str, set[str]]:

@@ -272,13 +272,15 @@ _IMPORT = re.compile(
     r"^[ \t]*(?:from ([\w.]+) import (\([^)]*\)|[^\n]+)|import ([\w.]+))", re.MULTILINE
 )
 #: Modules that are named in strings: commands that are loaded when they are called, ``python -m``.
-_NAMED = re.compile(r'"((?:flinkish|tests)(?:\.\w+)*)(["{])')
+_NAMED = re.compile(r'"((?:flinkish|tests|tools)(?:\.\w+)*)(["{])')
 
 
 @functools.cache
 def sources() -> dict[str, Path]:
-    """Every module of the package and of the tests, by its full name."""
-    paths = [*ROOT.glob("flinkish/**/*.py"), *ROOT.glob("tests/**/*.py")]
+    """Every module of the package, of the tests and of the tools, by its full name."""
+    paths = [
+        path for room in ("flinkish", "tests", "tools") for path in ROOT.glob(f"{room}/**/*.py")
+    ]
     names = (".".join(path.relative_to(ROOT).with_suffix("").parts) for path in paths)
     return dict(zip((name.removesuffix(".__init__") for name in names), paths, strict=True))
 

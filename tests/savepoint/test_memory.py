@@ -1,6 +1,6 @@
 """The memory of a savepoint does not grow with the number of its files, but for a few bytes each.
 
-At full size, a million files within 300 MB, it is measured by ``python -m tests.bench memory``.
+At full size, a million files within 300 MB, it is measured by ``python -m tools.bench memory``.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from flinkish.savepoint.write.transfer import (
 )
 from flinkish.savepoint.write.writer import write_savepoint
 from flinkish.storage.listing import local_stamp
-from tests.bench.checkpoints import many_files
 from tests.savepoint.conftest import JOB
+from tests.support.checkpoints.many_files import many_files
 
 #: With few, all that is bounded is full already: rows that a table is given or asked for at a time.
 WARM_UP, FEW, MANY = 400, 4_000, 8_000

@@ -1,0 +1,68 @@
+"""What users wait for, measured: ``make bench`` (or ``python -m tools.bench``).
+
+Without a name ``startup`` and ``savepoint`` are measured; the others take minutes, and start
+servers or Spark. What is measured how stands in the modules of the same names.
+
+Wall times; runs of the things compared alternate, so that other load hits all of them. The best
+and the median of the runs are shown: on a busy machine only the best means something.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from tools.bench import check, engine, handover, increment, local, memory, s3, startup
+
+NAMES = ("startup", "savepoint", "check", "s3", "memory", "increment", "engine", "handover")
+#: Files of a checkpoint where the command line does not say.
+FILES = {"savepoint": 20_000, "s3": 20_000, "memory": 1_000_000}
+
+
+def main() -> int:
+    """Run the measurements named on the command line, or the quick ones."""
+    parser = argparse.ArgumentParser(prog="make bench")
+    parser.add_argument("what", nargs="*", choices=["", *NAMES], default="")
+    parser.add_argument("--runs", type=int, default=30, help="startup: runs of each command")
+    parser.add_argument("--checks", type=int, default=5, help="check: runs")
+    parser.add_argument("--files", type=int, help=f"files of the checkpoint ({FILES})")
+    parser.add_argument("--latency", type=float, default=0.02, help="s3: seconds a request is late")
+    parser.add_argument("--sample", type=int, default=1000, help="s3: files copied one at a time")
+    parser.add_argument("--server", choices=list(s3.SERVERS), default="s3proxy", help="s3: which")
+    parser.add_argument("--bytes", type=int, default=1_000_000_000, help="increment: of the state")
+    parser.add_argument("--rows", type=int, default=5_000_000, help="engine: of the state")
+    parser.add_argument("--repeat", type=int, default=3, help="engine: runs of each way")
+    parser.add_argument("--switches", type=int, default=5, help="handover: runs of each way")
+    options = parser.parse_args()
+    files = {name: options.files or FILES[name] for name in FILES}
+    for what in options.what or ("startup", "savepoint"):
+        with tempfile.TemporaryDirectory(prefix="flinkish-bench-") as name:
+            directory = Path(name)
+            if what == "startup":
+                startup.startup(directory, options.runs)
+            elif what == "savepoint":
+                local.savepoint(directory, files[what])
+            elif what == "check":
+                check.check(directory, options.checks)
+            elif what == "s3":
+                s3.measure(
+                    directory,
+                    files=files[what],
+                    latency=options.latency,
+                    sample=options.sample,
+                    server=options.server,
+                )
+            elif what == "memory":
+                memory.measure(directory, memory.other_disk(directory), files[what])
+            elif what == "increment":
+                increment.measure(directory, memory.other_disk(directory), options.bytes)
+            elif what == "engine":
+                engine.measure(directory, rows=options.rows, runs=options.repeat)
+            elif what == "handover":
+                handover.measure(directory, options.switches)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,165 @@
+"""An upgrade with ``--handover`` beside what plain Spark's users do: stop, and submit again.
+
+Measured is the time from the commit of the last batch before the switch to the commit of the first
+after it, while a file arrives every 100 ms. For plain Spark the new ``spark-submit`` begins as soon
+as ``query.stop()`` has returned, on the same checkpoint; nobody has to find out that it has.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tools.bench import handover_program
+from tools.bench.measure import machine, show
+
+PROGRAM = Path(handover_program.__file__)
+ROWS = 100_000
+_PATIENCE = 300.0
+
+
+def measure(directory: Path, runs: int) -> None:
+    """Time the switch both ways, in turn, on a RocksDB state of 100,000 rows."""
+    times: dict[str, list[float]] = {"stop and spark-submit": [], "upgrade --handover": []}
+    print(f"switch of a job with {ROWS:,} rows of state ({machine()})", flush=True)
+    for number in range(runs):
+        for name, switch in zip(times, (_plain, _handover), strict=True):
+            with tempfile.TemporaryDirectory(dir=directory) as place:
+                seconds = switch(Path(place))
+            print(f"  {number + 1}. {name}: {seconds:.2f} s ({machine()})", flush=True)
+            times[name].append(seconds)
+    show("from the last batch before to the first after", times, "stop and spark-submit")
+
+
+def _plain(directory: Path) -> float:
+    checkpoint = directory / "checkpoint"
+    with _input(directory) as source:
+        old = _submit(source, checkpoint)
+        try:
+            _until_busy(checkpoint)
+            Path(f"{checkpoint}.stop").touch()
+            _until(Path(f"{checkpoint}.stopped").exists)
+            last = _commits(checkpoint)[-1]
+            Path(f"{checkpoint}.stop").unlink()
+            new = _submit(source, checkpoint)
+            try:
+                _until(lambda: _commits(checkpoint)[-1] > last)
+                first = min(each for each in _commits(checkpoint) if each > last)
+                return _committed(checkpoint, first) - _committed(checkpoint, last)
+            finally:
+                _end(new)
+        finally:
+            _end(old)
+
+
+def _handover(directory: Path) -> float:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("FLINKISH_")}
+    environment["XDG_STATE_HOME"] = str(directory / "state")
+
+    def flinkish(*words: str) -> str:
+        return subprocess.run(
+            [sys.executable, "-m", "flinkish", *words],
+            stdout=subprocess.PIPE,
+            env=environment,
+            cwd=directory,
+            check=True,
+            text=True,
+        ).stdout
+
+    def checkpoint(job: str) -> Path:
+        return directory / "state" / "flinkish" / "checkpoints" / job / "counts"
+
+    with _input(directory) as source:
+        conf = [w for k, v in handover_program.SETTINGS.items() for w in ("--conf", f"{k}={v}")]
+        words = ("--master", "local[2]")
+        old = flinkish("run", "-d", "-q", *words, *conf, str(PROGRAM), str(source)).strip()
+        try:
+            before = checkpoint(old)
+            _until_busy(before)
+            upgrade = ("upgrade", "in-place", old, "--handover", "--health-batches", "1", "-q")
+            new = flinkish(*upgrade, "--savepointPath", str(directory / "savepoints")).strip()
+            after, last = checkpoint(new), _commits(before)[-1]
+            first = min(each for each in _commits(after) if each > last)
+            return _committed(after, first) - _committed(before, last)
+        finally:
+            for job in json.loads(flinkish("list", "--json"))["jobs"]:
+                flinkish("cancel", job["job_id"])
+
+
+def _submit(source: Path, checkpoint: Path) -> subprocess.Popen[bytes]:
+    conf = [w for k, v in handover_program.SETTINGS.items() for w in ("--conf", f"{k}={v}")]
+    submit = str(Path(sys.executable).with_name("spark-submit"))
+    return subprocess.Popen(
+        [submit, "--master", "local[2]", *conf, str(PROGRAM), str(source), str(checkpoint)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        start_new_session=True,
+    )
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    os.killpg(process.pid, 9)
+    process.wait()
+
+
+@contextmanager
+def _input(directory: Path) -> Iterator[Path]:
+    """Give a directory that gets a file with 100,000 keys, and then a small one every 100 ms."""
+    source = directory / "input"
+    source.mkdir()
+    over = threading.Event()
+
+    def write(number: int, end: int) -> None:
+        hidden = source / f".{number}"
+        hidden.write_text(json.dumps({"start": 0, "end": end}) + "\n")
+        hidden.rename(source / f"{number:06}.json")
+
+    def feed() -> None:
+        number = 1
+        while not over.wait(0.1):
+            write(number, 10)
+            number += 1
+
+    write(0, ROWS)
+    thread = threading.Thread(target=feed)
+    thread.start()
+    try:
+        yield source
+    finally:
+        over.set()
+        thread.join()
+
+
+def _until_busy(checkpoint: Path) -> None:
+    """Wait until the job has committed some batches: its JVM is warm."""
+    _until(lambda: _commits(checkpoint)[-1] >= 8)
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        time.sleep(0.02)
+
+
+def _commits(checkpoint: Path) -> list[int]:
+    """Return the committed batches, in order; -1 when there is none."""
+    try:
+        names = os.listdir(checkpoint / "commits")
+    except FileNotFoundError:
+        names = []
+    return sorted(int(name) for name in names if name.isdigit()) or [-1]
+
+
+def _committed(checkpoint: Path, batch: int) -> float:
+    return (checkpoint / "commits" / str(batch)).stat().st_mtime

@@ -1,0 +1,55 @@
+"""The start-up of commands, as multiples of that of Python itself; the budget of ``list`` is 4."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from flinkish.registry.job_registry import Registry, new_job_id
+from flinkish.registry.jobs import JobRecord, JobState, Launch
+from flinkish.registry.liveness import process_ref
+from tools.bench.measure import alternate, show
+
+#: The jobs in the registry.
+JOBS = 200
+
+
+def startup(directory: Path, runs: int) -> None:
+    """Wall time of commands beside that of Python itself, with 200 jobs in the registry."""
+    url = f"sqlite:///{directory}/state/flinkish/registry.db"
+    with Registry.open(url) as registry:
+        for number in range(JOBS):
+            job_id = new_job_id()
+            launch = Launch(application="/app.py")
+            registry.add_job(
+                JobRecord(job_id, f"job {number}", JobState.INITIALIZING, time.time(), launch)
+            )
+            registry.transition(job_id, JobState.CREATED)
+            registry.transition(job_id, JobState.RUNNING)
+            registry.update_job(job_id, driver=process_ref(os.getpid()))
+    script = str(Path(sys.executable).with_name("flinkish"))
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("FLINKISH_")}
+    environment["XDG_STATE_HOME"] = str(directory / "state")
+
+    def start(*words: str) -> Callable[[], None]:
+        def run() -> None:
+            subprocess.run(
+                words, env=environment, cwd=directory, check=True, stdout=subprocess.DEVNULL
+            )
+
+        return run
+
+    times = alternate(
+        {
+            "python -c pass": start(sys.executable, "-c", "pass"),
+            "flinkish list": start(script, "list"),
+            "flinkish --help": start(script, "--help"),
+            "flinkish status": start(script, "status", "job 1"),
+        },
+        runs,
+    )
+    show(f"start-up, {runs} runs each", times, "python -c pass")

@@ -1,0 +1,16 @@
+"""The list of deliberate faults: each must be noticed by a test of the fast tier.
+
+A fault is a change that a person could make by mistake, and that costs a user data, time or the
+truth. Where the source of a fault changes, its text here has to follow: the runner says so.
+"""
+
+from __future__ import annotations
+
+from tools.mutants import faults_engine, faults_jobs, faults_restoring, faults_saving
+
+MUTANTS = (
+    *faults_saving.MUTANTS,
+    *faults_restoring.MUTANTS,
+    *faults_engine.MUTANTS,
+    *faults_jobs.MUTANTS,
+)
