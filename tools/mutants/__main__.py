@@ -22,6 +22,7 @@ from typing import Any
 from tools.mutants.catalog import MUTANTS
 from tools.mutants.model import Fate, Mutant, Outcome, OutOfDate, check_list
 from tools.mutants.runner import FAST, Copy, Reach, commit_of, tracked_files
+from tools.mutants.source import Source
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,16 +37,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     if options.list:
         for mutant in chosen:
-            print(f"{mutant.id:32} {mutant.what} ({mutant.file})")
+            print(f"{mutant.id:32} {mutant.what} ({mutant.place})")
         return 0
+    source = Source(ROOT)
     try:
-        check_list(ROOT, MUTANTS)
+        check_list(source, MUTANTS)
     except OutOfDate as error:
         print(f"the list is out of date, see tools/mutants/catalog.py:\n{error}", file=sys.stderr)
         return 2
     outcomes = []
     files = tracked_files(ROOT)
-    for outcome in run(ROOT, chosen, files, options.reach, jobs=options.jobs):
+    for outcome in run(source, chosen, files, options.reach, jobs=options.jobs):
         outcomes.append(outcome)
         print(_line(outcome), flush=True)
     counts = Counter(outcome.fate for outcome in outcomes)
@@ -60,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(
-    root: Path, mutants: Sequence[Mutant], files: Sequence[str], reach: Reach, *, jobs: int = 1
+    source: Source, mutants: Sequence[Mutant], files: Sequence[str], reach: Reach, *, jobs: int = 1
 ) -> Iterator[Outcome]:
     """What becomes of each mutant, in the order of the list; each of ``jobs`` has its own copy."""
     with ExitStack() as stack:
@@ -69,7 +71,7 @@ def run(
         for _ in range(jobs):
             # A test that was stopped may leave a process that still writes.
             parent = tempfile.TemporaryDirectory(prefix="mut-", ignore_cleanup_errors=True)
-            copies.append(Copy(root, Path(stack.enter_context(parent)), files))
+            copies.append(Copy(source, Path(stack.enter_context(parent)), files))
             free.put(copies[-1])
 
         def one(mutant: Mutant) -> Outcome:

@@ -1,7 +1,9 @@
 """The list of deliberate faults: each must be noticed by a test of the fast tier.
 
 A fault is a change that a person could make by mistake, and that costs a user data, time or the
-truth. Where the source of a fault changes, its text here has to follow: the runner says so.
+truth. It names the definition it is made in, wherever that stands (:mod:`tools.mutants.source`),
+and what becomes of it (:mod:`tools.mutants.operators`). Where that code itself changes, the fault
+has to follow: ``tests/tools/test_mutants.py`` says so.
 """
 
 from __future__ import annotations

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
-from pathlib import Path
 from typing import Any
+
+from tools.mutants.operators import Operator
+from tools.mutants.source import Source, Unfit, mutated
 
 
 @dataclass(frozen=True)
@@ -17,19 +19,17 @@ class Mutant:
     ----------
     id: what it is called in reports and after ``--only``.
     what: the fault, one sentence.
-    file: the file it is made in, relative to the checkout.
-    old: the text that is replaced; it stands in the file ``count`` times.
-    new: what stands there instead.
+    place: the function, class or constant it is made in: its qualified name, with a room or module
+        before it where several have that name (see :mod:`tools.mutants.source`).
+    operator: what becomes of it.
     near: test files (or tests, ``file::test``) that are run first: the likeliest to notice it.
     """
 
     id: str
     what: str
-    file: str
-    old: str
-    new: str
+    place: str
+    operator: Operator
     near: tuple[str, ...]
-    count: int = 1
 
 
 class Fate(str, Enum):
@@ -58,7 +58,7 @@ class Outcome:
         """Plain data for a report."""
         found = asdict(self)
         mutant = found.pop("mutant")
-        kept = {key: mutant[key] for key in ("id", "what", "file")}
+        kept = {key: mutant[key] for key in ("id", "what", "place")}
         return {**kept, **found, "fate": self.fate.value, "seconds": round(self.seconds, 1)}
 
 
@@ -66,7 +66,7 @@ class OutOfDate(Exception):
     """The list of mutants does not fit the source any more."""
 
 
-def check_list(root: Path, mutants: Sequence[Mutant]) -> None:
+def check_list(source: Source, mutants: Sequence[Mutant]) -> None:
     """Raise OutOfDate, naming all that is wrong, when the list does not fit the checkout."""
     wrong: list[str] = []
     seen: set[str] = set()
@@ -74,25 +74,21 @@ def check_list(root: Path, mutants: Sequence[Mutant]) -> None:
         if mutant.id in seen:
             wrong.append(f"{mutant.id}: there is another mutant of this id")
         seen.add(mutant.id)
-        wrong += [f"{mutant.id}: {problem}" for problem in _problems(root, mutant)]
+        wrong += [f"{mutant.id}: {problem}" for problem in _problems(source, mutant)]
     if wrong:
         raise OutOfDate("\n".join(wrong))
 
 
-def _problems(root: Path, mutant: Mutant) -> list[str]:
-    path = root / mutant.file
-    if not path.is_file():
-        return [f"there is no {mutant.file}"]
+def _problems(source: Source, mutant: Mutant) -> list[str]:
     found: list[str] = []
-    count = path.read_text(encoding="utf-8").count(mutant.old)
-    if count != mutant.count:
-        found.append(f"its text stands in {mutant.file} {count} times, not {mutant.count}")
-    if mutant.old == mutant.new:
-        found.append("it changes nothing")
+    try:
+        compile(mutated(source.find(mutant.place), mutant.operator), mutant.id, "exec")
+    except (Unfit, SyntaxError) as error:
+        found.append(str(error))
     if not mutant.near:
         found.append("it names no tests that are near")
     for near in mutant.near:
-        file, _, test = near.partition("::")
-        if not (root / file).is_file() or f"def {test}" not in (root / file).read_text("utf-8"):
+        path, test = source.root / near.partition("::")[0], near.partition("::")[2]
+        if not path.is_file() or f"def {test}" not in path.read_text("utf-8"):
             found.append(f"there is no {near}")
     return found

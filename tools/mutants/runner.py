@@ -19,6 +19,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from tools.mutants.model import Fate, Mutant, Outcome
+from tools.mutants.source import Definition, Source, mutated
 
 #: The fast tier: what ``make test`` runs.
 FAST = "not deep and not matrix"
@@ -85,10 +86,11 @@ class Copy:
 
     Parameters
     ----------
-    files: what to copy, relative to ``root``.
+    source: the checkout that is copied.
+    files: what to copy, relative to it.
     """
 
-    root: Path
+    source: Source
     parent: Path
     files: Iterable[str]
     limits: dict[str, float] = field(default_factory=lambda: dict(LIMITS))
@@ -108,24 +110,24 @@ class Copy:
         for name in self.files:
             target = self.path / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(self.root / name, target)
+            shutil.copy2(self.source.root / name, target)
         for name in _LINKED:
-            if (self.root / name).is_dir() and not (self.path / name).exists():
-                (self.path / name).symlink_to(self.root / name)
+            if (self.source.root / name).is_dir() and not (self.path / name).exists():
+                (self.path / name).symlink_to(self.source.root / name)
 
     def try_mutant(self, mutant: Mutant, reach: Reach) -> Outcome:
         """Make the fault, run tests until one notices, and take it back."""
         start = time.monotonic()
-        original = (self.path / mutant.file).read_text(encoding="utf-8")
-        self._write(mutant.file, original.replace(mutant.old, mutant.new))
+        place = self.source.find(mutant.place)
+        self._write(place.file, mutated(place, mutant.operator))
         try:
-            fate, test, stage, note = self._judge(mutant, original, reach)
+            fate, test, stage, note = self._judge(mutant, place, reach)
         finally:
-            self._write(mutant.file, original)
+            self._write(place.file, place.text)
         return Outcome(mutant, fate, time.monotonic() - start, test, stage, note)
 
-    def _judge(self, mutant: Mutant, original: str, reach: Reach) -> tuple[Fate, str, str, str]:
-        wrong = self._import(mutant.file)
+    def _judge(self, mutant: Mutant, place: Definition, reach: Reach) -> tuple[Fate, str, str, str]:
+        wrong = self._import(place.file)
         if wrong:
             return Fate.INVALID, "", "", wrong
         for stage in stages(mutant, reach):
@@ -134,17 +136,17 @@ class Copy:
                 note = f"the tests went on for {self.limits[stage.name]:.0f} s and were stopped"
                 return Fate.CAUGHT, "", stage.name, note
             if run.failed:
-                fate, note = self._confirm(mutant, original, run.failed)
+                fate, note = self._confirm(place, run.failed)
                 return fate, run.failed, stage.name, note
             if run.status == 5 or run.status == 0:
                 continue  # 5: no test is selected, as all are Spark's, or of another tier
             return Fate.INVALID, "", stage.name, _tail(run.output)
         return Fate.SURVIVED, "", "", ""
 
-    def _confirm(self, mutant: Mutant, original: str, test: str) -> tuple[Fate, str]:
+    def _confirm(self, place: Definition, test: str) -> tuple[Fate, str]:
         """Whether the test passes without the fault; asked once for each test."""
         if test not in self._passed | self._broken:
-            self._write(mutant.file, original)
+            self._write(place.file, place.text)
             run = self._pytest(Stage("near", (test,), FAST))
             (self._passed if run.status == 0 else self._broken).add(test)
         if test in self._passed:
@@ -152,9 +154,7 @@ class Copy:
         return Fate.BROKEN, "that test fails without the fault, too"
 
     def _import(self, file: str) -> str:
-        """Why a module cannot be imported; "" when it can, or is none."""
-        if not file.endswith(".py"):
-            return ""
+        """Why a module cannot be imported; "" when it can."""
         module = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         # Only what was changed counts: some modules need a library that is not there.
         code = (
