@@ -17,7 +17,7 @@ MATRIX_VENVS := .venv-matrix
 WORKERS ?= 2
 ARGS ?=
 
-.PHONY: help venv demo test test-deep test-matrix mutants fuzz lint fmt bench bench-engine compat-matrix faults completions docs docs-run clean java moved
+.PHONY: help venv demo test test-deep test-matrix due mutants fuzz lint fmt bench bench-engine compat-matrix faults completions docs docs-run clean java moved
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -28,13 +28,17 @@ demo: java $(INSTALLED) ## the main job on real flights: run, savepoint, stop, r
 	@$(PYTHON) -m flinkish.examples.flights.demo $(ARGS)
 
 test: java lint ## lint, then the fast tier: every promise once, plain tests first (10 min)
-	$(PYTHON) -m pytest -m "not deep and not matrix" -n $(WORKERS) $(ARGS)
+	$(PYTHON) -m pytest -m "not deep and not matrix" -n $(WORKERS) --rooms=.cache/tiers/rooms.json $(ARGS)
+	@$(PYTHON) -m tests.support.tiers status --workers $(WORKERS)
 
-test-deep: java $(INSTALLED) ## the deep tier: all backends, storages, pairs; ARGS="--shard 3/8"; goes on where it stopped
-	$(PYTHON) -m tests.support.tiers run deep --workers $(WORKERS) $(ARGS)
+test-deep: java $(INSTALLED) ## what is due of all backends, storages, pairs; MINUTES=20; ARGS=FILES; stop it when you like
+	$(PYTHON) -m tests.support.tiers run deep --workers $(WORKERS) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
-test-matrix: java $(INSTALLED) $(SPARK35_INSTALLED) ## the same promises on Spark 3.5 to 4.3 (makes .venv-spark35, .venv-matrix; slow)
-	$(PYTHON) -m tests.support.tiers run matrix --workers $(WORKERS) $(ARGS)
+test-matrix: java $(INSTALLED) $(SPARK35_INSTALLED) ## what is due on Spark 3.5 to 4.3 (makes .venv-spark35, .venv-matrix); as test-deep
+	$(PYTHON) -m tests.support.tiers run matrix --workers $(WORKERS) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
+
+due: $(INSTALLED) ## what of the slow tiers is due, since when, why, and how long it takes
+	@$(PYTHON) -m tests.support.tiers due --workers $(WORKERS)
 
 mutants: java $(INSTALLED) ## break a copy of the code on purpose, one fault at a time: the fast tier must notice each
 	$(PYTHON) -m tools.mutants $(ARGS)
@@ -44,10 +48,12 @@ fuzz: $(INSTALLED) ## damage N files that may come from elsewhere, and read them
 	$(PYTHON) -m tools.fuzz -n $(N) $(ARGS)
 
 lint: $(INSTALLED) ## ruff, mypy --strict (tests too) and the import rules between the packages
+	@mkdir -p .cache/tiers && date +%s > .cache/tiers/lint.began
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
 	$(PYTHON) -m pytest -q tests/test_imports.py
+	@echo $$(($$(date +%s) - $$(cat .cache/tiers/lint.began))) > .cache/tiers/lint.seconds
 
 fmt: $(INSTALLED) ## format the code and apply the lint's safe fixes
 	$(PYTHON) -m ruff check --fix .

@@ -1,9 +1,11 @@
-"""The tiers of the suite, how the slow ones are run, and the record that they were.
+"""The tiers of the suite, what of the slow ones is due, how it is run, and the record that it was.
 
 A test's tier is its marker: none is the fast tier (``make test``), ``deep`` runs in ``make
-test-deep`` (with the fast tier), ``matrix`` in ``make test-matrix``. CONTRIBUTING.md has the table.
+test-deep``, ``matrix`` in ``make test-matrix``. CONTRIBUTING.md has the table.
 
-* :mod:`.records`: what ``tests/deep_record.json`` says, and whether that will do; pure.
-* :mod:`.plugin`: pytest's part: shards, resuming, the log of outcomes, the summary at the end.
-* ``python -m tests.support.tiers``: run a tier, whole or in parts, and record it.
+* :mod:`.sources`, :mod:`.graph`: what a test file depends on; pure.
+* :mod:`.due`: which files are due, since when and why. :mod:`.parts`: what the tiers consist of.
+* :mod:`.records`: ``tests/tier_records.json``. :mod:`.repository`: what git says.
+* :mod:`.runner`: runs files, the most due first. :mod:`.imported`: takes a run made elsewhere.
+* :mod:`.plugin`: pytest's part. :mod:`.rooms`: the seconds of the fast tier.
 """

@@ -1,4 +1,4 @@
-"""pytest's part of the tiers: shards, resuming, the log of outcomes, and what the summary tells.
+"""pytest's part of the tiers: the log of outcomes, rooms, and what the summary tells.
 
 Works with and without pytest-xdist: the environment of another Spark does not have it.
 """
@@ -8,15 +8,17 @@ from __future__ import annotations
 import json
 import os
 import re
-import zlib
-from collections.abc import Iterable
+import signal
+import threading
+import time
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.tiers import records
-from tests.support.tiers.repository import commits
+from tests.support.tiers import rooms
+from tests.support.tiers.parts import outcomes
 
 #: How the reason of a skip begins where a tool is missing; whatever else is skipped is in order.
 MISSING = "needs "
@@ -24,15 +26,19 @@ MISSING = "needs "
 INDEPENDENT = ("tests/e2e/",)
 #: How the id of a test's parameters begins where a file's long fixture is made in parts.
 _PART = re.compile(r"\[(part\d+)-")
+_NEED_A_SERVER = {"postgres", "servers"}
+_NEED_A_JVM = {"spark", "matrix"}
 
 
 def add_options(parser: pytest.Parser) -> None:
     group = parser.getgroup("tiers", "tiers of the suite")
-    group.addoption("--shard", metavar="K/N", help="run only the K-th of N parts of the tests")
-    group.addoption("--tier-log", metavar="FILE", help="append each test's outcome to FILE")
     group.addoption(
-        "--tier-done", metavar="FILE", help="leave out the tests that passed by this log"
+        "--tier-log",
+        metavar="FILE",
+        help="append each test's outcome to FILE, leave out those that it has, and stop when the "
+        "process that started this one is gone",
     )
+    group.addoption("--rooms", metavar="FILE", help="write the seconds of each room to FILE")
 
 
 def unit(nodeid: str) -> str:
@@ -44,27 +50,14 @@ def unit(nodeid: str) -> str:
     return f"{file}::{part[1]}" if part else file
 
 
-def in_shard(nodeid: str, shard: str) -> bool:
-    """Return whether a test is in shard ``K/N``; K counts from 1.
-
-    Raises
-    ------
-    pytest.UsageError
-        This is no shard.
-    """
-    try:
-        number, of = (int(part) for part in shard.split("/"))
-    except ValueError:
-        number = of = 0
-    if not 1 <= number <= of:
-        raise pytest.UsageError(f"--shard {shard}: give K/N, such as 3/8, with K from 1 to N")
-    return zlib.crc32(unit(nodeid).encode()) % of == number - 1
-
-
-def passed(log: Iterable[str]) -> set[str]:
-    """Return the tests that need not run again by a log: those whose last outcome is no failure."""
-    outcomes = dict(json.loads(line)[:2] for line in log)
-    return {test for test, outcome in outcomes.items() if outcome != "failed"}
+def room(item: pytest.Item) -> str:
+    """Return the room of :data:`.rooms.ROOMS` that a test is in."""
+    if item.nodeid.startswith(INDEPENDENT):
+        return "end to end"
+    names = {marker.name for marker in item.iter_markers()}
+    if names & _NEED_A_JVM:
+        return "warm session"
+    return "servers" if names & _NEED_A_SERVER else "plain"
 
 
 class TierPlugin:
@@ -72,12 +65,16 @@ class TierPlugin:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        self._shard: str | None = config.getoption("--shard")
         log: str | None = config.getoption("--tier-log")
         self._log = Path(log) if log else None
-        self._done: str | None = config.getoption("--tier-done")
+        kept: str | None = config.getoption("--rooms")
+        self._kept = Path(kept) if kept else None
         self._outcomes: dict[str, tuple[str, float]] = {}
+        self._seconds: dict[str, float] = {}
         self._missing: dict[str, list[str]] = {}
+        self._began = time.monotonic()
+        if self._log is not None and not self._is_worker:
+            threading.Thread(target=_follow_the_parent, daemon=True).start()
 
     @property
     def _is_worker(self) -> bool:
@@ -87,18 +84,23 @@ class TierPlugin:
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
-        """Leave out other shards, and what has passed already."""
-        done = passed(Path(self._done).read_text().splitlines()) if self._done else set()
-        shard = self._shard
-        left = [
-            item
-            for item in items
-            if item.nodeid not in done and (shard is None or in_shard(item.nodeid, shard))
-        ]
+        """Leave out what has an outcome already."""
+        if self._log is None or not self._log.exists():
+            return
+        done = outcomes(self._log.read_text())
+        left = [item for item in items if item.nodeid not in done]
         if len(left) < len(items):
-            kept = set(left)
-            config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+            config.hook.pytest_deselected(items=[item for item in items if item.nodeid in done])
             items[:] = left
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Write a test's room into its reports, which go to the controller."""
+        report = yield
+        report.__dict__["room"] = room(item)
+        return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note the outcome; a test fails when one of its phases does."""
@@ -108,6 +110,8 @@ class TierPlugin:
         if report.outcome == "failed" or (report.outcome == "skipped" and outcome == "passed"):
             outcome = report.outcome
         self._outcomes[report.nodeid] = (outcome, seconds + report.duration)
+        where = report.__dict__.get("room", "plain")
+        self._seconds[where] = self._seconds.get(where, 0.0) + report.duration
         if report.skipped and isinstance(report.longrepr, tuple):
             reason = report.longrepr[2].removeprefix("Skipped: ")
             if reason.startswith(MISSING):
@@ -130,11 +134,21 @@ class TierPlugin:
                 terminalreporter.line(f"{reason}: {len(tests)}, such as {tests[0]}")
             if os.environ.get("CI") == "true":
                 terminalreporter.line("CI=true: this run has failed for it")
-        number = commits()
-        if number is not None:
-            terminalreporter.section("slow tiers")
-            for line in records.describe(records.load(), number):
+        if self._kept is not None:
+            now = {**rooms.lint_seconds(), **{r: self._seconds.get(r, 0) for r in rooms.ROOMS[1:]}}
+            now[rooms.WALL] = time.monotonic() - self._began
+            rooms.save(now, self._kept)
+            terminalreporter.section("seconds by room: of tests, summed over the workers")
+            for line in rooms.table(now, rooms.load()):
                 terminalreporter.line(line)
+
+
+def _follow_the_parent() -> None:
+    """End this process as Ctrl-C would when the one that started it is gone."""
+    parent = os.getppid()
+    while os.getppid() == parent:
+        time.sleep(1)
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 def make_scheduler(config: pytest.Config, log: Any) -> Any:
