@@ -144,11 +144,12 @@ PACKAGE = {
     "flinkish/worker/__init__.py": "",
     "flinkish/worker/__main__.py": "from . import work",
     "flinkish/worker/work.py": "",
-    "flinkish/data/numbers.json": "{}",
+    "flinkish/numbers/data/numbers.json": "{}",
     "tests/__init__.py": "",
     "tests/conftest.py": "",
     "tests/data/checkpoints/agg.tar": "",
     "tests/data/golden.gz": "",
+    "tests/data/golden-1.gz": "",
     "tests/e2e/programs/counts.py": "from flinkish import uid",
     "tests/support/__init__.py": "",
     "tests/support/tools.py": "GOLDEN = 'golden.gz'",
@@ -180,8 +181,11 @@ PACKAGE = {
         ("run('-m', 'flinkish.worker')", "WORKER"),
         ("join('worker', '__main__.py')", "WORKER"),
         ("run('counts.py')", "COUNTS"),
-        ("P = HERE / 'programs'", "COUNTS"),
-        ("P = HERE / 'data/checkpoints'", "CHECKPOINTS NUMBERS tests/data/golden.gz"),
+        ("P = HERE / 'programs'", ""),
+        ("P = HERE / 'e2e' / 'programs'", "COUNTS"),
+        ("P = HERE / 'data/checkpoints'", "CHECKPOINTS"),
+        ("P = HERE / f'golden-{version}.gz'", "tests/data/golden-1.gz"),
+        ("P = 'flinkish.numbers'; Q = 'data'", "flinkish/__init__.py NUMBERS"),
         ("P = f'{HERE}/numbers.json'", "NUMBERS"),
         ("print('see README.md')", ""),
         ("print('README.md')", "README.md"),
@@ -201,7 +205,7 @@ def test_what_a_file_depends_on(source: str, expected: str) -> None:
         "flinkish/worker/work.py",
         "COUNTS": "tests/e2e/programs/counts.py flinkish/__init__.py flinkish/tagging.py",
         "CHECKPOINTS": "tests/data/checkpoints/agg.tar",
-        "NUMBERS": "flinkish/data/numbers.json",
+        "NUMBERS": "flinkish/numbers/data/numbers.json",
         "CLI": "flinkish/__init__.py flinkish/__main__.py flinkish/cli/__init__.py "
         "flinkish/cli/command_index.py COMMANDS",
         "COMMANDS": "flinkish/cli/commands/__init__.py",
@@ -224,6 +228,16 @@ def test_the_files_of_a_tier_are_found_by_marks_and_by_what_sets_them() -> None:
     found = graph({**PACKAGE, **tests, "tests/support/examples.py": examples})
     assert found.files_of("deep") == ["tests/test_a.py", "tests/test_b.py"]
     assert found.files_of("matrix") == []
+
+
+def test_somebody_reads_each_file_of_data() -> None:
+    repository = Repository()
+    if not repository.is_whole():
+        pytest.skip("only a clone of the repository tells its files")
+    now = Judge(repository, Records(), rooms.KEPT / "sources.pickle").now
+    read = set[str]().union(*(now.edges(path) for path in now.sources))
+    data = {path for path in now.tree.keys() - now.sources.keys() if path[:5] in ("flink", "tests")}
+    assert data - read - {"flinkish/py.typed"} == set()
 
 
 def test_commands_are_in_modules_of_their_names() -> None:

@@ -65,6 +65,7 @@ class Judge:
         self._digests: dict[tuple[str, str | None], str | None] = {}
         self._graphs: dict[str, Graph | None] = {}
         self.now = self._graph(repository.work_tree())
+        self._keep()
 
     @cached_property
     def _history(self) -> list[tuple[str, dict[str, tuple[str | None, str | None]]]]:

@@ -6,8 +6,8 @@ The rule is made to be too wide rather than too narrow. A file depends on
   only for those who ask for it;
 * the ``conftest.py`` of its directory and of those above;
 * modules that its strings name (``python -m``, programs given as text), scripts and data whose
-  file name a string is or ends with, and all that lies in a directory without a package that a
-  string names: no string, no way to the file;
+  file name a string ends with, and all that lies in a directory without a package when strings
+  name it and the directory above, or that is the source's own: no string, no way to the file;
 * the module of a command of the command line when the tests or examples it depends on have the
   words of that command in their strings, or a page that they read.
 
@@ -17,6 +17,7 @@ Starting a driver needs no rule of its own: what starts it names its entry point
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -28,6 +29,8 @@ COMMANDS = "flinkish/cli/commands/"
 COMMAND_INDEX = "flinkish/cli/command_index.py"
 #: What a test reads though no string of it says so: it installs the whole checkout.
 ALSO = {"tests/test_typing.py": ("flinkish/", "pyproject.toml")}
+#: Where each file is read by its own name, as `data` says too little.
+SAID_BY_NAME = ("tests/data",)
 _LEFT_OUT = ("tests/support/tiers/", "tests/tier_records.json", "tests/fast_record.json")
 _WITHOUT_NAME = {"__init__.py", "__main__.py", "conftest.py"}
 
@@ -57,17 +60,39 @@ class Graph:
         return {module_of(path): path for path in self.sources}
 
     @cached_property
-    def _named(self) -> dict[str, set[str]]:
-        """The files that a part of a string means: scripts and data by name, or by directory."""
+    def _by_name(self) -> dict[str, set[str]]:
         named: dict[str, set[str]] = {}
         for path in self.tree:
-            file = PurePosixPath(path)
-            if file.name not in _WITHOUT_NAME:
-                named.setdefault(file.name, set()).add(path)
-            directory = file.parent
-            if directory.name and f"{directory}/__init__.py" not in self.tree:
+            name = PurePosixPath(path).name
+            begins = re.finditer("[-_]", name) if path.startswith(SAID_BY_NAME) else ()
+            # `f"hashes-{version}.json"` says a beginning.
+            for said in (name, *(name[: each.end()] for each in begins)):
+                if said not in _WITHOUT_NAME:
+                    named.setdefault(said, set()).add(path)
+        return named
+
+    @cached_property
+    def _by_directory(self) -> dict[str, set[str]]:
+        """The files of directories without a package, by the name of their directory."""
+        named: dict[str, set[str]] = {}
+        for path in self.tree:
+            directory = PurePosixPath(path).parent
+            package = f"{directory}/__init__.py" in self.tree
+            if directory.name and not package and str(directory) not in SAID_BY_NAME:
                 named.setdefault(directory.name, set()).add(path)
         return named
+
+    def _files(self, path: str, source: Source) -> set[str]:
+        """Return the scripts and data that the strings of a source name."""
+        found = set()
+        for part in source.files:
+            found |= self._by_name.get(part, set())
+            for file in self._by_directory.get(part, ()):
+                above = PurePosixPath(file).parent.parent
+                others = source.files | {n.lower() for _, n in source.said | source.imports}
+                if path.startswith(f"{above}/") or not above.name or above.name in others:
+                    found.add(file)
+        return found
 
     def dependencies(self, file: str) -> frozenset[str]:
         """Return the paths that a test file depends on, itself included."""
@@ -110,10 +135,11 @@ class Graph:
             path = left.pop()
             if path not in found:
                 found.add(path)
-                left += self._edges(path) - found
+                left += self.edges(path) - found
         return found
 
-    def _edges(self, path: str) -> frozenset[str]:
+    def edges(self, path: str) -> frozenset[str]:
+        """Return what one file refers to."""
         if path not in self._reached:
             found: set[str] = set()
             if path in self.sources:
@@ -124,8 +150,7 @@ class Graph:
                 for module, name in source.said if path != COMMAND_INDEX else ():
                     found |= self._imported(module, name)
                     found |= self._packages(f"{module}.{name}.__main__")
-                for part in source.files:
-                    found |= self._named.get(part, set())
+                found |= self._files(path, source)
                 if "__main__.py" in source.files:
                     mains = (p for p in self.sources if p.endswith("/__main__.py"))
                     found |= {p for p in mains if PurePosixPath(p).parent.name in source.files}
