@@ -102,7 +102,7 @@ class Judge:
         return Standing(part, file, record, first, commits)
 
     def _compared(self, part: Part, file: str, then: Graph) -> list[str]:
-        paths = then.dependencies(file) | self.now.dependencies(file) | {"pyproject.toml"}
+        paths = {*then.dependencies(file), *self.now.dependencies(file), "pyproject.toml"}
         if part.tier == "matrix":
             paths = {path for path in paths if not path.startswith("flinkish/cli/")} | {"Makefile"}
         return sorted(paths)
@@ -248,7 +248,7 @@ def complaints(standings: Iterable[Standing], workers: int) -> tuple[list[str], 
         for each in everything
         for test in (each.record.unexplained if each.record else ())
     ]
-    warnings = []
+    warnings: list[str] = []
     for tier in dict.fromkeys(part.tier for part in PARTS):
         due = [each for each in everything if each.part.tier == tier and each.why is not None]
         for bound, told in ((OLDEST, errors), (WARNED - 1, warnings)):

@@ -51,7 +51,7 @@ class Graph:
         self.sources = {
             path: source_of(path, blob)
             for path, blob in self.tree.items()
-            if path.endswith(".py") and path.startswith(("flinkish/", "tests/"))
+            if path.endswith(".py") and path.startswith(("flinkish/", "tests/", "tools/"))
         }
         self._reached: dict[str, frozenset[str]] = {}
 
@@ -154,7 +154,7 @@ class Graph:
                 if "__main__.py" in source.files:
                     mains = (p for p in self.sources if p.endswith("/__main__.py"))
                     found |= {p for p in mains if PurePosixPath(p).parent.name in source.files}
-                if "flinkish" in source.files and _may_call(path):
+                if source.calls and _may_call(path):
                     found |= self._packages("flinkish.__main__")
             self._reached[path] = frozenset(found - {path})
         return self._reached[path]
@@ -205,4 +205,6 @@ def _may_call(path: str) -> bool:
 
     The suite's ``conftest.py`` does not: its profile of hypothesis has that name.
     """
-    return path.startswith(("tests/", "flinkish/examples/")) and path != "tests/conftest.py"
+    return (
+        path.startswith(("tests/", "tools/", "flinkish/examples/")) and path != "tests/conftest.py"
+    )

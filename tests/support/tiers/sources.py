@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 #: Names of modules inside strings.
-_MODULE = re.compile(r"\b(?:flinkish|tests)(?:\.\w+)+")
-_FROM = re.compile(r"from ((?:flinkish|tests)[\w.]*) import (\w+)")
+_MODULE = re.compile(r"\b(?:flinkish|tests|tools)(?:\.\w+)+")
+_FROM = re.compile(r"from ((?:flinkish|tests|tools)[\w.]*) import (\w+)")
 #: What may be (the beginning of) a command line: its first words, options apart.
 _LINE = re.compile(r"(?:^|flinkish )((?:[a-z-]+\s?)+)")
-#: A call of the command line, in a script given as text.
-_CALL = re.compile(r"^(?:\$ )?flinkish [a-z-]", re.M)
+#: A call of the command line: its name, or a line of a script.
+_CALL = re.compile(r"^(?:\$ )?(?:\S*/)?flinkish(?: [a-z-]|$)", re.M)
 #: The table of a package that gives names on demand: name -> the submodule that has it.
 _HOMES = "_HOMES"
 
@@ -38,6 +38,8 @@ class Source:
         The same in strings: programs given as text, ``python -m``, ``monkeypatch``.
     files
         Parts of whatever may be a path: strings without white space, taken apart at "/".
+    calls
+        Whether a string that is more than compared with is ``flinkish``, or begins so.
     words
         Words that strings begin with: commands of the command line among them.
     marks
@@ -50,6 +52,7 @@ class Source:
     homes: dict[str, str] = field(default_factory=dict)
     defined: set[str] = field(default_factory=set)
     files: set[str] = field(default_factory=set)
+    calls: bool = False
     words: set[str] = field(default_factory=set)
     marks: dict[str, set[str]] = field(default_factory=dict)
 
@@ -91,13 +94,15 @@ def _read_node(
     elif isinstance(node, ast.Attribute) and node.attr in ("deep", "matrix"):
         if isinstance(node.value, ast.Attribute) and node.value.attr == "mark":
             source.marks.setdefault(node.attr, set()).update(names or {""})
+    elif isinstance(node, (ast.Compare, ast.Subscript)):
+        for child in ast.iter_child_nodes(node):
+            child.__dict__["compared"] = True
     elif isinstance(node, ast.Constant) and isinstance(node.value, str):
         text = node.value
         source.words.update(word for line in _LINE.findall(text) for word in line.split())
         source.said.update(_FROM.findall(text))
         source.said.update(_split(module) for module in _MODULE.findall(text))
-        if _CALL.search(text):
-            source.files.add("flinkish")
+        source.calls |= bool(_CALL.search(text)) and not hasattr(node, "compared")
         if text and not re.search(r"\s", text):
             source.files.update(part for part in text.split("/") if part)
             if re.fullmatch(r"(\.\w+)+", text):
