@@ -16,6 +16,7 @@ import pytest
 from tests.support.tiers import due, records, rooms, sources
 from tests.support.tiers.due import Judge, Standing
 from tests.support.tiers.graph import Graph, module_of
+from tests.support.tiers.imported import import_log
 from tests.support.tiers.parts import PARTS, outcomes
 from tests.support.tiers.plugin import unit
 from tests.support.tiers.records import Failure, FileRecord, Records
@@ -240,6 +241,12 @@ def test_somebody_reads_each_file_of_data() -> None:
     assert data - read - {"flinkish/py.typed"} == set()
 
 
+def test_spark_35_runs_the_tests_of_the_driver() -> None:
+    assert SPARK35.has("tests/driver/plan/test_a.py")
+    assert not any(map(SPARK35.has, ("tests/driver/conftest.py", "tests/e2e/test_a.py")))
+    assert not any(map(MATRIX.has, ("tests/driver/test_a.py", "tests/e2e/test_a.py")))
+
+
 def test_commands_are_in_modules_of_their_names() -> None:
     from flinkish.cli.command_index import COMMANDS, SUB_WORDS
 
@@ -270,6 +277,7 @@ class World:
         self.root = root
         self.repository = Repository(root)
         self.path = root / "tests/tier_records.json"
+        self.first = ""
         self.git("init", "-q")
         self.git("config", "user.email", "a@b")
         self.git("config", "user.name", "a")
@@ -405,8 +413,9 @@ def slow(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     world.write("flinkish/a.py", "x = 0")
     world.write("tests/test_slow.py", SLOW)
-    first = world.commit()
-    records.save(Records([replace(RECORD, file="tests/test_slow.py", commit=first)]), world.path)
+    world.first = world.commit()
+    old = replace(RECORD, file="tests/test_slow.py", commit=world.first)
+    records.save(Records([old]), world.path)
     world.write("tests/test_slow.py", SLOW + "\n_ = 1")
     world.commit()
     world.write("kept/wait", "")
@@ -460,6 +469,19 @@ def test_a_run_stops_when_its_time_is_over(
     assert run(slow.root, minutes=0.05) == 0
     assert "the time is over" in capsys.readouterr().out
     assert records.load(slow.path).of("deep", "tests/test_slow.py") is None
+
+
+def test_a_run_made_elsewhere_is_taken_where_it_is_whole(
+    slow: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = slow.root / "kept/log"
+    of = {"a.py::test_of_a": "failed", "a.py::test_fast": "passed", "slow.py::test_first": "passed"}
+    log.write_text("".join(json.dumps([f"tests/test_{t}", o, 2]) + "\n" for t, o in of.items()))
+    assert import_log(slow.repository, log, "HEAD~1", "deep", slow.path) == 0
+    found = records.load(slow.path).of("deep", "tests/test_a.py")
+    assert found is not None
+    assert (found.commit, found.failed, found.seconds) == (slow.first, 1, 2)
+    assert "tests/test_slow.py: 1 of 2 tests have no outcome, not taken" in capsys.readouterr().out
 
 
 def test_what_is_said_to_be_due() -> None:

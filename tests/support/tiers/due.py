@@ -12,6 +12,7 @@ fast tier calls each command and compares its output on every run.
 from __future__ import annotations
 
 import hashlib
+import os
 import pickle
 import re
 import sys
@@ -199,7 +200,9 @@ class Judge:
     def _keep(self) -> None:
         if self._cache is not None:
             self._cache.parent.mkdir(parents=True, exist_ok=True)
-            self._cache.write_bytes(pickle.dumps((self._key(), self._sources)))
+            new = self._cache.with_suffix(f".{os.getpid()}")
+            new.write_bytes(pickle.dumps((self._key(), self._sources)))
+            os.replace(new, self._cache)
 
 
 def urgency(standing: Standing) -> tuple[bool, bool, bool, int, str]:

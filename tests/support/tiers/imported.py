@@ -16,7 +16,9 @@ from tests.support.tiers.parts import PARTS, Part, outcomes
 from tests.support.tiers.repository import Repository
 
 
-def import_log(repository: Repository, log: Path, commit: str, tier: str) -> int:
+def import_log(
+    repository: Repository, log: Path, commit: str, tier: str, path: Path = records.PATH
+) -> int:
     """Record the files of which every test of the tier has an outcome in a log.
 
     Only the part with the tier's own marker: a log does not say which Python ran it.
@@ -28,7 +30,7 @@ def import_log(repository: Repository, log: Path, commit: str, tier: str) -> int
         return 2
     found = outcomes(log.read_text())
     ended = datetime.fromtimestamp(log.stat().st_mtime, timezone.utc)
-    kept = records.load()
+    kept = records.load(path)
     for file, tests in sorted(collected(repository, full, part).items()):
         missing = [test for test in tests if test not in found]
         if missing:
@@ -52,7 +54,7 @@ def import_log(repository: Repository, log: Path, commit: str, tier: str) -> int
             )
         )
         print(f"{file}: {len(tests)} tests taken")
-    records.save(kept)
+    records.save(kept, path)
     return 0
 
 
@@ -64,11 +66,14 @@ def collected(repository: Repository, commit: str, part: Part) -> dict[str, list
     with tempfile.TemporaryDirectory() as directory:
         with tarfile.open(fileobj=io.BytesIO(archive)) as files:
             files.extractall(directory, filter="data")
+        environment = {**os.environ, **part.environment}
+        beside = environment.get("PYTHONPATH", "")
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [directory, beside]))
         words = [part.python, "-m", "pytest", *part.words, "--collect-only", "-q", "--no-header"]
         listed = subprocess.run(
             words,
             cwd=directory,
-            env={**os.environ, "PYTHONPATH": directory, **part.environment},
+            env=environment,
             stdout=subprocess.PIPE,
             text=True,
             check=False,
