@@ -106,6 +106,13 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
 
 
+#: Other storages; a kill there costs many requests, so that they have fewer.
+ON_SERVERS = [
+    pytest.param("moto_s3", 4, marks=[pytest.mark.servers, pytest.mark.deep]),
+    pytest.param("hdfs", 2, marks=[pytest.mark.servers, pytest.mark.deep]),
+]
+
+
 @pytest.fixture(
     params=[
         pytest.param("moto_s3", marks=[pytest.mark.servers, pytest.mark.deep]),
@@ -253,11 +260,15 @@ def removal(world: World, what: str) -> Work:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("what", ["dispose", "prune", "garbage"])
-def test_a_killed_removal(world: World, what: str) -> None:
+@pytest.mark.parametrize(
+    ("world", "points"),
+    [("other_disk", 5), pytest.param("other_disk", 20, marks=pytest.mark.deep), *ON_SERVERS],
+    indirect=["world"],
+)
+def test_a_killed_removal(world: World, points: int, what: str) -> None:
     """Killed before one of the changes it makes, at random."""
     total = killing.count_changes(removal(world, what))
     world.dispose_of_all()
-    points = {"file": 20, "s3": 4}.get(storage.scheme_of(world.place), 2)
     numbers = random.Random(SEED).sample(range(total), min(points, total))
     for number in numbers:
         work = removal(world, what)

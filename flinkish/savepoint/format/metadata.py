@@ -27,6 +27,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import IO, Any, BinaryIO
 
 from flinkish import storage
@@ -423,9 +424,7 @@ class _Blocks:
 def _known_schema(path: str, text: bytes) -> list[dict[str, Any]]:
     """Return the writer's schema if it is known; otherwise raise Damaged or UnsupportedFormat."""
     try:
-        schema = json.loads(text)
-        found = known_schemas().get(fingerprint(schema))
-        newer = found is None and is_newer(schema)
+        known, newer = _look_up(text)
     except (ValueError, RecursionError):
         raise Damaged("it has no schema") from None
     if newer:
@@ -433,9 +432,18 @@ def _known_schema(path: str, text: bytes) -> list[dict[str, Any]]:
             f"{path} has records that this flinkish does not know",
             hint="use the flinkish that wrote it, or a newer one",
         )
-    if found is None:
+    if known is None:
         raise Damaged("its schema is none of a savepoint's")
-    return found
+    return known
+
+
+# The savepoints of a directory have one schema, or two: parsed once, not once a savepoint.
+@lru_cache(maxsize=4)
+def _look_up(text: bytes) -> tuple[list[dict[str, Any]] | None, bool]:
+    """Return the known schema that ``text`` writes, and whether it is of a newer flinkish."""
+    schema = json.loads(text)
+    known = known_schemas().get(fingerprint(schema))
+    return known, known is None and is_newer(schema)
 
 
 def _check_version(path: str, header: Mapping[str, bytes]) -> frozenset[str]:
