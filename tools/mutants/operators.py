@@ -284,12 +284,12 @@ def _without(whole: ast.AST, part: str) -> ast.expr | None:
         parts = getattr(whole, field, None)
         if not isinstance(parts, list):
             continue
-        kept = [each for each in parts if not _is_part(each, part)]
+        kept: list[ast.expr] = [each for each in parts if not _is_part(each, part)]
         if len(kept) == len(parts):
             continue
         if isinstance(whole, ast.BoolOp) and len(kept) == 1:
             return kept[0]
-        found = copy.copy(whole)
+        found: ast.expr = copy.copy(whole)
         setattr(found, field, kept)
         if isinstance(found, ast.Dict) and isinstance(whole, ast.Dict):
             pairs = zip(whole.keys, whole.values, strict=True)
