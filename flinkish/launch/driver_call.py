@@ -19,7 +19,7 @@ from flinkish.errors import (
     ProgramFailed,
     from_record,
 )
-from flinkish.launch import job_logs, secret_settings, spark_submit
+from flinkish.launch import detached, job_logs, secret_settings, spark_submit
 from flinkish.launch.deploy_mode import in_client_mode
 from flinkish.launch.driver_end import end_of, explained
 from flinkish.launch.spark_submit import Installation
@@ -30,8 +30,6 @@ _T = TypeVar("_T")
 
 #: Seconds between two checks for the result.
 _POLL = 0.05
-#: Drivers that have written their result and are still stopping their Spark.
-_STOPPING: list[Any] = []
 #: Seconds between SIGTERM and SIGKILL for a driver when the wait for it is interrupted.
 _GRACE = 5.0
 
@@ -197,7 +195,7 @@ def _run(
                 except subprocess.TimeoutExpired:
                     if while_running is not None:
                         while_running(result)
-            _STOPPING.append(child)
+            detached.leave(child)
             return 0
         except BaseException:  # Ctrl-C, SIGTERM
             os.killpg(child.pid, signal.SIGTERM)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from flinkish.errors import LaunchFailed, StorageError
-from flinkish.launch import job_logs, secret_settings, spark_submit
+from flinkish.launch import detached, job_logs, secret_settings, spark_submit
 from flinkish.registry.job_registry import Registry, new_job_id
 from flinkish.registry.jobs import JobRecord, JobState, Launch
 from flinkish.registry.liveness import process_ref
@@ -153,5 +153,5 @@ def _supervised(
         os.close(log)
     # Recorded immediately, so that a supervisor that dies at once is noticed.
     registry.update_job(job.job_id, supervisor=process_ref(child.pid))
-    child.returncode = 0  # it outlives this process: avoid the warning about a running child
+    detached.leave(child)
     return child.pid
