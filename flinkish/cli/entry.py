@@ -82,7 +82,7 @@ def list_plainly(arguments: Sequence[str]) -> bool:
     if found is None:
         return False
     rows, failed = found
-    from flinkish.cli.output.jobs_text import failed_notice, notice, show
+    from flinkish.cli.output.jobs_text import absent_notice, failed_notice, notice, show
     from flinkish.cli.output.text import folded, terminal_width
 
     json, quiet = "json" in flags, "quiet" in flags
@@ -91,7 +91,8 @@ def list_plainly(arguments: Sequence[str]) -> bool:
         said = failed_notice(failed)
         if not rows:
             told = notice(running=running, scheduled=scheduled, everything=everything, name=name)
-            said = [*told, *said]
+            absent = [] if os.path.exists(path) else [absent_notice(f"sqlite:///{path}")]
+            said = [*told, *absent, *said]
         width = terminal_width(sys.stderr)
         sys.stderr.write("".join(f"{part}\n" for line in said for part in folded(line, width)))
     return True

@@ -3,9 +3,9 @@
 The object model of the registry (dataclasses, enums, JSON, regular expressions) takes several
 times as long to import as Python itself takes to start, and the start-up of ``list`` has a measured
 budget. The plain case is therefore read here with ``sqlite3`` alone: a registry with the current
-schema whose active jobs are all certainly alive on this host. In any other case the result is
-None, and the caller uses :class:`flinkish.registry.job_registry.Registry` and
-:mod:`flinkish.registry.liveness`.
+schema whose active jobs are all certainly alive on this host, or no default registry yet. In any
+other case the result is None, and the caller uses
+:class:`flinkish.registry.job_registry.Registry` and :mod:`flinkish.registry.liveness`.
 
 The names of states are those of :mod:`flinkish.registry.jobs`; a test compares the names and the
 results.
@@ -56,7 +56,8 @@ def registry_path(environ: Mapping[str, str], cwd: str) -> str | None:
     """Return the file of the SQLite registry if only defaults and one variable determine it.
 
     None when a configuration file exists or any other ``FLINKISH_*`` variable may matter (an
-    invalid one must be reported), or when the registry file does not exist.
+    invalid one must be reported), or when a file that is named does not exist. The default one is
+    there only after the first ``run``.
     """
     named = None
     for variable in environ:
@@ -79,9 +80,10 @@ def registry_path(environ: Mapping[str, str], cwd: str) -> str | None:
     path = named if named else f"{state}/flinkish/registry.db"
     if path.startswith("sqlite:////"):
         path = path[10:]
-    if not path.startswith("/") or path != path.strip() or not os.path.isfile(path):
+    if not path.startswith("/") or path != path.strip():
         return None
-    return path
+    is_absent_default = named is None and not os.path.exists(path)
+    return path if is_absent_default or os.path.isfile(path) else None
 
 
 #: Variables of which every value is valid and that ``list`` does not use.
@@ -102,10 +104,12 @@ def read_jobs(
     Parameters
     ----------
     path
-        Absolute path of the registry.
+        Absolute path of the registry; without a file it is empty.
     running, scheduled, everything, name
         As in :func:`flinkish.cli.commands.jobs_table.ListOptions`.
     """
+    if not os.path.exists(path):
+        return [], []
     import sqlite3
 
     quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flinkish.cli.output.jobs_text import failed_notice, notice
+from flinkish.cli.output.jobs_text import absent_notice, failed_notice, notice
 from flinkish.cli.session import Session
 from flinkish.client.listing import JobFilter, find_jobs
 from flinkish.registry.job_registry import Registry
@@ -67,8 +67,7 @@ def read_jobs(session: Session, options: ListOptions) -> tuple[list[dict[str, An
             filtered=bool(options.states) or options.since is not None,
         )
         if session.absent_registry is not None:
-            url = session.absent_registry
-            notices.append(f"There is no registry yet: flinkish run makes {url}")
+            notices.append(absent_notice(session.absent_registry))
     failed = session.registry.unacknowledged()
     return rows, [*notices, *failed_notice([(job.name, job.job_id) for job in failed])]
 

@@ -76,6 +76,11 @@ def notice(
     return notices
 
 
+def absent_notice(url: str) -> str:
+    """Return the line on a default registry that nobody has made yet. Pure."""
+    return f"There is no registry yet: flinkish run makes {url}"
+
+
 def failed_notice(failed: Sequence[tuple[str, str]]) -> list[str]:
     """Return the line on failed jobs that nobody has acknowledged, if there are any. Pure.
 

@@ -157,6 +157,16 @@ def test_what_is_not_plain_goes_to_click(words: list[str]) -> None:
     assert entry.parse_list(words) is None
 
 
+@pytest.mark.parametrize("words", [[], ["-r"], ["--name", "x", "-a"], ["-q"], ["--json"]], ids=str)
+def test_both_ways_show_that_there_is_no_registry_yet(
+    cli: Command, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert entry.list_plainly(words) is True
+    plain = capsys.readouterr()
+    assert run_click(["list", *words]) == 0
+    assert capsys.readouterr() == plain
+
+
 def test_no_registry_yet(cli: Command) -> None:
     empty = cli.ok("list")
     assert empty.out == ""
@@ -254,6 +264,15 @@ def test_other_registries_are_no_plain_case(
 
     default = str(private / "state/flinkish/registry.db")
     assert path() == default
+    os.rename(default, f"{default}.away")
+    assert path() == default  # nobody has made it yet
+    monkeypatch.setenv("FLINKISH_REGISTRY", default)
+    assert path() is None
+    monkeypatch.delenv("FLINKISH_REGISTRY")
+    os.symlink(private, default)
+    assert path() is None
+    os.unlink(default)
+    os.rename(f"{default}.away", default)
     monkeypatch.setenv("FLINKISH_EXECUTION_CHECKPOINTING_SAVEPOINT_DIR", "/sp")
     assert path() == default
     monkeypatch.setenv("FLINKISH_REGISTRY", f"sqlite:///{default}")
