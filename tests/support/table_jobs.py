@@ -1,4 +1,7 @@
-"""Jobs that write numbered rows to a table, and what must be in it (`programs/tabled.py`)."""
+"""Jobs that write numbered rows to a table, and what must be in it (`programs/tabled.py`).
+
+What flinkish promises for a format of tables is checked here once, for each format.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ import json
 import os
 import random
 import threading
+import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
     from tests.support.servers.kafka import KafkaServer
 
 PROGRAM = "tabled.py"
+#: The name of the table that most jobs write to.
+TABLE = "t"
 
 
 @dataclass
@@ -33,8 +39,11 @@ class TableJobs:
         Those of ``run`` that bring the Spark and the jars.
     format
         That of the table.
-    ids
-        Returns how often each id is in the table, read without Spark.
+    target
+        What a job is given to write to the table of a name.
+    column
+        Returns how often each value is in a column of the table of a name, read without Spark;
+        none where there is no table yet.
     topic
         The broker and the topic that the jobs read instead of files.
     """
@@ -43,9 +52,14 @@ class TableJobs:
     root: Path
     options: tuple[str, ...]
     format: str
-    ids: Callable[[], Counter[int]]
+    target: Callable[[str], str]
+    column: Callable[[str, str], Counter[int]]
     topic: tuple[KafkaServer, str] | None = None
     written: int = field(default=0)
+
+    def ids(self, table: str = TABLE) -> Counter[int]:
+        """How often each id is in a table."""
+        return self.column("id", table)
 
     @property
     def source(self) -> str:
@@ -105,15 +119,13 @@ class TableJobs:
         program = (str(PROGRAMS / PROGRAM), self.format, self.source, target, *words)
         return self.flinkish("check", *options, *program)
 
-    def wait_for_ids(
-        self, job: str, count: int, ids: Callable[[], Counter[int]] | None = None
-    ) -> None:
+    def wait_for_ids(self, job: str, count: int, table: str = TABLE) -> None:
         """Wait until the table, or another one, has so many different ids."""
 
         def there() -> bool:
             record = self.flinkish.job(job)
             assert record["state"] != "FAILED", record
-            return len((ids or self.ids)()) >= count
+            return len(self.ids(table)) >= count
 
         wait_until(there)
 
@@ -144,8 +156,138 @@ class TableJobs:
         assert self.ids() == Counter(range(self.written))
 
 
-def check_from_kafka(jobs: TableJobs, target: str) -> None:
-    """Run a job from a topic to a table: each row is there once, and again after a rollback."""
+def check_that_it_goes_on(jobs: TableJobs, target: str, first: str | None = None) -> None:
+    """Stop a job at any moment, and go on with a changed program: each row is there once.
+
+    Parameters
+    ----------
+    first
+        What a job before writes to, that makes the table; None where the job makes it itself.
+    """
+    jobs.feed(3)
+    job = jobs.run(first or target, "--keys")
+    jobs.wait_for_ids(job, 3)
+    if first is not None:
+        path = jobs.stop(job)
+        jobs.feed(1)
+        job = jobs.run(target, "--keys", restore=("-s", path))
+    with jobs.fed(8):
+        jobs.wait_for_ids(job, jobs.written)
+        taken = jobs.savepoint(job)
+        jobs.wait_for_ids(job, random.randint(5, 8))
+        path = jobs.stop(job)
+    sink = saved_sink(taken)
+    assert type(sink["table_version"]) is int, sink
+    assert sink["table_id"]
+
+    resumed = jobs.run(target, "--keys", "--version", "2", restore=("-s", path))
+    jobs.feed(2)
+    jobs.wait_for_ids(resumed, jobs.written)
+    jobs.check_all_once()
+
+
+def check_an_older_savepoint(jobs: TableJobs, mode: str, *words: str, registry: str) -> None:
+    """Go on from a savepoint that the table is ahead of, in one of the modes of ``--sink-ahead``.
+
+    With the registry, the query gets a new id; where that is "lost", it keeps the savepoint's.
+    """
+    target = jobs.target(TABLE)
+    jobs.feed(3)
+    job = jobs.run(target, *words)
+    jobs.wait_for_ids(job, 3)
+    older = jobs.savepoint(job)
+    jobs.feed(4)
+    jobs.wait_for_ids(job, 7)
+    jobs.stop(job)
+    if registry == "lost":
+        jobs.flinkish.environ["XDG_STATE_HOME"] = str(jobs.root / "another")
+
+    asked = jobs.check(target, *words, restore=("-s", older))
+    assert asked.code == 5, asked
+    (sink,) = asked.json()["sinks"]
+    assert (sink["verdict"], sink["newest_batch"]) == ("ahead", 6)
+    assert "--sink-ahead rollback" in sink["advice"]
+    restore = ("-s", older, "--sink-ahead", mode)
+    plan = jobs.check(target, *words, restore=restore).json()
+    assert plan["sinks"][0]["verdict"] == mode, plan
+    assert jobs.ids() == Counter(range(7)), "a check has changed the table"
+
+    again = jobs.run(target, *words, restore=restore)
+    jobs.feed(2)
+    jobs.wait_for_ids(again, 9)
+    jobs.stop(again)
+    twice = {3, 4, 5, 6} if mode == "rebase" else set()
+    assert jobs.ids() == Counter(range(9)) + Counter(twice)
+
+
+def check_an_upgrade_that_fails(jobs: TableJobs) -> None:
+    """Upgrade to a program that fails after some batches: none of its rows is left."""
+    target = jobs.target(TABLE)
+    jobs.feed(3)
+    job = jobs.run(target, "--keys")
+    jobs.wait_for_ids(job, 3)
+    program = (str(PROGRAMS / PROGRAM), "--", jobs.format, jobs.source, target)
+    bad = (*program, "--keys", "--version", "2", "--fail-after", "4")
+    command = ("upgrade", "in-place", "rows", "--savepointPath", str(jobs.root / "sp"))
+    health = ("--sink-ahead", "rollback", "--health-batches", "4", "--health-timeout", "10m")
+    with ThreadPoolExecutor() as pool:
+        upgrade = pool.submit(jobs.flinkish, *command, *health, "--to", *bad, timeout=900)
+        new = jobs.successor_of(job, upgrade)
+        jobs.flinkish.wait_for_state(new, "RUNNING")
+        jobs.feed(3)  # two of its batches are right
+        failed = upgrade.result()
+    assert failed.code == 1, failed
+    assert "5 is too much" in failed.err
+    again = jobs.flinkish.ok("list", "-q", "--name", "rows").out.strip()
+    jobs.feed(1)
+    jobs.wait_for_ids(again, 7)
+    jobs.check_all_once()
+    assert set(jobs.column("version", TABLE)) == {1}
+
+
+def check_table_to_table(jobs: TableJobs) -> None:
+    """Read one table and write another, and fork that: each goes on with what is new to it."""
+    target = jobs.target(TABLE)
+    jobs.feed(3)
+    feeder = jobs.run(jobs.target("first"))
+    words = (jobs.format, f"{jobs.format}:{jobs.target('first').removeprefix('table:')}")
+    options = ("--name", "second", *jobs.options)
+    jobs.wait_for_ids(feeder, 3, "first")
+    second = jobs.flinkish.run(PROGRAM, *words, target, "--keys", options=options)
+    jobs.wait_for_ids(second, 3)
+    path = jobs.savepoint(second)
+    jobs.feed(3)
+    jobs.wait_for_ids(second, 6)
+
+    forked = ("--name", "fork", *jobs.options, "-s", path, "--fork")
+    other = (*words, jobs.target("other"), "--keys")
+    fork = jobs.flinkish.run(PROGRAM, *other, options=forked)
+    jobs.wait_for_ids(fork, 3, "other")
+    assert jobs.ids("other") == Counter(range(3, 6))
+    jobs.stop(fork)
+
+    stopped = jobs.stop(second)
+    jobs.feed(2)
+    resumed = jobs.flinkish.run(
+        PROGRAM, *words, target, "--keys", "--version", "2", options=(*options, "-s", stopped)
+    )
+    jobs.wait_for_ids(resumed, 8)
+    jobs.check_all_once()
+
+
+def check_from_kafka(jobs: TableJobs, broker: KafkaServer, connectors: Iterable[Path]) -> None:
+    """Run a job from a topic to a table: each row is there once, and again after a rollback.
+
+    Parameters
+    ----------
+    connectors
+        The jars of both, of the table and of Kafka.
+    """
+    name = f"to_{jobs.format}_{uuid.uuid4().hex}"
+    broker.make_topic(name)
+    jobs.topic = broker, name
+    jobs.options = (*jobs.options, "--conf=spark.jars=" + ",".join(map(str, connectors)))
+    target = jobs.target(TABLE)
     jobs.feed(3)
     job = jobs.run(target, "--keys")
     jobs.wait_for_ids(job, 3)
@@ -167,7 +309,7 @@ def check_from_kafka(jobs: TableJobs, target: str) -> None:
     jobs.check_all_once()
 
 
-def saved_sink(flinkish: Flinkish, savepoint: str) -> Any:
+def saved_sink(savepoint: str) -> Any:
     """What a savepoint says of the sink of its query."""
     (query,) = open_savepoint(savepoint).queries
     return query.sink
