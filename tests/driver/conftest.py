@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from flinkish.launch import detached
 from flinkish.registry.job_registry import Registry
 from tests.support.driver.in_process_job import InProcessJob
 from tests.support.driver.operator_programs import write_input
@@ -24,7 +25,9 @@ def _start_without_python_after_fork(command: list[str], **options: Any) -> Any:
     at that moment. A session of its own keeps Ctrl-C away as well.
     """
     del options["preexec_fn"]
-    return subprocess.Popen(command, start_new_session=True, **options)
+    java = subprocess.Popen(command, start_new_session=True, **options)
+    detached.leave(java)  # it ends after this process, when its standard input is closed
+    return java
 
 
 @pytest.fixture(scope="session")
