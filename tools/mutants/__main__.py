@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     source = Source(ROOT)
     try:
-        check_list(source, MUTANTS)
+        check_list(source, chosen)
     except OutOfDate as error:
         print(f"the list is out of date, see tools/mutants/catalog.py:\n{error}", file=sys.stderr)
         return 2
