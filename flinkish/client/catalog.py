@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from flinkish.client.context import Context
@@ -33,7 +34,32 @@ class Imported:
     failed: tuple[tuple[str, FlinkishError], ...]
 
 
-def list_directory(directory: str, *, must_exist: bool = False) -> tuple[str, Catalog]:
+@dataclass(frozen=True)
+class Listed:
+    """The savepoints of a directory, or of the registry.
+
+    Parameters
+    ----------
+    location : str
+        The directory; empty for the registry.
+    catalog : Catalog
+        What was found, newest first.
+    damage : mapping of str to FlinkishError
+        Paths of those that are not whole, as far as a look at the sizes of their files shows.
+    gone : tuple of SavepointRecord
+        Records of the registry whose savepoints are gone.
+    warnings : tuple of str
+        Sentences about savepoints with times in the future.
+    """
+
+    location: str
+    catalog: Catalog
+    damage: Mapping[str, FlinkishError]
+    gone: tuple[SavepointRecord, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def list_directory(directory: str, *, must_exist: bool = False) -> Listed:
     """Return the savepoints directly below a directory, newest first.
 
     Parameters
@@ -45,8 +71,8 @@ def list_directory(directory: str, *, must_exist: bool = False) -> tuple[str, Ca
 
     Returns
     -------
-    tuple of str and Catalog
-        The directory's location, and the savepoints found there.
+    Listed
+        The directory's location, and what was found there.
 
     Raises
     ------
@@ -66,10 +92,10 @@ def list_directory(directory: str, *, must_exist: bool = False) -> tuple[str, Ca
         raise SavepointNotFound(
             f"there is no directory {location}", hint="check the path", path=location
         )
-    return location, catalog
+    return _looked_at(location, catalog)
 
 
-def list_registry(context: Context) -> tuple[Catalog, tuple[SavepointRecord, ...]]:
+def list_registry(context: Context) -> Listed:
     """Return the registry's savepoints as they are now, and the records of those that are gone.
 
     Raises
@@ -81,7 +107,18 @@ def list_registry(context: Context) -> tuple[Catalog, tuple[SavepointRecord, ...
 
     records = {record.path: record for record in context.registry.savepoints()}
     catalog = read_paths(list(records))
-    return catalog, tuple(records[path] for path in catalog.missing)
+    return _looked_at("", catalog, tuple(records[path] for path in catalog.missing))
+
+
+def _looked_at(location: str, catalog: Catalog, gone: tuple[SavepointRecord, ...] = ()) -> Listed:
+    from flinkish.client.retention import in_the_future
+    from flinkish.savepoint.directory.catalog import find_damage
+    from flinkish.savepoint.directory.places import is_future
+
+    now = time.time()
+    damage = {each.path: error for each in catalog.own if (error := find_damage(each)) is not None}
+    future = (each for each in catalog.own if is_future(each.header.created, now))
+    return Listed(location, catalog, damage, gone, tuple(in_the_future(each) for each in future))
 
 
 def find_savepoints(
@@ -111,13 +148,16 @@ def register(context: Context, entries: Sequence[CatalogEntry]) -> tuple[str, ..
     RegistryError
         The registry cannot be written.
     """
+    from flinkish.savepoint.directory.places import place_keys
+
     registry = context.writable_registry
-    known = {record.path for record in registry.savepoints()}
+    known = {key for record in registry.savepoints() for key in place_keys(record.path)}
     new = []
     for entry in entries:
-        if entry.path not in known:
+        keys = place_keys(entry.path)
+        if known.isdisjoint(keys):
             registry.add_savepoint(_record(entry))
-            known.add(entry.path)
+            known |= keys
             new.append(entry.path)
     return tuple(new)
 
@@ -136,7 +176,16 @@ def _find(path: str) -> tuple[Sequence[CatalogEntry], list[tuple[str, FlinkishEr
     failed = [(each.path, each.error) for each in found.unreadable]
     if not found.savepoints and not failed:
         failed = [(path, SavepointNotFound(f"there is no savepoint at {path} or below", path=path))]
-    return found.savepoints, failed
+    return _without_links(found.savepoints), failed
+
+
+def _without_links(entries: Sequence[CatalogEntry]) -> Sequence[CatalogEntry]:
+    """Return each savepoint once, by the path that is no link."""
+    found = {entry.path: entry for entry in entries if entry.leads_to is None}
+    for entry in entries:
+        if entry.leads_to is not None and entry.leads_to not in found:
+            found[entry.leads_to] = replace(entry, path=entry.leads_to, leads_to=None)
+    return tuple(found.values())
 
 
 def _record(entry: CatalogEntry) -> SavepointRecord:

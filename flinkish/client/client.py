@@ -277,8 +277,8 @@ class Client(ProgramRunner):
     ) -> PruneResult:
         """Remove the savepoints of a directory that no rule keeps.
 
-        The rules apply to each job separately. The newest savepoint of a job is always kept, and so
-        is one that a running job needs.
+        The rules apply to each job separately. The newest whole savepoint of a job is always kept,
+        and so are one that a running job needs and one that a link in the directory leads to.
 
         Parameters
         ----------

@@ -10,6 +10,7 @@ from flinkish.client.context import Context, requester
 from flinkish.errors import FlinkishError, PartialFailure, RegistryError, SavepointNotFound
 
 if TYPE_CHECKING:
+    from flinkish.savepoint.directory.catalog import CatalogEntry
     from flinkish.savepoint.manage.prune import GarbageOutcome, PruneOutcome
     from flinkish.savepoint.manage.retention import Policy
 
@@ -24,10 +25,13 @@ class Removal:
         Locations of the savepoints that are gone.
     error : FlinkishError or None
         Why some of the savepoints to be removed are still there.
+    warnings : tuple of str
+        Sentences about savepoints of these jobs that are not what they should be.
     """
 
     removed: tuple[str, ...] = ()
     error: FlinkishError | None = None
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,10 @@ class PruneResult:
     garbage : tuple of GarbageOutcome
         Each directory without ``_metadata``, if garbage was included.
     unreadable : tuple of (str, FlinkishError)
-        Savepoints that cannot be read; they are not touched.
+        Savepoints that cannot be read, or are not whole. They count for nothing and are not
+        touched.
+    warnings : tuple of str
+        Sentences about savepoints with times in the future.
     """
 
     directory: str
@@ -53,6 +60,7 @@ class PruneResult:
     savepoints: tuple[PruneOutcome, ...] = ()
     garbage: tuple[GarbageOutcome, ...] = ()
     unreadable: tuple[tuple[str, FlinkishError], ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def going(self) -> tuple[PruneOutcome, ...]:
@@ -88,7 +96,7 @@ def prune_savepoints(
 ) -> PruneResult:
     """Remove the savepoints of a directory that a policy does not keep.
 
-    The policy applies to each job separately.
+    The policy applies to each job separately, and the newest whole savepoint of a job always stays.
 
     Parameters
     ----------
@@ -137,6 +145,7 @@ def prune_savepoints(
     in_use = savepoints_in_use(context.registry)
     savepoints: tuple[PruneOutcome, ...] = ()
     unreadable: tuple[tuple[str, FlinkishError], ...] = ()
+    warnings: tuple[str, ...] = ()
     left: tuple[GarbageOutcome, ...] = ()
     if not policy.is_empty:
         done = prune(
@@ -145,19 +154,22 @@ def prune_savepoints(
             in_use.protected,
             dry_run,
             running=in_use.running,
+            known_jobs=in_use.jobs,
+            taken_here=in_use.taken,
             agreed=agreed,
             owner=requester(),
             names=names,
         )
         savepoints = done.savepoints
-        unreadable = tuple((each.path, each.error) for each in done.unreadable)
+        unreadable = tuple((each.path, each.error) for each in (*done.unreadable, *done.damaged))
+        warnings = tuple(in_the_future(each) for each in done.future)
     if garbage:
         left = collect_garbage(
             location, in_use.writing, dry_run, agreed=agreed, owner=requester(), names=names
         )
-    result = PruneResult(location, dry_run, savepoints, left, unreadable)
+    result = PruneResult(location, dry_run, savepoints, left, unreadable, warnings)
     if not dry_run:
-        _tell_registry(context, result.removed)
+        _tell_registry(context, _records_of(result.removed, in_use.recorded))
     return result
 
 
@@ -174,7 +186,13 @@ def not_removed(result: PruneResult, total: int) -> PartialFailure | None:
     )
 
 
-def remove_old(context: Context, target: str, policy: Policy, job_ids: Collection[str]) -> Removal:
+def remove_old(
+    context: Context,
+    target: str,
+    policy: Policy,
+    job_ids: Collection[str],
+    taken: Collection[str],
+) -> Removal:
     """Prune a directory of the savepoints of some jobs, if the policy has any rule.
 
     Errors are returned, not raised: the new savepoints have been taken in any case.
@@ -189,37 +207,57 @@ def remove_old(context: Context, target: str, policy: Policy, job_ids: Collectio
         What is kept; an empty one keeps all.
     job_ids : collection of str
         The jobs.
+    taken : collection of str
+        Locations of the new savepoints. They stay, whatever the policy and the clocks say.
     """
     if policy.is_empty or not job_ids:
         return Removal()
     from flinkish.registry.in_use import savepoints_in_use
     from flinkish.savepoint.manage.prune import prune
 
-    registry = context.registry
     removed: list[str] = []
     try:
-        needed = savepoints_in_use(registry)
+        in_use = savepoints_in_use(context.registry)
         done = prune(
             target,
             policy,
-            needed.protected,
-            running=needed.running,
+            {**in_use.protected, **dict.fromkeys(taken, "it has just been taken")},
+            running=in_use.running,
+            known_jobs=in_use.jobs,
+            taken_here=in_use.taken,
             jobs=job_ids,
             owner=requester(),
         )
-        for outcome in done.savepoints:
-            if outcome.removed:
-                removed.append(outcome.savepoint.path)
-                registry.mark_disposed(outcome.savepoint.path)
+        removed = [each.savepoint.path for each in done.savepoints if each.removed]
+        for path in _records_of(removed, in_use.recorded):
+            context.registry.mark_disposed(path)
     except FlinkishError as refused:
         return Removal(tuple(removed), refused)
+    warnings = (
+        *(in_the_future(each) for each in done.future),
+        *(
+            f"{each.path} was left alone, and counts for nothing: {each.error.message}"
+            for each in done.damaged
+        ),
+    )
     if not done.errors:
-        return Removal(tuple(removed))
+        return Removal(tuple(removed), None, warnings)
     first = done.errors[0]
     some = PartialFailure(
         f"{len(done.errors)} of them could not be removed: {first.message}", hint=first.hint
     )
-    return Removal(tuple(removed), some)
+    return Removal(tuple(removed), some, warnings)
+
+
+def in_the_future(savepoint: CatalogEntry) -> str:
+    """Return the warning about a savepoint whose metadata has a time in the future. Pure."""
+    from flinkish.savepoint.format.reader import iso_time
+
+    created, host = savepoint.header.created, savepoint.header.host or "the host that took it"
+    return (
+        f"{savepoint.path} has the time {iso_time(created)}, which is in the future: the clock of "
+        f"{host} was wrong, or the one here is; its batches and the time of its file count instead"
+    )
 
 
 def not_pruned(target: str, error: FlinkishError) -> PartialFailure:
@@ -229,6 +267,15 @@ def not_pruned(target: str, error: FlinkishError) -> PartialFailure:
         hint=error.hint,
         cause=error.id,
     )
+
+
+def _records_of(removed: Sequence[str], recorded: Collection[str]) -> list[str]:
+    """Return by which paths the registry has recorded savepoints that are gone."""
+    from flinkish.savepoint.directory.places import place_keys
+
+    gone = {key for path in removed for key in place_keys(path)}
+    others = (path for path in recorded if not gone.isdisjoint(place_keys(path)))
+    return list(dict.fromkeys((*removed, *others)))
 
 
 def _tell_registry(context: Context, paths: Sequence[str]) -> None:

@@ -27,11 +27,20 @@ class InUse:
         Ids of the jobs that are not in a final state.
     writing
         Target directory and job id of every savepoint that an unfinished request is writing.
+    jobs
+        Ids of all jobs of the registry, and of purged ones whose savepoints it has recorded.
+    taken
+        Locations of the savepoints that its jobs have taken.
+    recorded
+        Locations of all savepoints that it has recorded, imported ones too.
     """
 
     protected: Mapping[str, str]
     running: frozenset[str]
     writing: tuple[tuple[str, str], ...]
+    jobs: frozenset[str]
+    taken: tuple[str, ...]
+    recorded: tuple[str, ...]
 
 
 def savepoints_in_use(registry: Registry) -> InUse:
@@ -56,7 +65,17 @@ def savepoints_in_use(registry: Registry) -> InUse:
         for request in registry.requests(job.job_id)
         if not request.state.is_final and request.savepoint is not None
     )
-    return InUse(protected, frozenset(job.job_id for job in jobs), writing)
+    savepoints = registry.savepoints(include_disposed=True)
+    # One without a request was imported, or taken of a foreign checkpoint: its job is another's.
+    own = [savepoint for savepoint in savepoints if savepoint.request_id is not None]
+    return InUse(
+        protected,
+        frozenset(job.job_id for job in jobs),
+        writing,
+        frozenset([job.job_id for job in registry.jobs()] + [each.job_id for each in own]),
+        tuple(savepoint.path for savepoint in own if savepoint.disposed is None),
+        tuple(savepoint.path for savepoint in savepoints if savepoint.disposed is None),
+    )
 
 
 def outlived(queries: Sequence[QueryStatus]) -> bool:

@@ -32,7 +32,7 @@ from tests.support.terminal import answer
 
 OTHER = "fedcba9876543210" * 2
 WORDS = sorted(command_index.SUB_WORDS["savepoint"])
-NOON = 1_800_000_000.0  # 2027-01-15T08:00:00Z
+NOON = 1_768_464_000.0  # 2026-01-15T08:00:00Z
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_list(cli: Command, place: str) -> None:
     assert {
         "job_id": OTHER,
         "job_name": "job",
-        "created": "2027-01-15T08:00:00.000Z",
+        "created": "2026-01-15T08:00:00.000Z",
         "trigger": "savepoint",
         "spark_version": "4.3.0",
         "queries": [{"name": "counts", "batch_id": 4}],
@@ -99,7 +99,7 @@ def test_list(cli: Command, place: str) -> None:
         *("CREATED", "JOB", "NAME", "BY", "SPARK", "QUERIES", "SIZE", "STATE", "PATH")
     ]
     assert text[1].split() == [
-        *("2027-01-15", "08:00:00", "fedcba", "job", "savepoint", "4.3.0"),
+        *("2026-01-15", "08:00:00", "fedcba", "job", "savepoint", "4.3.0"),
         *("counts", "at", "4", "10", "B", "complete", new),
     ]
     assert cli.ok("savepoint", "list", place, "-q").out.splitlines() == [new, old]
@@ -120,6 +120,33 @@ def test_list_shows_what_is_damaged_and_counts_what_is_unfinished(cli: Command, 
     rows = cli.ok("savepoint", "list", place, "--json").json()["savepoints"]
     assert rows[1]["error"]["id"] == "corrupt"
     assert cli.ok("savepoint", "list", place, "-q").out == good + "\n"
+
+
+def test_list_tells_what_is_not_whole_a_link_and_a_time_in_the_future(
+    cli: Command, place: str
+) -> None:
+    wrong, good, bare = make_savepoint(place, 4e9), make_savepoint(place, 1), f"{place}/bare"
+    os.makedirs(bare)
+    shutil.copy(f"{good}/_metadata", bare)
+    os.symlink(os.path.basename(good), f"{place}/latest")
+    os.utime(f"{wrong}/_metadata", (0, 0))  # the file's time is unknown
+    result = cli.ok("savepoint", "list", place)
+    assert [line.split()[-2:] for line in result.out.splitlines()[1:]] == [
+        ["damaged", bare],
+        ["->", good],
+        ["complete", good],
+        ["complete", wrong],
+    ]
+    assert f"{bare}: the savepoint {bare} is damaged: 0-counts/metadata is missing" in result.err
+    assert f"warning: {wrong} has the time 2096-10-02T07:06:40.000Z" in result.err
+    rows = cli.ok("savepoint", "list", place, "--json").json()["savepoints"]
+    assert [(row["state"], row["leads_to"]) for row in rows] == [
+        ("damaged", None),
+        ("link", good),
+        ("complete", None),
+        ("complete", None),
+    ]
+    assert cli.ok("savepoint", "list", place, "-q").out.splitlines() == [good, wrong]
 
 
 def test_list_of_the_configured_directory_and_of_the_registry(
@@ -302,6 +329,23 @@ def test_import(cli: Command, place: str) -> None:
     assert cli.ok("savepoint", "import", place, "-q").out == first + "\n"
 
 
+def test_import_takes_a_savepoint_once_whatever_leads_to_it(
+    cli: Command, place: str, tmp_path: Path
+) -> None:
+    path = make_savepoint(place, 1)
+    os.symlink(path, f"{place}/latest")
+    os.symlink(place, tmp_path / "way")
+    assert cli.ok("savepoint", "import", f"{place}/latest", "-q").out == path + "\n"
+    again = cli.ok("savepoint", "import", place, f"{tmp_path}/way", "--json").json()
+    assert again["new"] == 0
+    # The registry is told what is gone, by whatever path that was removed.
+    make_savepoint(place, 2)
+    os.unlink(f"{place}/latest")
+    cli.ok("savepoint", "prune", f"{tmp_path}/way", "--keep-last", "1", "--yes")
+    with cli.registry() as registry:
+        assert registry.savepoints() == []
+
+
 def test_import_of_what_cannot_be_read(cli: Command, place: str, tmp_path: Path) -> None:
     good, bad = make_savepoint(place, 1), make_savepoint(place, 2)
     damage(bad)
@@ -331,7 +375,7 @@ def test_prune(cli: Command, place: str) -> None:
     assert refused.error()["id"] == "consent-needed"
     assert len(os.listdir(place)) == 3
     result = cli.ok("savepoint", "prune", place, "--keep-daily", "1", "--yes")
-    assert "kept: newest, daily 2027-01-15" in result.out
+    assert "kept: newest, daily 2026-01-15 UTC" in result.out
     assert [line.split()[0] for line in result.out.splitlines()[1:]] == [
         *("keep", "removed", "removed")
     ]
@@ -348,6 +392,8 @@ def test_prune(cli: Command, place: str) -> None:
         ([], "policy is empty"),
         (["--keep-last", "0"], "0 is not in the range"),
         (["--keep-within", "soon"], "--keep-within: 'soon' is not a duration"),
+        (["--keep-within", "7"], "--keep-within: '7' has no unit"),
+        (["--max-age", " 7.5 "], "--keep-within: ' 7.5 ' has no unit"),
     ],
 )
 def test_prune_by_no_policy_is_refused(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -9,8 +10,10 @@ import pytest
 
 from flinkish import Client, Savepoint
 from flinkish.client import prune
+from flinkish.client.retention import remove_old
 from flinkish.errors import ConsentNeeded, NotSavepointable, SavepointNotFound, UsageError
 from flinkish.registry.jobs import SavepointRecord
+from flinkish.savepoint.manage.retention import Policy
 from tests.cli.conftest import Command
 from tests.client.conftest import Told
 from tests.support.checkpoints.recorded import unpack
@@ -39,6 +42,22 @@ def test_prune(client: Client, private: Path) -> None:
         client.prune("sp")
     with pytest.raises(SavepointNotFound, match="there is no directory"):
         client.prune("elsewhere", garbage=True)
+
+
+def test_what_has_just_been_taken_is_not_removed(client: Client, private: Path) -> None:
+    """By a host whose clock is behind; and nothing of a job that only has the same name."""
+    place, now = str(private / "sp"), time.time()
+    wrong = make_savepoint(place, now + 1e7, batch_id=1)
+    os.utime(f"{wrong}/_metadata", (now - 3600, now - 3600))
+    old = make_savepoint(place, now - 60, batch_id=2)
+    new = make_savepoint(place, now - 1e7, batch_id=2)
+    namesake = make_savepoint(place, 1, job_id="f" * 32, query_id="another")
+    (private / "way").symlink_to(place)
+    taken = f"file:{private}/way/{Path(new).name}"
+    removal = remove_old(client._context, place, Policy(keep_last=1), [JOB], [taken])
+    assert (removal.removed, removal.error) == ((wrong,), None)
+    assert [Path(path).exists() for path in (old, new, namesake)] == [True, True, True]
+    assert "in the future" in removal.warnings[0]
 
 
 def test_of_every_running_job(cli: Command, client: Client) -> None:

@@ -185,8 +185,11 @@ MUTANTS = (
     Mutant(
         "catalog-oldest-first",
         "savepoints are listed oldest first, so that the wrong one is the newest",
-        "read_paths",
-        Replace("-entry.header.created", "entry.header.created"),
+        "savepoint.directory.catalog:_newest_first",
+        Replace(
+            "-(entry.header.created if taken is None else taken)",
+            "(entry.header.created if taken is None else taken)",
+        ),
         ("tests/savepoint/directory/test_catalog.py",),
     ),
     Mutant(
@@ -213,22 +216,22 @@ MUTANTS = (
     Mutant(
         "prune-one-fewer",
         "--keep-last N keeps N + 1",
-        "_plan_job",
-        Compare("index", "<", "<="),
+        "savepoint.manage.retention:_reasons",
+        Replace("is_among_last(job, index, last)", "is_among_last(job, index, last + 1)"),
         ("tests/savepoint/manage/test_retention.py",),
     ),
     Mutant(
         "prune-one-more",
         "--keep-last N keeps N - 1",
-        "_plan_job",
-        Replace("index < (policy.keep_last or 0)", "index + 1 < (policy.keep_last or 0)"),
+        "savepoint.manage.retention:_reasons",
+        Replace("is_among_last(job, index, last)", "is_among_last(job, index, last - 1)"),
         ("tests/savepoint/manage/test_retention.py",),
     ),
     Mutant(
         "prune-running-unprotected",
         "the newest savepoint of a running job is not kept",
-        "candidates",
-        Replace("newest[header.job_id] == savepoint.path", "newest[header.job_id] is None"),
+        "_with_running",
+        Replace("is_newest(timed, index)", "False"),
         ("tests/savepoint/manage/test_prune.py",),
     ),
     Mutant(

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from flinkish.cli.base import Call, command
-from flinkish.cli.options.arguments import dry_run_option, parse_seconds
+from flinkish.cli.options.arguments import dry_run_option, parse_age
 from flinkish.cli.output.printer import Output
 from flinkish.cli.output.text import counted, iso_time, local_time, size_text, table
 from flinkish.client.purge import PurgeOutcome, PurgeResult, purge_jobs
@@ -24,9 +24,9 @@ _LEFT = "rehearsal"
     "--ended-before",
     "age",
     required=True,
-    callback=parse_seconds,
+    callback=parse_age,
     metavar="AGE",
-    help="Jobs that ended longer ago than this, such as 30d.",
+    help="Jobs that ended longer ago than this, such as 30d. Needs a unit.",
 )
 @click.option(
     "--failed",

@@ -282,15 +282,18 @@ def _finish(
     out = session.out
     if not out.json:  # shown first: removing the others may take long
         request_result.show_result(session, request, job)
-    removal = remove_old(session, target, policy, [request.job_id])
+    path = (requests.shown_result(request).get("savepoint") or {}).get("path")
+    removal = remove_old(session, target, policy, [request.job_id], [path] if path else [])
     if out.json:
         document = request_result.result_document(request, job)
         if not policy.is_empty:
             document["pruned"] = list(removal.removed)
+            document["prune_warnings"] = list(removal.warnings)
         out.document(document)
     elif removal.removed:
         out.note(f"Removed {len(removal.removed)} older savepoints of the job.")
-    path = (requests.shown_result(request).get("savepoint") or {}).get("path")
+    for text in removal.warnings:
+        out.warning(text)
     out.note(f"You can resume your program from this savepoint with: flinkish run -s {path} APP.py")
     if removal.error is not None:
         raise not_pruned(target, removal.error)

@@ -67,8 +67,12 @@ def save_all(
             format_=format_,
             on_outcome=lambda outcome: _tell(out, outcome),
         )
-    saved = [outcome.job.job_id for outcome in outcomes if outcome.savepoint is not None]
-    removal = remove_old(session, target, policy, saved)
+    taken = {
+        outcome.job.job_id: str(outcome.savepoint.get("path"))
+        for outcome in outcomes
+        if outcome.savepoint is not None
+    }
+    removal = remove_old(session, target, policy, taken.keys(), taken.values())
     if out.json:
         out.document(document(outcomes, removal, policy, troubles))
     _tell_removal(out, target, removal)
@@ -122,6 +126,7 @@ def document(
     if not policy.is_empty:
         found["pruned"] = list(removal.removed)
         found["prune_error"] = None if removal.error is None else removal.error.to_record()
+        found["prune_warnings"] = list(removal.warnings)
     return found
 
 
@@ -153,6 +158,8 @@ def _tell(out: Output, outcome: JobOutcome) -> None:
 def _tell_removal(out: Output, target: str, removal: Removal) -> None:
     if removal.removed:
         out.note(f"Removed {len(removal.removed)} older savepoints of these jobs.")
+    for text in removal.warnings:
+        out.warning(text)
     if isinstance(removal.error, Locked):
         _complain(out, f"skipped: removing old savepoints: {removal.error.message}")
     elif removal.error is not None:

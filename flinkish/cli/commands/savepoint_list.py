@@ -10,13 +10,13 @@ import click
 
 from flinkish.cli.base import Call, command
 from flinkish.cli.output.text import iso_time, size_text, table, table_time, terminal_width
-from flinkish.cli.session import Session
-from flinkish.client.catalog import list_directory, list_registry
+from flinkish.client.catalog import Listed, list_directory, list_registry
 from flinkish.client.requests import SAVEPOINT_DIR
 from flinkish.errors import FlinkishError, UnsupportedFormat, UsageError
 
 if TYPE_CHECKING:
-    from flinkish.savepoint.directory.catalog import Catalog, CatalogEntry
+    from flinkish.registry.jobs import SavepointRecord
+    from flinkish.savepoint.directory.catalog import CatalogEntry
 
 
 @command("savepoint list", exit_codes=(11,))
@@ -26,7 +26,8 @@ def list_savepoints(call: Call, directory: str | None, registry: bool) -> int:
     """List the savepoints directly below a directory, newest first.
 
     DIR defaults to execution.checkpointing.savepoint-dir; where that is not set the savepoints of
-    the registry are listed. Their times are those in their metadata.
+    the registry are listed. Their times are those in their metadata. A look at the sizes of their
+    files tells those that are not whole (verify reads them).
     """
     if directory is not None and registry:
         raise UsageError(
@@ -36,9 +37,10 @@ def list_savepoints(call: Call, directory: str | None, registry: bool) -> int:
     with call.session() as session:
         where = None if registry else directory or session.config.get(SAVEPOINT_DIR)
         if where is None:
-            rows, notice = _of_registry(session)
+            listed = list_registry(session)
         else:
-            rows, notice = _of_directory(where, must_exist=directory is not None)
+            listed = list_directory(where, must_exist=directory is not None)
+        rows, notice = _rows(listed), _unfinished(listed)
         out = session.out
         if out.json:
             out.document({"savepoints": [_document(row) for row in rows]})
@@ -54,47 +56,46 @@ def list_savepoints(call: Call, directory: str | None, registry: bool) -> int:
         for row in rows:
             if row["error"] is not None:
                 out.note(f"{row['path']}: {row['error']['message']}")
+        for text in listed.warnings:
+            out.warning(text)
         if notice:
             out.note(notice)
     return 0
 
 
-def _of_directory(where: str, *, must_exist: bool) -> tuple[list[dict[str, Any]], str]:
-    location, catalog = list_directory(where, must_exist=must_exist)
-    count = len(catalog.unfinished)
-    notice = (
+def _unfinished(listed: Listed) -> str:
+    count = len(listed.catalog.unfinished)
+    return (
         f"{count} unfinished or disposed {'ones are' if count > 1 else 'one is'} not shown; what "
-        f"nobody writes any more is removed by: flinkish savepoint prune --garbage {location}"
+        "nobody writes any more is removed by: flinkish savepoint prune --garbage "
+        f"{listed.location}"
         if count
         else ""
     )
-    return _rows(catalog), notice
 
 
-def _of_registry(session: Session) -> tuple[list[dict[str, Any]], str]:
-    """Return the registry's savepoints as they are on storage; missing ones as recorded."""
-    catalog, missing = list_registry(session)
-    rows = _rows(catalog)
-    for record in missing:
-        rows.append(
-            {
-                **_row(record.path, "missing"),
-                "job_id": record.job_id,
-                "created": record.created,
-                "trigger": record.trigger,
-                "format": record.format,
-                "queries": {query["name"]: query["batch_id"] for query in record.queries},
-                "files": record.files,
-                "bytes": record.bytes,
-            }
-        )
-    rows.sort(key=lambda row: (-(row["created"] or 0), row["path"]))
-    return rows, ""
+def _rows(listed: Listed) -> list[dict[str, Any]]:
+    """Return the savepoints as they are on storage, and as recorded those that are gone."""
+    catalog = listed.catalog
+    rows = [_found(entry, listed.damage.get(entry.path)) for entry in catalog.savepoints]
+    rows += [_row(each.path, _state(each.error), each.error) for each in catalog.unreadable]
+    if not listed.gone:
+        return rows
+    rows += [_gone(record) for record in listed.gone]
+    return sorted(rows, key=lambda row: (-(row["created"] or 0), row["path"]))
 
 
-def _rows(catalog: Catalog) -> list[dict[str, Any]]:
-    rows = [_complete(entry) for entry in catalog.savepoints]
-    return rows + [_row(each.path, _state(each.error), each.error) for each in catalog.unreadable]
+def _gone(record: SavepointRecord) -> dict[str, Any]:
+    return {
+        **_row(record.path, "missing"),
+        "job_id": record.job_id,
+        "created": record.created,
+        "trigger": record.trigger,
+        "format": record.format,
+        "queries": {query["name"]: query["batch_id"] for query in record.queries},
+        "files": record.files,
+        "bytes": record.bytes,
+    }
 
 
 def _state(error: FlinkishError) -> str:
@@ -105,6 +106,7 @@ def _row(path: str, state: str, error: FlinkishError | None = None) -> dict[str,
     return {
         "path": path,
         "state": state,
+        "leads_to": None,
         "job_id": None,
         "job_name": None,
         "created": None,
@@ -119,10 +121,12 @@ def _row(path: str, state: str, error: FlinkishError | None = None) -> dict[str,
     }
 
 
-def _complete(entry: CatalogEntry) -> dict[str, Any]:
+def _found(entry: CatalogEntry, damage: FlinkishError | None) -> dict[str, Any]:
     header = entry.header
+    state = "complete" if damage is None else _state(damage)
     return {
-        **_row(entry.path, "complete"),
+        **_row(entry.path, state if entry.leads_to is None else "link", damage),
+        "leads_to": entry.leads_to,
         "job_id": header.job_id,
         "job_name": header.job_name,
         "created": header.created,
@@ -160,5 +164,5 @@ def _cells(row: Mapping[str, Any], width: int | None) -> tuple[str, ...]:
         queries or "-",
         "-" if row["bytes"] is None else size_text(row["bytes"]),
         row["state"] if row["format"] != "canonical" else f"{row['state']}, canonical",
-        row["path"],
+        row["path"] if row["leads_to"] is None else f"{row['path']} -> {row['leads_to']}",
     )

@@ -11,7 +11,7 @@ from flinkish.cli.base import Call, command
 from flinkish.cli.options.arguments import dry_run_option
 from flinkish.cli.options.retention import keep_options
 from flinkish.cli.output.printer import Output
-from flinkish.cli.output.text import counted, iso_time, local_time, size_text, table
+from flinkish.cli.output.text import counted, iso_time, size_text, table, utc_time
 from flinkish.client.retention import PruneResult, not_removed, prune_savepoints
 
 if TYPE_CHECKING:
@@ -31,9 +31,11 @@ if TYPE_CHECKING:
 def prune(call: Call, directory: str, garbage: bool, dry_run: bool, yes: bool, **keep: Any) -> int:
     """Remove the savepoints of a directory that no --keep-... keeps, each job's counted by itself.
 
-    Jobs are told apart by their names. The newest savepoint of a job always stays, and so do one
-    that a running job was restored from and has no commit of its own since, and files that other
-    savepoints use. Says for each why it stays.
+    Jobs are told apart by their queries, not by their names: what was restored goes on with its
+    job. The newest whole savepoint of a job always stays, and so do one that a running job was
+    restored from and has no commit of its own since, what a link in DIR leads to, and files that
+    other savepoints use. Savepoints that are not whole count for nothing and are left alone. Says
+    for each why it stays. Times are in UTC.
     """
     from flinkish.savepoint.manage.retention import Policy
 
@@ -91,6 +93,7 @@ def _show(out: Output, done: PruneResult, dry_run: bool) -> None:
                 "savepoints": [_document(each) for each in savepoints],
                 "garbage": [_garbage_document(each) for each in left],
                 "unreadable": [{"path": p, "error": e.to_record()} for p, e in done.unreadable],
+                "warnings": list(done.warnings),
             }
         )
         return
@@ -99,11 +102,12 @@ def _show(out: Output, done: PruneResult, dry_run: bool) -> None:
             out.line(path)
         for path in [g.found.path for g in left if g.removed or (dry_run and g.reason is None)]:
             out.line(path)
+        _warn(out, done)
         return
     rows = [_cells(each, dry_run) for each in savepoints]
     rows += [_garbage_cells(each, dry_run) for each in left]
     if rows:
-        for line in table(("", "CREATED", "JOB", "SIZE", "PATH", "WHY"), rows, right="3"):
+        for line in table(("", "CREATED (UTC)", "JOB", "SIZE", "PATH", "WHY"), rows, right="3"):
             out.line(line)
     else:
         out.note(f"Nothing to remove in {location}.")
@@ -111,6 +115,12 @@ def _show(out: Output, done: PruneResult, dry_run: bool) -> None:
         gone = [each.gone for each in savepoints] + [each.gone for each in left]
         for name in chain.from_iterable(gone):
             out.line(f"  {name}")
+    _warn(out, done)
+
+
+def _warn(out: Output, done: PruneResult) -> None:
+    for text in done.warnings:
+        out.warning(text)
     for path, error in done.unreadable:
         out.warning(f"{path} is left alone: {error.message}")
 
@@ -157,7 +167,7 @@ def _cells(outcome: PruneOutcome, dry_run: bool) -> tuple[str, ...]:
     size = outcome.savepoint.bytes if outcome.keep else outcome.bytes
     return (
         _word(outcome.keep, outcome.removed, dry_run),
-        local_time(header.created),
+        utc_time(header.created),
         header.job_name,
         size_text(size),
         outcome.savepoint.path,
@@ -172,7 +182,7 @@ def _garbage_cells(outcome: GarbageOutcome, dry_run: bool) -> tuple[str, ...]:
         why = outcome.error.message
     return (
         _word(outcome.reason is not None, outcome.removed, dry_run),
-        local_time(found.modified),
+        utc_time(found.modified),
         "-",
         size_text(found.bytes),
         found.path,

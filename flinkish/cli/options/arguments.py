@@ -88,6 +88,20 @@ def parse_seconds(
         raise UsageError(f"{parameter.opts[0]}: {error.message}", hint=error.hint) from error
 
 
+def parse_age(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+    """Return the seconds of a duration that decides what is removed: it has to have a unit.
+
+    Elsewhere a bare number means seconds. Who writes ``7`` here means days, and would lose them.
+    """
+    seconds = parse_seconds(ctx, parameter, value)
+    if value is not None and not any(character.isalpha() for character in value):
+        raise UsageError(
+            f"{parameter.opts[0]}: {value!r} has no unit",
+            hint=f"write days, hours or minutes, such as {value.strip()}d or {value.strip()}h",
+        )
+    return seconds
+
+
 def parse_since(
     _ctx: click.Context, _parameter: click.Parameter, value: str | None
 ) -> float | None:

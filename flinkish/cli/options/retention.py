@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import click
 
-from flinkish.cli.options.arguments import F, parse_seconds
+from flinkish.cli.options.arguments import F, parse_age
 
 
 def keep_options(last: str) -> Callable[[F], F]:
@@ -23,15 +23,15 @@ def keep_options(last: str) -> Callable[[F], F]:
             "--keep-daily", type=count, metavar="N", help="The newest of each of N days (UTC)."
         ),
         click.option(
-            "--keep-hourly", type=count, metavar="N", help="The newest of each of N hours."
+            "--keep-hourly", type=count, metavar="N", help="The newest of each of N hours (UTC)."
         ),
         click.option(
             "--keep-within",
             "--max-age",
             "keep_within",
-            callback=parse_seconds,
+            callback=parse_age,
             metavar="DURATION",
-            help="Those not older than this, such as 7d.",
+            help="Those not older than this, such as 7d. Needs a unit.",
         ),
         click.option("--keep-last", "--retain", "keep_last", type=count, metavar="N", help=last),
     )

@@ -46,6 +46,13 @@ def local_time(seconds: float | None) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
+def utc_time(seconds: float | None) -> str:
+    """Return seconds since the epoch as :func:`local_time` does, but in UTC."""
+    if seconds is None:
+        return "-"
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
+
+
 #: Terminals with fewer columns get times without year and seconds.
 _WIDE = 100
 

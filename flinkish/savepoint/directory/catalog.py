@@ -1,8 +1,9 @@
 """Catalog of savepoints: those directly below a directory, or at given paths.
 
 The content of a savepoint's directory is authoritative: time, job and queries are read from its
-``_metadata``, never from the directory's name or the files' times. Unreadable savepoints are
-reported beside the others, so one damaged savepoint does not hide the rest.
+``_metadata``, never from the directory's name. The file's time is only looked at where the recorded
+time is in the future. Unreadable savepoints are reported beside the others, so one damaged
+savepoint does not hide the rest. A savepoint counts once, whatever links lead to it.
 """
 
 from __future__ import annotations
@@ -10,16 +11,24 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from flinkish import storage
 from flinkish.errors import Corrupt, FlinkishError, SavepointNotFound, UsageError
 from flinkish.savepoint.directory import sharing
+from flinkish.savepoint.directory.places import (
+    credible_time,
+    is_future,
+    is_link,
+    place_keys,
+    written_at,
+)
 from flinkish.savepoint.format.contents import Header, QueryRecord
 from flinkish.savepoint.format.metadata import FILE_NAME, Metadata
-from flinkish.savepoint.format.reader import OpenSavepoint, open_savepoint
+from flinkish.savepoint.format.reader import OpenSavepoint, check_files, open_savepoint
 
 _Found = TypeVar("_Found")
 #: Form of :func:`new_name`: ``savepoint-<6 hex of the job id>-<12 hex>``.
@@ -28,12 +37,25 @@ _NAME = re.compile(r"savepoint-([0-9a-f]{6})-[0-9a-f]{12}")
 
 @dataclass(frozen=True)
 class CatalogEntry:
-    """One complete savepoint; ``opened`` is set if its whole ``_metadata`` was requested."""
+    """One savepoint with a readable ``_metadata``.
+
+    Attributes
+    ----------
+    opened
+        Set if its whole ``_metadata`` was requested.
+    written
+        When its ``_metadata`` was written, by the storage's clock; looked up only if the recorded
+        time is in the future.
+    leads_to
+        Location of the savepoint if this is a link, or another mount, of it.
+    """
 
     path: str
     header: Header
     queries: tuple[QueryRecord, ...]
     opened: OpenSavepoint | None = None
+    written: float | None = None
+    leads_to: str | None = None
 
     @property
     def files(self) -> int:
@@ -65,12 +87,21 @@ class Catalog:
         a rewrite that was killed, or disposed of while others use their files.
     missing
         Requested paths at which there is no savepoint.
+    links
+        Location of a savepoint -> names of the links to it, or to a file of it, in the same
+        directory.
     """
 
     savepoints: tuple[CatalogEntry, ...] = ()
     unreadable: tuple[Unreadable, ...] = ()
     unfinished: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    links: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def own(self) -> tuple[CatalogEntry, ...]:
+        """The savepoints that are themselves in the directory: each once, and no link."""
+        return tuple(entry for entry in self.savepoints if entry.leads_to is None)
 
     @property
     def is_empty(self) -> bool:
@@ -141,11 +172,15 @@ def read_catalog(directory: str, *, whole: bool = False) -> Catalog:
         savepoints=found.savepoints,
         unreadable=found.unreadable,
         unfinished=tuple(path for path in found.missing if job_prefix(path)),
+        links=_links(location, found.savepoints),
     )
 
 
 def read_paths(paths: Sequence[str], *, whole: bool = False) -> Catalog:
-    """Read the savepoints at ``paths`` (locations), on one storage or several."""
+    """Read the savepoints at ``paths`` (locations), on one storage or several.
+
+    Newest first; those whose times are all in the future come last.
+    """
     entries: list[CatalogEntry] = []
     unreadable: list[Unreadable] = []
     missing: list[str] = []
@@ -156,12 +191,85 @@ def read_paths(paths: Sequence[str], *, whole: bool = False) -> Catalog:
             missing.append(path)
         else:
             unreadable.append(Unreadable(path, outcome))
-    entries.sort(key=lambda entry: (-entry.header.created, entry.path))
+    now = time.time()
+    entries = [_with_file_time(entry, now) for entry in _with_targets(entries)]
+    entries.sort(key=lambda entry: _newest_first(entry, now))
     return Catalog(
         tuple(entries),
         tuple(sorted(unreadable, key=lambda found: found.path)),
         missing=tuple(sorted(missing)),
     )
+
+
+def _newest_first(entry: CatalogEntry, now: float) -> tuple[bool, float, str]:
+    taken = credible_time(entry.header.created, entry.written, now)
+    return taken is None, -(entry.header.created if taken is None else taken), entry.path
+
+
+def _with_file_time(entry: CatalogEntry, now: float) -> CatalogEntry:
+    if not is_future(entry.header.created, now):
+        return entry
+    return replace(entry, written=written_at(entry.path, FILE_NAME))
+
+
+def _with_targets(entries: Sequence[CatalogEntry]) -> list[CatalogEntry]:
+    """Say of every link, and of every further mount of one directory, where it leads."""
+    homes: dict[str, str] = {}
+    found = []
+    for entry in sorted(entries, key=_homes_first):
+        keys = place_keys(entry.path)
+        home = next((homes[key] for key in keys if key in homes), None)
+        if home is None and is_link(entry.path):
+            home = os.path.realpath(entry.path)
+        homes.update(dict.fromkeys(keys, home or entry.path))
+        found.append(replace(entry, leads_to=home))
+    return found
+
+
+def _homes_first(entry: CatalogEntry) -> tuple[bool, bool, bool, str]:
+    """Sort what is no link first, and what has a name that flinkish gives: others lead to it."""
+    path = entry.path
+    behind_link = storage.is_local(path) and os.path.realpath(path) != path
+    return is_link(path), behind_link, job_prefix(path) is None, path
+
+
+def _links(directory: str, entries: Sequence[CatalogEntry]) -> dict[str, tuple[str, ...]]:
+    """Return the names of the links in a directory, by the savepoint there that they lead to."""
+    if not storage.is_local(directory):
+        return {}
+    real = {os.path.realpath(entry.path): entry.path for entry in entries if not entry.leads_to}
+    found: dict[str, list[str]] = {}
+    for entry in entries:
+        if entry.leads_to is not None:
+            found.setdefault(entry.leads_to, []).append(storage.base_name(entry.path))
+    for name in storage.list_names(directory, hidden=True):
+        place = os.path.join(directory, name)
+        if not os.path.islink(place):
+            continue
+        target = os.path.realpath(place)
+        while target not in real and len(target) > 1:
+            target = os.path.dirname(target)
+        names = found.setdefault(real.get(target, target), [])
+        if name not in names:
+            names.append(name)
+    own = real.values()
+    return {path: tuple(sorted(names)) for path, names in found.items() if path in own}
+
+
+def find_damage(entry: CatalogEntry) -> FlinkishError | None:
+    """Return what a look at the sizes of all its files finds wrong with a savepoint, or None.
+
+    Also the error of a look that fails: then it is not known that the savepoint is whole.
+    """
+    path = entry.path
+
+    try:
+        check_files(entry.opened or open_savepoint(path))
+    except FlinkishError as error:
+        return error
+    except (MemoryError, RecursionError, OSError) as error:
+        return Corrupt(f"{path} cannot be read: {str(error) or type(error).__name__}", path=path)
+    return None
 
 
 def look_at(paths: Sequence[str]) -> tuple[Unfinished, ...]:
@@ -205,7 +313,7 @@ def _or_error(path: str, read: Callable[[], CatalogEntry]) -> CatalogEntry | Fli
 
 
 def _look(path: str) -> Unfinished:
-    if storage.is_local(path) and os.path.islink(path):
+    if is_link(path):
         # Only the link itself is here; its target is outside this directory.
         return Unfinished(path, os.lstat(path).st_mtime, (), 1, 0)
     newest = _directory_time(path)

@@ -8,13 +8,13 @@ the savepoints around them, possibly for ever.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from flinkish import storage
 from flinkish.savepoint.directory import sharing
 from flinkish.savepoint.directory.catalog import Catalog, CatalogEntry, Unfinished
+from flinkish.savepoint.directory.places import is_link
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,6 @@ def read_lists(directory: str, catalog: Catalog) -> Lists:
         for user in users.keys() - complete:
             by_user.setdefault(user, {})[place] = users[user]
     return Lists(by_user)
-
-
-def is_link(path: str) -> bool:
-    """Return whether a directory is a link, whose target is not in the directory of savepoints."""
-    return storage.is_local(path) and os.path.islink(path)
 
 
 def complete_names(catalog: Catalog) -> set[str]:

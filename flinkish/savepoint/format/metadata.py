@@ -226,6 +226,8 @@ class Metadata:
         self.files = 0
         self.bytes = 0
         self.features: frozenset[str] = frozenset()
+        #: SHA-256 (hex) of all before the footer: only a copy of this file has the same.
+        self.seal = ""
         self._open()
 
     def _open(self) -> None:
@@ -255,6 +257,7 @@ class Metadata:
             raise self.corrupt("its counts do not hold")
         self.header, self.queries = headers[0], tuple(queries)
         self.files, self.bytes = footer["files"], footer["bytes"]
+        self.seal = footer["sha256"]
         for query in self.queries:
             self._check_path(query.directory)
 

@@ -42,6 +42,11 @@ class OpenSavepoint:
         """Whether the directory can be moved or copied alone."""
         return not self.holders
 
+    @property
+    def seal(self) -> str:
+        """The digest of its metadata: a copy of the savepoint has the same, and no other."""
+        return self._metadata.seal
+
     def iter_files(self) -> Iterator[FileRecord]:
         """Iterate over every file record, streamed; raise Corrupt if the metadata is damaged."""
         return self._metadata.iter_files()

@@ -7,7 +7,6 @@ for the next prune.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -21,13 +20,16 @@ from flinkish.savepoint.directory.catalog import (
     CatalogEntry,
     Unfinished,
     Unreadable,
+    find_damage,
     job_prefix,
     look_at,
     read_catalog,
 )
 from flinkish.savepoint.directory.dispose import Tell, directories_of, dispose
+from flinkish.savepoint.directory.places import is_future, place_keys
 from flinkish.savepoint.format.metadata import FILE_NAME
-from flinkish.savepoint.manage.retention import Candidate, Policy, plan
+from flinkish.savepoint.manage.candidates import Generation, Known, generations
+from flinkish.savepoint.manage.retention import Policy, plan_whole
 
 #: Seconds without a change after which a directory without ``_metadata`` is garbage.
 GARBAGE_AGE = 3600.0
@@ -94,11 +96,23 @@ class GarbageOutcome:
 
 @dataclass(frozen=True)
 class Pruned:
-    """The result of a prune, or of its dry run."""
+    """The result of a prune, or of its dry run.
+
+    Attributes
+    ----------
+    unreadable
+        Those whose ``_metadata`` cannot be read: nobody knows their jobs. They are left alone.
+    damaged
+        Those that are not whole, and would be kept if they were. They are left alone, too.
+    future
+        Those whose metadata has a time in the future.
+    """
 
     directory: str
     savepoints: tuple[PruneOutcome, ...]
     unreadable: tuple[Unreadable, ...]
+    damaged: tuple[Unreadable, ...] = ()
+    future: tuple[CatalogEntry, ...] = ()
 
     @property
     def errors(self) -> tuple[FlinkishError, ...]:
@@ -118,6 +132,8 @@ def prune(
     dry_run: bool = False,
     *,
     running: Collection[str] = (),
+    known_jobs: Collection[str] | None = None,
+    taken_here: Collection[str] = (),
     jobs: Collection[str] | None = None,
     agreed: Collection[str] | None = None,
     owner: str = "prune",
@@ -126,8 +142,10 @@ def prune(
 ) -> Pruned:
     """Remove from ``directory`` the savepoints that ``policy`` does not keep.
 
-    Unreadable savepoints are left alone and reported. Of a savepoint that shares files with others,
-    only the files that nothing else uses are removed. A failure does not stop the rest.
+    Savepoints that cannot be read, or of which a look at the sizes of their files finds that they
+    are not whole, count for nothing, are left alone and reported. Of a savepoint that shares files
+    with others, only the files that nothing else uses are removed. A failure does not stop the
+    rest.
 
     Parameters
     ----------
@@ -135,10 +153,10 @@ def prune(
         Path of a savepoint that must stay -> the reason (a running job still depends on it).
     dry_run
         Only report what would be done.
-    running
-        Ids of running jobs; the newest savepoint of each stays.
+    running, known_jobs, taken_here
+        See :class:`~flinkish.savepoint.manage.candidates.Known`.
     jobs
-        Only savepoints of these job ids and of other jobs with the same names; None: all.
+        See :func:`~flinkish.savepoint.manage.candidates.generations`.
     agreed
         Remove at most these paths (those shown to the user); None: all that the policy selects.
     owner
@@ -159,53 +177,85 @@ def prune(
     """
     policy.check()
     location = storage.locate(directory)
+    clock = time.time() if now is None else now
     with _exclusive(location, dry_run, owner):
         catalog = read_catalog(location, whole=True)
-        chosen = candidates(catalog.savepoints, protected, running, jobs)
-        by_path = {savepoint.path: savepoint for savepoint in catalog.savepoints}
-        outcomes = []
-        for decision in plan(chosen, policy, time.time() if now is None else now):
-            path = decision.candidate.path
-            reasons = decision.reasons
-            if not reasons and orphans.is_link(path):
-                reasons = ("it is a link: what it leads to is not in this directory",)
-            if not reasons and agreed is not None and path not in agreed:
-                reasons = ("not agreed to",)
-            outcomes.append(PruneOutcome(by_path[path], reasons))
+        known = Known(protected, running, known_jobs, taken_here)
+        outcomes, damaged = _decide(
+            catalog, generations(catalog, known, jobs, clock), policy, clock
+        )
+        outcomes = [
+            replace(each, reasons=("not agreed to",))
+            if not each.keep and agreed is not None and each.savepoint.path not in agreed
+            else each
+            for each in outcomes
+        ]
         # The oldest goes first, so that an interruption leaves a sensible selection.
         gone: set[str] = set()
         done = [_carry_out(outcome, dry_run, names, gone) for outcome in reversed(outcomes)]
-    return Pruned(location, tuple(reversed(done)), catalog.unreadable)
+    seen = {outcome.savepoint.path for outcome in done} | {each.path for each in damaged}
+    return Pruned(
+        location,
+        tuple(reversed(done)),
+        catalog.unreadable,
+        tuple(damaged),
+        tuple(
+            entry
+            for entry in catalog.own
+            if entry.path in seen and is_future(entry.header.created, clock)
+        ),
+    )
 
 
-def candidates(
-    savepoints: Sequence[CatalogEntry],
-    protected: Mapping[str, str],
-    running: Collection[str] = (),
-    jobs: Collection[str] | None = None,
-) -> tuple[Candidate, ...]:
-    """Return the savepoints to decide on; for the parameters see :func:`prune`. Pure.
+def _decide(
+    catalog: Catalog, found: Sequence[Generation], policy: Policy, now: float
+) -> tuple[list[PruneOutcome], list[Unreadable]]:
+    """Return what becomes of each savepoint, newest first, and those that are not whole.
 
-    ``savepoints`` are sorted newest first. They are counted by job name, because a restored job
-    gets a new id and keeps its name.
+    A savepoint is whole if one of its copies is.
     """
-    names = {s.header.job_name for s in savepoints if jobs is None or s.header.job_id in jobs}
-    newest: dict[str, str] = {}
-    for savepoint in savepoints:
-        newest.setdefault(savepoint.header.job_id, savepoint.path)
-    kept = {_same_place(path): reason for path, reason in protected.items()}
-    found = []
-    for savepoint in savepoints:
-        header = savepoint.header
-        if header.job_name not in names:
-            continue
-        needed = []
-        if _same_place(savepoint.path) in kept:
-            needed.append(kept[_same_place(savepoint.path)])
-        if header.job_id in running and newest[header.job_id] == savepoint.path:
-            needed.append(f"newest of the running job {header.job_id[:6]}")
-        found.append(Candidate(savepoint.path, header.job_name, header.created, tuple(needed)))
-    return tuple(found)
+    entries = {entry.path: entry for entry in catalog.savepoints}
+    paths = {each.candidate.path: each.paths for each in found}
+    looked: dict[str, FlinkishError | None] = {}
+
+    def damage(path: str) -> FlinkishError | None:
+        if path not in looked:
+            looked[path] = find_damage(entries[path])
+        return looked[path]
+
+    def damage_of_all(path: str) -> FlinkishError | None:
+        return None if any(damage(each) is None for each in paths[path]) else damage(path)
+
+    decisions, bad = plan_whole([each.candidate for each in found], policy, now, damage_of_all)
+    outcomes = []
+    damaged = [
+        Unreadable(path, error)
+        for first in bad
+        for path in paths[first]
+        if (error := damage(path)) is not None
+    ]
+    for decision in decisions:
+        reasons = decision.reasons
+        for path in paths[decision.candidate.path]:
+            error = damage(path) if decision.keep else None
+            if error is not None:
+                damaged.append(Unreadable(path, error))
+                continue
+            outcomes.append(PruneOutcome(entries[path], reasons))
+            if decision.keep:
+                reasons = (f"it is a copy of {storage.base_name(outcomes[-1].savepoint.path)}",)
+    outcomes += [
+        PruneOutcome(entry, (_why_link(entry, catalog),))
+        for entry in catalog.savepoints
+        if entry.leads_to is not None
+    ]
+    return outcomes, damaged
+
+
+def _why_link(entry: CatalogEntry, catalog: Catalog) -> str:
+    if any(each.path == entry.leads_to for each in catalog.own):
+        return f"it is a link to {storage.base_name(entry.leads_to or '')}, and counts with it"
+    return "it is a link: what it leads to is not in this directory"
 
 
 def _exclusive(directory: str, dry_run: bool, owner: str) -> AbstractContextManager[object]:
@@ -217,11 +267,6 @@ def _exclusive(directory: str, dry_run: bool, owner: str) -> AbstractContextMana
     if dry_run or not storage.is_directory(directory):
         return nullcontext()
     return leases.Lease.take(directory, leases.Kind.PRUNE, owner=owner)
-
-
-def _same_place(path: str) -> str:
-    """Return a normal form of a location: on the local file system, links are resolved."""
-    return os.path.realpath(path) if storage.is_local(path) else path
 
 
 def _carry_out(outcome: PruneOutcome, dry_run: bool, names: bool, before: set[str]) -> PruneOutcome:
@@ -372,7 +417,7 @@ def _extended(
 
 
 def _same(target: str, location: str) -> bool:
-    return _same_place(storage.locate(target)) == _same_place(location)
+    return not place_keys(storage.locate(target)).isdisjoint(place_keys(location))
 
 
 def _with_names(

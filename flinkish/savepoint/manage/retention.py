@@ -1,17 +1,27 @@
 """Retention: a policy, and pure decisions with reasons on which savepoints to keep.
 
 Nothing is read or removed here. The rules are restic's (``restic forget``): the newest savepoint of
-each of the last N hours, days or weeks that have one, in UTC. Savepoints are counted per job, so
-that several jobs in one directory do not displace each other's savepoints.
+each of the last N hours, days or weeks that have one. Hours, days and weeks are those of UTC, so
+that hosts in different time zones agree. Savepoints are counted per job, so that several jobs in
+one directory do not displace each other's savepoints, and ordered by more than one clock
+(:mod:`flinkish.savepoint.manage.generations`). The newest savepoint of a job always stays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from flinkish.errors import UsageError
+from flinkish.errors import FlinkishError, UsageError
+from flinkish.savepoint.manage.generations import (
+    Candidate,
+    Timed,
+    by_clock,
+    is_among_last,
+    is_newest,
+    time_bounds,
+)
 
 _HOUR, _DAY = 3600, 86400
 
@@ -27,8 +37,8 @@ class Policy:
     keep_within
         Keep all savepoints taken within this number of seconds before now.
     keep_hourly, keep_daily, keep_weekly
-        Keep the newest savepoint of each of the last so many hours, days or weeks (from Monday)
-        that have any.
+        Keep the newest savepoint of each of the last so many hours, days or weeks (from Monday) of
+        UTC that have any.
     """
 
     keep_last: int | None = None
@@ -67,26 +77,6 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A complete savepoint to decide on.
-
-    Attributes
-    ----------
-    job
-        Key by which the policy counts (see :func:`flinkish.savepoint.manage.prune.candidates`).
-    created
-        Time from its metadata, in seconds since the epoch.
-    needed
-        Reasons to keep it regardless of the policy.
-    """
-
-    path: str
-    job: str
-    created: float
-    needed: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Decision:
     """Whether a savepoint is kept, and why; one without a reason is removed."""
 
@@ -100,43 +90,109 @@ class Decision:
 
 
 def plan(savepoints: Sequence[Candidate], policy: Policy, now: float) -> tuple[Decision, ...]:
-    """Decide on every savepoint and return the decisions, newest first. Pure.
+    """Decide on every savepoint and return the decisions, newest first by the clock. Pure.
 
     The newest savepoint of each job is always kept. ``now`` is in seconds since the epoch. Raises
     UsageError for an empty policy.
     """
     policy.check()
-    jobs: dict[str, list[Candidate]] = {}
-    for candidate in sorted(savepoints, key=_newest_first):
-        jobs.setdefault(candidate.job, []).append(candidate)
-    decisions = [found for group in jobs.values() for found in _plan_job(group, policy, now)]
-    return tuple(sorted(decisions, key=lambda decision: _newest_first(decision.candidate)))
+    timed = by_clock(savepoints, now)
+    jobs: dict[str, list[Timed]] = {}
+    for each in timed:
+        jobs.setdefault(each.candidate.job, []).append(each)
+    reasons = {
+        each.candidate.path: why
+        for job in jobs.values()
+        for each, why in zip(job, _reasons(job, policy, now), strict=True)
+    }
+    return tuple(Decision(each.candidate, reasons[each.candidate.path]) for each in timed)
 
 
-def _newest_first(candidate: Candidate) -> tuple[float, str]:
-    return -candidate.created, candidate.path
+def plan_whole(
+    savepoints: Sequence[Candidate],
+    policy: Policy,
+    now: float,
+    damage: Callable[[str], FlinkishError | None],
+) -> tuple[tuple[Decision, ...], Mapping[str, FlinkishError]]:
+    """Decide as :func:`plan`, and let no savepoint count that is not whole.
+
+    Only what would be kept is looked at: what goes need not be whole. Pure but for ``damage``.
+
+    Parameters
+    ----------
+    damage
+        Says what is wrong with the savepoint at a path; called once for each.
+
+    Returns
+    -------
+    tuple
+        The decisions on the others, and the paths of those that are not whole, with the error. They
+        are neither kept in place of another nor removed.
+    """
+    bad: dict[str, FlinkishError] = {}
+    looked: set[str] = set()
+    while True:
+        decisions = plan([each for each in savepoints if each.path not in bad], policy, now)
+        fresh = [d.candidate.path for d in decisions if d.keep and d.candidate.path not in looked]
+        if not fresh:
+            return decisions, bad
+        looked.update(fresh)
+        bad.update({path: error for path in fresh if (error := damage(path)) is not None})
 
 
-def _plan_job(group: Sequence[Candidate], policy: Policy, now: float) -> Iterator[Decision]:
-    """Yield the decisions on one job's savepoints, which are sorted newest first."""
-    within = policy.keep_within or 0
+def _reasons(job: Sequence[Timed], policy: Policy, now: float) -> Iterator[tuple[str, ...]]:
+    """Yield the reasons to keep each of one job's savepoints, which are sorted by the clock."""
+    within, last = policy.keep_within or 0, policy.keep_last or 0
+    border = now - within
     periods = [
-        (rule, _newest_of_each(group, rule, count or 0))
+        (rule, _newest_of_each(job, rule, count))
         for rule, count in (
-            (_HOURLY, policy.keep_hourly),
-            (_DAILY, policy.keep_daily),
-            (_WEEKLY, policy.keep_weekly),
+            (_HOURLY, policy.keep_hourly or 0),
+            (_DAILY, policy.keep_daily or 0),
+            (_WEEKLY, policy.keep_weekly or 0),
         )
+        if count
     ]
-    for index, candidate in enumerate(group):
-        reasons = ["newest"] if index == 0 else []
-        reasons += candidate.needed
-        if index < (policy.keep_last or 0):
-            reasons.append(f"last {policy.keep_last}")
-        if within and candidate.created >= now - within:
+    lowest = _lowest_batches(job, border) if within else {}
+    for index, each in enumerate(job):
+        reasons = ["newest"] if is_newest(job, index) else []
+        reasons += each.candidate.needed
+        if last and is_among_last(job, index, last):
+            reasons.append(f"last {last}")
+        if each.time is None and (within or periods):
+            _, taken_before = time_bounds(job, index)
+            if taken_before is None or (within and taken_before >= border):
+                reasons.append("its time is in the future: nobody knows its age")
+        elif within and _is_within(job, index, border, lowest):
             reasons.append(f"within {_span(within)}")
-        reasons += [rule.text(candidate.created) for rule, kept in periods if index in kept]
-        yield Decision(candidate, tuple(reasons))
+        if each.time is not None:
+            reasons += [rule.text(each.time) for rule, kept in periods if index in kept]
+        yield tuple(reasons)
+
+
+def _lowest_batches(job: Sequence[Timed], border: float) -> Mapping[str, int]:
+    """Return the lowest batch of each query among the savepoints that were taken since a time."""
+    found: dict[str, int] = {}
+    for each in job:
+        if each.time is not None and each.time >= border:
+            for query, batch in each.candidate.batches.items():
+                found[query] = min(batch, found.get(query, batch))
+    return found
+
+
+def _is_within(job: Sequence[Timed], index: int, border: float, lowest: Mapping[str, int]) -> bool:
+    """Return whether a savepoint was taken since a time, by its own time or by its batches.
+
+    A host whose clock is behind takes new savepoints with old times: then their batches are higher
+    than those of others that were taken since.
+    """
+    time, batches = job[index].time, job[index].candidate.batches
+    if time is not None and time >= border:
+        return True
+    if all(batch <= lowest.get(query, batch) for query, batch in batches.items()):
+        return False
+    taken_after, _ = time_bounds(job, index)
+    return taken_after is not None and taken_after >= border
 
 
 @dataclass(frozen=True)
@@ -147,13 +203,13 @@ class _Rule:
     text: Callable[[float], str]
 
 
-def _newest_of_each(group: Sequence[Candidate], rule: _Rule, count: int) -> frozenset[int]:
+def _newest_of_each(job: Sequence[Timed], rule: _Rule, count: int) -> frozenset[int]:
     """Return the indexes of the newest savepoints of the last ``count`` periods that have one."""
     found: dict[int, int] = {}
-    for index, candidate in enumerate(group):
-        if len(found) == count:
-            break
-        found.setdefault(rule.number(candidate.created), index)
+    for index, each in enumerate(job):
+        if each.time is None or len(found) == count:
+            break  # those without a credible time are the last
+        found.setdefault(rule.number(each.time), index)
     return frozenset(found.values())
 
 
@@ -161,11 +217,13 @@ def _utc(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, tz=timezone.utc)
 
 
-_HOURLY = _Rule(lambda seconds: int(seconds // _HOUR), lambda s: f"hourly {_utc(s):%Y-%m-%d %H}:00")
-_DAILY = _Rule(lambda seconds: int(seconds // _DAY), lambda s: f"daily {_utc(s):%Y-%m-%d}")
+_HOURLY = _Rule(
+    lambda seconds: int(seconds // _HOUR), lambda s: f"hourly {_utc(s):%Y-%m-%d %H}:00 UTC"
+)
+_DAILY = _Rule(lambda seconds: int(seconds // _DAY), lambda s: f"daily {_utc(s):%Y-%m-%d} UTC")
 # The epoch was a Thursday, three days after Monday.
 _WEEKLY = _Rule(
-    lambda seconds: int((seconds // _DAY + 3) // 7), lambda s: f"weekly {_utc(s):%G-W%V}"
+    lambda seconds: int((seconds // _DAY + 3) // 7), lambda s: f"weekly {_utc(s):%G-W%V} UTC"
 )
 
 

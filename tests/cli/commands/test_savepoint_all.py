@@ -26,9 +26,13 @@ Saving = Callable[[str, str], SavepointInfo]
 @pytest.fixture
 def save(tmp_path: Path) -> Saving:
     """Write a real savepoint of a job into ``sp`` (the stand-in of a driver writes empty ones)."""
-    checkpoint = CheckpointLikeness(tmp_path / "checkpoint", backend="rocksdb").run_to(4)
+    checkpoints: dict[str, CheckpointLikeness] = {}
 
     def saving(job_id: str, name: str) -> SavepointInfo:
+        checkpoint = checkpoints.get(name)
+        if checkpoint is None:
+            likeness = CheckpointLikeness(tmp_path / f"checkpoint of {name}", backend="rocksdb")
+            checkpoint = checkpoints[name] = likeness.run_to(4)
         return write_savepoint(
             str(tmp_path / "sp"),
             SavepointJob(job_id, name, spark_version="4.3.0"),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -62,7 +63,7 @@ def test_protected_ones_stay_by_any_name_of_the_place(place: str, tmp_path: Path
     assert left(place) == {old, new}
 
 
-def test_jobs_count_by_name_and_the_newest_of_a_running_one_stays(place: str) -> None:
+def test_a_restored_job_goes_on_and_the_newest_of_a_running_one_stays(place: str) -> None:
     first = make_savepoint(place, 1, job_id=OTHER)
     second = make_savepoint(place, 2)
     other = make_savepoint(place, 0, name="another", job_id="ab" * 16)
@@ -99,6 +100,118 @@ def test_damaged_ones_are_neither_counted_nor_removed(place: str) -> None:
     assert [each.path for each in done.unreadable] == [new]
     assert left(place) == {old}, "the newest complete one"
     assert metadata.exists()
+
+
+def cut(path: str) -> None:
+    Path(path, "0-counts/metadata").write_bytes(b"0123")
+
+
+def test_what_is_not_whole_keeps_nobody_from_being_kept(place: str) -> None:
+    old, whole, half, bare = (make_savepoint(place, n) for n in range(4))
+    cut(half)
+    shutil.rmtree(f"{bare}/0-counts")
+    done = prune(place, LAST, {})
+    assert {each.path: each.error.message.partition(": ")[2] for each in done.damaged} == {
+        half: "0-counts/metadata has 4 bytes instead of 10",
+        bare: "0-counts/metadata is missing",
+    }
+    assert {each.savepoint.path: each.reasons for each in done.savepoints} == {
+        whole: ("newest", "last 1"),
+        old: (),
+    }
+    assert left(place) == {whole, half, bare}, "what is not whole is left alone"
+    assert prune(place, LAST, {}).savepoints[0].reasons == ("newest", "last 1")
+
+
+def test_a_damaged_one_is_not_looked_at_when_it_goes_anyway(place: str) -> None:
+    old, new = make_savepoint(place, 1), make_savepoint(place, 2)
+    cut(old)
+    assert prune(place, LAST, {}).damaged == ()
+    assert left(place) == {new}
+
+
+def test_links_count_for_nothing_and_keep_what_they_lead_to(place: str, tmp_path: Path) -> None:
+    oldest, linked, old, new = (make_savepoint(place, n) for n in range(4))
+    # The name sorts before those of savepoints, the way to the target has a link in it, too.
+    os.symlink(place, tmp_path / "way")
+    os.symlink(f"../way/{os.path.basename(linked)}", f"{place}/a link")
+    os.symlink(f"{os.path.basename(linked)}/_metadata", f"{place}/.its metadata")
+    os.symlink("nowhere", f"{place}/nowhere")
+    os.symlink("circle", f"{place}/circle")
+    for directory in (place, f"{tmp_path}/way", f"file://{tmp_path}/way/"):
+        done = prune(directory, LAST, {}, dry_run=True)
+        kept = {os.path.basename(o.savepoint.path): o.reasons for o in done.savepoints if o.keep}
+        assert kept == {
+            os.path.basename(new): ("newest", "last 1"),
+            os.path.basename(linked): (
+                "the link '.its metadata' leads to it",
+                "the link 'a link' leads to it",
+            ),
+            "a link": (f"it is a link to {os.path.basename(linked)}, and counts with it",),
+        }
+    prune(f"{tmp_path}/way", LAST, {})
+    assert not os.path.exists(oldest)
+    assert not os.path.exists(old)
+    check_files(open_savepoint(f"{place}/a link"), "full")
+
+
+def test_a_link_to_another_directory_is_none_of_this_one(place: str, tmp_path: Path) -> None:
+    elsewhere = make_savepoint(str(tmp_path / "elsewhere"), 9)
+    old, new = make_savepoint(place, 1), make_savepoint(place, 2)
+    os.symlink(elsewhere, f"{place}/latest")
+    done = prune(place, LAST, {})
+    assert [o.savepoint.path for o in done.savepoints if o.removed] == [old]
+    assert os.listdir(tmp_path / "elsewhere") == [os.path.basename(elsewhere)]
+    assert left(place) == {new, f"{place}/latest"}
+
+
+def test_a_copy_is_no_generation_of_its_own(place: str) -> None:
+    first, second, third = (make_savepoint(place, n) for n in range(3))
+    shutil.copytree(third, f"{place}/z copy")
+    shutil.copytree(first, f"{place}/old copy")
+    # Of this one only the copy is whole: it counts.
+    shutil.copytree(second, f"{place}/saved copy", copy_function=os.link)
+    os.unlink(f"{second}/0-counts/metadata")
+    done = prune(place, Policy(keep_last=2), {})
+    assert {os.path.basename(o.savepoint.path): o.reasons for o in done.savepoints} == {
+        os.path.basename(third): ("newest", "last 2"),
+        "z copy": (f"it is a copy of {os.path.basename(third)}",),
+        "saved copy": ("last 2",),
+        os.path.basename(first): (),
+        "old copy": (),
+    }
+    assert [each.path for each in done.damaged] == [second]
+    assert prune(place, Policy(keep_last=2), {f"{place}/z copy": "X"}).savepoints[0].reasons == (
+        *("newest", "X", "last 2"),
+    )
+
+
+def test_a_time_in_the_future_is_named_and_counts_for_nothing(place: str) -> None:
+    wrong = make_savepoint(place, time.time() + 1e8)
+    os.utime(f"{wrong}/_metadata", (50, 50))
+    old, new = make_savepoint(place, 60), make_savepoint(place, time.time())
+    done = prune(place, LAST, {new: "it has just been taken"})
+    assert [each.path for each in done.future] == [wrong]
+    assert left(place) == {new}
+    assert not os.path.exists(old)
+
+
+def test_what_has_just_been_taken_stays_whatever_the_clocks_say(place: str) -> None:
+    new = make_savepoint(place, 1)
+    others = [make_savepoint(place, time.time() - n, batch_id=9) for n in range(2)]
+    named = f"{place}/../{os.path.basename(place)}/{os.path.basename(new)}"
+    done = prune(place, LAST, {named: "it has just been taken"})
+    assert done.savepoints[-1].reasons == ("it has just been taken",)
+    assert left(place) == {new, others[0]}
+
+
+def test_jobs_of_another_registry_are_not_pruned_with_this_one_s(place: str) -> None:
+    ours = [make_savepoint(place, n, query_id="ours") for n in range(2)]
+    theirs = [make_savepoint(place, n, job_id=OTHER, query_id="theirs") for n in range(5, 7)]
+    prune(place, LAST, {}, jobs={JOB_ID}, known_jobs={JOB_ID}, taken_here=ours)
+    assert left(place) == {ours[1], *theirs}
+    prune(place, LAST, {}, known_jobs={JOB_ID}, taken_here=ours)
+    assert left(place) == {ours[1], theirs[1]}
 
 
 def test_an_empty_policy_touches_nothing(place: str) -> None:

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flinkish.errors import UsageError
-from flinkish.savepoint.manage.retention import Candidate, Decision, Policy, plan
+from flinkish.savepoint.manage.generations import Candidate
+from flinkish.savepoint.manage.retention import Decision, Policy, plan
 
 
 def at(text: str) -> float:
@@ -32,9 +33,9 @@ def test_last() -> None:
 
 
 def test_within_counts_from_now_and_takes_its_border() -> None:
-    times = ["2026-11-22T00:00", "2026-11-14T12:00", "2026-11-14T11:59"]
+    times = ["2026-11-21T12:04", "2026-11-14T12:00", "2026-11-14T11:59"]
     assert reasons(times, Policy(keep_within=7 * 86400)) == {
-        times[0]: ["newest", "within 7 d"],
+        times[0]: ["newest", "within 7 d"],  # as far ahead as clocks differ
         times[1]: ["within 7 d"],
         times[2]: [],
     }
@@ -54,36 +55,36 @@ def test_periods_are_those_that_have_a_savepoint() -> None:
     ]
     found = reasons(times, Policy(keep_daily=3))
     assert [found[time] for time in times] == [
-        ["newest", "daily 2026-11-20"],
+        ["newest", "daily 2026-11-20 UTC"],
         [],
         [],
-        ["daily 2026-11-19"],
-        ["daily 2026-10-01"],
+        ["daily 2026-11-19 UTC"],
+        ["daily 2026-10-01 UTC"],
         [],
         [],
     ]
     found = reasons(times, Policy(keep_hourly=2))
-    assert found[times[0]] == ["newest", "hourly 2026-11-20 23:00"]
+    assert found[times[0]] == ["newest", "hourly 2026-11-20 23:00 UTC"]
     assert found[times[1]] == []
-    assert found[times[2]] == ["hourly 2026-11-20 00:00"]
+    assert found[times[2]] == ["hourly 2026-11-20 00:00 UTC"]
 
 
 def test_weeks_begin_on_monday() -> None:
     times = ["2026-01-05T00:00", "2026-01-04T23:59", "2025-12-29T00:00", "2025-12-28T23:59"]
     found = reasons(times, Policy(keep_weekly=3))
     assert [found[time] for time in times] == [
-        ["newest", "weekly 2026-W02"],
-        ["weekly 2026-W01"],
+        ["newest", "weekly 2026-W02 UTC"],
+        ["weekly 2026-W01 UTC"],
         [],
-        ["weekly 2025-W52"],
+        ["weekly 2025-W52 UTC"],
     ]
 
 
 def test_rules_add_up() -> None:
     found = reasons(["2026-11-20", "2026-11-19"], Policy(keep_last=1, keep_daily=2, keep_weekly=1))
     assert found == {
-        "2026-11-20": ["newest", "last 1", "daily 2026-11-20", "weekly 2026-W47"],
-        "2026-11-19": ["daily 2026-11-19"],
+        "2026-11-20": ["newest", "last 1", "daily 2026-11-20 UTC", "weekly 2026-W47 UTC"],
+        "2026-11-19": ["daily 2026-11-19 UTC"],
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import uuid
 from dataclasses import replace
 from typing import Any
 
@@ -37,12 +38,16 @@ def operator(ordinal: int = 0, uid: str | None = "counts", rows: int | None = 3)
 
 
 def query(
-    name: str = "counts", *operators: OperatorRecord, batch_id: int = 4, size: int = 10
+    name: str = "counts",
+    *operators: OperatorRecord,
+    batch_id: int = 4,
+    size: int = 10,
+    query_id: str = "6d2b7c1e-0000-4000-8000-000000000001",
 ) -> QueryRecord:
     return QueryRecord(
         name,
         f"0-{name}",
-        "6d2b7c1e-0000-4000-8000-000000000001",
+        query_id,
         batch_id,
         watermark_ms=5000,
         offsets=('{"logOffset": 4}',),
@@ -64,20 +69,26 @@ def make_savepoint(
     data: bytes = b"0123456789",
     offsets: tuple[str, ...] | None = None,
     source: Any = None,
+    batch_id: int = 4,
+    query_id: str | None = None,
+    restored_from: str | None = None,
 ) -> str:
     """A savepoint of one query with one file; the location of it.
 
-    ``held``: the file is not its own but lies there, in an earlier savepoint of the directory.
+    ``held``: the file is not its own but lies there, in an earlier savepoint of the directory. The
+    query's id is by default that of the job's name, as if jobs of one name continued each other.
     """
     path = storage.join(directory, f"savepoint-{job_id[:6]}-{secrets.token_hex(6)}")
-    saved = replace(query(size=len(data)), source=source)
+    own_id = query_id or str(uuid.uuid5(uuid.NAMESPACE_URL, name))
+    saved = replace(query(size=len(data), batch_id=batch_id, query_id=own_id), source=source)
     saved = saved if offsets is None else replace(saved, offsets=offsets)
     storage.make_directory(storage.join(path, saved.directory))
     if held is None:
         storage.write_bytes(storage.join(path, saved.directory, "metadata"), data)
     found = f"sha256:{hashlib.sha256(data).hexdigest()}"
     features = [] if held is None else ["shared-files"]
-    with MetadataWriter(path, header(created, job_id, name), [saved], features=features) as file:
+    head = replace(header(created, job_id, name), restored_from=restored_from)
+    with MetadataWriter(path, head, [saved], features=features) as file:
         file.add(FileRecord(0, "metadata", len(data), found, held))
         file.commit()
     return path

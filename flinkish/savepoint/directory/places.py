@@ -1,0 +1,68 @@
+"""Which locations are one savepoint, and what a savepoint's times are worth.
+
+Paths are no identity: a directory may be a link, be mounted twice, or be reached through a link
+above it. Times are no order: every host has a clock of its own, and a clock may be wrong.
+"""
+
+from __future__ import annotations
+
+import os
+
+from flinkish import storage
+from flinkish.errors import StorageError
+
+#: Seconds by which a time may be ahead of this host's clock before it counts as in the future.
+SKEW = 300.0
+
+
+def place_keys(location: str) -> frozenset[str]:
+    """Return the names of the place at ``location``; two locations that have one in common are one.
+
+    On the local file system these are the path without links and the directory's inode, by which a
+    directory that is mounted twice is known. Elsewhere it is the location. Any spelling of a
+    location will do, and text that is none has one name.
+    """
+    try:
+        place = storage.locate(location)
+        if not storage.is_local(place):
+            return frozenset({place})
+        found = {os.path.realpath(place)}
+    except (StorageError, ValueError):
+        return frozenset({location})
+    try:
+        status = os.stat(place)
+    except OSError:
+        return frozenset(found)
+    if status.st_ino:  # 0: the file system has no inodes
+        found.add(f"{status.st_dev}:{status.st_ino}")
+    return frozenset(found)
+
+
+def is_link(location: str) -> bool:
+    """Return whether the location itself is a link (below what may be a link)."""
+    return storage.is_local(location) and os.path.islink(location)
+
+
+def credible_time(created: float, written: float | None, now: float) -> float | None:
+    """Return when a savepoint was taken, as far as its times can be believed. Pure.
+
+    ``created`` is from its metadata: the clock of the host that took it, which a copy keeps. A time
+    in the future is the mark of a wrong clock. Then ``written`` is used, the time of its
+    ``_metadata`` by the clock of the storage, unless that is in the future, too: None.
+    """
+    return next(
+        (each for each in (created, written) if each is not None and not is_future(each, now)), None
+    )
+
+
+def is_future(seconds: float, now: float) -> bool:
+    """Return whether a time is in the future, by more than clocks differ. Pure."""
+    return not seconds <= now + SKEW  # also for what is no number
+
+
+def written_at(directory: str, name: str) -> float | None:
+    """Return when a file of a directory was written, by its storage's clock; None if unknown."""
+    try:
+        return storage.list_directory(directory).modified(name) or None
+    except (FileNotFoundError, KeyError, StorageError):
+        return None

@@ -1,0 +1,203 @@
+"""From a directory's savepoints to what a retention policy decides on. Pure but for links' targets.
+
+Jobs are told apart by what their savepoints have in common, not by their names: the job's id, or
+the id of a query, which a restore that continues keeps. A job that went back to an earlier
+savepoint has new query ids; it counts with the job that it was restored from if both have one name
+and that savepoint is still there. Jobs of another registry are never counted with this one's: two
+registries may run the same queries after one savepoint was restored in both, and neither knows of
+the other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from flinkish.savepoint.directory.catalog import Catalog, CatalogEntry
+from flinkish.savepoint.directory.places import place_keys
+from flinkish.savepoint.manage.generations import Candidate, by_clock, is_newest
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a registry knows of the savepoints of a directory.
+
+    Attributes
+    ----------
+    protected
+        Path of a savepoint that must stay -> the reason.
+    running
+        Ids of running jobs; the newest savepoint of each stays.
+    jobs
+        Ids of all its jobs; None: not asked, then every job counts as its own.
+    taken_here
+        Locations of the savepoints that its jobs have taken.
+    """
+
+    protected: Mapping[str, str]
+    running: Collection[str] = ()
+    jobs: Collection[str] | None = None
+    taken_here: Collection[str] = ()
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One savepoint to decide on, and every place where it is: itself, then its copies."""
+
+    candidate: Candidate
+    paths: tuple[str, ...]
+
+
+def generations(
+    catalog: Catalog, known: Known, jobs: Collection[str] | None = None, now: float | None = None
+) -> tuple[Generation, ...]:
+    """Return the savepoints to decide on.
+
+    A copy, which has the same ``_metadata``, is no generation of its own: it stays and goes with
+    its original. What a link in the directory leads to is in use by whoever made the link, and
+    stays.
+
+    Parameters
+    ----------
+    catalog
+        The directory, its savepoints opened.
+    jobs
+        Only savepoints of these job ids, and of the jobs that they go on from or that have their
+        names in this registry; None: all.
+    now
+        Seconds since the epoch; default: the clock.
+    """
+    entries = catalog.own
+    places = {entry.path: place_keys(entry.path) for entry in entries}
+    taken_here = _by_place((path, path) for path in known.taken_here)
+    needed = _needs(catalog, places, known)
+    keys = _job_keys(entries, places, known)
+    scope = _scope(entries, keys, known, jobs)
+    found = [
+        Candidate(
+            entry.path,
+            keys[entry.path],
+            entry.header.created,
+            tuple(needed.get(entry.path, ())),
+            written=entry.written,
+            run=entry.header.job_id,
+            batches={query.query_id: query.batch_id for query in entry.queries},
+            taken_here=any(key in taken_here for key in places[entry.path]),
+            foreign=_is_foreign(entry, known),
+        )
+        for entry in entries
+        if keys[entry.path] in scope
+    ]
+    clock = time.time() if now is None else now
+    return _without_copies(_with_running(found, known.running, clock), entries)
+
+
+def _by_place(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return values by the names of the places of their locations."""
+    return {key: value for location, value in pairs for key in place_keys(location)}
+
+
+def _needs(
+    catalog: Catalog, places: Mapping[str, Collection[str]], known: Known
+) -> Mapping[str, list[str]]:
+    """Return why savepoints are needed, by their paths."""
+    protected = _by_place(known.protected.items())
+    found: dict[str, list[str]] = {}
+    for path, keys in places.items():
+        why = [protected[key] for key in keys if key in protected][:1]
+        why += [f"the link '{name}' leads to it" for name in catalog.links.get(path, ())]
+        found[path] = why
+    return found
+
+
+def _is_foreign(entry: CatalogEntry, known: Known) -> bool:
+    return known.jobs is not None and entry.header.job_id not in known.jobs
+
+
+def _job_keys(
+    entries: Sequence[CatalogEntry], places: Mapping[str, Collection[str]], known: Known
+) -> Mapping[str, str]:
+    """Return the key of each savepoint's job, by path: what is joined has one key."""
+    parents: dict[str, str] = {}
+
+    def root(node: str) -> str:
+        while (above := parents.setdefault(node, node)) != node:
+            parents[node] = parents[above]
+            node = above
+        return node
+
+    def node(entry: CatalogEntry) -> str:
+        owner = "another registry" if _is_foreign(entry, known) else "this registry"
+        return f"{owner}, job {entry.header.job_id}"
+
+    homes = {key: entry for entry in entries for key in places[entry.path]}
+    for entry in entries:
+        owner = node(entry).partition(",")[0]
+        for query in entry.queries:
+            parents[root(f"{owner}, query {query.query_id}")] = root(node(entry))
+        origin = _home(homes, entry.header.restored_from)
+        if (
+            origin is not None
+            and origin.header.job_name == entry.header.job_name
+            and _is_foreign(origin, known) == _is_foreign(entry, known)
+        ):
+            parents[root(node(entry))] = root(node(origin))
+    return {entry.path: root(node(entry)) for entry in entries}
+
+
+def _home(homes: Mapping[str, CatalogEntry], location: str | None) -> CatalogEntry | None:
+    if location is None:
+        return None
+    return next((homes[key] for key in place_keys(location) if key in homes), None)
+
+
+def _scope(
+    entries: Sequence[CatalogEntry],
+    keys: Mapping[str, str],
+    known: Known,
+    jobs: Collection[str] | None,
+) -> Collection[str]:
+    """Return the keys of the jobs that are decided on."""
+    if jobs is None:
+        return set(keys.values())
+    asked = [entry for entry in entries if entry.header.job_id in jobs]
+    names = {entry.header.job_name for entry in asked if not _is_foreign(entry, known)}
+    namesakes = [
+        entry
+        for entry in entries
+        if entry.header.job_name in names and not _is_foreign(entry, known)
+    ]
+    return {keys[entry.path] for entry in (*asked, *namesakes)}
+
+
+def _with_running(
+    candidates: Sequence[Candidate], running: Collection[str], now: float
+) -> list[Candidate]:
+    """Say of the newest savepoints of running jobs that these need them."""
+    found = {each.path: each for each in candidates}
+    for run in {each.run for each in candidates}.intersection(running):
+        timed = by_clock([each for each in candidates if each.run == run], now)
+        for index, each in enumerate(timed):
+            if is_newest(timed, index):
+                mine = each.candidate
+                why = f"newest of the running job {run[:6]}"
+                found[mine.path] = replace(mine, needed=(*mine.needed, why))
+    return list(found.values())
+
+
+def _without_copies(
+    candidates: Sequence[Candidate], entries: Sequence[CatalogEntry]
+) -> tuple[Generation, ...]:
+    """Count savepoints with the same ``_metadata`` once."""
+    seals = {entry.path: entry.opened.seal for entry in entries if entry.opened is not None}
+    copies: dict[str, list[Candidate]] = {}
+    for each in candidates:
+        copies.setdefault(seals.get(each.path, each.path), []).append(each)
+    found = []
+    for same in copies.values():
+        same.sort(key=lambda each: (not each.taken_here, each.path))
+        needed = dict.fromkeys(reason for each in same for reason in each.needed)
+        candidate = replace(same[0], needed=tuple(needed))
+        found.append(Generation(candidate, tuple(each.path for each in same)))
+    return tuple(found)

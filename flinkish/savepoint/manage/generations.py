@@ -1,0 +1,155 @@
+"""Which of two savepoints is the later one, and which makes another dispensable. Pure.
+
+No single clock decides. The time in a savepoint's metadata is that of the host which took it; the
+next savepoint may be another host's, whose clock is wrong, and a copy keeps the time. Therefore:
+
+* **Batch numbers** come first. A query keeps its id and counts its batches on over restarts and
+  restores, on whatever host it runs, and both are in the metadata. Of two savepoints with a query
+  in common, the one with the higher numbers is the later state.
+* **Times** decide where the numbers do not: no new batch, or no query in common. A time in the
+  future counts for nothing; then the time of the file stands for it, which is by the clock of the
+  storage (:func:`flinkish.savepoint.directory.places.credible_time`).
+* Where **both speak and differ**, nobody knows: numbers begin again when somebody takes a
+  checkpoint back, and clocks go wrong. Then neither savepoint makes the other dispensable, and a
+  rule that counts keeps what is late by either.
+
+The parents of a savepoint (what its job was restored from) say only which jobs belong together
+(:mod:`flinkish.savepoint.manage.candidates`): a parent is often gone, and says nothing of
+savepoints that were taken beside it.
+
+A relation between two savepoints that asks for no third one has a merit of its own: what is kept
+now is kept the next time, too, whatever was removed in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from flinkish.savepoint.directory.places import credible_time
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A savepoint to decide on.
+
+    Attributes
+    ----------
+    job
+        Key by which the policy counts (see :func:`flinkish.savepoint.manage.candidates.job_keys`).
+    created
+        Time from its metadata, in seconds since the epoch.
+    needed
+        Reasons to keep it regardless of the policy.
+    written
+        When its ``_metadata`` was written, by the storage's clock; needed only if ``created`` is in
+        the future.
+    run
+        Id of the job that took it.
+    batches
+        Query id -> saved batch.
+    taken_here
+        Whether this registry knows that one of its jobs has taken it. One of which it does not can
+        be a forgery, and makes none dispensable of which it does.
+    foreign
+        Whether its job is of another registry. Who else runs its queries is then unknown.
+    """
+
+    path: str
+    job: str
+    created: float
+    needed: tuple[str, ...] = ()
+    written: float | None = None
+    run: str = ""
+    batches: Mapping[str, int] = field(default_factory=dict)
+    taken_here: bool = False
+    foreign: bool = False
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A candidate with the time that can be believed (None: there is none)."""
+
+    candidate: Candidate
+    time: float | None
+
+    @property
+    def sort_key(self) -> tuple[bool, float, str]:
+        """Sorts by the clock, newest first; what has no credible time comes last."""
+        time = self.candidate.created if self.time is None else self.time
+        return self.time is None, -time, self.candidate.path
+
+
+def by_clock(candidates: Sequence[Candidate], now: float) -> list[Timed]:
+    """Return the candidates newest first by their credible times."""
+    timed = [Timed(each, credible_time(each.created, each.written, now)) for each in candidates]
+    return sorted(timed, key=lambda each: each.sort_key)
+
+
+def progress(one: Candidate, other: Candidate) -> int:
+    """Compare two savepoints by their batches: 1 if ``one`` is later, -1 if ``other`` is.
+
+    0 if they have no query in common, the same batches, or some that say this and some that.
+    """
+    few, many = sorted((one.batches, other.batches), key=len)
+    ahead = behind = False
+    for query in few:
+        if query in many:
+            ahead = ahead or one.batches[query] > other.batches[query]
+            behind = behind or one.batches[query] < other.batches[query]
+    return ahead - behind
+
+
+def replaces(one: Candidate, other: Candidate) -> bool:
+    """Return whether ``one``, which is later by the clock, makes ``other`` dispensable.
+
+    They are of one job, or have a query in common, and the batches do not say the opposite.
+    """
+    related = one.run == other.run or (
+        not (one.foreign or other.foreign) and not one.batches.keys().isdisjoint(other.batches)
+    )
+    trusted = one.taken_here or not other.taken_here
+    return related and trusted and progress(other, one) <= 0
+
+
+def is_newest(job: Sequence[Timed], index: int) -> bool:
+    """Return whether no other savepoint makes the one at ``index`` dispensable.
+
+    ``job`` has the savepoints of a job by the clock. The newest of every line is such a one, and
+    may be the last of a query that nothing went on from.
+    """
+    mine = job[index].candidate
+    return not any(replaces(each.candidate, mine) for each in islice(job, index))
+
+
+def is_among_last(job: Sequence[Timed], index: int, count: int) -> bool:
+    """Return whether fewer than ``count`` are later, by the clock or by the batches.
+
+    ``job`` has the savepoints of a job by the clock, newest first.
+    """
+    if index < count:
+        return True
+    mine = job[index].candidate
+    later = 0
+    for place, each in enumerate(job):
+        order = progress(each.candidate, mine)
+        later += order > 0 or (order == 0 and place < index)
+        if later >= count:
+            return False
+    return True
+
+
+def time_bounds(job: Sequence[Timed], index: int) -> tuple[float | None, float | None]:
+    """Return between which times a savepoint was taken, by the batches of those with times.
+
+    None: nothing says so.
+    """
+    mine = job[index].candidate
+    before: list[float] = []
+    after: list[float] = []
+    for each in job:
+        order = 0 if each.time is None else progress(each.candidate, mine)
+        if each.time is not None and order:
+            (after if order > 0 else before).append(each.time)
+    return max(before, default=None), min(after, default=None)
