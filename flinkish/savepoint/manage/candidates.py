@@ -3,7 +3,7 @@
 Jobs are told apart by what their savepoints have in common, not by their names: the job's id, or
 the id of a query, which a restore that continues keeps. A job that went back to an earlier
 savepoint has new query ids; it counts with the job that it was restored from if both have one name
-and that savepoint is still there. Jobs of another registry are never counted with this one's: two
+and that savepoint is still there. A job that this registry does not know is counted by itself: two
 registries may run the same queries after one savepoint was restored in both, and neither knows of
 the other.
 """
@@ -84,7 +84,6 @@ def generations(
             run=entry.header.job_id,
             batches={query.query_id: query.batch_id for query in entry.queries},
             taken_here=any(key in taken_here for key in places[entry.path]),
-            foreign=_is_foreign(entry, known),
         )
         for entry in entries
         if keys[entry.path] in scope
@@ -127,23 +126,24 @@ def _job_keys(
             node = above
         return node
 
-    def node(entry: CatalogEntry) -> str:
-        owner = "another registry" if _is_foreign(entry, known) else "this registry"
-        return f"{owner}, job {entry.header.job_id}"
-
     homes = {key: entry for entry in entries for key in places[entry.path]}
     for entry in entries:
-        owner = node(entry).partition(",")[0]
+        if _is_foreign(entry, known):
+            continue
         for query in entry.queries:
-            parents[root(f"{owner}, query {query.query_id}")] = root(node(entry))
+            parents[root(f"query {query.query_id}")] = root(_job(entry))
         origin = _home(homes, entry.header.restored_from)
         if (
             origin is not None
             and origin.header.job_name == entry.header.job_name
-            and _is_foreign(origin, known) == _is_foreign(entry, known)
+            and not _is_foreign(origin, known)
         ):
-            parents[root(node(entry))] = root(node(origin))
-    return {entry.path: root(node(entry)) for entry in entries}
+            parents[root(_job(entry))] = root(_job(origin))
+    return {entry.path: root(_job(entry)) for entry in entries}
+
+
+def _job(entry: CatalogEntry) -> str:
+    return f"job {entry.header.job_id}"
 
 
 def _home(homes: Mapping[str, CatalogEntry], location: str | None) -> CatalogEntry | None:

@@ -52,8 +52,6 @@ class Candidate:
     taken_here
         Whether this registry knows that one of its jobs has taken it. One of which it does not can
         be a forgery, and makes none dispensable of which it does.
-    foreign
-        Whether its job is of another registry. Who else runs its queries is then unknown.
     """
 
     path: str
@@ -64,7 +62,6 @@ class Candidate:
     run: str = ""
     batches: Mapping[str, int] = field(default_factory=dict)
     taken_here: bool = False
-    foreign: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,9 +103,7 @@ def replaces(one: Candidate, other: Candidate) -> bool:
 
     They are of one job, or have a query in common, and the batches do not say the opposite.
     """
-    related = one.run == other.run or (
-        not (one.foreign or other.foreign) and not one.batches.keys().isdisjoint(other.batches)
-    )
+    related = one.run == other.run or not one.batches.keys().isdisjoint(other.batches)
     trusted = one.taken_here or not other.taken_here
     return related and trusted and progress(other, one) <= 0
 

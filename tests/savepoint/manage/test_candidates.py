@@ -217,6 +217,9 @@ def test_registries_that_restored_one_savepoint_are_two_jobs() -> None:
     assert left_of(ours, theirs, known=knowing) == {"ours", "theirs"}
     again = entry("theirs again", 3.0, run="b" * 32, batch=10)
     assert left_of(ours, theirs, again, known=knowing) == {"ours", "theirs again"}
+    third = entry("a third", 1.0, run="c" * 32, batch=20, origin="/sp/ours")
+    both = left_of(ours, theirs, third, known=knowing, policy=Policy(keep_last=2))
+    assert both == {"ours", "theirs", "a third"}
     assert left_of(ours, theirs, known=Known({}, jobs={"a" * 32, "b" * 32})) == {"theirs"}
 
 
