@@ -146,14 +146,14 @@ def check_newest_of_every_job(taken: list[Taken], left: set[str]) -> None:
         assert same_state & left or not whole
 
 
-@examples(30, 2000, HISTORIES, POLICIES)
+@examples(30, 500, HISTORIES, POLICIES)
 def test_the_newest_whole_one_of_every_job_stays_whatever_the_clocks_say(
     taken: list[Taken], policy: Policy
 ) -> None:
     check_newest_of_every_job(taken, kept(taken, policy)[0])
 
 
-@examples(30, 2000, HISTORIES, POLICIES, st.data())
+@examples(30, 500, HISTORIES, POLICIES, st.data())
 def test_what_has_just_been_taken_stays(
     taken: list[Taken], policy: Policy, data: st.DataObject
 ) -> None:
@@ -162,19 +162,19 @@ def test_what_has_just_been_taken_stays(
         assert each.entry.path in left
 
 
-@examples(30, 2000, HISTORIES, POLICIES)
+@examples(30, 500, HISTORIES, POLICIES)
 def test_a_second_prune_removes_nothing_more(taken: list[Taken], policy: Policy) -> None:
     left, _ = kept(taken, policy)
     assert kept([each for each in taken if each.entry.path in left], policy)[0] == left
 
 
-@examples(30, 2000, HISTORIES, POLICIES)
+@examples(30, 500, HISTORIES, POLICIES)
 def test_what_is_not_whole_keeps_nobody_from_being_kept(taken: list[Taken], policy: Policy) -> None:
     left, bad = kept(taken, policy)
     assert left - bad == kept([each for each in taken if each.whole], policy)[0]
 
 
-@examples(30, 2000, HISTORIES, POLICIES, st.lists(st.integers(0, 15), max_size=3), st.booleans())
+@examples(30, 500, HISTORIES, POLICIES, st.lists(st.integers(0, 15), max_size=3), st.booleans())
 def test_no_forgery_takes_the_place_of_the_newest_one_taken_here(
     taken: list[Taken], policy: Policy, copied: list[int], future: bool
 ) -> None:
