@@ -27,6 +27,7 @@
     +-- WrongState                13  wrong-state
     |   +-- NoCommittedBatch      13  no-committed-batch
     |   +-- NameTaken             13  name-taken
+|   +-- GivenUp               13  given-up
     +-- WaitTimeout               14  timeout
     +-- Corrupt                   15  corrupt
     |   +-- UnsafePath            15  unsafe-path
@@ -209,7 +210,18 @@ class NoCommittedBatch(WrongState):
     default_hint = "wait until the query has committed its first batch, then try again"
 
 
+class GivenUp(WrongState):
+    """A driver has given up a request whose job did not come so far in time; the job goes on.
+
+    It is not :class:`WaitTimeout`: the request has failed, and nothing of it goes on.
+    """
+
+    id = "given-up"
+
+
 class WaitTimeout(FlinkishError):
+    """A client has stopped waiting; what it waited for goes on."""
+
     code, id = 14, "timeout"
 
 

@@ -90,7 +90,7 @@ def save_all(
     target : str
         The directory of savepoints, absolute.
     timeout : float
-        Seconds for all of them together.
+        Seconds to wait for all of them together; what is not there by then goes on.
     full : bool
         Whether they share no files with earlier savepoints.
     format_ : str
@@ -104,7 +104,7 @@ def save_all(
         In the order of the jobs. Failures are part of the outcomes, not raised.
     """
     deadline = time.monotonic() + timeout
-    outcomes = [_begin(context, job, target, timeout, full=full, format_=format_) for job in jobs]
+    outcomes = [_begin(context, job, target, full=full, format_=format_) for job in jobs]
     for index, outcome in enumerate(outcomes):
         if outcome.request_id is not None:
             outcomes[index] = _await(context, outcome, max(deadline - time.monotonic(), 0.0))
@@ -129,7 +129,7 @@ def why_skip(history: Sequence[Request]) -> str | None:
 
 
 def _begin(
-    context: Context, job: JobRecord, target: str, timeout: float, *, full: bool, format_: str
+    context: Context, job: JobRecord, target: str, *, full: bool, format_: str
 ) -> JobOutcome:
     """Request a savepoint from the job's driver, unless there is a reason not to."""
     if job.state.is_final:  # RUNNING in the registry, but its process is gone
@@ -143,7 +143,6 @@ def _begin(
             job,
             RequestKind.SAVEPOINT,
             target,
-            timeout,
             full=full,
             format_=format_,
         )
@@ -173,7 +172,7 @@ def _await(context: Context, outcome: JobOutcome, timeout: float) -> JobOutcome:
             left_out=requests.left_out(request),
             warnings=requests.warnings_of(request),
         )
-    failure = from_record(request.error or {})
+    failure = requests.failure_of(request)
     if isinstance(failure, Locked):  # another host holds the target
         return replace(outcome, skipped=failure.message)
     return replace(outcome, error=failure)

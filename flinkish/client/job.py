@@ -149,7 +149,6 @@ class Job:
             job,
             RequestKind.SAVEPOINT,
             target,
-            seconds,
             full=full,
             format_=format,
         )

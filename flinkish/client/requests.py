@@ -10,6 +10,7 @@ from flinkish.client.context import Context, requester
 from flinkish.client.reporter import Progress
 from flinkish.errors import (
     FlinkishError,
+    GivenUp,
     JobNotFound,
     Locked,
     NoSavepointDirectory,
@@ -23,6 +24,8 @@ from flinkish.registry.waiting import wait_job, wait_request
 from flinkish.spec.codec import encode_fields
 
 SAVEPOINT_DIR = "execution.checkpointing.savepoint-dir"
+#: Seconds for a driver's answer to reach a client that waits no longer.
+_ANSWER = 3.0
 #: Seconds that the driver gets to end after the grace period of its program.
 _END_SLACK = 20.0
 _PHASES = {
@@ -101,13 +104,15 @@ def submit(
     job: JobRecord,
     kind: RequestKind,
     target: str | None,
-    timeout: float,
     *,
+    limit: float | None = None,
     full: bool = False,
     format_: str = "native",
     drain: bool = False,
 ) -> Request:
     """Put a request into the job's mailbox.
+
+    How long anybody waits for its result is another matter (:func:`wait_result`).
 
     Parameters
     ----------
@@ -119,8 +124,10 @@ def submit(
         The kind of request.
     target : str or None
         The directory of savepoints, see :func:`savepoint_target`; None for a cancel without one.
-    timeout : float
-        Seconds that a savepoint may wait for a query's first committed batch.
+    limit : float, optional
+        Seconds that the driver waits for what the savepoint needs before the request fails; None:
+        the job's ``execution.checkpointing.timeout``. Only for those who would not want its result
+        later.
     full : bool
         Whether the savepoint shares no files with an earlier one.
     format_ : str
@@ -140,18 +147,27 @@ def submit(
     WrongState
         The job has ended.
     """
-    arguments = arguments_for(kind, target, format=format_, timeout=timeout, full=full, drain=drain)
+    arguments = arguments_for(kind, target, format=format_, timeout=limit, full=full, drain=drain)
     return context.registry.submit(job.job_id, kind, arguments, requester())
 
 
-def submit_cancel(context: Context, job: JobRecord, timeout: float) -> Request:
+def limit_within(timeout: float) -> float:
+    """Return the limit of a request whose answer must be there ``timeout`` seconds later. Pure.
+
+    For whoever cannot leave the request to itself when the time is over: an upgrade that is given
+    up must not find its job stopped later.
+    """
+    return max(timeout - _ANSWER, timeout * 0.7)
+
+
+def submit_cancel(context: Context, job: JobRecord) -> Request:
     """Request a cancel without savepoint; see :func:`submit`.
 
     When the driver does not answer an earlier request to end the job, that request is returned:
     waiting for it (:func:`wait_cancel`) ends the job.
     """
     try:
-        return submit(context, job, RequestKind.CANCEL, None, timeout)
+        return submit(context, job, RequestKind.CANCEL, None)
     except Locked as locked:
         from flinkish.launch.termination import answers_late
 
@@ -257,7 +273,7 @@ def stop(
 ) -> Request:
     """Stop a job with a savepoint and wait until it has ended; see :func:`submit`."""
     deadline = time.monotonic() + timeout
-    request = submit(context, job, RequestKind.STOP, target, timeout, format_=format_, drain=drain)
+    request = submit(context, job, RequestKind.STOP, target, format_=format_, drain=drain)
     done = wait_result(context, request, timeout)
     wait_end(context, done, deadline - time.monotonic())
     return done
@@ -272,10 +288,10 @@ def cancel(
     """
     deadline = time.monotonic() + timeout
     if target is None:
-        request = submit_cancel(context, job, timeout)
+        request = submit_cancel(context, job)
         done = wait_cancel(context, request, timeout)
     else:
-        request = submit(context, job, RequestKind.CANCEL, target, timeout, format_=format_)
+        request = submit(context, job, RequestKind.CANCEL, target, format_=format_)
         done = wait_result(context, request, timeout)
     wait_cancel_end(context, done, deadline - time.monotonic())
     return context.registry.request(done.request_id)
@@ -302,11 +318,22 @@ def check_triggerable(job: JobRecord, kind: RequestKind, target: str | None) -> 
 def checked(request: Request) -> Request:
     """Return the request; if it failed, raise its error."""
     if request.state is RequestState.FAILED:
-        error = from_record(request.error or {})
-        error.data.setdefault("request_id", request.request_id)
-        error.data.setdefault("job_id", request.job_id)
-        raise error
+        raise failure_of(request)
     return request
+
+
+def failure_of(request: Request) -> FlinkishError:
+    """Return the error of a failed request.
+
+    It is never a WaitTimeout: that would say that the work goes on. Drivers of an older flinkish
+    have recorded some.
+    """
+    error = from_record(request.error or {})
+    if isinstance(error, WaitTimeout):
+        error = GivenUp(error.message, hint=error.hint, **error.data)
+    error.data.setdefault("request_id", request.request_id)
+    error.data.setdefault("job_id", request.job_id)
+    return error
 
 
 def shown_result(request: Request) -> dict[str, Any]:

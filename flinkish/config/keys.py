@@ -130,6 +130,15 @@ KEYS: tuple[Key, ...] = (
         ("auto", "true", "false"),
     ),
     Key(
+        "execution.checkpointing.timeout",
+        "10 min",
+        "how long a driver waits for what a savepoint needs (that the program starts its queries, "
+        "their first batches) before it gives the request up; how long a client waits is "
+        "client.timeout",
+        (),
+        "duration",
+    ),
+    Key(
         "execution.quiesce.timeout",
         "10 min",
         "how long stop and cancel -s wait for the running batch to end",

@@ -85,6 +85,7 @@ def _prepare(registry: Registry, job: JobRecord) -> tuple[Runtime, Agent, Hook]:
     runtime = Runtime(registry, job, root)
     actions = Actions(
         runtime,
+        savepoint_timeout=seconds("execution.checkpointing.timeout"),
         quiesce_timeout=seconds("execution.quiesce.timeout"),
         cancel_grace=seconds("execution.cancel.grace"),
         distributed=value("execution.savepoint.distributed"),

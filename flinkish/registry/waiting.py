@@ -8,7 +8,7 @@ from typing import Any
 
 from flinkish.errors import DriverLost, FlinkishError, WaitTimeout, WrongState, from_record
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, Request
+from flinkish.registry.jobs import JobRecord, Request, RequestState
 from flinkish.registry.liveness import reconcile
 
 #: Seconds between two checks of the job's processes.
@@ -69,7 +69,7 @@ def wait_request(
         if deadline is not None and now >= deadline:
             raise WaitTimeout(
                 f"no result within {timeout:g} s of the {request.kind.value} request "
-                f"{request.request_id} ({request.state.value}); the work goes on",
+                f"{request.request_id} ({_standing(registry, request)}); the work goes on",
                 hint=f"follow it with: flinkish request wait {request.request_id}",
                 request_id=request.request_id,
                 job_id=request.job_id,
@@ -117,6 +117,15 @@ def wait_job(
                 state=job.state.value,
             )
         _pause(poll, deadline)
+
+
+def _standing(registry: Registry, request: Request) -> str:
+    """Return how far a request is, for the message of a client that waits no longer."""
+    state = request.state.value
+    if request.state is RequestState.PENDING:
+        return f"{state}, its job is {registry.job(request.job_id).state.value}"
+    phase = (request.progress or {}).get("phase")
+    return f"{state}, {phase}" if phase else state
 
 
 def _give_up(registry: Registry, job: JobRecord) -> None:

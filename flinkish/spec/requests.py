@@ -19,7 +19,9 @@ class SavepointArguments:
     format
         ``native`` or ``canonical``.
     timeout
-        Seconds to wait for a query's first committed batch; None for the driver's default.
+        Seconds that the driver waits for what the savepoint needs (the queries that the program
+        starts, their first committed batches) before the request fails; None for the job's
+        ``execution.checkpointing.timeout``. It is not how long a client waits.
     offline
         Whether a client takes it from the files of a dead job, without a driver.
     full

@@ -198,7 +198,8 @@ class Execution:
             self._say(f"{what.format(f'job {job.name} ({job.job_id})')} ...")
             try:
                 request = requests.submit(
-                    *(self._context, job, kind, upgrade.target, upgrade.timeout)
+                    *(self._context, job, kind, upgrade.target),
+                    limit=requests.limit_within(upgrade.timeout),
                 )
             except Locked as locked:  # somebody else ends it: not this upgrade's business
                 raise Unwell(locked) from locked

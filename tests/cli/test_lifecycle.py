@@ -257,6 +257,10 @@ def test_waiting_times_out_and_the_work_goes_on(cli: Command) -> None:
     job = cli.start("slow")
     error = cli("savepoint", job, "sp", "--timeout", "200ms", "--json").error()
     assert error["id"] == "timeout"
+    with cli.registry() as registry:
+        asked = registry.request(error["request_id"]).savepoint
+        assert asked is not None
+        assert asked.timeout is None, "the client's patience is no deadline of the driver"
     cli.ok("request", "wait", error["request_id"])
     assert cli.status(job)["savepoints"]
 

@@ -14,9 +14,10 @@ import pytest
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.driver.runtime import quiesce
 from flinkish.errors import (
+    GivenUp,
+    NoCommittedBatch,
     NotSavepointable,
     StorageError,
-    WaitTimeout,
     WrongState,
 )
 from flinkish.registry.jobs import JobState, RequestKind, RequestState
@@ -260,7 +261,7 @@ def test_a_batch_longer_than_the_quiesce_timeout_fails_the_stop_and_the_job_goes
 
     job = new_job(quiesce_timeout=1.0).start(program)
     job.wait_until(lambda: 1 in seen)
-    with pytest.raises(WaitTimeout):
+    with pytest.raises(GivenUp):
         job.request(RequestKind.STOP, str(tmp_path))
     assert job.job().state is JobState.RUNNING
     pause.set()
@@ -311,7 +312,7 @@ def test_a_savepoint_with_nothing_to_read_times_out(
 
     job = new_job().start(program)
     job.wait_until(lambda: job.runtime.queries() != [])
-    with pytest.raises(WaitTimeout):
+    with pytest.raises(NoCommittedBatch, match="no input was found for 'q'"):
         job.request(RequestKind.SAVEPOINT, str(tmp_path / "sp"), timeout=1)
     job.request(RequestKind.CANCEL)
     assert job.wait().state is JobState.CANCELED

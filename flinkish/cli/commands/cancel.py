@@ -66,13 +66,11 @@ def cancel(
         how = " with a savepoint" if with_savepoint else ""
         session.out.note(f"Cancelling job {found.job_id}{how}.")
         if where is not None:
-            request = requests.submit(
-                session, found, RequestKind.CANCEL, where, seconds, format_=format_
-            )
+            request = requests.submit(session, found, RequestKind.CANCEL, where, format_=format_)
         else:
             if found.state is JobState.FAILED and session.registry.acknowledge([found.job_id]):
                 session.out.note(f"Job {found.job_id} has failed; that is acknowledged now.")
-            request = requests.submit_cancel(session, found, seconds)
+            request = requests.submit_cancel(session, found)
         if detached:
             return request_result.detached(session, request)
         if where is not None:

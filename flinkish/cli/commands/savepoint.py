@@ -148,7 +148,7 @@ def savepoint(
         seconds = session.timeout(timeout)
         session.out.note(f"Triggering savepoint for job {found.job_id}.")
         request = requests.submit(
-            *(session, found, RequestKind.SAVEPOINT, where, seconds), full=full, format_=format_
+            *(session, found, RequestKind.SAVEPOINT, where), full=full, format_=format_
         )
         if detached:
             return request_result.detached(session, request)

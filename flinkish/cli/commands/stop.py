@@ -64,7 +64,7 @@ def stop(
         out.note(f'{doing} job "{found.job_id}" with a {format_.upper()} savepoint.')
         out.note(f"Triggering stop-with-savepoint for job {found.job_id}.")
         request = requests.submit(
-            *(session, found, RequestKind.STOP, where, seconds), format_=format_, drain=drain
+            *(session, found, RequestKind.STOP, where), format_=format_, drain=drain
         )
         if detached:
             return request_result.detached(session, request)

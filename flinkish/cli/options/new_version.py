@@ -13,7 +13,6 @@ from flinkish.cli.options.arguments import (
     complete_file,
     parse_seconds,
     savepoint_path_option,
-    timeout_option,
 )
 from flinkish.cli.options.program import parallelism_option, secret_args_option
 from flinkish.cli.options.restore import new_program_options
@@ -52,6 +51,12 @@ _health_timeout_option = click.option(
     show_default=True,
     help="How long its start may take, and again these batches.",
 )
+_timeout_option = click.option(
+    "--timeout",
+    callback=parse_seconds,
+    metavar="DURATION",
+    help="How long the job's savepoint may take. Default: client.timeout.",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +89,7 @@ class NewVersion:
 
 def new_version_options(function: F) -> F:
     """Add the options, in the help's order."""
-    function = timeout_option(function)  # decorators apply from the last to the first
+    function = _timeout_option(function)  # decorators apply from the last to the first
     function = _health_timeout_option(function)
     function = _health_batches_option(function)
     function = savepoint_path_option()(function)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import time
 import traceback
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
@@ -28,9 +29,10 @@ from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.driver.tables.sink_tables import facts_at
 from flinkish.errors import (
     FlinkishError,
+    GivenUp,
+    NoCommittedBatch,
     ProgramFailed,
     StorageError,
-    WaitTimeout,
     WrongState,
     from_record,
 )
@@ -47,10 +49,7 @@ from flinkish.savepoint.write.writer import write_savepoint
 from flinkish.spec.requests import LeftOut, RequestResult, SavepointArguments
 from flinkish.spec.savepoints import SavepointResult
 
-#: Seconds that a savepoint may take if the request sets no limit.
-DEFAULT_SAVEPOINT_TIMEOUT = 600.0
-#: Seconds for the answer to reach a client before its own time-out.
-_ANSWER = 3.0
+_POLL = 0.1  # seconds
 
 
 class Actions:
@@ -60,6 +59,9 @@ class Actions:
     ----------
     runtime
         The job.
+    savepoint_timeout
+        Seconds that a savepoint waits for the queries and their first batches, where its request
+        sets no other limit.
     quiesce_timeout
         Seconds that ``stop`` waits for running batches.
     cancel_grace
@@ -73,12 +75,14 @@ class Actions:
         self,
         runtime: Runtime,
         *,
+        savepoint_timeout: float,
         quiesce_timeout: float,
         cancel_grace: float,
         distributed: str = "auto",
     ) -> None:
         self._runtime = runtime
         self._distributed = distributed
+        self._savepoint_timeout = savepoint_timeout
         self._quiesce_timeout = quiesce_timeout
         self._cancel_grace = cancel_grace
 
@@ -118,12 +122,15 @@ class Actions:
 
         A savepoint is of the job: it waits for the queries that the program is starting.
         """
-        deadline = time.monotonic() + _patience(self._timeout(request))
+        timeout = self._timeout(request)
+        deadline = time.monotonic() + timeout
+        reporter = _RequestReporter(self._runtime, request)
         while (in_flight := self._runtime.try_in_flight()) is None:
             if time.monotonic() > deadline:
-                raise _not_started(self._runtime)
+                raise _not_started(self._runtime, timeout)
+            reporter.waits("waiting for the program to start its queries")
             self._check_not_cancelled(request)
-            time.sleep(0.1)
+            time.sleep(_POLL)
         return in_flight
 
     def _savepoint(self, request: Request) -> RequestResult:
@@ -257,7 +264,7 @@ class Actions:
             query.quiesced = True
         try:
             quiesce(active[0].gateway_jvm, [q.jsq for q in active], self._cancel_grace)
-        except WaitTimeout:
+        except GivenUp:
             stop_hard([q.jsq for q in active])
             return "stop"
         return "quiesce"
@@ -270,7 +277,9 @@ class Actions:
         Returns the queries that have committed one, and for the result those left out because they
         ended without a commit, or have no input while others have committed.
         """
-        deadline = time.monotonic() + _patience(self._timeout(request))
+        timeout = self._timeout(request)
+        deadline = time.monotonic() + timeout
+        reporter = _RequestReporter(self._runtime, request)
         ended: list[ManagedQuery] = []
         waiting = queries
         while waiting := [q for q in waiting if not has_committed(q)]:
@@ -282,11 +291,10 @@ class Actions:
             if not waiting:
                 break
             if time.monotonic() > deadline:
-                raise WaitTimeout(
-                    "no batch was committed yet", hint="is there input? see: flinkish status JOB"
-                )
+                raise _not_committed(waiting, timeout)
+            reporter.waits(f"waiting for the first batch of {_names(waiting)}")
             self._check_not_cancelled(request)
-            time.sleep(0.2)
+            time.sleep(_POLL)
         savable = [q for q in queries if q not in ended]
         left = left_out(queries, savable)
         for each in left:
@@ -307,7 +315,9 @@ class Actions:
                 )
 
     def _timeout(self, request: Request) -> float:
-        return _wanted(request).timeout or DEFAULT_SAVEPOINT_TIMEOUT
+        """Return the seconds that the driver waits for what the savepoint needs."""
+        limit = _wanted(request).timeout
+        return self._savepoint_timeout if limit is None else limit
 
     def _write(
         self,
@@ -366,16 +376,28 @@ def _wanted(request: Request) -> SavepointArguments:
     return request.savepoint
 
 
-def _patience(timeout: float) -> float:
-    """Return the seconds to wait for a client that waits ``timeout`` seconds for the answer.
-
-    The answer says more than the client's own time-out.
-    """
-    return max(timeout - _ANSWER, timeout * 0.7)
+def _names(queries: Sequence[ManagedQuery]) -> str:
+    return ", ".join(f"'{query.name}'" for query in queries)
 
 
-def _not_started(runtime: Runtime) -> FlinkishError:
-    """Return the error of a request whose time-out passed before the program had started."""
+def _not_committed(waiting: Sequence[ManagedQuery], timeout: float) -> NoCommittedBatch:
+    """Return the error of a savepoint for whose queries there was no first batch in time."""
+    idle = [q for q in waiting if not (spark_jvm.in_trigger(q.jsq) or spark_jvm.has_input(q.jsq))]
+    busy = [query for query in waiting if query not in idle]
+    reasons = [
+        *([f"no input was found for {_names(idle)}"] if idle else []),
+        *([f"the first batch of {_names(busy)} is not through"] if busy else []),
+    ]
+    return NoCommittedBatch(
+        f"no batch was committed within {timeout:g} s ({'; '.join(reasons)}): given up, the job "
+        "goes on",
+        hint="see what its queries do with: flinkish status JOB; then try again, or raise "
+        "execution.checkpointing.timeout",
+    )
+
+
+def _not_started(runtime: Runtime, timeout: float) -> FlinkishError:
+    """Return the error of a request that was given up before the program had started."""
     names = [f"'{query.name}'" for query in runtime.queries()]
     starting = [f"'{name}'" for name in runtime.start_phase.in_flight]
     if not names and not starting:
@@ -386,9 +408,10 @@ def _not_started(runtime: Runtime) -> FlinkishError:
         *([f"being started: {', '.join(starting)}"] if starting else []),
         *([f"announced: {missing} more"] if missing else []),
     ]
-    return WaitTimeout(
-        f"the program has not started all its queries yet ({'; '.join(facts)})",
-        hint="a savepoint is of all queries; try again, or give it more time with --timeout",
+    return GivenUp(
+        f"the program has not started all its queries within {timeout:g} s ({'; '.join(facts)}): "
+        "given up, the job goes on",
+        hint="a savepoint is of all queries; try again, or raise execution.checkpointing.timeout",
     )
 
 
@@ -480,6 +503,11 @@ class _RequestReporter:
         self._facts: dict[str, Any] = {}
         self._next = 0.0
         self._pace = Pace()
+
+    def waits(self, for_what: str) -> None:
+        """Say what the driver waits for, if that is not said already."""
+        if self._facts.get("phase") != for_what:
+            self.phase(for_what)
 
     def phase(self, name: str) -> None:
         self._facts["phase"] = name

@@ -20,7 +20,7 @@ from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.runtime.quiesce import stop_hard
 from flinkish.driver.runtime.running_query import ManagedQuery
 from flinkish.driver.spark import jvm as spark_jvm
-from flinkish.errors import FlinkishError, ProgramFailed, WaitTimeout, WrongState
+from flinkish.errors import FlinkishError, GivenUp, ProgramFailed, WrongState
 
 _POLL = 0.1
 
@@ -105,7 +105,7 @@ def _run_once(
         interrupted()
         if time.monotonic() > deadline:
             stop_hard([query.jsq])
-            raise WaitTimeout(f"the last batch of query '{query.name}' took too long")
+            raise GivenUp(f"the last batch of query '{query.name}' took too long")
         time.sleep(_POLL)
     error = spark_jvm.error_of(query.jsq)
     if error is not None:

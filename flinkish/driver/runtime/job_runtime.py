@@ -35,7 +35,7 @@ from flinkish.driver.runtime.running_query import (
 )
 from flinkish.driver.runtime.start_phase import StartPhase
 from flinkish.driver.spark import jvm as spark_jvm
-from flinkish.errors import FlinkishError, ProgramFailed, WaitTimeout
+from flinkish.errors import FlinkishError, GivenUp, ProgramFailed
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, QueryStatus
 
@@ -422,7 +422,7 @@ class Runtime:
         log(f"the program ended while {names} ran: ending them (did it miss awaitTermination?)")
         try:
             quiesce(running[0].gateway_jvm, [q.jsq for q in running], _END_GRACE)
-        except WaitTimeout:
+        except GivenUp:
             stop_hard([q.jsq for q in running])
 
     def stop_session(self) -> None:

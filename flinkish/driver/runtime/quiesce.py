@@ -22,7 +22,7 @@ from typing import Any
 
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.driver.spark.jvm import Stage
-from flinkish.errors import FlinkishError, WaitTimeout
+from flinkish.errors import FlinkishError, GivenUp
 
 _POLL = 0.05  # seconds
 _LOOK = 1.0  # seconds between calls of ``interrupted``
@@ -51,7 +51,7 @@ def quiesce(
 
     Raises
     ------
-    WaitTimeout
+    GivenUp
         A batch still ran after ``timeout`` seconds. The end has been taken back for the queries
         that still ran; the caller restarts those that ended.
     """
@@ -72,7 +72,7 @@ def quiesce(
                 query.stop()
         try:
             if waiting and now > deadline:
-                raise WaitTimeout(
+                raise GivenUp(
                     f"a running batch did not end within {timeout:.0f} s",
                     hint="raise execution.quiesce.timeout, or cancel the job without a savepoint",
                 )

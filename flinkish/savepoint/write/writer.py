@@ -26,7 +26,6 @@ from flinkish.errors import (
     FlinkishError,
     NoCommittedBatch,
     StorageError,
-    WaitTimeout,
     WrongState,
 )
 from flinkish.savepoint.directory import sharing
@@ -109,7 +108,7 @@ def write_savepoint(
     ------
     WrongState
         There are no queries, or a query's files are trimmed faster than they are taken.
-    WaitTimeout
+    NoCommittedBatch
         A query has no committed batch before ``deadline``.
     Locked
         Another process writes a savepoint of this job there, or removes files.
@@ -350,9 +349,9 @@ class _SavepointBuilder:
                     self._reporter.phase("waiting")
                     waiting = True
                 if self._deadline is not None and time.monotonic() >= self._deadline:
-                    raise WaitTimeout(
-                        f"query {query.name} has not committed its first batch in time",
-                        hint="trigger the savepoint again later, or give a longer --timeout",
+                    raise NoCommittedBatch(
+                        f"query {query.name} has not committed its first batch: there is nothing "
+                        "to save"
                     ) from error
                 time.sleep(POLL)
         check_operators(query, cut)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from flinkish.checkpoint.cut import newest_committed_batch
-from flinkish.errors import ConsentNeeded, Corrupt, WaitTimeout, WrongState
+from flinkish.errors import ConsentNeeded, Corrupt, GivenUp, WrongState
 from flinkish.registry.jobs import JobState, RequestKind, RestoreSpec
 from flinkish.savepoint.format.reader import check_files, open_savepoint
 from tests.support.driver.in_process_job import InProcessJob
@@ -112,7 +112,7 @@ def test_a_savepoint_waits_for_queries_that_the_program_has_yet_to_start(
     job = new_job(quiet=60).start(program)
     job.wait_until(lambda: committed(job, "a") is not None)
     assert job.job().state is JobState.CREATED
-    with pytest.raises(WaitTimeout, match="running: 'a'"):
+    with pytest.raises(GivenUp, match="running: 'a'"):
         job.request(kind, target, timeout=0.3)
     request = job.submit(kind, target)
     job.wait_until(lambda: job.registry.request(request).started is not None)

@@ -16,7 +16,6 @@ from flinkish.errors import (
     FlinkishError,
     NoCommittedBatch,
     StorageError,
-    WaitTimeout,
     WrongState,
 )
 from flinkish.savepoint.format.contents import OperatorFacts, QuerySource, SavepointInfo
@@ -142,10 +141,9 @@ def test_waits_for_the_first_commit(tmp_path: Path) -> None:
 def test_waits_no_longer_than_the_deadline(tmp_path: Path) -> None:
     young = CheckpointLikeness(tmp_path / "c")
     started = time.monotonic()
-    with pytest.raises(WaitTimeout) as caught:
+    with pytest.raises(NoCommittedBatch):
         save(young.root, tmp_path / "t", deadline=started + 0.3)
     assert time.monotonic() - started < 60
-    assert caught.value.code == 14
     assert list((tmp_path / "t").iterdir()) == []
 
 

@@ -41,6 +41,7 @@ class InProcessJob:
         *,
         restore: RestoreSpec | None = None,
         options: Mapping[str, str] | None = None,
+        savepoint_timeout: float = 600.0,
         quiesce_timeout: float = 60.0,
         cancel_grace: float = 5.0,
         quiet: float = 0.5,
@@ -67,7 +68,12 @@ class InProcessJob:
         self.runtime = Runtime(registry, job, str(job.checkpoint_dir))
         # Programs of tests rarely wait for their queries: they wait for the test.
         self.runtime.start_phase.quiet = quiet
-        actions = Actions(self.runtime, quiesce_timeout=quiesce_timeout, cancel_grace=cancel_grace)
+        actions = Actions(
+            self.runtime,
+            savepoint_timeout=savepoint_timeout,
+            quiesce_timeout=quiesce_timeout,
+            cancel_grace=cancel_grace,
+        )
         self.agent = Agent(self.runtime, actions, heartbeat_interval=0.3, shutdown_grace=60.0)
         self.hook = Hook(self.runtime)
         self.hook.install()
