@@ -35,6 +35,7 @@
     |   +-- RegistryError         16  registry
     |   +-- BrokerError           16  broker
     |   +-- TableError            16  table
+|   +-- ResultNotWritten      16  result-not-written
     +-- ProgramFailed             1   program-failed
     +-- RolledBack                1   rolled-back
     +-- LaunchFailed              1   launch-failed
@@ -73,13 +74,19 @@ class FlinkishError(Exception):
         self.hint = self.default_hint if hint is None else hint
         self.data = data
 
+    @property
+    def advice(self) -> str:
+        """The hint, with the job's id in place of ``JOB`` where the error knows the job."""
+        job = self.data.get("job_id")
+        return self.hint.replace(" JOB", f" {job}") if job else self.hint
+
     def to_record(self) -> dict[str, Any]:
         """Return the error as JSON data: ``{"id", "code", "message", "hint"}`` and its facts."""
         record: dict[str, Any] = {
             "id": self.id,
             "code": self.code,
             "message": self.message,
-            "hint": self.hint,
+            "hint": self.advice,
         }
         record.update({k: v for k, v in self.data.items() if k not in record})
         return record
@@ -259,6 +266,15 @@ class TableError(StorageError):
     id = "table"
 
 
+class ResultNotWritten(StorageError):
+    """A command has done its work, and its result could not be written to stdout.
+
+    ``data["result"]`` has the beginning of that.
+    """
+
+    id = "result-not-written"
+
+
 class ProgramFailed(FlinkishError):
     """The user's program ended with an error; ``data["tail"]`` has the last lines of its output."""
 
@@ -283,6 +299,13 @@ class DriverLost(FlinkishError):
 
     id = "driver-lost"
     default_hint = "see the end of its log with: flinkish logs JOB"
+
+
+def quoted(word: str) -> str:
+    """Return a name or a path as a shell reads it, for a command in a message."""
+    from shlex import quote
+
+    return quote(word)
 
 
 def error_classes() -> Iterator[type[FlinkishError]]:

@@ -83,7 +83,7 @@ STARTUP = (
     "units.py",
     "cli/__init__.py",
     "cli/entry.py",
-    *(f"cli/output/{name}.py" for name in ("__init__", "jobs_text", "printer", "text")),
+    *(f"cli/output/{name}.py" for name in ("__init__", "jobs_text", "printer", "streams", "text")),
     *(
         f"registry/{name}.py"
         for name in (

@@ -18,9 +18,10 @@ from flinkish import __version__
 from flinkish.cli import command_index
 from flinkish.cli.base import HELP_NAMES, did_you_mean, scan
 from flinkish.cli.output.printer import Output, report
+from flinkish.cli.output.streams import READER_GONE, Stream, StreamLost
 from flinkish.cli.output.text import SCHEMA_VERSION
 from flinkish.cli.session import Interrupted
-from flinkish.errors import UsageError
+from flinkish.errors import ResultNotWritten, UsageError
 
 COMPLETE = "_FLINKISH_COMPLETE"
 _COMMON_FLAGS = frozenset({"--json", "-q", "--quiet", "--debug"})
@@ -112,6 +113,10 @@ def run(argv: Sequence[str]) -> int:
         from click.shell_completion import shell_complete
 
         return shell_complete(root, {}, "flinkish", COMPLETE, os.environ[COMPLETE])
+    try:
+        _check_text(argv)
+    except UsageError as error:
+        return report(error, Output(json="--json" in argv))
     argv = common_options_behind(argv)
     out = _output_of(argv)
     try:
@@ -119,10 +124,48 @@ def run(argv: Sequence[str]) -> int:
             return _invoke(argv)
     except Interrupted as stop:
         return _interrupted(stop, out)
+    except StreamLost as lost:
+        is_gone = isinstance(lost.failure, BrokenPipeError)
+        return READER_GONE if is_gone else ResultNotWritten.code
     except click.ClickException as error:
         return report(_usage_error(error), out)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the boundary: all is reported
         return report(error, out)
+
+
+def report_lost_result(argv: Sequence[str], failure: OSError, status: int) -> int:
+    """Say on stderr that the result could not be written to stdout; return the exit status.
+
+    Parameters
+    ----------
+    argv
+        The command line.
+    failure
+        Why it could not be written.
+    status
+        The exit status of the command itself; another one than 0 stays.
+    """
+    said = sys.stdout.said if isinstance(sys.stdout, Stream) else ""
+    lines = said.splitlines()
+    error = ResultNotWritten(
+        f"the result could not be written to stdout: {failure.strerror or failure}",
+        hint=f"the command has done its work; its result is: {lines[0]}" if len(lines) == 1 else "",
+        result=said,
+    )
+    _output_of(common_options_behind(argv)).error(error)
+    return status or error.code
+
+
+def _check_text(argv: Sequence[str]) -> None:
+    """Refuse words that are no text: the registry and the driver could not record them."""
+    for word in argv:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise UsageError(
+                f"the argument {word!r} has bytes in it that are no UTF-8",
+                hint="arguments, names and paths have to be UTF-8 (in a locale that is: C.UTF-8)",
+            ) from None
 
 
 def common_options_behind(argv: Sequence[str]) -> list[str]:

@@ -38,12 +38,13 @@ class Command(click.Command):
         self.exit_codes = tuple(exit_codes)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Check the spelling of options, then parse them."""
+        """Check the spelling of options, and that no value is empty, then parse them."""
         if not ctx.resilient_parsing:
             for kind, word in scan(self, args):
                 if kind == "option" and not _well_spelt(self, word):
                     near = did_you_mean(word, _options(self))
                     raise click.UsageError(f"No such option {word!r}.{near}", ctx=ctx)
+            _check_not_empty(self, ctx, args)
         return super().parse_args(ctx, args)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -54,6 +55,23 @@ class Command(click.Command):
         lines = textwrap.wrap(f"Exit codes: {text}", width=formatter.width, break_on_hyphens=False)
         formatter.write_paragraph()
         formatter.write("\n".join(lines) + "\n")
+
+
+def _check_not_empty(command: click.Command, ctx: click.Context, args: Sequence[str]) -> None:
+    """Refuse empty values, before any of them is converted.
+
+    ``"$UNSET"`` in a script is an empty word: as a path it would be the working directory, as a
+    name every job. What goes to the program unread (the type UNPROCESSED) may be empty.
+    """
+    given, _, _ = command.make_parser(ctx).parse_args(list(args))
+    for parameter in command.params:
+        value = given.get(parameter.name)
+        if parameter.type is click.UNPROCESSED:
+            continue
+        values = [value] if isinstance(value, str) else value
+        words = values if isinstance(values, list | tuple) else ()
+        if any(isinstance(word, str) and not word.strip() for word in words):
+            raise click.BadParameter("it is empty", ctx=ctx, param=parameter)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -113,6 +131,10 @@ def command(
             name, cls=cls, exit_codes=codes, context_settings=settings, **attributes
         )(called)
         declared.params += _common_options()  # after the command's own
+        for parameter in declared.params:
+            if isinstance(parameter.type, click.Path):
+                # The use case says what it cannot read; a target is read by the driver alone.
+                parameter.type.readable = False
         return declared
 
     return decorate

@@ -41,23 +41,32 @@ def main(argv: Sequence[str] | None = None) -> int:
         The arguments without the program's name; default: ``sys.argv[1:]``.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    try:
-        try:
-            plain = arguments[:1] == ["list"] and list_plainly(arguments[1:])
-        except KeyboardInterrupt:
-            return 130
-        if plain:
-            status = 0
-        else:
-            from flinkish.cli.app import run
+    from flinkish.cli.output import streams
 
-            status = run(arguments)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader has gone (`| head`); Python would report it again when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141  # 128 + SIGPIPE, what a shell shows for any other tool
-    return status
+    streams.guard()
+    try:
+        status = _run(arguments)
+        lost = streams.lost(sys.stdout)
+        if lost is None:
+            return status
+        if isinstance(lost, BrokenPipeError):  # the reader has gone (`| head`)
+            return streams.READER_GONE
+        from flinkish.cli.app import report_lost_result
+
+        return report_lost_result(arguments, lost, status)
+    finally:
+        streams.restore()
+
+
+def _run(arguments: Sequence[str]) -> int:
+    try:
+        if arguments[:1] == ["list"] and list_plainly(arguments[1:]):
+            return 0
+    except KeyboardInterrupt:
+        return 130
+    from flinkish.cli.app import run
+
+    return run(arguments)
 
 
 def list_plainly(arguments: Sequence[str]) -> bool:
@@ -101,7 +110,8 @@ def list_plainly(arguments: Sequence[str]) -> bool:
 def parse_list(arguments: Sequence[str]) -> tuple[set[str], str | None] | None:
     """Parse plain arguments of ``list``: (names of the given flags, ``--name``), else None. Pure.
 
-    ``-D`` is not plain: what it sets may need the whole configuration.
+    ``-D`` is not plain: what it sets may need the whole configuration. Nor is a name with bytes
+    that are no UTF-8.
     """
     flags: set[str] = set()
     name: str | None = None
@@ -117,6 +127,8 @@ def parse_list(arguments: Sequence[str]) -> tuple[set[str], str | None] | None:
             name = word[7:]
         else:
             return None
+    if name is not None and not (name.isprintable() and name.strip()):
+        return None
     return flags, name
 
 

@@ -38,6 +38,17 @@ class Session(Context):
         super().__init__(config)
         self.reporter: OutputReporter = OutputReporter(out)
 
+    def warn_of_absent_registry(self) -> None:
+        """Warn, also with ``-q``, when there was nothing to do because there is no registry.
+
+        A crontab without HOME, or with another one, looks for the jobs in another place.
+        """
+        if self.absent_registry is not None:
+            self.out.warning(
+                f"there is no registry at {self.absent_registry}: no job was run with it (HOME, "
+                "XDG_STATE_HOME and registry.url say where it is)"
+            )
+
     def __enter__(self) -> Session:
         return self
 

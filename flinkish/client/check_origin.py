@@ -12,11 +12,13 @@ from flinkish.errors import (
     JobNotFound,
     SavepointNotFound,
     UsageError,
+    quoted,
 )
 from flinkish.registry.jobs import JobRecord
 
 _CONFIGURED = "execution.state-recovery.path"
 _METADATA = "_metadata"
+_WHICH = "flinkish check JOB APP.py, or flinkish check -s PATH APP.py"
 
 
 def split_words(
@@ -49,13 +51,15 @@ def split_words(
         There is no origin.
     """
     rest = tuple(words)
+    if not has_program and rest and not rest[0].strip():
+        raise UsageError("the first word is empty", hint=_WHICH)
     configured = config.get(_CONFIGURED) is not None
     if named or (configured and (has_program or len(rest) < 2 or is_program(rest[0]))):
         return None, rest
     if len(rest) < (1 if has_program else 2) or (not has_program and is_program(rest[0])):
         raise UsageError(
             "which savepoint or job is meant, and which program, is not said",
-            hint="flinkish check JOB APP.py, or flinkish check -s PATH APP.py",
+            hint=_WHICH,
         )
     return rest[0], rest[1:]
 
@@ -112,5 +116,5 @@ def find_origin(context: Context, word: str) -> JobRecord | str:
         which = f"job {job.name} ({job.job_id})"
     raise UsageError(
         f"{word!r} means {which}, and is a path here",
-        hint=f"for the savepoint: -s {word}; for the job: its id, or other digits of it",
+        hint=f"for the savepoint: -s {quoted(word)}; for the job: its id, or other digits of it",
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from flinkish.client.context import Context
 from flinkish.client.program import Program, asked_partitions, find_spark, launch_of
 from flinkish.client.restoring import Restore, restore_spec
+from flinkish.config import working_directory
 from flinkish.errors import ConsentNeeded, Incompatible, UsageError
 from flinkish.launch import spark_submit as programs
 from flinkish.launch.job_origin import job_origin
@@ -182,7 +183,7 @@ def launch_and_restore(
     UsageError
         There is no such program, or no savepoint is named.
     """
-    launch = launch_of(program, context.config, os.getcwd())
+    launch = launch_of(program, context.config, working_directory())
     spec = restore_spec(
         restore,
         context.config,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from flinkish.client.reporter import Reporter, SilentReporter
 from flinkish.config import Config, sqlite_path
+from flinkish.errors import JobNotFound
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord
 from flinkish.registry.liveness import reconcile
@@ -89,7 +90,16 @@ class Context:
         JobNotFound, AmbiguousJob
             No job, or several, match.
         """
-        job = self.registry.find_job(reference, include_final=include_final)
+        try:
+            job = self.registry.find_job(reference, include_final=include_final)
+        except JobNotFound as error:
+            if self.absent_registry is None:
+                raise
+            raise JobNotFound(
+                f"{error.message}: there is no registry at {self.absent_registry}",
+                hint="HOME, XDG_STATE_HOME and registry.url say where it is; see: "
+                "flinkish config show --origin",
+            ) from error
         return reconcile(self.registry, [job])[0]
 
     def timeout(self, seconds: float | None) -> float:

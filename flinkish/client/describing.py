@@ -8,6 +8,7 @@ from typing import Any
 
 from flinkish.client.context import Context
 from flinkish.client.program import Program, launch_of, pinned
+from flinkish.config import working_directory
 from flinkish.launch.describer import describe_program
 from flinkish.spec.calls import Described
 
@@ -36,7 +37,7 @@ def describe(context: Context, program: Program) -> Described:
     FlinkishError
         The error with which the submission of the program would end.
     """
-    launch, installation = pinned(launch_of(program, context.config, os.getcwd()))
+    launch, installation = pinned(launch_of(program, context.config, working_directory()))
     context.reporter.note("planning the program's queries ...")
     return describe_program(
         launch,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from flinkish.client.context import Context
 from flinkish.client.requests import SAVEPOINT_DIR
-from flinkish.errors import NoSavepointDirectory
+from flinkish.errors import NoSavepointDirectory, quoted
 
 if TYPE_CHECKING:
     from flinkish.savepoint.directory.leases import FoundLease
@@ -109,5 +109,6 @@ def damage_text(locks: Locks, lease: FoundLease, *, gone: bool) -> str:
     if not lease.is_foreign:
         state = f"it counts for nothing {leases.STALE:.0f} s after it was last written"
     return (
-        f"{text}; {state}; to remove it: flinkish savepoint unlock --force --yes {locks.directory}"
+        f"{text}; {state}; to remove it: "
+        f"flinkish savepoint unlock --force --yes {quoted(locks.directory)}"
     )

@@ -6,7 +6,6 @@ cut; a separate driver, as for ``migrate``, then rewrites it.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -17,6 +16,7 @@ from flinkish.client.context import Agree, Context, refuse, requester
 from flinkish.client.migration import rewrite
 from flinkish.client.program import pinned
 from flinkish.client.reporter import Progress, Reporter
+from flinkish.config import working_directory
 from flinkish.errors import ConsentNeeded, FlinkishError, NoCommittedBatch, RegistryError
 from flinkish.launch.offline import (
     TRIGGER,
@@ -118,7 +118,7 @@ def save_dead_job(
         module=None,
         arguments=(),
         restore=None,
-        working_directory=os.getcwd(),
+        working_directory=working_directory(instead="/"),
     )
     try:
         shown, kept = _write(
@@ -227,7 +227,9 @@ def save_checkpoints(
     )
     sources = [QuerySource(key, place) for key, place in by_name.items()]
     launch = Launch(
-        application=None, options=context.config.to_options(), working_directory=os.getcwd()
+        application=None,
+        options=context.config.to_options(),
+        working_directory=working_directory(instead="/"),
     )
     shown, kept = _write(context, request, launch, job, sources)
     _remember(context, lambda: context.writable_registry.add_savepoint(kept))

@@ -21,6 +21,7 @@ from flinkish.errors import ConsentNeeded, Corrupt, Incompatible, StorageError, 
 from flinkish.launch.secret_settings import redaction_of, shown_arguments
 from flinkish.spec.codec import decode
 from flinkish.spec.launch import Launch, RestoreSpec
+from flinkish.storage import storage_error
 
 _KIND = "flinkish restore plan"
 _VERSION = 1
@@ -115,6 +116,8 @@ def load(path: str) -> PlanFile:
         raise UsageError(
             f"there is no plan {path}", hint="flinkish check -o FILE makes one"
         ) from None
+    except PermissionError as error:
+        raise storage_error("read", path, error) from error
     except (OSError, RecursionError, ValueError) as error:
         raise UsageError(f"{path} cannot be read as a plan: {error}") from error
     if not isinstance(record, dict) or record.get("kind") != _KIND:

@@ -6,7 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from flinkish.config import Config
+from flinkish import storage
+from flinkish.config import Config, working_directory
 from flinkish.errors import UsageError
 from flinkish.launch import spark_submit as programs
 from flinkish.launch.spark_submit import Installation
@@ -151,7 +152,7 @@ def own_application(program: Program, config: Config) -> tuple[Launch, Installat
         Launch(
             application=None,
             options=config.to_options(),
-            working_directory=os.getcwd(),
+            working_directory=working_directory(instead="/"),
             master=program.master,
             spark_home=program.spark_home,
             python=program.python,
@@ -168,9 +169,19 @@ def asked_partitions(launch: Launch) -> int | None:
 
 
 def program_file(application: str, cwd: str) -> str:
-    """Return the absolute path of a program; raise UsageError when there is no such file."""
+    """Return the absolute path of a program.
+
+    Raises
+    ------
+    UsageError
+        There is no such file.
+    StorageError
+        Nobody may look there.
+    """
+    if not application.strip():
+        raise UsageError("the name of the program file is empty", hint="name a Python file")
     path = os.path.join(cwd, os.path.expanduser(application))
-    if not os.path.isfile(path):
+    if storage.is_directory(path) or not storage.exists(path) or not os.path.isfile(path):
         what = "is a directory" if os.path.isdir(path) else "does not exist"
         raise UsageError(
             f"the program file {what}: {application}",

@@ -18,6 +18,7 @@ from flinkish.errors import (
     WaitTimeout,
     WrongState,
     from_record,
+    quoted,
 )
 from flinkish.registry.jobs import JobRecord, Request, RequestKind, RequestState, arguments_for
 from flinkish.registry.waiting import wait_job, wait_request
@@ -95,7 +96,7 @@ def job_to_save(context: Context, reference: str, target: str | None) -> JobReco
             raise
         raise UsageError(
             f"{target!r} is a job, {reference!r} is not: the job comes first, then the directory",
-            hint=f"flinkish savepoint {target} {reference}",
+            hint=f"flinkish savepoint {quoted(target)} {quoted(reference)}",
         ) from None
 
 

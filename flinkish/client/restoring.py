@@ -160,7 +160,7 @@ def check_uid_map(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ..
     uids: dict[str, str] = {}
     for old, new in pairs:
         value = f"{old}={new}"
-        if not (old and new):
+        if not (old.strip() and new.strip()):
             raise not_a_pair(value)
         # A uid and its operator id name the same state.
         state = old.lower() if _OPERATOR_ID.fullmatch(old) else uid_to_operator_id(old)

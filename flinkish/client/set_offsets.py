@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from flinkish.errors import UsageError
+from flinkish.storage import storage_error
 
 #: Where a source goes on, from Python: as text, as a path, or as offsets.
 Where = str | os.PathLike[str] | Mapping[str, Any]
@@ -50,10 +51,10 @@ def pair_of(value: str) -> tuple[str, str]:
     ``={``, else the last ``=`` separates.
     """
     name, equals, where = value.partition("={")
-    if equals:
+    if equals and name.strip():
         return name, "{" + where
     name, equals, where = value.rpartition("=")
-    if not equals or not where:
+    if not (name.strip() and where.strip()):
         raise not_a_pair(value)
     return name, where
 
@@ -80,6 +81,8 @@ def _text(where: Where) -> str:
             f"there is no file {path} with offsets",
             hint="--set-offsets takes earliest, latest, timestamp:TIME, JSON or a file with it",
         ) from None
+    except PermissionError as error:
+        raise storage_error("read", path, error) from error
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from error
     if len(data) > _MOST:

@@ -11,7 +11,7 @@ from flinkish.client.checking import Plan
 from flinkish.client.context import Context
 from flinkish.client.program import Program, asked_partitions, find_spark, launch_of
 from flinkish.client.restoring import Restore, restore_spec
-from flinkish.config import Config
+from flinkish.config import Config, working_directory
 from flinkish.config.secrets import MASK
 from flinkish.errors import NameTaken, UsageError
 from flinkish.launch import launcher
@@ -123,7 +123,7 @@ def prepare(
     ConsentNeeded
         The plan needs a consent that it was made without.
     """
-    launch = launch_of(program, context.config, os.getcwd())
+    launch = launch_of(program, context.config, working_directory())
     chosen = name or launch.default_name
     unique = name is not None or if_not_running
     if unique:

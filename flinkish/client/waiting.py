@@ -210,12 +210,11 @@ def not_failed(context: Context, job: JobRecord) -> JobRecord:
         {
             **failure,
             "message": f"job {job.name} ({job.job_id}) failed: {message}",
-            "hint": (failure.get("hint") or "see its log with: flinkish logs JOB").replace(
-                " JOB", f" {job.job_id}"
-            ),
+            "hint": failure.get("hint") or "see its log with: flinkish logs JOB",
         }
     )
     error.data.update(job_id=job.job_id, state=job.state.value)
+    error.hint = error.advice
     raise error
 
 

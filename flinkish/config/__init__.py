@@ -7,7 +7,13 @@ unless there is a file to read.
 from __future__ import annotations
 
 from flinkish.config.keys import KEYS, Key, canonical, environment_name
-from flinkish.config.loader import Config, Setting, environment_warnings, read_toml
+from flinkish.config.loader import (
+    Config,
+    Setting,
+    environment_warnings,
+    read_toml,
+    working_directory,
+)
 from flinkish.config.secrets import MASK, is_secret, mask_secrets
 from flinkish.config.values import parse_boolean, parse_duration, parse_moment, sqlite_path
 
@@ -27,4 +33,5 @@ __all__ = [
     "parse_moment",
     "read_toml",
     "sqlite_path",
+    "working_directory",
 ]

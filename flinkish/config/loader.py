@@ -21,7 +21,7 @@ from typing import Any
 from flinkish.config.keys import BY_NAME, CANONICAL, KEYS, canonical, environment_name
 from flinkish.config.secrets import MASK, is_secret, mask_secrets
 from flinkish.config.values import POSTGRES, normal_value, parse_boolean, parse_duration
-from flinkish.errors import InvalidConfiguration
+from flinkish.errors import InvalidConfiguration, StorageError, UsageError
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,8 @@ class Config:
             The ``-D`` options in order: ``k=v``, or ``k`` alone for ``k=true`` (as in Flink). The
             last one of a repeated key wins.
         environ, cwd
-            The environment and the working directory; default to those of the process.
+            The environment and the working directory; default to those of the process. Where that
+            directory is gone there is no ``./flinkish.toml``, and relative paths are errors.
 
         Raises
         ------
@@ -86,14 +87,14 @@ class Config:
             values in one layer, or a file is not TOML.
         """
         env = os.environ if environ is None else environ
-        here = os.path.abspath(cwd or os.getcwd())
+        here = cwd or working_directory(instead="")
         user_file = os.path.join(_xdg(env, "XDG_CONFIG_HOME", ".config"), "flinkish", "config.toml")
         given_flags = [(k, v, "flag") for k, v in (flags or {}).items() if v is not None]
         layers: list[tuple[Iterable[tuple[str, str, str]], str]] = [
             (given_flags, here),
             (_dynamic(dynamic), here),
             (_environment(env), here),
-            (_file(os.path.join(here, "flinkish.toml")), here),
+            (_file(os.path.join(here, "flinkish.toml")) if here else (), here),
             (_file(user_file), os.path.dirname(user_file)),
         ]
         found: dict[str, Setting] = {}
@@ -196,6 +197,25 @@ class Config:
         return value
 
 
+def working_directory(*, instead: str | None = None) -> str:
+    """Return the working directory of the process; ``instead`` where it was removed.
+
+    Raises
+    ------
+    UsageError
+        It was removed, and there is nothing to return instead.
+    """
+    try:
+        return os.getcwd()
+    except OSError as error:
+        if instead is not None:
+            return instead
+        raise UsageError(
+            f"the working directory is gone: {error.strerror}",
+            hint="go to a directory that exists",
+        ) from error
+
+
 def environment_warnings(environ: Mapping[str, str]) -> list[str]:
     """Return one line for each ``FLINKISH_*`` variable that looks like a misspelt key.
 
@@ -250,13 +270,19 @@ def read_toml(path: str) -> dict[str, Any] | None:
     Raises
     ------
     InvalidConfiguration
-        It cannot be read, or is not TOML.
+        It is no file, or not TOML.
+    StorageError
+        It may not be read.
     """
     try:
         with open(path, "rb") as stream:
             data = stream.read()
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except PermissionError as error:
+        raise StorageError(
+            f"cannot read {path}: {error.strerror}", hint="make it readable for you"
+        ) from error
     except OSError as error:
         raise InvalidConfiguration(
             f"cannot read {path}: {error.strerror}", hint="make it a readable file, or remove it"

@@ -145,7 +145,7 @@ def sqlite_path(url: str, base: str | None = None) -> str | None:
         raise InvalidConfiguration(
             f"{url!r} names no file", hint="write sqlite:////absolute/path/registry.db"
         )
-    return _absolute(path, base or os.getcwd())
+    return _absolute(path, base)
 
 
 def _check_plain_path(text: str) -> None:
@@ -197,5 +197,17 @@ def normal_value(key: Key, value: str, base: str) -> str:
     return text
 
 
-def _absolute(path: str, base: str) -> str:
-    return os.path.normpath(os.path.join(base, os.path.expanduser(path)))
+def _absolute(path: str, base: str | None) -> str:
+    """Return an absolute path; ``base`` is empty where the working directory is gone.
+
+    None means the working directory of the process, which only relative paths need.
+    """
+    found = os.path.normpath(os.path.join(base or "", os.path.expanduser(path)))
+    if base is None and not os.path.isabs(found):
+        found = os.path.join(os.getcwd(), found)
+    if not os.path.isabs(found):
+        raise InvalidConfiguration(
+            f"{path!r} is a relative path, and the working directory is gone",
+            hint="write an absolute path, or go to a directory that exists",
+        )
+    return found

@@ -22,6 +22,7 @@ def main(argv: Sequence[str]) -> int:
     int
         The driver's exit status: 0 when the job is FINISHED or CANCELED.
     """
+    _end_input()
     secret_settings.remove(os.environ.pop(secret_settings.FILE_VARIABLE, None))  # Spark has read it
     argv = secret_settings.with_arguments(argv, os.environ)
     if carried.SETTINGS_VARIABLE in os.environ or carried.ORIGIN_VARIABLE in os.environ:
@@ -47,3 +48,14 @@ def main(argv: Sequence[str]) -> int:
     from flinkish.driver import job
 
     return job.main(argv)
+
+
+def _end_input() -> None:
+    """Give the program a standard input that has ended.
+
+    ``spark-submit`` starts it with a pipe into which nobody writes, and that nobody closes: a
+    program that reads its standard input would wait for ever.
+    """
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)

@@ -23,7 +23,7 @@ from flinkish.driver.script import (
     reason,
     run_program,
 )
-from flinkish.errors import FlinkishError, LaunchFailed, ProgramFailed, WrongState
+from flinkish.errors import FlinkishError, LaunchFailed, ProgramFailed, WrongState, quoted
 from flinkish.launch.restart_strategy import failed_state
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, Launch
@@ -68,7 +68,7 @@ def _prepare(registry: Registry, job: JobRecord) -> tuple[Runtime, Agent, Hook]:
         except ImportError as error:
             raise LaunchFailed(
                 f"the driver's Python {sys.executable} cannot import {package}: {error}",
-                hint=f"install it there: {sys.executable} -m pip install {package}",
+                hint=f"install it there: {quoted(sys.executable)} -m pip install {package}",
             ) from error
     options = dict(job.launch.options)
 

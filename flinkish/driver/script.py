@@ -61,6 +61,10 @@ def run_callable(program: Callable[[], Any]) -> ProgramOutcome:
     return ProgramOutcome(0)
 
 
+#: The hint for a program that wants to be told something.
+_NO_INPUT = "a job has no standard input: give it what it needs as arguments or in a file"
+
+
 def program_failed(outcome: ProgramOutcome, query_error: str = "") -> FlinkishError:
     """Return the error for a program that ended with a status other than 0.
 
@@ -81,7 +85,8 @@ def program_failed(outcome: ProgramOutcome, query_error: str = "") -> FlinkishEr
         tail = python_traceback(query_error) or outcome_lines(query_error)
         return ProgramFailed(f"{kind}: {reason(query_error)}", tail=tail)
     lines = "".join(_own_traceback(outcome.error)).splitlines()
-    return ProgramFailed(last_line(outcome.error), tail=lines[-_TAIL_LINES:])
+    hint = _NO_INPUT if isinstance(outcome.error, EOFError) else None
+    return ProgramFailed(last_line(outcome.error), hint=hint, tail=lines[-_TAIL_LINES:])
 
 
 def _own_traceback(error: BaseException) -> list[str]:

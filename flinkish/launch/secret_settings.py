@@ -21,7 +21,7 @@ from dataclasses import replace
 
 from flinkish.config import MASK, is_secret, mask_secrets
 from flinkish.config.secrets import SPARK_REDACTION, mask_words
-from flinkish.errors import InvalidConfiguration, LaunchFailed, UsageError
+from flinkish.errors import InvalidConfiguration, LaunchFailed, StorageError, UsageError, quoted
 from flinkish.spec.codec import decode, encode
 from flinkish.spec.launch import Launch, Secrets
 
@@ -154,7 +154,7 @@ def read_arguments(path: str) -> tuple[str, ...]:
     UsageError
         It is not a file (or pipe) that only this user can read.
     """
-    chmod = f"chmod 600 {path}"
+    chmod = f"chmod 600 {quoted(path)}"
     try:
         with open(path, "rb") as file:
             facts = os.fstat(file.fileno())
@@ -167,6 +167,8 @@ def read_arguments(path: str) -> tuple[str, ...]:
                     hint=f"make it your own, for you alone: {chmod}",
                 )
             data = file.read(_MOST_ARGUMENTS + 1)
+    except PermissionError as error:
+        raise StorageError(f"{path} cannot be read: {error.strerror}", hint="check it") from error
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint="check it") from error
     if len(data) > _MOST_ARGUMENTS:

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from flinkish.errors import LaunchFailed
+from flinkish.errors import LaunchFailed, quoted
 from flinkish.launch.deploy_mode import ClusterManager, is_cluster_mode, manager_of, master_of
 from flinkish.launch.secret_settings import (
     ARGUMENTS_VARIABLE,
@@ -398,8 +398,8 @@ def _pyspark_of(python: str) -> str:
     if not locations:
         raise LaunchFailed(
             f"no Spark: {python} has no pyspark, and no other Spark is named",
-            hint=f"install it: {python} -m pip install pyspark; or name a Spark with --spark-home "
-            "or SPARK_HOME",
+            hint=f"install it: {quoted(python)} -m pip install pyspark; or name a Spark with "
+            "--spark-home or SPARK_HOME",
         )
     return os.path.abspath(locations[0])
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
@@ -145,14 +146,15 @@ def walk_files(location: str, prefix: str = "") -> Iterator[tuple[str, FileEntry
 def exists(location: str) -> bool:
     """Return whether a file or directory exists at ``location``."""
     if is_local(location):
-        return os.path.lexists(location)
+        return local.status_of(location, follow=False) is not None
     return _store(location).exists(location)
 
 
 def is_directory(location: str) -> bool:
     """Return whether a directory exists; on flat stores: whether any object lies below it."""
     if is_local(location):
-        return os.path.isdir(location)
+        status = local.status_of(location, follow=True)
+        return status is not None and stat.S_ISDIR(status.st_mode)
     return _store(location).is_directory(location)
 
 

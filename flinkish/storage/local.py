@@ -37,6 +37,22 @@ _LINK_REFUSED = frozenset(
 )
 
 
+def status_of(path: str, *, follow: bool) -> os.stat_result | None:
+    """Return the status of what is at ``path``; None when nothing is there.
+
+    Raises
+    ------
+    StorageError
+        Nobody may look there: whether there is something is not known.
+    """
+    try:
+        return os.stat(path) if follow else os.lstat(path)
+    except PermissionError as error:
+        raise storage_error("read", path, error) from error
+    except (OSError, ValueError):
+        return None
+
+
 def list_directory(path: str) -> Listing:
     """List a directory without a stat per file; an absent directory lists as empty."""
     files: dict[str, FileEntry] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from flinkish.errors import StorageError
+from flinkish.errors import StorageError, UsageError
 
 #: Schemes of the local file system.
 _LOCAL = frozenset({"file", "local"})
@@ -18,6 +18,10 @@ _SAME = {"s3a": "s3", "s3n": "s3", "gs": "gs", "gcs": "gs"}
 _NO_QUERY = frozenset({"hdfs", "webhdfs", "viewfs"})
 #: Schemes whose authority may be ``user@host``; in others the text before ``@`` would be a key.
 _WITH_USER = frozenset({"hdfs", "webhdfs", "viewfs", "sftp", "ssh", "abfs", "abfss"})
+
+
+#: What begins a URL even where no slash follows the colon.
+_KNOWN = _LOCAL | frozenset(_SAME) | frozenset(_SAME.values()) | _WITH_USER
 
 
 def locate(text: str) -> str:
@@ -29,16 +33,20 @@ def locate(text: str) -> str:
 
     Raises
     ------
+    UsageError
+        The text is empty, or a URL without a slash behind its scheme.
     StorageError
         A ``file:`` URL names a host; a URL has no authority, or ``..`` in its path; the scheme
         gives ``?`` or ``#`` another meaning; or the URL contains credentials, which would appear in
         logs and in the registry.
     """
+    if not text.strip():
+        raise UsageError("the path is empty", hint="name a directory or a URL")
     scheme, rest = _split(text)
     if not scheme:
-        return os.path.abspath(os.path.expanduser(text))
+        return _absolute(text)
     if scheme in _LOCAL:
-        return os.path.abspath(_local(text, rest))
+        return _absolute(_local(text, rest))
     scheme = _SAME.get(scheme, scheme)
     authority, _, path = rest[2:].partition("/") if rest.startswith("//") else ("", "", rest)
     if not authority:
@@ -69,12 +77,36 @@ def _split(text: str) -> tuple[str, str]:
     """Split a URL into its scheme in lower case and the text after the colon; a path has no scheme.
 
     A scheme starts with a letter, and a slash follows its colon: ``10:30`` and ``./a:b`` are paths.
+    ``file:a`` is neither: Hadoop refuses it ("Relative path in absolute URI"), and a directory of
+    that name is not what anybody means. Raises UsageError.
     """
     scheme, colon, rest = text.partition(":")
     is_scheme = scheme[:1].isalpha() and all(c.isalnum() or c in "+-." for c in scheme)
     if colon and is_scheme and rest.startswith("/"):
         return scheme.lower(), rest
+    if colon and scheme.lower() in _KNOWN:
+        raise UsageError(
+            f"{text} is a {scheme.lower()} URL without a slash behind the colon",
+            hint=f"write a path, or {scheme.lower()}:/absolute/path"
+            if scheme.lower() in _LOCAL
+            else f"write {scheme.lower()}://NAME/path, or ./{text} for a path of that name",
+        )
     return "", text
+
+
+def _absolute(path: str) -> str:
+    """Return an absolute path with one slash in front: POSIX leaves two alone, Linux and URLs not.
+
+    Raises UsageError when the path is relative, and the working directory is gone.
+    """
+    try:
+        found = os.path.abspath(os.path.expanduser(path))
+    except OSError as error:
+        raise UsageError(
+            f"{path} is a relative path, and the working directory is gone: {error.strerror}",
+            hint="write an absolute path, or go to a directory that exists",
+        ) from error
+    return "/" + found.lstrip("/")
 
 
 def _local(text: str, rest: str) -> str:
@@ -141,7 +173,7 @@ def has_queries(scheme: str) -> bool:
 
 def to_uri(location: str) -> str:
     """Return ``file:/abs/path`` for a local path, as Flink and Hadoop print it; URLs unchanged."""
-    return "file:" + os.path.abspath(location) if is_local(location) else location
+    return "file:" + _absolute(location) if is_local(location) else location
 
 
 def for_spark(location: str) -> str:

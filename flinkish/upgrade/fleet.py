@@ -18,7 +18,7 @@ from enum import Enum
 from flinkish.client import requests
 from flinkish.client.context import Context
 from flinkish.client.reporter import Progress, Reporter
-from flinkish.errors import FlinkishError, JobNotFound, from_record
+from flinkish.errors import FlinkishError, JobNotFound, UsageError, from_record
 from flinkish.launch import spark_submit
 from flinkish.registry.jobs import ACTIVE_STATES, JobRecord
 from flinkish.registry.liveness import reconcile
@@ -96,7 +96,8 @@ def carry_out(
     context : Context
         Has the registry and the reporter.
     entries : sequence of FleetEntry
-        The jobs and their targets; a job belongs to the first entry that matches it.
+        The jobs and their targets; a job that is named belongs to that entry, and to no pattern
+        behind it.
     at_once : int
         How many upgrades run at a time.
     keep_going : bool
@@ -110,6 +111,11 @@ def carry_out(
     -------
     list of FleetResult
         In the order of the entries.
+
+    Raises
+    ------
+    UsageError
+        Two entries are for one job; nothing was begun.
     """
     lock = threading.Lock()
     failed = threading.Event()
@@ -150,16 +156,27 @@ def _tasks(context: Context, entries: Sequence[FleetEntry]) -> tuple[list[_Task]
         for job in reconcile(registry, registry.jobs(states=ACTIVE_STATES))
         if not job.state.is_final
     ]
-    tasks, missing, taken = [], [], set()
+    tasks: dict[str, _Task] = {}
+    missing = []
     for entry in entries:
         found = [job for job in jobs if _is_meant(entry.pattern, job)]
         if not found:
             missing.append(entry)
         for job in found:
-            if job.job_id not in taken:
-                taken.add(job.job_id)
-                tasks.append(_Task(entry, job))
-    return tasks, missing
+            first = tasks.setdefault(job.job_id, _Task(entry, job)).entry
+            if first is not entry and (
+                _is_pattern(first.pattern) or not _is_pattern(entry.pattern)
+            ):
+                raise UsageError(
+                    f"two entries of the fleet's file are for job {job.name} ({job.job_id}): "
+                    f"{first.pattern!r} and {entry.pattern!r}",
+                    hint="leave one of them out; a pattern for all others comes behind the names",
+                )
+    return list(tasks.values()), missing
+
+
+def _is_pattern(text: str) -> bool:
+    return "*" in text or "?" in text
 
 
 def _is_meant(pattern: str, job: JobRecord) -> bool:

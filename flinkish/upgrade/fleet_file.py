@@ -87,7 +87,7 @@ def parse_fleet(table: Mapping[str, Any], directory: str) -> tuple[FleetEntry, .
     Raises
     ------
     UsageError
-        The file has unknown keys, values of another type, or no entry.
+        The file has unknown keys, values of another type, no entry, or two for one name.
     """
     unknown = sorted(set(table) - {"upgrade", "defaults"})
     if unknown:
@@ -98,13 +98,20 @@ def parse_fleet(table: Mapping[str, Any], directory: str) -> tuple[FleetEntry, .
         raise _wrong("it has no [[upgrade]]", "write one for each job, or pattern of names")
     if "job" in defaults:
         raise _wrong("[defaults] names a job", "name jobs in [[upgrade]]")
-    found = []
+    found: list[FleetEntry] = []
     for number, entry in enumerate(entries, start=1):
         if not isinstance(entry, dict) or "job" not in entry:
             raise _wrong(f"[[upgrade]] number {number} has no job", 'add: job = "NAME"')
         merged = {**defaults, **entry}
         merged["conf"] = {**defaults.get("conf", {}), **entry.get("conf", {})}
         found.append(_entry(merged, f"[[upgrade]] number {number}", directory))
+        earlier = [each.pattern for each in found[:-1]]
+        if found[-1].pattern in earlier:
+            first = earlier.index(found[-1].pattern) + 1
+            raise _wrong(
+                f"[[upgrade]] number {first} and number {number} are both for {entry['job']!r}",
+                "leave one of them out",
+            )
     return tuple(found)
 
 
@@ -113,6 +120,8 @@ def _entry(table: Mapping[str, Any], where: str, directory: str) -> FleetEntry:
         kind = _KEYS.get(key)
         if kind is None:
             raise _wrong(f"{where} has the unknown key {key!r}", f"keys are: {', '.join(_KEYS)}")
+        if _has_empty(value) and key != "args":
+            raise _wrong(f"{key} of {where} is empty", "leave the key out, or give it a value")
         if not _is_of(value, kind):
             what = _NAMES.get(kind, "true or false") if isinstance(kind, type) else "another type"
             raise _wrong(f"{key} of {where} is {value!r}", f"it has to be {what}")
@@ -184,6 +193,14 @@ def _is_of(value: Any, kind: type | tuple[type, ...]) -> bool:
     if isinstance(value, list):
         return all(isinstance(each, str) for each in value)
     return True
+
+
+def _has_empty(value: Any) -> bool:
+    """Return whether a text, or one in a list or in the keys of a table, is empty. Pure."""
+    texts = [value] if isinstance(value, str) else value
+    return isinstance(texts, list | dict | tuple) and any(
+        isinstance(each, str) and not each.strip() for each in texts
+    )
 
 
 def _wrong(what: str, hint: str) -> UsageError:

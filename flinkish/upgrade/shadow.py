@@ -127,7 +127,7 @@ def find_shadow(context: Context, job: JobRecord) -> Upgrade:
             return upgrade
     raise WrongState(
         f"job {job.name} ({job.job_id}) has no shadow",
-        hint=f"start one with: flinkish upgrade shadow {job.name} --to APP.py ARGS",
+        hint=f"start one with: flinkish upgrade shadow {job.job_id} --to APP.py ARGS",
         job_id=job.job_id,
         state=job.state.value,
     )

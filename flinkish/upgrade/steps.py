@@ -74,6 +74,7 @@ def undo(upgrade: Upgrade) -> UpgradeState:
             if upgrade.state is _S.UPGRADED
             else "",
             upgrade_id=upgrade.upgrade_id,
+            job_id=upgrade.new_job_id,
             state=upgrade.state.value,
         )
     if upgrade.kind is _K.SHADOW:

@@ -83,6 +83,11 @@ MISTAKES = [
     (["config", "show", "x"], "unexpected extra argument"),
     (["completion", "ksh"], "'ksh' is not one of"),
     (["list", "-D", "registry.url=sqlite://host/x"], "names a host"),
+    (["run", "", "x"], "no program was specified"),
+    (["check", "", "app.py"], "the first word is empty"),
+    (["check", "-s", "x", "--set-offsets", "=latest", "app.py"], "is not SOURCE=WHERE"),
+    (["run", "app.py", "caf\udce9"], "no UTF-8"),
+    (["list", "--name", "caf\udce9"], "no UTF-8"),
 ]
 
 
@@ -202,6 +207,54 @@ def test_every_command_has_the_common_options(name: str, command: click.Command)
     assert isinstance(command, FlinkishCommand)
     spellings = {s for p in command.params if isinstance(p, click.Option) for s in p.opts}
     assert {"-D", "--json", "-q", "--quiet", "--debug"} <= spellings
+
+
+def empty_values() -> list[tuple[str, list[str]]]:
+    """Every option that takes a value and every argument of every command, with an empty one."""
+    found = []
+    commands = all_commands()
+    for word in command_index.SUB_WORDS["savepoint"]:
+        part = command_index.load(f"savepoint {word}")
+        assert part is not None
+        commands.append((f"savepoint {word}", part))
+    for name, command in commands:
+        words: list[str] = []
+        for parameter in command.params:
+            if parameter.type is click.UNPROCESSED:
+                continue  # of the program, which may have empty ones
+            if isinstance(parameter, click.Argument):
+                found.append((name, [*words, " "]))
+                words.append("x")
+            elif not parameter.is_flag:  # type: ignore[attr-defined]
+                spelling = parameter.opts[-1]
+                found.append((name, [spelling, ""]))
+    return found
+
+
+def test_no_value_is_empty_anywhere() -> None:
+    """``"$UNSET"`` is no working directory, and no other name."""
+    commands = empty_values()
+    assert len(commands) > 200
+    for name, words in commands:
+        command = command_index.load(name) or dict(all_commands())[name]
+        with pytest.raises(click.BadParameter, match="it is empty"):
+            command.make_context(name, list(words))
+
+
+def test_without_a_working_directory_only_relative_paths_fail(
+    cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    for words in (["list"], ["list", "-a", "--json"], ["config", "show"], ["metrics"], ["recover"]):
+        assert cli(*words).code == 0, words
+    assert cli("savepoint", "--all", str(tmp_path / "sp")).code == 0
+    assert cli("savepoint", "verify", str(tmp_path)).code == 11
+    for words in (["savepoint", "--all", "sp"], ["savepoint", "list", "sp"], ["run", "app.py"]):
+        result = cli(*words)
+        assert (result.code, "working directory is gone" in result.err) == (2, True), words
 
 
 def test_the_overview_lists_all_and_imports_none(cli: Command) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from flinkish import storage
 from flinkish import storage as files
-from flinkish.errors import StorageError
+from flinkish.errors import StorageError, UsageError
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,8 @@ from flinkish.errors import StorageError
         ("file://localhost/a", "/a"),
         ("file:/a b%20c", "/a b%20c"),
         ("/a%20b", "/a%20b"),
+        ("//a//b", "/a/b"),
+        ("file:////a", "/a"),
     ],
 )
 def test_local_path(location: str, expected: str) -> None:
@@ -64,6 +66,18 @@ def test_credentials_in_a_url_are_refused_and_not_repeated(text: str) -> None:
 def test_urls_that_say_no_place_are_refused(text: str) -> None:
     with pytest.raises(StorageError):
         storage.locate(text)
+
+
+@pytest.mark.parametrize("text", ["", " ", "file:sp", "FILE:sp", "s3a:b/x", "hdfs:x"])
+def test_what_is_neither_path_nor_url_is_a_mistake(text: str) -> None:
+    with pytest.raises(UsageError):
+        storage.locate(text)
+
+
+def test_what_is_printed_is_accepted() -> None:
+    for text in ("//a/b", "file:////a/b", "/a b"):
+        location = storage.locate(text)
+        assert storage.locate(storage.to_uri(location)) == location
 
 
 def test_parts_of_locations() -> None:

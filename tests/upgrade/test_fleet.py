@@ -9,6 +9,7 @@ import pytest
 
 from flinkish.client.context import Context
 from flinkish.config import Config
+from flinkish.errors import UsageError
 from flinkish.registry.jobs import ProcessRef
 from flinkish.upgrade.fleet import FleetResult, Outcome, carry_out, exit_code
 from flinkish.upgrade.fleet_file import FleetEntry, parse_fleet
@@ -66,6 +67,16 @@ def test_a_pattern_that_means_no_job_is_a_failure(cli: Command, context: Context
     found = carry_out(context, entries(cli, "nobody", "a"), keep_going=True)
     assert outcomes(found) == {"nobody": Outcome.FAILED, "a": Outcome.UP_TO_DATE}
     assert exit_code(found) == 3
+
+
+def test_two_entries_for_one_job_are_a_mistake(cli: Command, context: Context) -> None:
+    cli.start("serve", "--name", "rides-1")
+    for first, second in (("rides-*", "rides-1"), ("rides-?", "*")):
+        with pytest.raises(UsageError) as refused:
+            carry_out(context, entries(cli, first, second))
+        assert f"{first!r} and {second!r}" in refused.value.message
+    (found,) = carry_out(context, entries(cli, "rides-1", "rides-*"), dry_run=True)
+    assert found.outcome is Outcome.UP_TO_DATE, "the pattern is for the others"
 
 
 def test_an_interrupted_upgrade_is_finished(cli: Command, context: Context, told: Told) -> None:

@@ -66,6 +66,9 @@ def test_an_entry_says_what_is_other() -> None:
         ({"upgrade": [{"job": "a", "sink-ahead": "x"}]}, "sink-ahead of"),
         ({"upgrade": [{"job": "a"}], "defaults": {"job": "b"}}, "[defaults] names a job"),
         ({"upgrade": [{"job": "a"}], "default": {}}, "'default' is not known"),
+        ({"upgrade": [{"job": ""}]}, "job of [[upgrade]] number 1 is empty"),
+        ({"upgrade": [{"job": "a", "savepoint-path": " "}]}, "savepoint-path of"),
+        ({"upgrade": [{"job": "a"}, {"job": "b"}, {"job": "a"}]}, "number 1 and number 3 are both"),
     ],
 )
 def test_a_wrong_file_is_told_where(table: dict[str, Any], what: str) -> None:

@@ -31,4 +31,5 @@ def ack(call: Call, jobs: tuple[str, ...], every: bool) -> int:
             out.line(job.job_id if out.quiet else f"Acknowledged: {job.name} ({job.job_id}).")
         if not done:
             out.note("Nothing to do: no failed job that was not acknowledged.")
+            session.warn_of_absent_registry()
     return 0

@@ -12,6 +12,7 @@ from flinkish.cli.commands.jobs_table import ListOptions, read_jobs
 from flinkish.cli.options.arguments import since_option, words_of
 from flinkish.cli.output.jobs_text import show
 from flinkish.cli.output.printer import is_terminal
+from flinkish.cli.output.streams import flush
 from flinkish.cli.output.text import folded, terminal_width
 from flinkish.errors import UsageError
 from flinkish.registry.jobs import JobState
@@ -92,5 +93,5 @@ def list_command(
                 out.note(line)
         if not watch:
             return 0
-        sys.stdout.flush()
+        flush(sys.stdout)
         time.sleep(REDRAW)

@@ -58,6 +58,7 @@ def _pattern(
     "--grep",
     "pattern",
     callback=_pattern,
+    type=click.UNPROCESSED,
     metavar="REGEX",
     help="Only lines in which it is found (a regular expression of Python), and the stack traces "
     "below them.",

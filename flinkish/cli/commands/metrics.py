@@ -29,6 +29,7 @@ def metrics(call: Call, output: str | None) -> int:
     """
     with call.session() as session:
         found = measure(session)
+        session.warn_of_absent_registry()
     if output is not None:
         write_text(output, prometheus_text(found))
     if call.out.json:

@@ -54,6 +54,7 @@ def purge(call: Call, age: float, failed: bool, dry_run: bool, yes: bool) -> int
             agreed |= {each.location for each in leftovers}
             done = purge_jobs(session, age, failed=failed, agreed=agreed)
         _show(session.out, done)
+        session.warn_of_absent_registry()
     if done.failure is not None:
         raise done.failure
     return 0

@@ -31,6 +31,7 @@ def recover(call: Call, dry_run: bool) -> int:
             out.document({"dry_run": dry_run, **document(found)})
         elif not found:
             out.note("Nothing to do: no job of this host is lost.")
+            session.warn_of_absent_registry()
     return exit_code(found)
 
 

@@ -22,7 +22,7 @@ from flinkish.cli.session import Session
 from flinkish.client import requests
 from flinkish.client.context import accept
 from flinkish.client.retention import not_pruned, remove_old
-from flinkish.errors import UsageError
+from flinkish.errors import UsageError, quoted
 from flinkish.registry.jobs import JobRecord, Request, RequestKind
 
 if TYPE_CHECKING:
@@ -294,7 +294,10 @@ def _finish(
         out.note(f"Removed {len(removal.removed)} older savepoints of the job.")
     for text in removal.warnings:
         out.warning(text)
-    out.note(f"You can resume your program from this savepoint with: flinkish run -s {path} APP.py")
+    out.note(
+        "You can resume your program from this savepoint with: "
+        f"flinkish run -s {quoted(str(path))} APP.py"
+    )
     if removal.error is not None:
         raise not_pruned(target, removal.error)
     return 0

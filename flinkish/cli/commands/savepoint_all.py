@@ -55,12 +55,13 @@ def save_all(
     if not jobs:
         like = f" has a name like {pattern!r}" if pattern else ""
         out.note(f"Nothing to do: no running job{like}.")
+        session.warn_of_absent_registry()
     troubles = find_troubles(session, jobs, pattern, expected)
     if dry_run:
         return _would(out, jobs, target)
     _tell_troubles(out, troubles)
     message = "stopped waiting; the savepoints that were triggered go on"
-    with interruptible(message, "flinkish status JOB"):
+    with interruptible(message, "flinkish list"):
         outcomes = all_jobs.save_all(
             *(session, jobs, target, timeout),
             full=full,
@@ -74,7 +75,9 @@ def save_all(
     }
     removal = remove_old(session, target, policy, taken.keys(), taken.values())
     if out.json:
-        out.document(document(outcomes, removal, policy, troubles))
+        shown = document(outcomes, removal, policy, troubles)
+        absent = session.absent_registry
+        out.document(shown if absent is None else {**shown, "absent_registry": absent})
     _tell_removal(out, target, removal)
     return exit_code(outcomes, removal, troubles)
 

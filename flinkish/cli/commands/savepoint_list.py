@@ -12,7 +12,7 @@ from flinkish.cli.base import Call, command
 from flinkish.cli.output.text import iso_time, size_text, table, table_time, terminal_width
 from flinkish.client.catalog import Listed, list_directory, list_registry
 from flinkish.client.requests import SAVEPOINT_DIR
-from flinkish.errors import FlinkishError, UnsupportedFormat, UsageError
+from flinkish.errors import FlinkishError, UnsupportedFormat, UsageError, quoted
 
 if TYPE_CHECKING:
     from flinkish.registry.jobs import SavepointRecord
@@ -38,6 +38,7 @@ def list_savepoints(call: Call, directory: str | None, registry: bool) -> int:
         where = None if registry else directory or session.config.get(SAVEPOINT_DIR)
         if where is None:
             listed = list_registry(session)
+            session.warn_of_absent_registry()
         else:
             listed = list_directory(where, must_exist=directory is not None)
         rows, notice = _rows(listed), _unfinished(listed)
@@ -68,7 +69,7 @@ def _unfinished(listed: Listed) -> str:
     return (
         f"{count} unfinished or disposed {'ones are' if count > 1 else 'one is'} not shown; what "
         "nobody writes any more is removed by: flinkish savepoint prune --garbage "
-        f"{listed.location}"
+        f"{quoted(listed.location)}"
         if count
         else ""
     )

@@ -21,6 +21,7 @@ from flinkish.cli.session import Session
 from flinkish.client import requests
 from flinkish.client.program import program_file
 from flinkish.client.set_offsets import offsets_of
+from flinkish.config import working_directory
 from flinkish.registry.jobs import JobRecord, RestoreSpec
 from flinkish.spec.upgrades import Health, UpgradeKind
 from flinkish.upgrade.preparation import Ready, prepare
@@ -133,7 +134,7 @@ def prepared(session: Session, job: JobRecord, given: NewVersion, kind: UpgradeK
 def _changes(given: NewVersion) -> Changes:
     application = given.application
     if application is not None:
-        application = program_file(application, os.getcwd())
+        application = program_file(application, working_directory())
     home = given.spark_home
     return Changes(
         application=application,
@@ -145,5 +146,5 @@ def _changes(given: NewVersion) -> Changes:
         client_python=given.client_python,
         conf=given.conf,
         parallelism=given.parallelism,
-        working_directory=None if application is None else os.getcwd(),
+        working_directory=None if application is None else working_directory(),
     )

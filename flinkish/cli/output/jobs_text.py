@@ -93,9 +93,10 @@ def failed_notice(failed: Sequence[tuple[str, str]]) -> list[str]:
         return []
     names = ", ".join(f"{visible(name)} ({visible(job_id)})" for name, job_id in failed[:3])
     more = f" and {len(failed) - 3} more" if len(failed) > 3 else ""
+    which = visible(failed[0][1]) if len(failed) == 1 else "JOB"
     return [
         f"{counted(len(failed), 'job')} failed: {names}{more}; see: flinkish list --failed, "
-        "flinkish ack JOB"
+        f"flinkish ack {which}"
     ]
 
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
+from flinkish.cli.output.streams import flush
 from flinkish.cli.output.text import (
     SCHEMA_VERSION,
     counted,
@@ -25,8 +26,8 @@ from flinkish.cli.output.text import (
     visible,
     visible_lines,
 )
-from flinkish.config import mask_secrets
-from flinkish.errors import ConsentNeeded, FlinkishError
+from flinkish.config import mask_secrets, working_directory
+from flinkish.errors import ConsentNeeded, FlinkishError, UsageError
 
 _CLEAR = "\x1b[H\x1b[J"
 
@@ -72,7 +73,7 @@ class Output:
         if width is not None:
             shown = [shortened(line, width) for line in shown]
         sys.stdout.write(_CLEAR + "".join(line + "\n" for line in shown))
-        sys.stdout.flush()
+        flush(sys.stdout)
 
     def document(self, fields: Mapping[str, Any]) -> None:
         """Write the result as the one JSON document."""
@@ -124,7 +125,7 @@ class Output:
 
     def error(self, error: FlinkishError) -> None:
         """Write an error: its message, then its hint; with ``--json`` one line."""
-        message, hint = _joined(error.message), _joined(error.hint)
+        message, hint = _joined(error.message), _joined(error.advice)
         sys.stdout.flush()
         if self.json:
             record = masked({**error.to_record(), "message": message, "hint": hint})
@@ -138,9 +139,12 @@ class Output:
 
 
 def copy_log(text: str, stream: TextIO) -> None:
-    """Write part of a program's log: raw into a pipe or a file, escaped on a terminal."""
+    """Write part of a program's log: raw into a pipe or a file, escaped on a terminal.
+
+    Raises :class:`~flinkish.cli.output.streams.StreamLost` when nobody reads it any more.
+    """
     stream.write(visible_lines(text) if stream.isatty() else text)
-    stream.flush()
+    flush(stream)
 
 
 def show_traceback(error: BaseException) -> None:
@@ -182,16 +186,21 @@ def _plain(value: Any) -> Any:
 
 
 def report(error: BaseException, out: Output) -> int:
-    """Show an error that ended a command, and return the exit status.
-
-    A broken pipe is raised again: the console script handles it silently.
-    """
-    if isinstance(error, BrokenPipeError):
-        raise error
+    """Show an error that ended a command, and return the exit status."""
     if isinstance(error, KeyboardInterrupt):
         return 130
     if out.debug:
         show_traceback(error)
+    if isinstance(error, UnicodeEncodeError) and not error.object.isprintable():
+        error = UsageError(
+            f"{visible(error.object)} has bytes in it that are no UTF-8",
+            hint="names and paths have to be UTF-8",
+        )
+    if isinstance(error, FileNotFoundError) and error.filename is None:  # of os.getcwd
+        try:
+            working_directory()
+        except UsageError as gone:
+            error = gone
     if not isinstance(error, FlinkishError):
         what = str(error).strip().splitlines()
         error = FlinkishError(

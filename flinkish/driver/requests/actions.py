@@ -35,6 +35,7 @@ from flinkish.errors import (
     StorageError,
     WrongState,
     from_record,
+    quoted,
 )
 from flinkish.registry.jobs import JobState, Request, RequestKind, RequestState
 from flinkish.savepoint.format import digests
@@ -106,12 +107,14 @@ class Actions:
                 result = do(request)
             except FlinkishError as error:
                 log(f"request {request.request_id} ({request.kind.value}) failed: {error.message}")
+                error.data.setdefault("job_id", request.job_id)
                 registry.fail(request.request_id, error.to_record())
             except Exception as error:  # noqa: BLE001 - see below
                 # This is the boundary of the agent: any error must reach the client, and the job
                 # must continue.
                 traceback.print_exc()
                 wrapped = _ours(error)
+                wrapped.data.setdefault("job_id", request.job_id)
                 wrapped.message = f"{request.kind.value} failed: {wrapped.message}"
                 registry.fail(request.request_id, wrapped.to_record())
             else:
@@ -249,7 +252,8 @@ class Actions:
         else:
             kept, facts = f"; a native savepoint is kept at {path}", {"savepoint": path}
             hint = f"{error.hint}; " if error.hint else ""
-            hint += f"end the job with -type native, or run it from there: flinkish run -s {path}"
+            hint += "end the job with -type native, or run it from there: "
+            hint += f"flinkish run -s {quoted(path)}"
         return from_record({**error.to_record(), "message": what + kept, "hint": hint, **facts})
 
     def _end_all(self) -> str:

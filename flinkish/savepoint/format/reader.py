@@ -11,7 +11,7 @@ from typing import Any
 
 from flinkish import storage
 from flinkish.checkpoint.format.drain import MAX_WATERMARK_MS
-from flinkish.errors import Corrupt, SavepointNotFound, UnsupportedFormat, UsageError
+from flinkish.errors import Corrupt, SavepointNotFound, UnsupportedFormat, UsageError, quoted
 from flinkish.savepoint.format import digests
 from flinkish.savepoint.format.contents import FileRecord, Header, OperatorRecord, QueryRecord
 from flinkish.savepoint.format.metadata import FILE_NAME, FORMAT_VERSION, Metadata
@@ -96,7 +96,7 @@ def open_savepoint(path: str) -> OpenSavepoint:
         if below:
             error.hint = (
                 f"it holds {counted(below, 'savepoint')}: name one of them; see: "
-                f"flinkish savepoint list {path}"
+                f"flinkish savepoint list {quoted(path)}"
             )
         raise
     return OpenSavepoint(

@@ -179,7 +179,8 @@ def test_only_dead_jobs_are_told_in_the_same_way(cli: Command) -> None:
 
 def test_a_death_that_list_has_seen_is_not_lost(cli: Command) -> None:
     job = dead_job(cli)
-    said = f"1 job failed: dead ({job.job_id}); see: flinkish list --failed, flinkish ack JOB"
+    said = f"1 job failed: dead ({job.job_id}); see: flinkish list --failed, "
+    said += f"flinkish ack {job.job_id}"
     assert said in cli.ok("list").err
     assert said in cli.ok("list", "-a").err
     assert cli("savepoint", "--all", "sp", "-q").code == 3

@@ -1,0 +1,146 @@
+"""The standard streams of the command: closed, full, or of a narrow encoding, they cost no work.
+
+A command's effect comes before its output, so a stream that cannot be written must not end the
+command: what is lost is remembered, and told at the end (:func:`lost`). It imports only what Python
+itself has already loaded, see entry.py.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+
+TYPE_CHECKING = False  # type checkers know this name; importing typing costs start-up time
+if TYPE_CHECKING:
+    from typing import Any, TextIO
+
+#: Characters of the output that are kept, to be told where stdout cannot be written.
+_KEPT = 4000
+#: 128 + SIGPIPE, what a shell shows for any other tool whose reader has gone.
+READER_GONE = 141
+
+
+class StreamLost(Exception):
+    """A command that only copies into a stream goes on for nobody.
+
+    Parameters
+    ----------
+    failure : OSError
+        Why the stream cannot be written.
+    """
+
+    def __init__(self, failure: OSError) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
+
+
+class Stream:
+    """A text stream that never raises: it remembers the first failure, and drops what follows.
+
+    Parameters
+    ----------
+    stream : TextIO
+        Is written to.
+    failure : OSError, optional
+        Why it is known to lead nowhere.
+    """
+
+    def __init__(self, stream: TextIO, failure: OSError | None = None) -> None:
+        self._stream = stream
+        self.failure = failure
+        self.said = ""
+
+    def write(self, text: str) -> int:
+        """Write text, unless the stream is lost."""
+        if len(self.said) < _KEPT:
+            self.said += text
+        if self.failure is None:
+            try:
+                self._stream.write(text)
+            except OSError as error:
+                self._fail(error)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush the stream, unless it is lost."""
+        if self.failure is None:
+            try:
+                self._stream.flush()
+            except OSError as error:
+                self._fail(error)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def _fail(self, error: OSError) -> None:
+        self.failure = error
+        try:
+            number = self._stream.fileno()
+        except (OSError, ValueError):  # no file: a test's, or one that is closed
+            return
+        os.dup2(os.open(os.devnull, os.O_WRONLY), number)  # Python flushes again when it ends
+
+
+def guard() -> None:
+    """Replace the standard streams by ones that exist and never raise.
+
+    A closed descriptor is opened on the null device: the next file that is opened, a database
+    perhaps, would get its number else, and what is printed.
+    """
+    closed = []
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)  # the lowest that is free
+            os.set_inheritable(opened, True)
+            closed.append(opened)
+    if sys.stdin is None:
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115 - for the life of the process
+    sys.stdout = _guarded(sys.stdout, 1, 1 in closed)
+    sys.stderr = _guarded(sys.stderr, 2, 2 in closed)
+
+
+def restore() -> None:
+    """Put back the streams that :func:`guard` has replaced."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if isinstance(stream, Stream):
+            setattr(sys, name, stream._stream)
+
+
+def lost(stream: object) -> OSError | None:
+    """Return why text that was written to a stream did not arrive; None if it did."""
+    if not isinstance(stream, Stream):
+        return None
+    stream.flush()
+    return stream.failure if stream.said else None
+
+
+def flush(stream: TextIO) -> None:
+    """Flush a stream for a command that only copies into it.
+
+    Raises
+    ------
+    StreamLost
+        It cannot be written.
+    """
+    stream.flush()
+    failure = lost(stream)
+    if failure is not None and (stream is sys.stdout or isinstance(failure, BrokenPipeError)):
+        raise StreamLost(failure)
+
+
+def _guarded(stream: TextIO | None, number: int, was_closed: bool) -> Any:
+    if stream is None:  # Python leaves a closed descriptor out
+        stream = open(number, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - as above
+    failure = OSError(errno.EBADF, "it is closed") if was_closed else None
+    adapt = getattr(stream, "reconfigure", None)
+    if adapt is not None:
+        ascii_only = (stream.encoding or "").lower() in ("ascii", "us-ascii", "ansi_x3.4-1968")
+        if ascii_only and not stream.isatty():
+            adapt(encoding="utf-8", errors="backslashreplace")  # paths as the disk has them
+        elif stream.errors == "strict":
+            adapt(errors="backslashreplace")
+    return Stream(stream, failure)
