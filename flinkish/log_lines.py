@@ -73,6 +73,15 @@ _TRACE = re.compile(
 )
 
 
+#: What Spark writes below the error of a query: where it stands, and its plan.
+_PLAN = "=== Streaming Query ==="
+_LOGICAL = "Logical Plan:"
+_OF_PLAN = re.compile(
+    r"$|Identifier: |Current |Thread State: |Logical Plan:|JVM stacktrace:|[ :]*[+:]- |\s"
+)
+_JAVA_FRAME = re.compile(r"\s+at [\w.$<>/]+\(.*\)$|\s*\.\.\. \d+ more$")
+
+
 def level_of(name: str) -> LogLevel | None:
     """Return the level of a name in any case, such as ``warn``; None when there is none. Pure."""
     return _LEVELS.get(name.strip().upper())
@@ -203,12 +212,14 @@ class ProgramOutput(_Lines):
     """Chooses what the program and flinkish write; leaves out Spark's log and its launcher's notes.
 
     Below a line of Spark's log, stack traces and what is indented belong to it, and so does any
-    line below one that ends with a colon.
+    line below one that ends with a colon. Of an error that Spark raises in the program, Java's
+    frames and the query's plan are left out: its message and its causes stay.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._in_spark = False
+        self._in_plan = self._is_root_next = False
         self._is_announced = False
 
     def _begins_shown(self, line: str) -> bool:
@@ -221,7 +232,11 @@ class ProgramOutput(_Lines):
         if self._in_spark and (announced or _TRACE.match(line) or _REMAINDER.match(line)):
             return False
         self._in_spark = False
-        return True
+        is_root, self._is_root_next = self._is_root_next, self._in_plan and line == _LOGICAL
+        self._in_plan = line == _PLAN or (
+            self._in_plan and (is_root or _OF_PLAN.match(line) is not None)
+        )
+        return not (self._in_plan or _JAVA_FRAME.match(line))
 
 
 def own_lines(text: str) -> list[str]:

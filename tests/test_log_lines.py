@@ -182,6 +182,38 @@ def test_the_programs_own_output(block: int) -> None:
     assert "".join([*shown, *chooser.finish()]) == own
 
 
+RAISED = """\
+|Traceback (most recent call last):
+|  File "/app.py", line 30, in <module>
+|    query.awaitTermination()
+|pyspark.errors.StreamingQueryException: [STREAM_FAILED] Query [id = 1] terminated: disk full
+ === Streaming Query ===
+ Identifier: counted [id = 1, runId = 2]
+ Current Committed Offsets: {}
+
+ Current State: ACTIVE
+ Thread State: RUNNABLE
+
+ Logical Plan:
+ WriteToMicroBatchDataSource org.apache.spark.Sink, 1
+ +- Aggregate [k#2L], [k#2L]
+    +- Relation [k#2L] json
+|The program says more
+|: java.io.IOException: disk full
+ \tat org.apache.spark.Thing.run(Thing.java:1)
+ \tat java.base/java.lang.Thread.run(Thread.java:840)
+|Caused by: java.lang.Exception: why
+ \t... 3 more
+|flinkish: job failed
+"""
+
+
+def test_of_an_error_of_spark_the_program_shows_no_plan_and_no_frames() -> None:
+    text = "".join(line[1:] for line in RAISED.splitlines(keepends=True))
+    own = [line[1:] for line in RAISED.splitlines() if line.startswith("|")]
+    assert own_lines(text) == own
+
+
 WITH_USAGE = """\
 WARNING: Using incubator modules: jdk.incubator.vector
 Using Spark's default log4j profile: org/apache/spark/log4j2-defaults.properties

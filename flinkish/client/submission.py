@@ -241,10 +241,12 @@ def check_source(context: Context, source: RestoreSource, spark: str | None) -> 
 def start_of(context: Context, job: JobRecord) -> Start:
     """Return how a job has started: its restore plan and its driver's notes."""
     from flinkish.restore.plan.document import merged
+    from flinkish.restore.plan.plan_text import of_query
 
     queries = context.registry.queries(job.job_id)
     plan = merged([query.plan for query in queries if query.plan is not None])
-    return Start(plan, [note for query in queries for note in query.notes])
+    notes = [of_query(query.name, note, len(queries)) for query in queries for note in query.notes]
+    return Start(plan, notes)
 
 
 def load_plan(

@@ -25,6 +25,7 @@ from flinkish.driver.script import (
 )
 from flinkish.errors import FlinkishError, LaunchFailed, ProgramFailed, WrongState, quoted
 from flinkish.launch.restart_strategy import failed_state
+from flinkish.launch.tracebacks import without_plan
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, Launch
 from flinkish.registry.liveness import process_ref
@@ -153,7 +154,7 @@ def conclude(
     if error is None and failed_query is not None:
         error = ProgramFailed(
             f"query '{failed_query[0]}' failed: {reason(failed_query[1])}",
-            tail=python_traceback(failed_query[1]) or outcome_lines(failed_query[1]),
+            tail=python_traceback(failed_query[1]) or outcome_lines(without_plan(failed_query[1])),
         )
     if error is not None:
         _fail(registry, job_id, runtime.launch, error)

@@ -12,7 +12,7 @@ from typing import Any
 
 from flinkish.driver.spark.jvm import CAUSED_BY
 from flinkish.errors import FlinkishError, ProgramFailed
-from flinkish.launch.tracebacks import last_traceback
+from flinkish.launch.tracebacks import last_traceback, without_plan
 
 _TAIL_LINES = 12
 
@@ -82,9 +82,9 @@ def program_failed(outcome: ProgramOutcome, query_error: str = "") -> FlinkishEr
     if inner:  # a query's StreamingQueryException, which has Python's traceback in its text
         return ProgramFailed(f"{kind}: {_first_line(inner[-1])}", tail=inner)
     if kind == "StreamingQueryException" and CAUSED_BY in query_error:
-        tail = python_traceback(query_error) or outcome_lines(query_error)
+        tail = python_traceback(query_error) or outcome_lines(without_plan(query_error, CAUSED_BY))
         return ProgramFailed(f"{kind}: {reason(query_error)}", tail=tail)
-    lines = "".join(_own_traceback(outcome.error)).splitlines()
+    lines = without_plan("".join(_own_traceback(outcome.error))).splitlines()
     hint = _NO_INPUT if isinstance(outcome.error, EOFError) else None
     return ProgramFailed(last_line(outcome.error), hint=hint, tail=lines[-_TAIL_LINES:])
 

@@ -41,6 +41,29 @@ class Traceback:
         return inner[starts[-1] :] if starts else ()
 
 
+#: Where Spark adds to a query's error its offsets, its state and its plan.
+_ON_THE_QUERY = "=== Streaming Query ==="
+#: Where PySpark adds Java's stack.
+_JAVA = "JVM stacktrace:"
+
+
+def without_plan(text: str, cause: str = "\nCaused by: ") -> str:
+    """Return the text of a query's error without its offsets, its plan and Java's stack.
+
+    Parameters
+    ----------
+    cause
+        What the root cause begins with, which may stand behind them and is kept.
+    """
+    head, found, rest = text.partition(_ON_THE_QUERY)
+    if not found:
+        head, found, rest = text.partition(_JAVA)
+    if not found:
+        return text
+    _, caused, root = rest.rpartition(cause)
+    return head.rstrip() + (caused + root if caused else "")
+
+
 def is_exception(line: str) -> bool:
     """Return whether a line can be that of an exception in a traceback."""
     return _EXCEPTION.match(line) is not None

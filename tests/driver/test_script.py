@@ -67,6 +67,22 @@ def test_the_root_cause_behind_what_a_sink_says() -> None:
     assert "TASK_WRITE_FAILED" in program_failed(ProgramOutcome(1, error)).message
 
 
+def test_no_plan_stands_before_the_cause() -> None:
+    error = StreamingQueryException(
+        WRITING.partition("\nCaused")[0] + "\nLogical Plan:\n~Aggregate"
+    )
+    for failed in (
+        program_failed(ProgramOutcome(1, error)),
+        program_failed(ProgramOutcome(1, error), WRITING + "ConnectException: refused"),
+    ):
+        told = "\n".join(failed.data["tail"])
+        assert "TASK_WRITE_FAILED" in told
+        assert not any(word in told for word in ("Streaming Query ===", "Identifier", "Aggregate"))
+    assert told.endswith("Caused by: ConnectException: refused")
+    asks = program_failed(ProgramOutcome(1, EOFError("EOF when reading a line")))
+    assert "no standard input" in asks.hint
+
+
 def test_a_traceback_that_is_cut_off() -> None:
     assert python_traceback("Traceback (most recent call last):\n  File x") == []
 

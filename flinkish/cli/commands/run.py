@@ -30,6 +30,7 @@ from flinkish.config.secrets import mask_words
 from flinkish.errors import FlinkishError, NameTaken, UsageError
 from flinkish.launch import restart_strategy
 from flinkish.registry.jobs import JobRecord
+from flinkish.restore.plan.plan_text import of_query
 
 
 @dataclass(frozen=True)
@@ -198,7 +199,13 @@ def _show_started(session: Session, job: JobRecord) -> int:
     told: set[str] = set()
     if start.plan is not None and not (session.out.json or session.out.quiet):
         show_plan(start.plan, sys.stderr)
-        told = {note for query in start.plan["queries"] for note in query["notes"]}
+        planned = start.plan["queries"]
+        told = {
+            of_query(query["name"], note, count)
+            for query in planned
+            for note in query["notes"]
+            for count in (1, len(planned))
+        }
     for note in start.notes:
         if note not in told:
             session.out.note(note)

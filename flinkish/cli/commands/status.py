@@ -38,6 +38,7 @@ from flinkish.registry.jobs import (
     Request,
     SavepointRecord,
 )
+from flinkish.restore.plan.plan_text import of_query
 from flinkish.spec.codec import encode_fields
 
 
@@ -199,7 +200,9 @@ def render(description: JobDescription, width: int | None = None) -> list[str]:
         head = ("QUERY", "ORDINAL", "OPERATOR", "UID", "ROWS")
         drawn = table(head, rows, right="14", width=inner, flexible={0: 8, 2: 10}, optional=(1,))
         lines += ["", "STATEFUL OPERATORS", *_indented(drawn)]
-    notes = [f"  {note}" for query in queries for note in query.notes]
+    notes = [
+        f"  {of_query(query.name, note, len(queries))}" for query in queries for note in query.notes
+    ]
     if notes:
         lines += ["", "NOTES", *_sentences(notes, width)]
     if description.savepoints:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flinkish.units import size_text
@@ -42,6 +42,14 @@ def _why(op: Mapping[str, Any]) -> str:
     return str(op["text"])
 
 
+def of_query(query: str, text: str, count: int) -> str:
+    """Return a note on a query with its name in front, where the job has several queries. Pure.
+
+    ``count`` is their number. A note that names its query stays as it is.
+    """
+    return text if count < 2 or f"'{query}'" in text else f"query '{query}': {text}"
+
+
 def plan_lines(plan: Mapping[str, Any], *, table: bool = True) -> list[str]:
     """Return the plan as lines of text.
 
@@ -54,16 +62,23 @@ def plan_lines(plan: Mapping[str, Any], *, table: bool = True) -> list[str]:
     lines = aligned(HEAD, rows) if table and rows else []
     shown = {row[0] for row in rows}
     for query in plan["queries"]:  # a query without operators, sources and sinks has no row
-        lines += [] if query["name"] in shown else query["notes"]
+        notes = [] if query["name"] in shown else query["notes"]
+        lines += [of_query(query["name"], note, len(plan["queries"])) for note in notes]
     lines += [f"setting: {pin['text']}" for pin in plan["pins"]]
     for check in plan["checks"]:
         if check["outcome"] != "ok":
-            lines.append(f"{check['outcome']} [{check['id']}]: {check['text']}")
+            text = of_query(str(check.get("query")), check["text"], len(plan["queries"]))
+            lines.append(f"{check['outcome']} [{check['id']}]: {text}")
             lines += _advice(check)
+    together: dict[tuple[str, str], list[str]] = {}
     for row in (*plan["operators"], *plan["sources"], *plan["sinks"]):
         if row["verdict"] in _STOPS and row["advice"]:
             name = row.get("uid") or row.get("signature") or row.get("path") or row.get("name")
-            lines.append(f"{name} [{row['reason']}]: {row['advice']}")
+            who = f"{row['query']}/{name}" if len(plan["queries"]) > 1 else str(name)
+            together.setdefault((row["reason"], row["advice"]), []).append(who)
+    lines += [
+        f"{_listed(names)} [{reason}]: {advice}" for (reason, advice), names in together.items()
+    ]
     for query in plan["queries"]:
         refusal = query["refusal"]
         if refusal is not None and not _told(plan, query["name"]):
@@ -76,6 +91,17 @@ def plan_lines(plan: Mapping[str, Any], *, table: bool = True) -> list[str]:
 _STOPS = frozenset(
     {"migrate", "rescale", "incompatible", "dropped", "consent-needed", "ahead", "unreadable"}
 )
+
+
+#: So many names stand before an advice that fits more of them.
+_NAMED = 5
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return the names whom one advice fits, each once. Pure."""
+    each = list(dict.fromkeys(names))
+    more = [f"{len(each) - _NAMED} more"] if len(each) > _NAMED else []
+    return ", ".join(each[:_NAMED] + more)
 
 
 def _told(plan: Mapping[str, Any], query: str) -> bool:
