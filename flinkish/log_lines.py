@@ -68,7 +68,7 @@ _REMAINDER = re.compile(r"[\]})]+,?$|[:+]- |\*\(\d+\) |== .* ==$")
 _DIGITS = re.compile(r"\d\d", re.ASCII)
 #: A line of a stack trace: indented, or an exception in it.
 _TRACE = re.compile(
-    r"\s|$|: |Caused by: |Suppressed: |During handling of |The above exception "
+    r"\s|$|: |Caused by: |Driver stacktrace:$|Suppressed: |During handling of |The above exception "
     r"|(?:[A-Za-z_$][\w$]*\.)*[A-Za-z_$][\w$]*(?:Exception|Error|Interrupt|Exit)(?::|$)"
 )
 
@@ -79,7 +79,10 @@ _LOGICAL = "Logical Plan:"
 _OF_PLAN = re.compile(
     r"$|Identifier: |Current |Thread State: |Logical Plan:|JVM stacktrace:|[ :]*[+:]- |\s"
 )
-_JAVA_FRAME = re.compile(r"\s+at [\w.$<>/]+\(.*\)$|\s*\.\.\. \d+ more$")
+_JAVA_FRAME = re.compile(r"\s+at [\w.$<>/]+\(.*\)$|\s*\.\.\. \d+ more$|Driver stacktrace:$")
+_FRAME = re.compile(r'\s*File "([^"]*)", line \d+')
+#: Files of PySpark, of Py4J and of flinkish in a traceback, as in ``launch/tracebacks``.
+_OF_SPARK = re.compile(r"/pyspark(?:\.zip)?/|/py4j(?:-[^/]*)?/|/flinkish/driver/")
 
 
 def level_of(name: str) -> LogLevel | None:
@@ -213,13 +216,13 @@ class ProgramOutput(_Lines):
 
     Below a line of Spark's log, stack traces and what is indented belong to it, and so does any
     line below one that ends with a colon. Of an error that Spark raises in the program, Java's
-    frames and the query's plan are left out: its message and its causes stay.
+    frames, those of PySpark and the query's plan are left out: its message and its causes stay.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._in_spark = False
-        self._in_plan = self._is_root_next = False
+        self._in_plan = self._is_root_next = self._in_foreign = False
         self._is_announced = False
 
     def _begins_shown(self, line: str) -> bool:
@@ -236,7 +239,12 @@ class ProgramOutput(_Lines):
         self._in_plan = line == _PLAN or (
             self._in_plan and (is_root or _OF_PLAN.match(line) is not None)
         )
-        return not (self._in_plan or _JAVA_FRAME.match(line))
+        frame = _FRAME.match(line)
+        if frame is not None:
+            self._in_foreign = _OF_SPARK.search(frame[1]) is not None
+        elif not line.startswith("    "):
+            self._in_foreign = False
+        return not (self._in_plan or self._in_foreign or _JAVA_FRAME.match(line))
 
 
 def own_lines(text: str) -> list[str]:

@@ -186,6 +186,9 @@ RAISED = """\
 |Traceback (most recent call last):
 |  File "/app.py", line 30, in <module>
 |    query.awaitTermination()
+   File "/lib/pyspark.zip/pyspark/sql/streaming/query.py", line 225, in awaitTermination
+     return self._jsq.awaitTermination()
+            ^^^^^^^^^^^^^^^^
 |pyspark.errors.StreamingQueryException: [STREAM_FAILED] Query [id = 1] terminated: disk full
  === Streaming Query ===
  Identifier: counted [id = 1, runId = 2]

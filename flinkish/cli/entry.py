@@ -127,8 +127,10 @@ def parse_list(arguments: Sequence[str]) -> tuple[set[str], str | None] | None:
             name = word[7:]
         else:
             return None
-    if name is not None and not (name.isprintable() and name.strip()):
-        return None
+    if name is not None:
+        is_text = not any("\ud800" <= character <= "\udfff" for character in name)
+        if not (is_text and name.strip()):
+            return None
     return flags, name
 
 

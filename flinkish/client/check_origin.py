@@ -15,6 +15,7 @@ from flinkish.errors import (
     quoted,
 )
 from flinkish.registry.jobs import JobRecord
+from flinkish.storage.local import status_of
 
 _CONFIGURED = "execution.state-recovery.path"
 _METADATA = "_metadata"
@@ -91,7 +92,7 @@ def find_origin(context: Context, word: str) -> JobRecord | str:
     """
     if "://" in word or word.startswith("file:"):
         return word
-    there = os.path.exists(os.path.expanduser(word))
+    there = status_of(os.path.expanduser(word), follow=True) is not None
     is_path = "/" in word or word.startswith("~")
     if there and is_path:
         return word

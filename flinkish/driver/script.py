@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import runpy
 import sys
 import traceback
@@ -12,7 +13,14 @@ from typing import Any
 
 from flinkish.driver.spark.jvm import CAUSED_BY
 from flinkish.errors import FlinkishError, ProgramFailed
-from flinkish.launch.tracebacks import last_traceback, without_plan
+from flinkish.launch.tracebacks import (
+    JAVA_ERROR,
+    is_of_spark,
+    java_cause,
+    last_traceback,
+    own_frames,
+    without_plan,
+)
 
 _TAIL_LINES = 12
 
@@ -61,6 +69,8 @@ def run_callable(program: Callable[[], Any]) -> ProgramOutcome:
     return ProgramOutcome(0)
 
 
+#: What Spark says of any query that failed, before it says why.
+_WRAPPED = re.compile(r"\[STREAM_FAILED\] Query \[[^\]]*\] terminated with exception: (?=\S)")
 #: The hint for a program that wants to be told something.
 _NO_INPUT = "a job has no standard input: give it what it needs as arguments or in a file"
 
@@ -80,7 +90,7 @@ def program_failed(outcome: ProgramOutcome, query_error: str = "") -> FlinkishEr
     kind = type(outcome.error).__name__
     inner = python_traceback(str(outcome.error))
     if inner:  # a query's StreamingQueryException, which has Python's traceback in its text
-        return ProgramFailed(f"{kind}: {_first_line(inner[-1])}", tail=inner)
+        return ProgramFailed(f"{kind}: {reason(str(outcome.error))}", tail=inner)
     if kind == "StreamingQueryException" and CAUSED_BY in query_error:
         tail = python_traceback(query_error) or outcome_lines(without_plan(query_error, CAUSED_BY))
         return ProgramFailed(f"{kind}: {reason(query_error)}", tail=tail)
@@ -90,15 +100,11 @@ def program_failed(outcome: ProgramOutcome, query_error: str = "") -> FlinkishEr
 
 
 def _own_traceback(error: BaseException) -> list[str]:
-    """Return the traceback without the frames of flinkish and runpy at its top."""
-    trace = error.__traceback__
-    here = os.path.dirname(os.path.abspath(__file__))
-    while trace is not None:
-        name = trace.tb_frame.f_code.co_filename
-        if not (os.path.abspath(name).startswith(here) or "runpy" in name):
-            break
-        trace = trace.tb_next
-    return traceback.format_exception(type(error), error, trace)
+    """Return the traceback without the frames of flinkish, PySpark and ``runpy``."""
+    told = traceback.TracebackException.from_exception(error)
+    own = [frame for frame in told.stack if not is_of_spark(frame.filename)]
+    told.stack = traceback.StackSummary.from_list(own)
+    return list(told.format())
 
 
 def print_traceback(error: BaseException) -> None:
@@ -124,6 +130,8 @@ def reason(text: str) -> str:
     :func:`~flinkish.driver.spark.jvm.error_of`, else the first line.
     """
     inner = python_traceback(text)
+    if inner and JAVA_ERROR in inner[-1]:
+        return _first_line(java_cause(text) or inner[-1])
     return _first_line(inner[-1] if inner else text.rpartition(CAUSED_BY)[2])
 
 
@@ -133,9 +141,10 @@ def python_traceback(text: str) -> list[str]:
     The last line is the exception.
     """
     found = last_traceback([line for line in text.splitlines() if line.strip()], embedded=True)
-    return [] if found is None else list(found.lines[-_TAIL_LINES:])
+    return [] if found is None else own_frames(found.lines)[-_TAIL_LINES:]
 
 
 def _first_line(text: str) -> str:
     line = next((part for part in text.splitlines() if part.strip()), text)
+    line = _WRAPPED.sub("", line)
     return line if len(line) <= 400 else line[:397] + "..."

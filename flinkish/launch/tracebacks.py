@@ -64,6 +64,40 @@ def without_plan(text: str, cause: str = "\nCaused by: ") -> str:
     return head.rstrip() + (caused + root if caused else "")
 
 
+#: The exception of a call into Java: it says which call, and its text goes on with Java's error.
+JAVA_ERROR = "Py4JJavaError"
+#: Files of PySpark, of Py4J, and of flinkish in the driver: no user's own.
+_OF_SPARK = re.compile(r"/pyspark(?:\.zip)?/|/py4j(?:-[^/]*)?/|/flinkish/driver/|^<frozen runpy>$")
+_FRAME = re.compile(r'\s*File "([^"]*)", line \d+')
+
+
+def is_of_spark(file: str) -> bool:
+    """Return whether a file in a traceback is PySpark's or flinkish's, and not the program's."""
+    return _OF_SPARK.search(file) is not None or file.endswith("/runpy.py")
+
+
+def own_frames(lines: Sequence[str]) -> list[str]:
+    """Return the lines of a traceback without the frames of PySpark and flinkish."""
+    kept, foreign = [], False
+    for line in lines:
+        found = _FRAME.match(line)
+        if found is not None:
+            foreign = is_of_spark(found[1])
+        elif not line.startswith("    "):
+            foreign = False
+        if not foreign:
+            kept.append(line)
+    return kept
+
+
+def java_cause(text: str) -> str | None:
+    """Return the innermost cause that Java's error in a text names, in one line; None without."""
+    lines = text.splitlines()
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    first = [line.removeprefix(": ") for line in lines if line.startswith(": ")]
+    return causes[-1] if causes else first[-1] if first else None
+
+
 def is_exception(line: str) -> bool:
     """Return whether a line can be that of an exception in a traceback."""
     return _EXCEPTION.match(line) is not None

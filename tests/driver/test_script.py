@@ -83,6 +83,32 @@ def test_no_plan_stands_before_the_cause() -> None:
     assert "no standard input" in asks.hint
 
 
+#: As a function of foreachBatch fails in a call into Java.
+IN_JAVA = """\
+[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Return Message: \
+Traceback (most recent call last):
+  File "/lib/pyspark.zip/pyspark/sql/utils.py", line 163, in call
+    self.func(DataFrame(jdf, wrapped_session_jdf), batch_id)
+  File "/srv/rides.py", line 14, in write
+    frame.write.parquet(path)
+  File "/lib/py4j-0.10.9.9-src.zip/py4j/protocol.py", line 327, in get_return_value
+    raise Py4JJavaError(
+py4j.protocol.Py4JJavaError: An error occurred while calling o211.parquet.
+: org.apache.spark.SparkException: Job aborted due to stage failure
+\tat org.apache.spark.Thing(Thing.java:1)
+Caused by: java.io.IOException: Mkdirs failed
+"""
+
+
+def test_the_cause_of_a_call_into_java() -> None:
+    failed = program_failed(ProgramOutcome(1, StreamingQueryException(IN_JAVA)))
+    assert failed.message == "StreamingQueryException: java.io.IOException: Mkdirs failed"
+    assert [line for line in failed.data["tail"] if "File" in line] == [
+        '  File "/srv/rides.py", line 14, in write'
+    ]
+    assert reason("[STREAM_FAILED] Query [id = 1] terminated with exception: [X] so") == "[X] so"
+
+
 def test_a_traceback_that_is_cut_off() -> None:
     assert python_traceback("Traceback (most recent call last):\n  File x") == []
 

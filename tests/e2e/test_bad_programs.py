@@ -54,17 +54,18 @@ def test_a_batch_program_finishes_and_has_nothing_to_savepoint(
 
 
 @pytest.mark.deep
-def test_a_batch_program_that_still_runs_has_no_query_to_savepoint(
+def test_a_savepoint_of_a_batch_program_waits_for_queries_and_is_given_up_for_a_cancel(
     flinkish: Flinkish, tmp_path: Path
 ) -> None:
     job = flinkish.ok(
         "run", "-d", "-q", "--no-wait", *LIGHT, str(PROGRAMS / "no_query.py"), "60"
     ).out.strip()
     flinkish.wait(job, lambda r: r["spark_version"])
-    failed = flinkish("savepoint", job, str(tmp_path), "--timeout", "5s")
-    assert failed.code == 13
-    assert "no streaming query" in failed.err
+    late = flinkish("savepoint", job, str(tmp_path), "--timeout", "5s", "--json").error()
+    assert late["code"] == 14
+    assert "waiting for the program to start its queries" in late["message"]
     flinkish.ok("cancel", job)
+    assert flinkish("request", "wait", late["request_id"]).code == 13
     assert flinkish.job(job)["state"] == "CANCELED"
 
 

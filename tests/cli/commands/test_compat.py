@@ -176,7 +176,7 @@ def test_for_scripts(cli: Command) -> None:
     ("words", "message"),
     [
         ([*FLINK, "latest"], "'latest' is not a version of flink"),
-        ([*FLINK, ""], "'' is not a version of flink"),
+        ([*FLINK, ""], "it is empty"),
         ([*FLINK, "1.8", "spark-3.5.9"], "'spark-3.5.9' is a version of spark, not of flink"),
         ([*FLINK, "1.1", "1.2", "1.3"], "unexpected extra argument"),
         (["compat", "--framework", "storm"], "'storm' is not one of 'spark', 'flink'"),

@@ -58,7 +58,7 @@ def test_what_is_shown(cli: Command, log: Path, words: tuple[str, ...], expected
         (("--level", "loud"), "'loud' is no level"),
         (("--since", "tomorrow"), "is neither a duration nor a time"),
         (("--since", "2026-13-01"), "is neither a duration nor a time"),
-        (("--since", ""), "is neither a duration nor a time"),
+        (("--since", ""), "it is empty"),
     ],
 )
 def test_mistakes(cli: Command, log: Path, words: tuple[str, str], text: str) -> None:
