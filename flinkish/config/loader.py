@@ -94,7 +94,7 @@ class Config:
             (given_flags, here),
             (_dynamic(dynamic), here),
             (_environment(env), here),
-            (_file(os.path.join(here, "flinkish.toml")) if here else (), here),
+            (_file(os.path.join(here, "flinkish.toml")), here),
             (_file(user_file), os.path.dirname(user_file)),
         ]
         found: dict[str, Setting] = {}
