@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import io
 import json
+import os
 import subprocess
 import sys
 
 import pytest
 
 from flinkish.cli.output.streams import Stream, StreamLost, _guarded, flush, lost
+from tests.cli.conftest import ROOT, Command
 
 
 def test_a_full_stream_is_remembered_and_not_raised(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,3 +80,21 @@ def test_the_command_on_such_streams(redirection: str, code: int) -> None:
         error = json.loads(done.stderr)["error"]
         assert error["id"] == "result-not-written"
         assert '"to": "4.0.0"' in error["result"]
+
+
+def test_a_savepoint_that_was_taken_is_told_all_the_same(cli: Command) -> None:
+    job = cli.start()
+    flinkish = f"{sys.executable} -m flinkish savepoint {job}"
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"}
+    for redirection, code in ((">/dev/full", 16), (">&-", 16), ("2>&-", 0)):
+        done = subprocess.run(
+            ["bash", "-c", f"{flinkish} -q caf\u00e9 {redirection}"],
+            env=environ,
+            cwd=cli.directory,
+            capture_output=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == code, done.stderr
+        newest = max(cli.status(job)["savepoints"], key=lambda each: each["created"])
+        assert newest["path"].encode() in (done.stderr if code else done.stdout)
