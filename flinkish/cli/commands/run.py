@@ -136,9 +136,9 @@ def _claim_mode(_ctx: click.Context, parameter: click.Parameter, value: str | No
 def run(call: Call, **options: Any) -> int:
     """Start a job from an unchanged PySpark program.
 
-    Everything after APP.py goes to the program. Attached (the default), the program's output is
-    shown (Spark's log is what flinkish logs shows) and the exit status is the job's: 0 FINISHED, 1
-    FAILED or CANCELED.
+    Everything after APP.py goes to the program, which has no standard input. Attached (the
+    default), the program's output is shown (Spark's log is what flinkish logs shows) and the exit
+    status is the job's: 0 FINISHED, 1 FAILED or CANCELED.
     """
     return _submit(call, RunOptions(**options))
 
