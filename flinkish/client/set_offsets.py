@@ -22,8 +22,8 @@ def offsets_of(pairs: Iterable[tuple[str, Where]]) -> tuple[tuple[str, str], ...
     Parameters
     ----------
     pairs
-        Names of sources, each with ``earliest``, ``latest``, ``timestamp:TIME``, offsets as JSON,
-        or the path of a file with offsets.
+        Names of sources, each with ``earliest``, ``latest``, ``timestamp:TIME``, ``moved``, offsets
+        as JSON, or the path of a file with offsets.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def not_a_pair(value: str) -> UsageError:
     """Return the error for what is not SOURCE=WHERE."""
     return UsageError(
         f"{value!r} is not SOURCE=WHERE",
-        hint="write --set-offsets SOURCE=earliest, =latest, =timestamp:TIME or =FILE",
+        hint="write --set-offsets SOURCE=earliest, =latest, =timestamp:TIME, =moved or =FILE",
     )
 
 
@@ -96,7 +96,7 @@ def _text(where: Where) -> str:
 
 def _says_it(text: str) -> bool:
     word = text.strip()
-    return word in ("earliest", "latest") or word.startswith(("timestamp:", "{"))
+    return word in ("earliest", "latest", "moved") or word.startswith(("timestamp:", "{"))
 
 
 def _plain(value: Any) -> Any:

@@ -19,6 +19,14 @@ TIME_MODE = "time mode"
 OUTPUT_MODE = "output mode"
 #: The metadata of a column that has a watermark (Spark's ``EventTimeWatermark.delayKey``).
 WATERMARK_DELAY = "spark.watermarkDelayMs"
+#: Settings that decide what expressions mean and that Spark does not pin.
+TIME_ZONE = "spark.sql.session.timeZone"
+ANSI = "spark.sql.ansi.enabled"
+CASE_SENSITIVE = "spark.sql.caseSensitive"
+TIME_PARSER = "spark.sql.legacy.timeParserPolicy"
+COMPLEX_TO_STRING = "spark.sql.legacy.castComplexTypesToString.enabled"
+SIZE_OF_NULL = "spark.sql.legacy.sizeOfNull"
+MAP_DEDUP = "spark.sql.mapKeyDedupPolicy"
 
 
 def variable_type(name: str) -> str:
@@ -64,6 +72,31 @@ class Initial:
 
 
 @dataclass(frozen=True)
+class Dependence:
+    """A setting on which a part of the state depends.
+
+    Attributes
+    ----------
+    setting, value
+        The setting, and its value in the expression.
+    part
+        The part of the state: ``key `hour```, ``event time `ts```, ``sum(amount)``; empty for the
+        names of the whole plan.
+    expression
+        The expression that depends on it.
+    certain
+        Whether another value gives other keys or values. If not, that depends on the data: on
+        texts that may name their zone, on values that do not fit.
+    """
+
+    setting: str
+    value: str
+    part: str = ""
+    expression: str = ""
+    certain: bool = True
+
+
+@dataclass(frozen=True)
 class StateSemantics:
     """The meaning of the columns of an operator's state.
 
@@ -84,6 +117,9 @@ class StateSemantics:
     serializers
         Of typed state (:mod:`flinkish.state`): the snapshots of the serializers that wrote a
         column of bytes, base64, a generation each, the oldest first; by the column's name.
+    settings
+        The settings on which it depends; None where that is not known (savepoints of earlier
+        versions).
     """
 
     keys: Mapping[str, tuple[Column, ...]] = field(default_factory=dict)
@@ -94,6 +130,7 @@ class StateSemantics:
     )
     delay_ms: int | None = field(default=None, compare=False, repr=False)
     serializers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    settings: tuple[Dependence, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data for a savepoint."""
@@ -101,6 +138,8 @@ class StateSemantics:
         del found["initial"], found["delay_ms"]
         if not self.serializers:  # documents without typed state stay as they were
             del found["serializers"]
+        if self.settings is None:
+            del found["settings"]
         return found
 
     @staticmethod
@@ -120,4 +159,22 @@ class StateSemantics:
             name: tuple(snapshots) for name, snapshots in (data.get("serializers") or {}).items()
         }
         traits = dict(data.get("traits") or {})
-        return StateSemantics(columns("keys"), columns("values"), traits, serializers=serializers)
+        listed = data.get("settings")
+        settings = None if listed is None else tuple(map(_dependence, listed))
+        return StateSemantics(
+            columns("keys"),
+            columns("values"),
+            traits,
+            serializers=serializers,
+            settings=settings,
+        )
+
+
+def _dependence(data: Mapping[str, Any]) -> Dependence:
+    return Dependence(
+        data["setting"],
+        data["value"],
+        data.get("part", ""),
+        data.get("expression", ""),
+        data.get("certain", True) is True,
+    )

@@ -96,6 +96,9 @@ class TakenSource:
     offset
         The position that replaces the origin's (``--set-offsets``). The source then has no part in
         a planned batch.
+    move
+        The URLs of the directories from which and to which the files of a file source were moved;
+        its log gets the new paths.
     """
 
     origin: int
@@ -103,6 +106,7 @@ class TakenSource:
     directory: str
     target: str
     offset: str | None = None
+    move: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)

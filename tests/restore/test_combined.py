@@ -269,8 +269,11 @@ def test_named_sources_keep_their_names(tmp_path: Path) -> None:
     assert lines(files["offsets/6"]) == ['beta:{"logOffset":5}']
     kept = sorted(p for p in files if p.startswith("sources/"))
     assert kept == ["sources/beta/2.compact", "sources/beta/5.compact"]
-    with pytest.raises(Incompatible, match=r"source 'beta' .* would become 'gamma'"):
-        make(tmp_path / "renamed", cut, sources=(TakenSource(0, 1, "beta", "gamma"),))
+    renamed = make(tmp_path / "renamed", cut, sources=(TakenSource(0, 1, "beta", "gamma"),))
+    assert lines(renamed["offsets/6"]) == ['gamma:{"logOffset":5}']
+    assert "sources/gamma/5.compact" in renamed
+    with pytest.raises(Incompatible, match=r"source 'beta' .* would become '0'"):
+        make(tmp_path / "numbered", cut, sources=(TakenSource(0, 1, "beta", "0"),))
     plain = older("spark43-hdfs-agg", tmp_path, 6)
     with pytest.raises(Incompatible, match=r"offset log of version 1, .* one of version 2"):
         make(tmp_path / "mixed", cut, plain, sources=(beta, TakenSource(1, 0, "0", "1")))

@@ -122,7 +122,8 @@ _set_offsets_option = click.option(
     callback=_set_offsets,
     help="This source (its uid, or what it reads) goes on from other offsets: earliest, latest, "
     "timestamp:TIME (ISO-8601 with a zone, or milliseconds), or a FILE with JSON in the source's "
-    "own form; the last = separates (repeatable).",
+    "own form; moved: a file source goes on behind its files, which were moved to the path that it "
+    "reads now. The last = separates (repeatable).",
 )
 _accept_repeated_rows_option = click.option(
     "--accept-repeated-rows",
@@ -135,7 +136,8 @@ _accept_partial_option = click.option(
     multiple=True,
     help="This operator (its uid or name) may go on with less than the full answer for keys and "
     "rows from before: a new aggregate begins with the restore, a new column of a join is null in "
-    "the rows that wait (repeatable).",
+    "the rows that wait, keys are computed under another setting, such as the time zone "
+    "(repeatable).",
 )
 _offline_option = click.option(
     "--offline",

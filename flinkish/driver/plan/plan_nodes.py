@@ -229,7 +229,8 @@ class PlanReader:
             found = []
             execution = self._execution(f"file://{state}")
             plan = execution.executedPlan()
-            meaning = MeaningReader(self._jvm, (self._plan, execution.optimizedPlan()))
+            plans = (self._plan, execution.optimizedPlan())
+            meaning = MeaningReader(self._jvm, plans, self._setting)
             for ordinal, kind, node in _stateful(self._jvm, plan):
                 partitioning = node.children().apply(0).outputPartitioning()
                 link = node.logicalLink()
@@ -299,6 +300,11 @@ class PlanReader:
         for part in str(execution.getName()).split("."):
             make = getattr(make, part)
         return make(*arguments)
+
+    def _setting(self, key: str) -> str | None:
+        """Return the session's value of a setting; None where this Spark does not know it."""
+        value = self._session.conf().getOption(key)
+        return str(value.get()) if value.isDefined() else None
 
     def _origin(self, node: Any) -> str | None:
         """Return the place in the program where a column of the node was written, or None.

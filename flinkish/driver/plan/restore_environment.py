@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from flinkish import storage
@@ -12,14 +12,17 @@ from flinkish.driver.log import log
 from flinkish.driver.tables.sink_tables import SinkPlace, open_table
 from flinkish.driver.tables.source_tables import ask_table
 from flinkish.errors import FlinkishError, StorageError, TableError
+from flinkish.restore.check.file_places import file_reading
 from flinkish.restore.check.file_sinks import file_sink_position
 from flinkish.restore.check.kafka_topics import ask_for
 from flinkish.restore.check.source_files import missing_files
 from flinkish.restore.plan.decisions import QueryPlan
+from flinkish.restore.plan.file_positions import without_pattern
 from flinkish.restore.plan.kafka_reading import BrokerAnswer, parse_position
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity
 from flinkish.restore.plan.sinks import Continuation, SinkMode, SinkPlan, SinkPosition, judge_sink
 from flinkish.restore.plan.source_findings import SourceAnswer
+from flinkish.restore.plan.source_row import FileReading
 from flinkish.restore.plan.table_commits import RollbackTarget, rollback_target
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.recipe import Recipe
@@ -78,11 +81,13 @@ class DriverRestoreEnvironment:
         return judge_sink(position, query, mode)
 
     def input_files(
-        self, new: NewQuery, offer: RestorableQuery, plan: QueryPlan
+        self, new: NewQuery, offer: RestorableQuery, plan: QueryPlan, moved: Collection[int]
     ) -> Sequence[Check]:
         """Check that the input files of the restored batch still exist."""
-        afresh = {(s.query, s.entry) for s in plan.sources.given_up}
-        sources = [s for s in offer.query.sources or () if (s.query, s.entry) not in afresh]
+        left = {(s.query, s.entry) for s in plan.sources.given_up}
+        matched = enumerate(plan.sources.matched or ())
+        left |= {(s.query, s.entry) for entry, s in matched if s is not None and entry in moved}
+        sources = [s for s in offer.query.sources or () if (s.query, s.entry) not in left]
         if not sources:
             return ()
         try:
@@ -97,6 +102,21 @@ class DriverRestoreEnvironment:
             light = [Check("files-gone", RestoreOutcome.NOTE, text) for text in check.notes()]
             checks += [*grave, *light]
         return checks
+
+    def files(
+        self, new: NewQuery, source: NewSource, saved: SavedSource, offer: RestorableQuery
+    ) -> FileReading | None:
+        """Look where the files are that a file source has read."""
+        options = {name.lower(): value for name, value in source.options.items()}
+        path = options.get("path") or source.signature.partition("[")[2].removesuffix("]")
+        if not path:
+            return None
+        try:
+            url = input_url(without_pattern(path), new.session)
+            return file_reading(offer.origin, saved, path, url, options)
+        except FlinkishError as error:
+            log(f"{source.describe()}: its files were not looked for: {error.message}")
+            return None
 
     def broker(
         self, source: NewSource, saved: SavedSource, at_ms: int | None = None
@@ -177,6 +197,15 @@ def _same_place(saved: str, path: str) -> bool:
         return saved == path
     one, other = (os.path.realpath(p) if storage.is_local(p) else p.rstrip("/") for p in places)
     return one == other
+
+
+def input_url(path: str, session: Any) -> str:
+    """Return the URL of an input directory as the log of Spark's file source has it."""
+    hadoop = session._jvm.org.apache.hadoop.fs.Path(path or ".")
+    system = hadoop.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())
+    url = system.makeQualified(hadoop).toUri()
+    scheme, authority = str(url.getScheme()), url.getAuthority()
+    return f"{scheme}://{authority or ''}{url.getRawPath()}".rstrip("/")
 
 
 def qualified(path: str | None, session: Any) -> str | None:

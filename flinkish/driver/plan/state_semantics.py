@@ -19,13 +19,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from flinkish.checkpoint.format.operator_files import parse_operator_metadata
 from flinkish.driver.plan.initial_buffers import initial_buffers
 from flinkish.driver.plan.plan_classes import items, walk
+from flinkish.driver.plan.setting_dependences import DependenceReader, ReadColumn, read_columns
 from flinkish.errors import Incompatible
 from flinkish.operators.state_semantics import (
     JOIN_TYPE,
@@ -34,6 +35,7 @@ from flinkish.operators.state_semantics import (
     TIME_MODE,
     WATERMARK_DELAY,
     Column,
+    Dependence,
     StateSemantics,
     variable_ttl,
     variable_type,
@@ -66,17 +68,25 @@ class MeaningReader:
         Spark's JVM.
     plans
         The plans that define its attributes: the analyzed and the optimized one.
+    setting
+        Returns the session's value of a setting; None where this Spark does not know it.
     """
 
-    def __init__(self, jvm: Any, plans: Iterable[Any]) -> None:
+    def __init__(
+        self, jvm: Any, plans: Iterable[Any], setting: Callable[[str], str | None]
+    ) -> None:
         self._jvm = jvm
         #: The defining expressions by attribute: one, or for sliding windows one for each window.
         self._definitions: dict[int, list[Any]] = {}
+        #: The same of every plan.
+        self._every: dict[int, list[Any]] = {}
+        self._read: dict[int, ReadColumn] = {}
         #: Attributes whose names Spark generated.
         self._nameless: set[int] = set()
         self._origins: dict[int, str] = {}
         sources: dict[str, list[int]] = {}
         for plan in plans:
+            before = dict(self._definitions)
             for node in walk(plan):
                 name = str(node.getClass().getSimpleName())
                 if name == "Expand":
@@ -93,9 +103,22 @@ class MeaningReader:
                         of_name = sources.setdefault(str(attribute.name()), [])
                         if _number(attribute) not in of_name:
                             of_name.append(_number(attribute))
+                    self._opened(node)
+            for number, listed in self._definitions.items():
+                if before.get(number) is not listed:
+                    self._every.setdefault(number, []).extend(listed)
         for column, numbers in sources.items():
             # The same name in several sources is numbered: name, name#2 ...
             self._origins |= {n: column + f"#{i}" * (i > 1) for i, n in enumerate(numbers, 1)}
+        self._dependences = DependenceReader(
+            jvm, self._every, self._read, setting, lambda each: self._text(each, follow=False)
+        )
+
+    def _opened(self, leaf: Any) -> None:
+        """Record how a file source reads its columns."""
+        read = read_columns(leaf)
+        if read is not None:
+            self._read |= {_number(attribute): read for attribute in items(leaf.output())}
 
     def _called(self, node: Any) -> None:
         """Record the results of Python functions, which the optimizer extracts from expressions."""
@@ -121,33 +144,63 @@ class MeaningReader:
             keys = [*items(node.keyWithoutSessionExpressions()), node.sessionExpression()]
             return self._keyed(keys, node.child())
         if kind == "dedupe":
-            return self._keyed(node.keyExpressions())
+            return self._timed(node.keyExpressions(), node)
         if kind == "dedupeWithinWatermark":
-            return replace(self._keyed(node.keyExpressions()), delay_ms=_delay_ms(node.child()))
+            found = self._timed(node.keyExpressions(), node)
+            return replace(found, delay_ms=_delay_ms(node.child()))
         if kind == "symmetricHashJoin":
             return self._join(node)
         if kind.startswith(_GROUPED):
-            return self._keyed(node.groupingAttributes())
+            return self._timed(node.groupingAttributes(), node)
         return StateSemantics()
+
+    def _timed(self, keys: Any, node: Any) -> StateSemantics:
+        """Return the meaning of state that is found by keys, and expires by the event time."""
+        found = self._keyed(keys)
+        return self._depending(found, self._event_times(items(node.children())))
+
+    def _depending(self, meaning: StateSemantics, *more: Iterable[Dependence]) -> StateSemantics:
+        """Return the meaning with further settings on which it depends."""
+        listed = [*(meaning.settings or ()), *(each for part in more for each in part)]
+        return replace(meaning, settings=tuple(dict.fromkeys(listed)))
+
+    def _event_times(self, nodes: Iterable[Any]) -> Iterator[Dependence]:
+        for node in nodes:
+            for attribute in items(node.output()):
+                if attribute.metadata().contains(WATERMARK_DELAY):
+                    part = f"event time `{self._name(attribute)}`"
+                    yield from self._dependences.of(part, attribute, finds=True)
+
+    def _keys(self, keys: Iterable[Any], side: str = "") -> Iterator[Dependence]:
+        for key in keys:
+            part = f"{side} key `{self._text(key, follow=False)}`".strip()
+            yield from self._dependences.of(part, key, finds=True)
+
+    def _values(self, values: Iterable[Any]) -> Iterator[Dependence]:
+        for value in values:
+            part = f"`{self._text(value, follow=False)}`"
+            yield from self._dependences.of(part, value, finds=False)
 
     def _keyed(self, keys: Any, aggregation: Any = None) -> StateSemantics:
         listed = keys if isinstance(keys, list) else items(keys)
         known = {ONLY: self._columns(listed)}
+        settings = (*self._dependences.always(), *self._keys(listed))
         if aggregation is None:
-            return StateSemantics(known)
+            return StateSemantics(known, settings=settings)
         partial = _partial(aggregation)
         values = self._buffers(partial)
         if not values:
-            return StateSemantics(known)
+            return StateSemantics(known, settings=settings)
+        settings = (*settings, *self._values(items(partial.aggregateExpressions())))
         initial = tuple(
             begin
             for expression in items(partial.aggregateExpressions())
             for begin in initial_buffers(self._jvm, expression.aggregateFunction())
         )
-        return StateSemantics(known, {ONLY: values}, initial={ONLY: initial})
+        return StateSemantics(known, {ONLY: values}, initial={ONLY: initial}, settings=settings)
 
     def _join(self, node: Any) -> StateSemantics:
-        return StateSemantics(
+        found = StateSemantics(
             keys={
                 "left": self._columns(items(node.leftKeys())),
                 "right": self._columns(items(node.rightKeys())),
@@ -157,6 +210,14 @@ class MeaningReader:
                 "right": self._columns(items(node.right().output())),
             },
             traits={JOIN_TYPE: str(node.joinType().sql()).lower()},
+        )
+        return self._depending(
+            found,
+            self._dependences.always(),
+            self._keys(items(node.leftKeys()), "left"),
+            self._keys(items(node.rightKeys()), "right"),
+            self._event_times((node.left(), node.right())),
+            self._values([*items(node.left().output()), *items(node.right().output())]),
         )
 
     def _buffers(self, partial: Any) -> tuple[Column, ...]:

@@ -112,7 +112,7 @@ def missing_files(
     )
     names = dict(zip(logs.offsets.sources, logs.offsets.offsets, strict=True))
     found: dict[str, SourceFileCheck] = {}
-    present = _Directories()
+    present = Directories()
     for entry, name in enumerate(dict.fromkeys([*names, *after])):
         committed = names.get(name, NO_OFFSET)
         planned = after.get(name, NO_OFFSET)
@@ -124,15 +124,16 @@ def missing_files(
         if log_offset(position) is None or directory in found:
             continue
         limit = log_offset(committed)
-        files = list(_named_files(origin, directory, position))
+        files = list(named_files(origin, directory, position))
         check = _check(entry, directory, files, -1 if limit is None else limit, present)
         found[directory] = check
     return tuple(found.values())
 
 
-def _named_files(
+def named_files(
     origin: SourceCheckpoint, directory: str, position: str
 ) -> Iterator[source_logs.ReadFile]:
+    """Yield the files that the log of a file source has at a position; Corrupt if it is damaged."""
     prefix = f"{SOURCES}/{directory}/"
     names = [path.removeprefix(prefix) for path in origin.files if path.startswith(prefix)]
     if not names:  # the second line of a DataFrame that is used twice, in a plain checkpoint
@@ -151,7 +152,7 @@ def _named_files(
         raise damaged(origin, prefix, error) from error
 
 
-class _Directories:
+class Directories:
     """The names in the directories of input files, each listed once."""
 
     def __init__(self) -> None:
@@ -190,7 +191,7 @@ def _check(
     directory: str,
     files: Sequence[source_logs.ReadFile],
     committed: int,
-    present: _Directories,
+    present: Directories,
 ) -> SourceFileCheck:
     gone: list[str] = []
     planned = read = read_gone = elsewhere = 0

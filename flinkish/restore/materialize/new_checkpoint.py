@@ -390,6 +390,12 @@ def _source(origin: SourceCheckpoint, source: TakenSource, position: str) -> Ite
     except ValueError as error:
         raise damaged(origin, old, error) from error
     for name in chosen.kept:
-        yield _linked(origin, old + name, new + name)
+        if source.move is None:
+            yield _linked(origin, old + name, new + name)
+        else:
+            change = partial(source_logs.with_moved_files, move=source.move)
+            yield _File(new + name, origin, content=parsed(origin, old + name, change))
     for name, content in chosen.written.items():
+        if source.move is not None:
+            content = source_logs.with_moved_files(content, name, source.move)
         yield _File(new + name, origin, content=content)

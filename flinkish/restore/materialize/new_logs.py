@@ -182,17 +182,16 @@ def _offset_at(entry: OffsetEntry, source: TakenSource, origin: SourceCheckpoint
 def _named_line(entry: OffsetEntry, source: TakenSource, place: int) -> LogLine:
     """Return a line of version 2 (Spark 4.2 on).
 
-    There a source has a name, or else its number among the sources. A DataFrame used twice has
-    several numbers, of which Spark writes only the last.
+    There a source has a name, which may change (``--uid-map``), or else its number among the
+    sources. A DataFrame used twice has several numbers, of which Spark writes only the last.
     """
     named = source.directory in entry.sources and not source.directory.isdigit()
     name = source.directory if named else str(source.entry)
-    kept = source.target == name if named else place == source.entry
-    if not kept:
-        new = source.target if named else str(place)
+    new = source.target if named else str(place)
+    if new.isdigit() if named else new != name:
         raise _refusal(f"source '{name}' of an offset log of version 2 would become '{new}'")
     offsets = dict(zip(entry.sources, entry.offsets, strict=True))
-    return LogLine(name, offsets.get(name, NO_OFFSET))
+    return LogLine(new, offsets.get(name, NO_OFFSET))
 
 
 def _refusal(why: str) -> Incompatible:

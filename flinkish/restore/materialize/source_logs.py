@@ -107,6 +107,33 @@ def files_at(names: Sequence[str], offset: str, read: Callable[[str], bytes]) ->
     return SourceFiles((), {f"{limit}{COMPACT_SUFFIX}": shortened})
 
 
+def with_moved_files(data: bytes, name: str, move: tuple[str, str]) -> bytes:
+    """Return an entry of a file source's log with the paths of files that were moved.
+
+    Parameters
+    ----------
+    move
+        The URLs of the old and the new directory.
+    """
+    old, new = move
+    head, entries = _parsed(data, name)
+    lines = [head]
+    for path, _, line in entries:
+        place = same_form(path)
+        if place.startswith(f"{old}/"):
+            entry = json.loads(line) | {"path": new + place[len(old) :]}
+            line = json.dumps(entry, separators=(",", ":"), ensure_ascii=False).encode()
+        lines.append(line)
+    return b"\n".join(lines)
+
+
+def same_form(url: str) -> str:
+    """Return a URL in the form ``file:///a`` of two that mean the same."""
+    if url.startswith("file:/") and not url.startswith("file://"):
+        return "file://" + url.removeprefix("file:")
+    return url
+
+
 def read_by_spark(names: Sequence[str]) -> Sequence[str]:
     """Return the entries of a position without those before the newest compacted one."""
     newest = max((i for i, name in enumerate(names) if compacted(name) is not None), default=0)

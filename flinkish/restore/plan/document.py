@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from flinkish.errors import ConsentNeeded, Incompatible
-from flinkish.restore.plan.judging import OperatorJudgement, advice_for
+from flinkish.restore.plan.judging import OperatorJudgement, advice_for, ask
 from flinkish.restore.plan.non_restored_state import NonRestored
 from flinkish.restore.plan.query_restore import QueryRestore, RestoreOptions
 from flinkish.restore.plan.source_row import SourcePlan
@@ -175,7 +175,7 @@ def _operator(query: str, plan: OperatorJudgement, options: RestoreOptions) -> d
         "operator_id": plan.operator.lookup_ids[-1],
         "kind": plan.operator.kind,
         "ordinal": plan.operator.ordinal,
-        "verdict": (plan.verdict if executable else Verdict.INCOMPATIBLE).value,
+        "verdict": _operator_verdict(plan, options),
         "executable": executable,
         "reason": plan.reason,
         "text": plan.text,
@@ -195,6 +195,14 @@ def _operator(query: str, plan: OperatorJudgement, options: RestoreOptions) -> d
             for change in plan.changes
         ],
     }
+
+
+def _operator_verdict(plan: OperatorJudgement, options: RestoreOptions) -> str:
+    if not plan.executable(options.executors):
+        return Verdict.INCOMPATIBLE.value
+    taken_over = plan.verdict in (Verdict.AS_IS, Verdict.RENUMBERED)
+    asked = taken_over and ask([plan], options.accept_partial) is not None
+    return CONSENT if asked else plan.verdict.value
 
 
 def _origin(saved: SavedOperator) -> dict[str, Any]:

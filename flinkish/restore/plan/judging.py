@@ -10,6 +10,7 @@ from typing import Any
 from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT, pinned
 from flinkish.checkpoint.operators import StoreInfo
 from flinkish.errors import ConsentNeeded, Incompatible
+from flinkish.restore.plan.changed_settings import SETTINGS_CHANGED, setting_changes
 from flinkish.restore.plan.deduplications import (
     convert_deduplication,
     is_other_deduplication,
@@ -170,7 +171,8 @@ def _judge_taken(
         nulls_known=_nulls_known(operator.kind, taken.stores, base),
     )
     found = () if converted is None else (converted.change,)
-    changes = worst_first([*typed.changes, *compared, *found])
+    settings = setting_changes(taken.meaning, operator.meaning)
+    changes = worst_first([*typed.changes, *compared, *found, *settings])
     worst = changes[0] if changes else None
     if worst is not None and worst.verdict in (Verdict.INCOMPATIBLE, Verdict.MIGRATE):
         text = "; ".join(c.text for c in changes if c.verdict is worst.verdict)
@@ -207,13 +209,16 @@ def _judge_taken(
             changes,
         )
     text = "; ".join(change.text for change in changes)
+    asked = next((change.reason for change in changes if change.partial), "")
     if base is not None and taken.query == base.key and taken.ordinal == operator.ordinal:
-        return OperatorJudgement(operator, Verdict.AS_IS, taken, "same-state", text, "", changes)
+        reason = asked or "same-state"
+        return OperatorJudgement(operator, Verdict.AS_IS, taken, reason, text, "", changes)
     if base is not None and taken.query != base.key:
         reason, how = "other-query", f"taken from query '{taken.query}'"
     else:
         reason, how = "other-ordinal", f"operator {taken.ordinal} is {operator.ordinal} now"
     text = f"{how}; {text}" if text else how
+    reason = asked or reason
     return OperatorJudgement(operator, Verdict.RENUMBERED, taken, reason, text, "", changes)
 
 
@@ -313,9 +318,14 @@ def ask(
     if not asked:
         return None
     flags = [f"{ACCEPT_PARTIAL} {shlex.quote(_name(plan))}" for plan in asked]
+    changes = [change for plan in asked for change in plan.changes if change.partial]
+    settings = dict.fromkeys(c.advice for c in changes if c.reason == SETTINGS_CHANGED)
+    agree = f"agree with {' '.join(flags)}"
+    if len(settings) < len(changes):
+        agree += f", or {KEEP_OR_DROP}"
     return ConsentNeeded(
         "; ".join(f"{plan.operator.describe()}: {'; '.join(plan.partial)}" for plan in asked),
-        hint=f"agree with {' '.join(flags)}, or {KEEP_OR_DROP}",
+        hint="; ".join([*settings, f"or {agree}" if settings else agree]),
         uid=asked[0].operator.uid,
         reasons=[plan.reason for plan in asked],
     )
@@ -338,7 +348,7 @@ def advice_for(
         return "" if plan.executable(executors) else plan.advice
     if plan.verdict is Verdict.MIGRATE and not plan.executable(executors):
         return plan.advice if plan.reason == MIGRATED else KEEP_OR_DROP
-    if plan.verdict is Verdict.MIGRATE and plan.partial:
+    if plan.partial and plan.verdict is not Verdict.INCOMPATIBLE:
         asked = ask([plan], accept_partial)
         return "" if asked is None else asked.hint or ""
     return plan.advice or (KEEP_OR_DROP if plan.verdict is Verdict.INCOMPATIBLE else "")

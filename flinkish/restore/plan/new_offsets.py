@@ -33,11 +33,16 @@ from flinkish.restore.plan.source_findings import ACCEPT_LOST_ROWS
 
 #: The user's agreement that rows are read again.
 ACCEPT_REPEATED = "--accept-repeated-rows"
+#: Where the position of a file source stays as it is, and its files have other paths.
+MOVED = "moved"
 #: Kafka's own words for the first and the next offset of a partition, in Spark's JSON.
 EARLIEST, LATEST = -2, -1
 _LARGEST = 2**63 - 1
 _TIMESTAMP = "timestamp:"
-_FORMS = "earliest, latest, timestamp:TIME (ISO-8601 with a zone, or milliseconds), or JSON"
+_FORMS = (
+    "earliest, latest, timestamp:TIME (ISO-8601 with a zone, or milliseconds), moved (of files), "
+    "or JSON"
+)
 #: The partitions that a sentence names.
 _SHOWN = 5
 
@@ -54,7 +59,7 @@ class Target:
         Parsed JSON in the source's own form, of ``offsets``.
     """
 
-    how: Literal["earliest", "latest", "timestamp", "offsets"]
+    how: Literal["earliest", "latest", "timestamp", "offsets", "moved"]
     time_ms: int | None = None
     offsets: Any = None
 
@@ -84,6 +89,8 @@ def parse_target(text: str) -> Target:
     word = text.strip()
     if word in ("earliest", "latest"):
         return Target("earliest" if word == "earliest" else "latest")
+    if word == MOVED:
+        return Target("moved")
     if word.startswith(_TIMESTAMP):
         return Target("timestamp", time_ms=_milliseconds(word.removeprefix(_TIMESTAMP).strip()))
     try:
@@ -231,6 +238,8 @@ def kafka_offsets(
         if isinstance(given, Unresolved):
             return given
         after = {**saved, **given}
+    elif target.how == MOVED:
+        return Unresolved("set-offsets-form", "cannot be moved so: that is for files")
     elif topics is None or (target.how == "timestamp" and answer.at is None):
         return _needs_broker(f"where {target.describe()} is", answer)
     elif not read:

@@ -1,10 +1,11 @@
 """The position from which each source of a restored query continues. Pure.
 
-A source is matched by its uid (in any query of the job), else by what it reads, in the saved query
-that continues or in those that gave the state behind the source. The remaining sources of the query
-that continues are paired in order, as in Spark, so that a path may change. A new source starts
-without a saved position. So does a source that ``--reset-source`` names, whatever it was paired
-with.
+A source is matched by its uid, in any query of the job, else by what it reads, in the saved query
+that continues or in those that gave the state behind the source. A name of Spark's
+(``readStream.name``) is one of the query: only those queries are searched for it. The remaining
+sources of the query that continues are paired in order, as in Spark, so that a path may change. A
+new source starts without a saved position. So does a source that ``--reset-source`` names, whatever
+it was paired with.
 """
 
 from __future__ import annotations
@@ -207,9 +208,14 @@ def _listed(queries: Sequence[NewQuery]) -> str:
 
 def reset_flag(source: NewSource) -> str:
     """Return the option that lets a source start afresh, quoted for a shell where necessary."""
-    name = source.uid or source.signature
+    return name_option(RESET, source)
+
+
+def name_option(option: str, source: NewSource, more: str = "") -> str:
+    """Return an option that names a source, quoted for a shell where necessary."""
+    name = (source.uid or source.signature) + more
     plain = re.fullmatch(r"[\w.=,:/@%+-]+", name)
-    return "--reset-source " + (name if plain else "'" + name.replace("'", "'\\''") + "'")
+    return f"{option} " + (name if plain else "'" + name.replace("'", "'\\''") + "'")
 
 
 def check_inputs(
@@ -318,16 +324,24 @@ class _Finder:
         if old is not None:
             return next((s for s in everything if s.uid == old), None)
         own_id = source.lookup_ids[-1]
+        near = self._behind(source) if self._own is None else {self._own.key}
+        reachable = [
+            s for s in everything if s.query in near or not (s.is_named or source.is_named)
+        ]
         for wanted in source.lookup_ids:
             given = source.uid is not None or wanted != own_id
-            for saved in everything if given else ():
+            for saved in reachable if given else ():
                 v2 = self._hasher is HasherVersion.V2
                 if (saved.operator_id_v2 if v2 else saved.operator_id_v3) == wanted:
                     return saved
         return None
 
+    def _behind(self, source: NewSource) -> set[str | None]:
+        """Return the saved queries that gave the state behind a source."""
+        return {op.query for o in source.feeds if (op := self._taken.get(o)) is not None}
+
     def _by_signature(self, source: NewSource) -> SavedSource | None:
-        behind = {op.query for o in source.feeds if (op := self._taken.get(o)) is not None}
+        behind = self._behind(source)
         if not behind and self._own is not None:
             behind = {self._own.key}
         same = [

@@ -24,6 +24,7 @@ def recipe_for(
     rebase_to: int | None = None,
     rewritten: bool = False,
     offsets: Mapping[int, str] | None = None,
+    moves: Mapping[int, tuple[str, str] | None] | None = None,
 ) -> Recipe:
     """Return the recipe that carries out ``plan``, which must have a base.
 
@@ -39,6 +40,9 @@ def recipe_for(
         Whether the engine rewrites that checkpoint, and writes new schemas itself.
     offsets
         The positions that replace saved ones, by the entry of the source.
+    moves
+        The file sources whose files lie elsewhere than they read, by entry, and how the paths in
+        their logs change, if they do.
     """
     assert plan.base is not None
     keys: list[QueryKey] = [plan.base.key]
@@ -60,13 +64,16 @@ def recipe_for(
                 kind = verdict.operator.kind if verdict.other_kind else None
                 states[ordinal] = TakenState(origin(taken.query), taken.ordinal, new_schema, kind)
     sources: tuple[TakenSource | FreshSource, ...] | None = None
-    given = offsets or {}
+    given, moved = offsets or {}, moves or {}
     # Unchanged sources have no positions of their own: they go on with the base's log.
-    positions = plan.sources.matched if plan.positions is None and given else plan.positions
+    written = plan.positions is None and bool(given or moved)
+    positions = plan.sources.matched if written else plan.positions
     if positions is not None:
         entries: list[TakenSource | FreshSource] = []
         for entry, position in enumerate(positions):
-            entries.append(_entry(position, plan.directories[entry], origin, given.get(entry)))
+            target = plan.directories[entry]
+            more = given.get(entry), moved.get(entry)
+            entries.append(_entry(position, target, origin, *more))
         sources = tuple(entries)
     return Recipe(
         tuple(origins[key] for key in keys), states=states, sources=sources, rebase_to=rebase_to
@@ -78,8 +85,9 @@ def _entry(
     target: str,
     origin: Callable[[QueryKey], int],
     offset: str | None,
+    move: tuple[str, str] | None,
 ) -> TakenSource | FreshSource:
     if position is None:
         return FreshSource()
     place = origin(position.query), position.entry, position.directory
-    return TakenSource(*place, target, offset)
+    return TakenSource(*place, target, offset, move)

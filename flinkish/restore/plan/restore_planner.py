@@ -8,7 +8,7 @@ the newest batch of a sink, missing input files, other runs of a query.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -38,7 +38,7 @@ from flinkish.restore.plan.recipes import recipe_for
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan
 from flinkish.restore.plan.source_findings import SourceAnswer
 from flinkish.restore.plan.source_plans import source_plans
-from flinkish.restore.plan.source_row import BrokerFacts, SourcePlan, kind_of
+from flinkish.restore.plan.source_row import BrokerFacts, FileReading, SourcePlan, kind_of
 from flinkish.restore.plan.state_migration import StateRewrite, rewrite_of
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.recipe import EmptyState, Recipe
@@ -63,9 +63,20 @@ class RestoreEnvironment(Protocol):
         """Return the plan for the sink, which may already have batches; None if it records none."""
 
     def input_files(
-        self, new: NewQuery, offer: RestorableQuery, plan: QueryPlan
+        self, new: NewQuery, offer: RestorableQuery, plan: QueryPlan, moved: Collection[int]
     ) -> Sequence[Check]:
-        """Return the checks for missing input files of the restored batch."""
+        """Return the checks for missing input files of the restored batch.
+
+        Parameters
+        ----------
+        moved
+            The entries of the sources whose files were moved, and are there.
+        """
+
+    def files(
+        self, new: NewQuery, source: NewSource, saved: SavedSource, offer: RestorableQuery
+    ) -> FileReading | None:
+        """Return where the files are that a file source has read; None if it is none."""
 
     def broker(
         self, source: NewSource, saved: SavedSource, at_ms: int | None = None
@@ -145,7 +156,11 @@ class RestorePlanner:
             *(new, plan.base if plan.own else None, plan.sources),
             self._broker_facts(new, plan, targets),
         )
-        checks = [*preconditions(new, plan.base), *self._environment.input_files(new, offer, plan)]
+        moved = {row.new.entry for row in rows if row.new is not None and row.move is not None}
+        checks = [
+            *preconditions(new, plan.base),
+            *self._environment.input_files(new, offer, plan, moved),
+        ]
         checks += [check for row in rows for check in row.checks]
         found = QueryRestore(
             new.name,
@@ -171,6 +186,11 @@ class RestorePlanner:
             *(plan, origins, empty),
             rewritten=rewrite is not None,
             offsets={r.new.entry: r.set_to for r in rows if r.new and r.set_to is not None},
+            moves={
+                r.new.entry: None if r.move is None else (r.move.old, r.move.new)
+                for r in rows
+                if r.new is not None and r.elsewhere
+            },
         )
         sink = self._environment.sink(new, offer, recipe, identity, options.sink_ahead)
         if sink is not None and sink.blocks:
@@ -239,6 +259,7 @@ class RestorePlanner:
         """Return what is known of brokers and tables that sources with a position read."""
         answers: dict[int, BrokerAnswer] = {}
         tables: dict[int, SourceAnswer] = {}
+        files: dict[int, FileReading] = {}
         pairs = zip(new.sources or (), plan.sources.matched or (), strict=False)
         for source, saved in pairs:
             if saved is None:
@@ -247,11 +268,17 @@ class RestorePlanner:
                 target = targets.get(source.entry)
                 at_ms = None if target is None else target.time_ms
                 answers[source.entry] = self._environment.broker(source, saved, at_ms)
+            elif kind_of(source.signature) == "file":
+                offer = self.offers.by_key[saved.query]
+                reading = self._environment.files(new, source, saved, offer)
+                files |= {} if reading is None else {source.entry: reading}
             elif (table := self._environment.table(new, source, saved)) is not None:
                 tables[source.entry] = table
         options = self.options
         return BrokerFacts(
-            *(answers, options.accept_lost_rows, targets, options.accept_repeated_rows), tables
+            *(answers, options.accept_lost_rows, targets, options.accept_repeated_rows),
+            tables,
+            files,
         )
 
     def _without_state(self, new: NewQuery, plan: QueryPlan) -> QueryRestore:

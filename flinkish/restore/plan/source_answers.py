@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from flinkish.restore.plan.file_positions import judge_files
 from flinkish.restore.plan.kafka_positions import judge, reset_cost, rows_waiting
 from flinkish.restore.plan.kafka_reading import (
     BrokerAnswer,
@@ -15,6 +16,7 @@ from flinkish.restore.plan.kafka_reading import (
     reading_of,
 )
 from flinkish.restore.plan.new_offsets import (
+    MOVED,
     NewOffsets,
     Target,
     Unresolved,
@@ -38,6 +40,9 @@ def answered(row: SourcePlan, facts: BrokerFacts) -> SourcePlan:
     """Return a row with what the broker says, and with other offsets where they are asked for."""
     source, saved = row.new, row.saved
     target = None if source is None else facts.targets.get(source.entry)
+    files = None if source is None else facts.files.get(source.entry)
+    if files is not None and (target is None or target.how == MOVED):
+        return judge_files(row, files, target)
     if source is None or target is None or (row.blocks and saved is not None):
         return _with_answer(row, facts)
     if saved is None:

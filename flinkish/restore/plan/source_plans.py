@@ -6,6 +6,9 @@ the source still reads what the position was taken in, and whether Spark can con
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
+
 from flinkish.restore.plan.positions import SourceMatches, reset_flag
 from flinkish.restore.plan.source_answers import answered, without_offsets
 from flinkish.restore.plan.source_row import (
@@ -63,7 +66,8 @@ def source_plans(
     ]
     used = {(old.query, old.entry) for old in paired if old is not None}
     left = own.sources if own is not None else ()
-    rows += [_dropped(s) for s in left or () if (s.query, s.entry) not in used]
+    fresh = [source for source, old in zip(sources, paired, strict=True) if old is None]
+    rows += [_dropped(s, fresh) for s in left or () if (s.query, s.entry) not in used]
     return tuple(rows)
 
 
@@ -81,14 +85,19 @@ def _fresh(source: NewSource) -> SourcePlan:
     return SourcePlan(source, None, "new", "new-source", f"{source.describe()} starts afresh")
 
 
-def _dropped(saved: SavedSource) -> SourcePlan:
+def _dropped(saved: SavedSource, fresh: Sequence[NewSource] = ()) -> SourcePlan:
+    """Return the row of a position that nothing takes; ``fresh``: the sources without one."""
+    kind = kind_of(saved.signature)
+    renamed = [s.uid for s in fresh if s.uid and saved.uid and kind_of(s.signature) == kind]
+    maps = [shlex.quote(f"{saved.uid}={name}") for name in renamed]
+    advice = f"go on from it, if the source was renamed: --uid-map {maps[0]}; or " if maps else ""
     return SourcePlan(
         None,
         saved,
         "dropped",
         "dropped-source",
         f"{saved.describe()} is taken by no source of this query",
-        "read it again, or drop its position with -n (--allowNonRestoredState)",
+        advice + "read it again, or drop its position with -n (--allowNonRestoredState)",
     )
 
 

@@ -26,6 +26,60 @@ SourceVerdict = Literal[
 
 
 @dataclass(frozen=True)
+class FileMove:
+    """Where the files of a file source were, and where they are: URLs of directories."""
+
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class FileReading:
+    """Where the files are that a file source has read, and what its path covers.
+
+    Attributes
+    ----------
+    path
+        The path that the program reads.
+    files
+        How many files its log has.
+    outside
+        How many of them do not lie below the path.
+    planned_outside
+        How many of those belong to the planned batch.
+    moved, planned_moved
+        How many files of ``outside`` and ``planned_outside`` lie at the same place below the path.
+    pattern
+        Whether the path has a pattern.
+    by_name
+        Whether files are known by their names alone.
+    known
+        Whether every place could be looked at.
+    move
+        Where the files of ``outside`` would have been moved.
+    too_deep
+        Whether the files lie below the path where Spark reads none.
+    """
+
+    path: str
+    files: int
+    outside: int = 0
+    planned_outside: int = 0
+    moved: int = 0
+    planned_moved: int = 0
+    pattern: bool = False
+    by_name: bool = False
+    known: bool = True
+    move: FileMove | None = None
+    too_deep: bool = False
+
+    @property
+    def refused(self) -> bool:
+        """Whether Spark would refuse or skip files of the planned batch."""
+        return self.planned_outside > 0 and (not self.pattern or self.planned_moved > 0)
+
+
+@dataclass(frozen=True)
 class SourcePlan:
     """The verdict for one source of the program, or for a saved one that the program does not read.
 
@@ -50,6 +104,11 @@ class SourcePlan:
         The position that replaces the saved one (``--set-offsets``).
     moves
         What becomes of the partitions of Kafka then.
+    elsewhere
+        Whether files that a file source has read lie elsewhere than it reads now, so that Spark
+        must not ask for those of the newest batch.
+    move
+        How the paths in its log change.
     """
 
     new: NewSource | None
@@ -63,6 +122,8 @@ class SourcePlan:
     repeated_rows: int | None = None
     set_to: str | None = None
     moves: tuple[Move, ...] = ()
+    elsewhere: bool = False
+    move: FileMove | None = None
 
     @property
     def blocks(self) -> bool:
@@ -86,6 +147,8 @@ class BrokerFacts:
         Whether the user agrees that rows are read again.
     tables
         The answers of tables, by the entry of the source.
+    files
+        Where the files of file sources are, by the entry of the source.
     """
 
     answers: Mapping[int, BrokerAnswer] = field(default_factory=dict)
@@ -93,6 +156,7 @@ class BrokerFacts:
     targets: Mapping[int, Target] = field(default_factory=dict)
     accept_repeated_rows: bool = False
     tables: Mapping[int, SourceAnswer] = field(default_factory=dict)
+    files: Mapping[int, FileReading] = field(default_factory=dict)
 
 
 #: Nothing is known of any broker.

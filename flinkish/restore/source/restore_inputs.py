@@ -42,8 +42,15 @@ ICEBERG_OPTIONS = (
     *("streaming-skip-delete-snapshots", "streaming-skip-overwrite-snapshots"),
     "stream-from-timestamp",
 )
+#: The options of a file source that decide which files it reads, and which of them are new.
+FILE_OPTIONS = ("path", "fileNameOnly", "recursiveFileLookup")
 #: The options of a source that a restore looks at, by its format.
-SOURCE_OPTIONS = {"delta": DELTA_OPTIONS, "iceberg": ICEBERG_OPTIONS, "kafka": KAFKA_OPTIONS}
+SOURCE_OPTIONS = {
+    "delta": DELTA_OPTIONS,
+    "file": FILE_OPTIONS,
+    "iceberg": ICEBERG_OPTIONS,
+    "kafka": KAFKA_OPTIONS,
+}
 
 
 def plain_signature(signature: str | None) -> str | None:
@@ -52,6 +59,15 @@ def plain_signature(signature: str | None) -> str | None:
     Savepoints had Spark's own name of every Kafka source in it: ``kafka[KafkaTable, subscribe=a]``.
     """
     return None if signature is None else signature.replace("kafka[KafkaTable, ", "kafka[", 1)
+
+
+def is_spark_name(uid: str | None, directory: str) -> bool:
+    """Return whether the uid of a source is its name in Spark, ``readStream.name("x")``.
+
+    Spark keeps such a source in a directory of that name. It means something in its query only,
+    while a uid of flinkish is one of the job.
+    """
+    return uid is not None and uid == directory and not uid.isdigit()
 
 
 @dataclass(frozen=True)
@@ -133,6 +149,11 @@ class SavedSource(Identified):
     identity: OperatorIdentity = UNKNOWN
     signature: str | None = None
     inputs: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the program gave it a name of Spark's (see :func:`is_spark_name`)."""
+        return is_spark_name(self.uid, self.directory)
 
     def describe(self) -> str:
         """Return a text for messages: ``the position of source 'flights' (query 'q')``."""
@@ -233,6 +254,11 @@ class NewSource:
     feeds: tuple[int, ...] = ()
     inputs: tuple[tuple[int, int], ...] = ()
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the program gave it a name of Spark's (see :func:`is_spark_name`)."""
+        return is_spark_name(self.uid, self.directory)
 
     def describe(self) -> str:
         """Return a text for messages."""

@@ -136,7 +136,15 @@ def _meaning(data: Any) -> StateSemantics:
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise Damaged(f"the meaning of a state has an unknown form: {error}") from error
     snapshots = (text for each in found.serializers.values() for text in each)
-    texts = (*found.traits.values(), *snapshots, *(text for c in columns for text in _texts(c)))
+    settings = (
+        text
+        for each in found.settings or ()
+        for text in (each.setting, each.value, each.part, each.expression)
+    )
+    texts = (
+        *(*found.traits.values(), *snapshots, *settings),
+        *(text for c in columns for text in _texts(c)),
+    )
     if not all(isinstance(text, str) for text in texts):
         raise Damaged("the meaning of a state has an unknown form")
     return found

@@ -143,6 +143,28 @@ def test_a_renamed_source_is_found_through_the_uid_map() -> None:
     assert entries(positions(program, saved, new="b")) == [("q", 1), ("q", 0)]
 
 
+def test_a_name_of_sparks_is_one_of_its_query() -> None:
+    orders = source(A, 0, query="p", uid="orders", directory="orders")
+    plain = source(B, 0, query="q")
+    saved = (saved_query(key="p", sources=(orders,)), saved_query(key="q", sources=(plain,)))
+    named = reads(B, 0, uid="orders", directory="orders")
+    # Query q gives its source a name that is one of query p: it keeps its own position.
+    assert entries(positions(starting(name="q", sources=(named,)), *saved)) == [("q", 0)]
+    # A uid of flinkish is one of the job.
+    moved = positions(starting(name="q", sources=(reads(B, 0, uid="a"),)), *_with_uid("a"))
+    assert entries(moved) == [("p", 0)]
+    # A query that takes the state of another takes the position behind its names too.
+    state = saved_query(old("x", query="p"), key="p", sources=(orders,))
+    reader = reads(A, 0, uid="orders", directory="orders", feeds=(0,))
+    query = starting(new("x"), name="r", sources=(reader,))
+    assert entries(positions(query, state)) == [("p", 0)]
+
+
+def _with_uid(uid: str) -> tuple[SavedQueryFacts, SavedQueryFacts]:
+    one, other = source(A, 0, query="p", uid=uid), source(B, 0, query="q", uid="b")
+    return saved_query(key="p", sources=(one,)), saved_query(key="q", sources=(other,))
+
+
 @pytest.mark.parametrize("turned", [False, True])
 def test_a_join_whose_inputs_have_changed_places_is_refused(turned: bool) -> None:
     """Unless each still reaches it through the input whose rows the state holds."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from flinkish.restore.plan.query_restore import RestoreOptions
 from flinkish.restore.plan.restore_planner import RestorePlanner
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan
 from flinkish.restore.plan.source_findings import SourceAnswer
+from flinkish.restore.plan.source_row import FileReading
 from flinkish.restore.plan.state_migration import StateRewrite
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome, Verdict
 from flinkish.restore.recipe import EmptyState, Recipe, SourceCheckpoint, TakenSource
@@ -71,9 +72,14 @@ class Facts:
         return self.sink_plan
 
     def input_files(
-        self, new: NewQuery, offer: RestorableQuery, plan: QueryPlan
+        self, new: NewQuery, offer: RestorableQuery, plan: QueryPlan, moved: Collection[int]
     ) -> Sequence[Check]:
         return self.checks
+
+    def files(
+        self, new: NewQuery, source: NewSource, saved: SavedSource, offer: RestorableQuery
+    ) -> FileReading | None:
+        return None
 
     def table(self, new: NewQuery, source: NewSource, saved: SavedSource) -> SourceAnswer | None:
         return None

@@ -54,6 +54,16 @@ def test_the_same_moved_new_and_dropped_sources() -> None:
     assert not any(row.blocks for row in removed)
 
 
+def test_a_renamed_source_is_told_how_to_keep_its_position() -> None:
+    saved = saved_query(sources=(source(A, 0, uid="orders", directory="orders"),))
+    renamed = starting(sources=(reads(A, 0, uid="all sales", directory="all sales"),))
+    fresh, dropped = rows(renamed, saved)
+    assert verdicts([fresh, dropped]) == [FRESH, DROPPED]
+    assert dropped.advice.startswith(
+        "go on from it, if the source was renamed: --uid-map 'orders=all sales'; or read it again"
+    )
+
+
 def test_a_source_of_another_query_is_moved() -> None:
     saved = saved_query(old("x", query="p"), key="p", sources=(source(A, query="p"),))
     (row,) = rows(starting(new("x"), name="other", sources=(reads(A, feeds=(0,)),)), saved)

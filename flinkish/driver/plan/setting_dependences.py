@@ -1,0 +1,434 @@
+"""The settings of a session on which the results of expressions depend, read from Spark's plans.
+
+Facts used (Spark 3.5 to 4.3):
+
+* The offset log pins none of these settings (``OffsetSeqMetadata.relevantSQLConfs`` has those of
+  state stores and of the planner only): a restart takes the session's.
+* The analyzer writes the time zone into the expressions that need one
+  (``ResolveTimeZone``, ``TimeZoneAwareExpression.timeZoneId``), and whether they are ANSI's
+  (``evalMode``, ``failOnError``). The value is that of the moment when the program made the
+  DataFrame, not that of the query's start.
+* ``window`` and ``session_window`` count from 1970 in UTC: they need no zone.
+* Formatters and the readers of files look their settings up when the query runs.
+* An attribute keeps its ``exprId`` through a plan, so its definitions lead down to the sources.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish.driver.log import log
+from flinkish.driver.plan.plan_classes import find_class, items, scala_object
+from flinkish.operators.state_semantics import (
+    ANSI,
+    CASE_SENSITIVE,
+    COMPLEX_TO_STRING,
+    MAP_DEDUP,
+    SIZE_OF_NULL,
+    TIME_PARSER,
+    TIME_ZONE,
+    Dependence,
+)
+
+_EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
+#: Formats of files whose times are text, and those whose columns are found by their names.
+_TEXT = frozenset({"csv", "json", "xml"})
+_BY_NAME = frozenset({"avro", "orc", "parquet"})
+#: Pattern letters that stand for a zone.
+_ZONE_LETTERS = re.compile("[VzOXxZ]")
+_QUOTED = re.compile(r"'[^']*'")
+#: Expressions with a zone that never use it: zones are offsets of whole minutes.
+_WITHOUT_ZONE = frozenset({"Second", "SecondWithFraction"})
+#: Those that show a field of a time.
+_FIELDS = frozenset({"Hour", "Minute"})
+_BELOW_MINUTES = frozenset({"MICROSECOND", "MILLISECOND", "SECOND"})
+_BELOW_DAYS = _BELOW_MINUTES | {"MINUTE", "HOUR"}
+_DAY_US = 86_400_000_000
+_WHOLE = ("tinyint", "smallint", "int", "bigint")
+_NUMBERS = (*_WHOLE, "float", "double", "decimal")
+#: Arithmetic whose result may not fit its type.
+_OVERFLOWS = frozenset({"Add", "Subtract", "Multiply", "UnaryMinus", "Abs"})
+#: Arithmetic that fails on a zero in ANSI mode.
+_DIVIDES = frozenset({"Divide", "IntegralDivide", "Pmod", "Remainder"})
+#: Others that fail in ANSI mode where they are null otherwise.
+_FAILS = frozenset(
+    {
+        *("Elt", "ElementAt", "GetArrayItem", "GetTimestamp", "MakeDate", "MakeTimestamp"),
+        *("NextDay", "ToUnixTimestamp", "UnixTimestamp"),
+    }
+)
+_MAPS = frozenset(
+    {
+        *("CreateMap", "MapConcat", "MapFromArrays", "MapFromEntries", "StringToMap"),
+        "TransformKeys",
+    }
+)
+#: Expressions that turn errors into nulls, whatever the mode.
+_TRIES = frozenset({"TryEval"})
+
+
+@dataclass(frozen=True)
+class ReadColumn:
+    """A column of a file source.
+
+    Attributes
+    ----------
+    format
+        The format of the files.
+    options
+        The options of its reader, by their names in lower case.
+    """
+
+    format: str
+    options: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class _Need:
+    """A setting that one expression needs; ``certain`` as in Dependence."""
+
+    setting: str
+    value: str
+    expression: str
+    certain: bool
+
+
+class DependenceReader:
+    """Reads on which settings the expressions of one query depend.
+
+    Parameters
+    ----------
+    jvm
+        Spark's JVM.
+    defined
+        The expressions that define an attribute, by its number, of every plan of the query.
+    columns
+        The columns of file sources, by the number of their attribute.
+    setting
+        Returns the session's value of a setting; None where this Spark does not know it.
+    text
+        Returns an expression as the program wrote it.
+    """
+
+    def __init__(
+        self,
+        jvm: Any,
+        defined: Mapping[int, Sequence[Any]],
+        columns: Mapping[int, ReadColumn],
+        setting: Callable[[str], str | None],
+        text: Callable[[Any], str],
+    ) -> None:
+        self._defined = defined
+        self._columns = columns
+        self._setting = setting
+        self._text = text
+        self._zoned = find_class(jvm, f"{_EXPRESSIONS}.TimeZoneAwareExpression")
+        self._replaceable = find_class(jvm, f"{_EXPRESSIONS}.RuntimeReplaceable")
+        self._formatting = find_class(jvm, f"{_EXPRESSIONS}.TimestampFormatterHelper")
+        self._cast: Any = scala_object(find_class(jvm, f"{_EXPRESSIONS}.Cast$"))
+        self._known: dict[tuple[int, bool], tuple[_Need, ...]] = {}
+
+    def of(self, part: str, expression: Any, *, finds: bool) -> Iterator[Dependence]:
+        """Yield what an expression depends on, down to the columns of the sources.
+
+        Parameters
+        ----------
+        part
+            The part of the state that it gives, for messages.
+        finds
+            Whether state is found or dropped by it: it is a key, or the event time.
+        """
+        from py4j.protocol import Py4JError
+
+        seen = set()
+        try:
+            needs = self._needs(expression, times=True)
+        except Py4JError as error:
+            log(f"{part}: the settings that it depends on are not known: {error}")
+            return
+        for need in needs:
+            if need.setting == CASE_SENSITIVE and not finds:
+                continue
+            certain = need.certain and (finds or need.setting != ANSI)
+            if (need.setting, need.value, certain) not in seen:
+                seen.add((need.setting, need.value, certain))
+                yield Dependence(need.setting, need.value, part, need.expression, certain)
+
+    def always(self) -> Iterator[Dependence]:
+        """Yield the settings by which the analyzer resolves names: the plan shows their effect."""
+        value = self._setting(CASE_SENSITIVE)
+        if value is not None:
+            yield Dependence(CASE_SENSITIVE, value.lower(), certain=False)
+
+    def _needs(self, expression: Any, *, times: bool) -> tuple[_Need, ...]:
+        """Return what an expression needs; ``times``: whether times in it reach the result."""
+        name = str(expression.getClass().getSimpleName())
+        if name == "AttributeReference":
+            return self._attribute(expression, times=times)
+        if name == "GetStructField":
+            return self._field(expression, times=times)
+        if name in _TRIES:
+            inner = self._all(items(expression.children()), times=times)
+            return tuple(need for need in inner if need.setting != ANSI)
+        if self._replaceable is not None and self._replaceable.isInstance(expression):
+            return self._needs(expression.replacement(), times=times)
+        children = items(expression.children())
+        if _shows_fields(name, expression) and _is_local(children[0]):
+            # Made a time in the zone and shown in it again: the zone has no effect.
+            inner = self._all([*items(children[0].children()), *children[1:]], times=True)
+            parser = [n for n in self._own(name, expression, times=times) if n.setting != TIME_ZONE]
+            return tuple(dict.fromkeys([*parser, *inner]))
+        below = self._all(children, times=True)
+        return tuple(dict.fromkeys([*self._own(name, expression, times=times), *below]))
+
+    def _all(self, expressions: Iterable[Any], *, times: bool) -> tuple[_Need, ...]:
+        found = [need for each in expressions for need in self._needs(each, times=times)]
+        return tuple(dict.fromkeys(found))
+
+    def _attribute(self, attribute: Any, *, times: bool) -> tuple[_Need, ...]:
+        number = int(attribute.exprId().id())
+        key = number, times
+        if key not in self._known:
+            self._known[key] = ()  # in case its definition contains it
+            found = self._all(self._defined.get(number, ()), times=times)
+            column = self._columns.get(number)
+            if column is not None and number not in self._defined:
+                found = tuple(self._read(column, attribute))
+            self._known[key] = found
+        return self._known[key]
+
+    def _field(self, expression: Any, *, times: bool) -> tuple[_Need, ...]:
+        """Return what a field of a struct needs: not what the other fields need."""
+        child, ordinal = expression.child(), int(expression.ordinal())
+        times = times and _has_times(expression)
+        made = [child]
+        if child.getClass().getSimpleName() == "AttributeReference":
+            made = list(self._defined.get(int(child.exprId().id()), ())) or [child]
+        found: list[_Need] = []
+        for each in made:
+            if each.getClass().getSimpleName() == "CreateNamedStruct":
+                found += self._needs(each.valExprs().apply(ordinal), times=times)
+            else:
+                found += self._needs(each, times=times)
+        return tuple(dict.fromkeys(found))
+
+    def _read(self, column: ReadColumn, attribute: Any) -> Iterator[_Need]:
+        shown = f"the column {attribute.name()} of {column.format} files"
+        if column.format in _TEXT and _has_times(attribute):
+            certain = _certain_of(column.options)
+            zone = self._setting(TIME_ZONE)
+            if certain is not None and zone is not None:
+                yield _Need(TIME_ZONE, zone, shown, certain)
+        case = self._setting(CASE_SENSITIVE)
+        if column.format in _BY_NAME and case is not None:
+            yield _Need(CASE_SENSITIVE, case.lower(), shown, certain=False)
+
+    def _own(self, name: str, expression: Any, *, times: bool) -> Iterator[_Need]:
+        """Yield what an expression needs besides its children."""
+        if name == "CurrentTimeZone":
+            yield from self._session(TIME_ZONE, expression)
+        elif self._zoned is not None and self._zoned.isInstance(expression):
+            certain = self._needs_zone(name, expression, times=times)
+            zone = expression.timeZoneId()
+            if certain is not None and zone.isDefined():
+                yield _Need(TIME_ZONE, str(zone.get()), self._text(expression), certain)
+        formats = self._formatting is not None and self._formatting.isInstance(expression)
+        if formats and _parses(name, expression):
+            yield from self._session(TIME_PARSER, expression)
+        mode = _ansi(name, expression)
+        if mode is not None:
+            yield _Need(ANSI, mode, self._text(expression), certain=True)
+        if name == "Cast" and _text_of_complex(expression):
+            yield from self._session(COMPLEX_TO_STRING, expression)
+        elif name == "Size":
+            value = str(bool(expression.legacySizeOfNull())).lower()
+            yield _Need(SIZE_OF_NULL, value, self._text(expression), certain=True)
+        elif name in _MAPS:
+            yield from self._session(MAP_DEDUP, expression)
+
+    def _session(self, setting: str, expression: Any) -> Iterator[_Need]:
+        value = self._setting(setting)
+        if value is not None:
+            yield _Need(setting, value, self._text(expression), certain=True)
+
+    def _needs_zone(self, name: str, expression: Any, *, times: bool) -> bool | None:
+        """Return whether the result depends on the zone: for certain, perhaps, or not (None)."""
+        if name == "Cast":
+            before, after = expression.child().dataType(), expression.dataType()
+            if "date" in (before.simpleString(), after.simpleString()) and _is_text(before, after):
+                return None  # dates name no time of day
+            return True if self._cast.needsTimeZone(before, after) else None
+        if name in _WITHOUT_ZONE or (name in _FIELDS and _is_local_type(expression.child())):
+            return None
+        if name == "TruncTimestamp":
+            unit = _constant(expression.format())
+            return None if unit is not None and unit.upper() in _BELOW_MINUTES else True
+        if name in ("ToUnixTimestamp", "UnixTimestamp"):
+            return _parsing(expression, expression.children().apply(1))
+        if name == "GetTimestamp":
+            return _parsing(expression, expression.right())
+        if name in ("TimeAdd", "TimestampAddInterval"):
+            return _adding(expression.children().apply(1))
+        if name == "TimestampAdd":
+            return None if str(expression.unit()).upper() in _BELOW_DAYS else True
+        if name == "MakeTimestamp":
+            return None if expression.timezone().isDefined() else True
+        if name in ("JsonToStructs", "CsvToStructs", "XmlToStructs"):
+            return _certain_of(_options(expression)) if times and _has_times(expression) else None
+        if name in ("StructsToJson", "StructsToCsv", "StructsToXml", "ToPrettyString"):
+            return True if _has_times(expression.child()) else None
+        if name in ("Sequence", "CurrentBatchTimestamp"):
+            whole = str(expression.dataType().simpleString())
+            return True if whole in ("date", "array<timestamp>") else None
+        return True
+
+
+def read_columns(node: Any) -> ReadColumn | None:
+    """Return how a leaf of a plan reads its columns; None where it is no file source."""
+    if node.getClass().getSimpleName() != "StreamingRelation":
+        return None
+    source = node.dataSource()
+    return ReadColumn(str(source.className()).lower(), _options(source))
+
+
+def _options(holder: Any) -> dict[str, str]:
+    """Return the options of a reader, by their names in lower case."""
+    found: dict[str, str] = {}
+    iterator = holder.options().iterator()
+    while iterator.hasNext():
+        pair = iterator.next()
+        found[str(pair._1()).lower()] = str(pair._2())
+    return found
+
+
+def _certain_of(options: Mapping[str, str]) -> bool | None:
+    """Return whether times in text depend on the session's zone, by a reader's options. Pure."""
+    if "timezone" in options:
+        return None
+    pattern = options.get("timestampformat")
+    if pattern is None:
+        return False  # only the texts tell whether they name their zone
+    return None if names_zone(pattern) else True
+
+
+def names_zone(pattern: str) -> bool:
+    """Return whether a pattern of a time has a zone. Pure."""
+    return _ZONE_LETTERS.search(_QUOTED.sub("", pattern)) is not None
+
+
+def _parsing(expression: Any, pattern: Any) -> bool | None:
+    """Return whether a time that is read from text depends on the zone."""
+    kind = str(expression.children().apply(0).dataType().simpleString())
+    if kind.startswith("timestamp"):
+        return None if kind == "timestamp" else True
+    if kind == "string":
+        text = _constant(pattern)
+        return None if text is not None and names_zone(text) else True
+    return True
+
+
+def _parses(name: str, expression: Any) -> bool:
+    """Return whether an expression uses its formatter: not for times that are none of text."""
+    if name not in ("ToUnixTimestamp", "UnixTimestamp"):
+        return True
+    return str(expression.children().apply(0).dataType().simpleString()) == "string"
+
+
+def _adding(interval: Any) -> bool | None:
+    """Return whether a time and an interval depend on the zone: days do, for summer time."""
+    if not bool(interval.foldable()):
+        return False
+    value = interval.eval(None)
+    if value is None:
+        return None
+    if isinstance(value, int):
+        return None if abs(value) < _DAY_US else True
+    return True if int(value.months) or int(value.days) else None
+
+
+def _ansi(name: str, expression: Any) -> str | None:
+    """Return ``true`` or ``false`` where the result depends on the ANSI mode, else None."""
+    if name == "Cast":
+        before = str(expression.child().dataType().simpleString())
+        if not may_fail(before, str(expression.dataType().simpleString())):
+            return None
+        return _mode(expression)
+    if name in _OVERFLOWS:
+        kind = str(expression.dataType().simpleString())
+        if not kind.startswith((*_WHOLE, "decimal", "interval")):
+            return None
+        return _mode(expression) if name not in ("UnaryMinus", "Abs") else _flag(expression)
+    if name in _DIVIDES:
+        divisor = expression.children().apply(1)
+        value = divisor.eval(None) if bool(divisor.foldable()) else None
+        safe = value is not None and str(value).strip("0.") not in ("", "-1", "-")
+        return None if safe else _mode(expression)
+    return _flag(expression) if name in _FAILS and _parses(name, expression) else None
+
+
+def _mode(expression: Any) -> str | None:
+    word = str(expression.evalMode().toString())
+    return {"ANSI": "true", "LEGACY": "false"}.get(word)
+
+
+def _flag(expression: Any) -> str:
+    return str(bool(expression.failOnError())).lower()
+
+
+def may_fail(before: str, after: str) -> bool:
+    """Return whether a cast between types (Spark's names) may fail in ANSI mode. Pure."""
+    if before == after or after in ("string", "binary"):
+        return False
+    if before == "string":
+        return after.startswith((*_NUMBERS, "boolean", "date", "timestamp", "interval"))
+    if before == "timestamp":
+        return after in _WHOLE and after != "bigint"
+    if not before.startswith(_NUMBERS):
+        return False
+    if after.startswith("decimal"):
+        return True
+    if after not in _WHOLE:
+        return False
+    return before not in _WHOLE or _WHOLE.index(before) > _WHOLE.index(after)
+
+
+def _shows_fields(name: str, expression: Any) -> bool:
+    """Return whether an expression shows a time as it is in the zone."""
+    if name == "Cast":
+        return str(expression.dataType().simpleString()) in ("string", "date")
+    return name in _FIELDS or name == "DateFormatClass"
+
+
+def _is_local(expression: Any) -> bool:
+    """Return whether an expression makes a time of a date or of a time without a zone."""
+    made = expression.getClass().getSimpleName() == "Cast" and _is_local_type(expression.child())
+    return made and str(expression.dataType().simpleString()) == "timestamp"
+
+
+def _is_local_type(expression: Any) -> bool:
+    return str(expression.dataType().simpleString()) in ("date", "timestamp_ntz")
+
+
+def _has_times(expression: Any) -> bool:
+    kind = str(expression.dataType().catalogString()).replace("timestamp_ntz", "")
+    return "timestamp" in kind
+
+
+def _is_text(*types: Any) -> bool:
+    return any(str(each.simpleString()) == "string" for each in types)
+
+
+def _text_of_complex(cast: Any) -> bool:
+    kind = str(cast.child().dataType().simpleString())
+    return kind.startswith(("array<", "map<", "struct<")) and _is_text(cast.dataType())
+
+
+def _constant(expression: Any) -> str | None:
+    """Return the value of a constant text, else None."""
+    if not bool(expression.foldable()):
+        return None
+    value = expression.eval(None)
+    return None if value is None else str(value)

@@ -1,0 +1,125 @@
+"""Where the files are that a file source has read, when its program reads another path.
+
+Each directory is listed once, see :class:`~flinkish.restore.check.source_files.Directories`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from urllib.parse import unquote
+
+from flinkish import storage
+from flinkish.checkpoint.format.logs import NO_OFFSET, OffsetEntry
+from flinkish.checkpoint.format.source_logs import log_offset
+from flinkish.errors import StorageError
+from flinkish.restore.check.source_files import Directories, named_files
+from flinkish.restore.materialize.source_checkpoints import read_logs
+from flinkish.restore.materialize.source_logs import ReadFile, same_form
+from flinkish.restore.plan.file_positions import base_of, has_pattern
+from flinkish.restore.plan.source_row import FileMove, FileReading
+from flinkish.restore.recipe import SourceCheckpoint
+from flinkish.restore.source.restore_inputs import SavedSource
+
+
+def file_reading(
+    origin: SourceCheckpoint,
+    saved: SavedSource,
+    path: str,
+    url: str,
+    options: Mapping[str, str],
+) -> FileReading | None:
+    """Return where the files of a saved position are.
+
+    Parameters
+    ----------
+    origin
+        The saved query's files.
+    saved
+        The position.
+    path, url
+        The path that the program reads, and the URL of its part before any pattern.
+    options
+        The source's options, by their names in lower case.
+
+    Returns
+    -------
+    FileReading or None
+        None if the position is not one of a file source.
+
+    Raises
+    ------
+    Corrupt
+        A log is missing or damaged.
+    """
+    logs = read_logs(origin)
+    planned = NO_OFFSET if logs.planned is None else _offset(logs.planned, saved)
+    position = saved.offset if planned == NO_OFFSET else planned
+    if log_offset(position) is None:
+        return None
+    files = [
+        ReadFile(same_form(each.path), each.batch)
+        for each in named_files(origin, saved.directory, position)
+    ]
+    committed = log_offset(saved.offset)
+    newest = -1 if committed is None else committed
+    below = same_form(url) + "/"
+    outside = [each for each in files if not each.path.startswith(below)]
+    inside = [each.path[len(below) :] for each in files if each.path.startswith(below)]
+    found = FileReading(
+        path=path,
+        files=len(files),
+        outside=len(outside),
+        planned_outside=sum(each.batch > newest for each in outside),
+        pattern=has_pattern(path),
+        by_name=_is_on(options, "filenameonly"),
+        too_deep=_too_deep(inside, path, options),
+    )
+    return _with_moved(found, outside, newest, saved, below.rstrip("/"))
+
+
+def _with_moved(
+    found: FileReading, outside: Sequence[ReadFile], newest: int, saved: SavedSource, url: str
+) -> FileReading:
+    """Return the reading with the files that lie at the same place below the new path."""
+    kind, _, rest = (saved.signature or "").partition("[")
+    old = base_of([each.path for each in outside], rest.removesuffix("]") if kind else None)
+    if old is None or old == url:
+        return found
+    present = Directories()
+    moved = planned = 0
+    known = True
+    # Those of the planned batch first, as they decide which remote directories are listed.
+    for each in sorted(outside, key=lambda each: each.batch <= newest):
+        if not each.path.startswith(f"{old}/"):
+            continue
+        try:
+            place = storage.locate(unquote(url + each.path[len(old) :]))
+        except StorageError:
+            known = False
+            continue
+        lost = present.lacks(place, needed=True)
+        known = known and lost is not None
+        if lost is False:
+            moved += 1
+            planned += each.batch > newest
+    move = FileMove(old, url)
+    return replace(found, moved=moved, planned_moved=planned, known=known, move=move)
+
+
+def _offset(entry: OffsetEntry, saved: SavedSource) -> str:
+    """Return the line of a source in an entry of the offset log."""
+    offsets = dict(zip(entry.sources, entry.offsets, strict=True))
+    named = entry.version > 1 and saved.directory in offsets
+    return offsets.get(saved.directory if named else str(saved.entry), NO_OFFSET)
+
+
+def _is_on(options: Mapping[str, str], name: str) -> bool:
+    return options.get(name, "false").strip().lower() == "true"
+
+
+def _too_deep(inside: Sequence[str], path: str, options: Mapping[str, str]) -> bool:
+    """Return whether no file below a path is where Spark reads files."""
+    if not inside or has_pattern(path) or _is_on(options, "recursivefilelookup"):
+        return False
+    return not any(all("=" in unquote(part) for part in p.split("/")[:-1]) for p in inside)

@@ -1,0 +1,174 @@
+"""Settings on which the keys and values of a state depend, and that have other values now. Pure.
+
+Spark pins the settings of its state stores, not those of its expressions: a key
+``date_format(ts, ...)`` that goes on in another time zone cuts the hours elsewhere, and each of
+them is then in the state twice. A savepoint records the settings on which the expressions of each
+operator depend (:class:`~flinkish.operators.state_semantics.Dependence`), and the program that
+starts has its own.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+
+from flinkish.operators.state_semantics import (
+    ANSI,
+    CASE_SENSITIVE,
+    MAP_DEDUP,
+    TIME_PARSER,
+    TIME_ZONE,
+    Column,
+    Dependence,
+    StateSemantics,
+)
+from flinkish.restore.plan.verdicts import StateChange, Verdict
+
+#: The stable ids of the changes.
+SETTINGS_CHANGED = "settings-changed"
+SETTINGS_UNKNOWN = "settings-unknown"
+_NAMES = {TIME_ZONE: "the session's time zone"}
+_UTC = frozenset(
+    {
+        *("utc", "etc/utc", "gmt", "etc/gmt", "z", "zulu", "etc/zulu", "uct", "etc/uct"),
+        *("universal", "etc/universal", "greenwich", "etc/greenwich", "gmt0", "etc/gmt0"),
+        *("+00:00", "-00:00", "+0", "+00", "utc+0", "utc+00:00", "gmt+0", "gmt+00:00"),
+    }
+)
+#: The parts that a sentence names.
+_SHOWN = 3
+
+
+def setting_changes(saved: StateSemantics | None, new: StateSemantics) -> Iterator[StateChange]:
+    """Yield a change for each setting on which the state depends and that has changed.
+
+    Where the effect is certain, the change is ``partial``: the user has to agree that state from
+    before has other keys or values. A savepoint without the record gives one note where the program
+    depends on a setting.
+    """
+    if new.settings is None or saved is None or not (saved.keys or saved.values):
+        return
+    if saved.settings is None:
+        yield from _unknown(new.settings)
+        return
+    before, after = _by_part(saved.settings), _by_part(new.settings)
+    changed: dict[tuple[str, bool], list[tuple[Sequence[Dependence], Sequence[Dependence]]]] = {}
+    for key, olds in before.items():
+        news = after.get(key, [])
+        if news and _values(olds) != _values(news):
+            changed.setdefault((key[0], olds[0].certain and news[0].certain), []).append(
+                (olds, news)
+            )
+    names = changed.pop((CASE_SENSITIVE, False), [])
+    for (setting, certain), pairs in sorted(changed.items()):
+        yield _change(setting, pairs, certain=certain)
+    yield from _case_changes(saved, new, names)
+
+
+def _by_part(settings: Iterable[Dependence]) -> dict[tuple[str, str], list[Dependence]]:
+    """Return what each part depends on, by setting and part, the certain first."""
+    found: dict[tuple[str, str], list[Dependence]] = {}
+    for each in sorted(settings, key=lambda each: not each.certain):
+        found.setdefault((each.setting, each.part.casefold()), []).append(each)
+    return found
+
+
+def _values(listed: Iterable[Dependence]) -> set[str]:
+    return {normal_value(each.setting, each.value) for each in listed}
+
+
+def normal_value(setting: str, value: str) -> str:
+    """Return the same text for values of a setting that mean the same."""
+    lower = value.strip().lower()
+    if setting == TIME_ZONE:
+        return "utc" if lower in _UTC else lower
+    if setting == TIME_PARSER:
+        return "legacy" if lower == "legacy" else "corrected"  # an exception is no other value
+    return lower
+
+
+def _change(
+    setting: str,
+    pairs: Sequence[tuple[Sequence[Dependence], Sequence[Dependence]]],
+    *,
+    certain: bool,
+) -> StateChange:
+    olds, news = pairs[0]
+    parts = [_shown(each[1][0]) for each in pairs[:_SHOWN]]
+    if len(pairs) > _SHOWN:
+        parts.append(f"{len(pairs) - _SHOWN} more")
+    text = (
+        f"{_NAMES.get(setting, setting)} was {_listed(olds)} and is {_listed(news)}: "
+        f"{', '.join(parts)} {_effect(setting, several=len(parts) > 1, certain=certain)}"
+    )
+    value = olds[0].value
+    advice = f"go on with --conf {shlex.quote(f'{setting}={value}')}" + (
+        ", if the program does not set it itself" if certain else ""
+    )
+    return StateChange("", Verdict.AS_IS, SETTINGS_CHANGED, text, advice, partial=certain)
+
+
+def _shown(each: Dependence) -> str:
+    if not each.expression or each.expression in each.part:
+        return each.part
+    return f"{each.part} ({each.expression})"
+
+
+def _listed(listed: Iterable[Dependence]) -> str:
+    return " and ".join(dict.fromkeys(each.value for each in listed))
+
+
+def _effect(setting: str, *, several: bool, certain: bool) -> str:
+    verb = ("depend" if several else "depends") + " on it"
+    if setting == ANSI:
+        return f"{verb} where a value does not fit or cannot be converted"
+    if setting == MAP_DEDUP:
+        return f"{verb} where a map has a key twice"
+    if setting == TIME_ZONE and not certain:
+        return f"{verb} where the texts name no zone"
+    return f"{verb}, and state from before does not go on with the rows to come"
+
+
+def _case_changes(
+    saved: StateSemantics,
+    new: StateSemantics,
+    pairs: Sequence[tuple[Sequence[Dependence], Sequence[Dependence]]],
+) -> Iterator[StateChange]:
+    """Yield what another case sensitivity changes: names that mean other columns now."""
+    if not pairs:
+        return
+    olds, news = pairs[0]
+    begins = f"{CASE_SENSITIVE} was {_listed(olds)} and is {_listed(news)}"
+    advice = f"go on with --conf {CASE_SENSITIVE}={olds[0].value}"
+    before, after = _origins(saved), _origins(new)
+    other = sorted(name for name in before.keys() & after.keys() if before[name] != after[name])
+    if other:
+        each = "; ".join(f"`{n}` was {before[n]} and is {after[n]}" for n in other[:_SHOWN])
+        text = f"{begins}, and names mean other columns: {each}"
+        advice += ", if the program does not set it itself"
+        yield StateChange("", Verdict.AS_IS, SETTINGS_CHANGED, text, advice, partial=True)
+    read = [each[1][0] for each in pairs if each[1][0].part]
+    if read:
+        text = f"{begins}: {', '.join(_shown(each) for each in read[:_SHOWN])} is found by its name"
+        yield StateChange("", Verdict.AS_IS, SETTINGS_CHANGED, text, advice)
+
+
+def _origins(meaning: StateSemantics) -> dict[str, str]:
+    listed: list[tuple[str, Column]] = []
+    for part, roles in (("key", meaning.keys), ("value", meaning.values)):
+        for role, columns in roles.items():
+            listed += [(f"{role} {part} {each.name.casefold()}".strip(), each) for each in columns]
+    return {name: column.origin for name, column in listed}
+
+
+def _unknown(settings: Iterable[Dependence]) -> Iterator[StateChange]:
+    certain = [each for each in settings if each.certain]
+    if not certain:
+        return
+    named = dict.fromkeys(f"{each.setting} ({each.value} now)" for each in certain)
+    first = certain[0]
+    text = (
+        f"{first.part} depends on {' and '.join(named)}, and the savepoint does not say "
+        "with which it was taken"
+    )
+    yield StateChange("", Verdict.AS_IS, SETTINGS_UNKNOWN, text)

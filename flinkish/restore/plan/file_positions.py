@@ -1,0 +1,227 @@
+"""What a file source meets that continues from a saved position below another path. Pure.
+
+Facts used (``FileStreamSource``, proven on Spark 3.5.9 and 4.3.0):
+
+* Its log has the full path of every file that it has read. A file is new if its full path is not
+  there; with ``fileNameOnly`` if its name is not.
+* At a restart Spark asks it for the files of the newest committed batch, if that had any
+  (``MicroBatchExecution.populateStartOffsets``), and reads those of a planned batch. Files that do
+  not lie below the path of the program are refused then (``Wrong basePath``), except where that
+  path has a pattern (``in/*``). A restore to another path writes the entry of the offset log before
+  the newest like the newest, so that nothing is asked for.
+* Without a pattern and without ``recursiveFileLookup`` only files directly in the path are read,
+  and those in directories named ``key=value``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from urllib.parse import unquote
+
+from flinkish.restore.plan.new_offsets import MOVED, Target
+from flinkish.restore.plan.positions import SET, name_option, reset_flag
+from flinkish.restore.plan.source_row import FileReading, SourcePlan, change_of
+from flinkish.restore.plan.verdicts import Check, RestoreOutcome
+from flinkish.restore.source.restore_inputs import NewSource, SavedSource
+
+_PATTERN = re.compile(r"[{}\[\]*?\\]")
+#: The stable id: files that were read lie elsewhere than the program reads.
+SOURCE_MOVED = "source-moved"
+
+
+def judge_files(row: SourcePlan, reading: FileReading, target: Target | None) -> SourcePlan:
+    """Return the row of a file source, with what becomes of the files that it has read.
+
+    Parameters
+    ----------
+    row
+        Its row by what it reads.
+    reading
+        Where its files are.
+    target
+        Where the user moves it to, if that is ``moved``.
+    """
+    source, saved = row.new, row.saved
+    if source is None or saved is None or row.blocks:
+        return row
+    if row.verdict == "reset":
+        return _reset(row, source, reading)
+    if target is not None:
+        return _moved(row, source, reading)
+    row = replace(row, checks=(*row.checks, *_too_deep(source, reading)))
+    if not reading.outside:
+        return _covered(row, source, saved, reading) if row.verdict == "changed" else row
+    begins = change_of(source, saved) if row.verdict == "changed" else source.describe()
+    row = replace(row, elsewhere=True, verdict="changed", reason="path-changed")
+    again = f"read everything that is there again: {reset_flag(source)}"
+    keep = f"if the files were moved, go on behind them: {moved_flag(source)}"
+    if reading.refused:
+        return replace(
+            row,
+            verdict="consent-needed",
+            reason=SOURCE_MOVED,
+            text=f"{begins}: {_files(reading.planned_outside)} of the batch that is planned, and "
+            f"that Spark reads first, {_lie(reading.planned_outside)} not lie below "
+            f"{reading.path}: it would fail (Wrong basePath), or skip them",
+            advice=f"{keep}; or {again}"
+            if reading.planned_moved >= reading.planned_outside
+            else f"let the program read the old path until that batch is committed; or {again}",
+        )
+    if reading.by_name:
+        text = f"{begins}: its files are known by their names (fileNameOnly), those of the "
+        return replace(row, text=f"{text}{reading.files} that were read are not read again")
+    if reading.moved:
+        return replace(
+            row,
+            verdict="consent-needed",
+            reason=SOURCE_MOVED,
+            text=f"{begins}: {reading.moved} of the {_files(reading.outside)} that were read from "
+            f"another path lie below {reading.path} now, and Spark knows files by their full "
+            "paths: it would read them again",
+            advice=f"{keep}; or {again}",
+        )
+    if not reading.known:
+        return replace(row, text=f"{begins}: {_ALL_NEW}", advice=f"{keep}; or {again}")
+    return replace(
+        row,
+        text=f"{begins}: none of the {_files(reading.outside)} that were read from another path "
+        f"lies below {reading.path}, so every file there is new and will be read",
+        advice=f"make sure that only new files are there, or start it afresh: {reset_flag(source)}",
+    )
+
+
+_ALL_NEW = (
+    "files are known by their full paths, so every file there is new and will be read, copies of "
+    "files that were read already too"
+)
+
+
+def moved_flag(source: NewSource) -> str:
+    """Return the option that lets a source go on behind files that were moved."""
+    return name_option(SET, source, f"={MOVED}")
+
+
+def _covered(
+    row: SourcePlan, source: NewSource, saved: SavedSource, reading: FileReading
+) -> SourcePlan:
+    known = "by their names" if reading.by_name else "by their full paths"
+    return replace(
+        row,
+        text=f"{change_of(source, saved)}: the {_files(reading.files)} that were read lie there as "
+        f"before, are known {known} and are not read again; others there are new",
+        advice="",
+    )
+
+
+def _moved(row: SourcePlan, source: NewSource, reading: FileReading) -> SourcePlan:
+    """Return the row of a source whose files have been moved, as the user says."""
+    if not reading.outside or reading.move is None:
+        return row
+    if not reading.moved or reading.planned_moved < reading.planned_outside:
+        missing = reading.planned_outside - reading.planned_moved
+        why = (
+            f"none of the {_files(reading.outside)} that were read lies below {reading.path}"
+            if not reading.moved
+            else f"{_files(missing)} of the planned batch {_lie(missing)} not lie below "
+            f"{reading.path}"
+        )
+        return replace(
+            row,
+            verdict="incompatible",
+            reason=SOURCE_MOVED,
+            text=f"{source.describe()} cannot go on behind files that were moved: {why}",
+            advice=f"move them there too, or leave out {moved_flag(source)}",
+        )
+    return replace(
+        row,
+        verdict="set",
+        reason=SOURCE_MOVED,
+        text=f"{source.describe()} goes on behind the {_files(reading.outside)} that were moved "
+        f"from {unquote(reading.move.old)} to {unquote(reading.move.new)}",
+        advice="",
+        move=reading.move,
+        elsewhere=True,
+    )
+
+
+def _reset(row: SourcePlan, source: NewSource, reading: FileReading) -> SourcePlan:
+    again = reading.moved + reading.files - reading.outside
+    if not again or not reading.known:
+        return row
+    text = (
+        f"{source.describe()} starts afresh: up to {again} of the {_files(reading.files)} that "
+        "were read are there, and are read again"
+    )
+    return replace(row, checks=(*row.checks, Check("files-reset", RestoreOutcome.NOTE, text)))
+
+
+def _too_deep(source: NewSource, reading: FileReading) -> Iterable[Check]:
+    if not reading.too_deep:
+        return
+    yield Check(
+        "files-too-deep",
+        RestoreOutcome.WARNING,
+        f"{source.describe()}: the files that were read lie in directories below {reading.path}, "
+        "where Spark reads none: only files directly in it, and in directories key=value",
+        "read with a pattern (in/*), or set recursiveFileLookup",
+    )
+
+
+def without_pattern(path: str) -> str:
+    """Return the part of a path before the first name with a pattern."""
+    parts = path.split("/")
+    place = next((i for i, part in enumerate(parts) if _PATTERN.search(part)), len(parts))
+    return "/".join(parts[:place]).rstrip("/") or ("/" if path.startswith("/") else "")
+
+
+def has_pattern(path: str) -> bool:
+    """Return whether Spark takes a path for a pattern."""
+    return _PATTERN.search(path) is not None
+
+
+def base_of(urls: Sequence[str], path: str | None) -> str | None:
+    """Return the directory from which files were read, as their URLs have it.
+
+    Parameters
+    ----------
+    urls
+        URLs of the files, with percent escapes.
+    path
+        The path that was read, as the program gave it, perhaps relative; None if it is not known.
+        Then it is the directory that all files have in common.
+
+    Returns
+    -------
+    str or None
+        None if there are no files.
+    """
+    if not urls:
+        return None
+    wanted = [part for part in without_pattern(path or "").split("/") if part not in ("", ".")]
+    counts: Counter[str] = Counter()
+    for url in urls if wanted else ():
+        parts = url.split("/")
+        plain = [unquote(part) for part in parts]
+        for end in range(len(parts) - 1, len(wanted) - 1, -1):
+            if plain[end - len(wanted) : end] == wanted:
+                counts["/".join(parts[:end])] += 1
+                break
+    if counts:
+        return counts.most_common(1)[0][0]
+    common = urls[0].split("/")[:-1]
+    for url in urls:
+        parts = url.split("/")[:-1]
+        same = next((i for i, (a, b) in enumerate(zip(common, parts)) if a != b), None)  # noqa: B905
+        common = common[: min(len(parts), len(common) if same is None else same)]
+    return "/".join(common)
+
+
+def _files(count: int) -> str:
+    return "1 file" if count == 1 else f"{count:,} files"
+
+
+def _lie(count: int) -> str:
+    return "does" if count == 1 else "do"

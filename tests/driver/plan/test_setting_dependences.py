@@ -1,0 +1,105 @@
+"""The settings that expressions depend on, as Spark's plans show them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flinkish.driver.plan.plan_extraction import extract_plan
+from flinkish.driver.plan.setting_dependences import may_fail, names_zone
+from flinkish.operators.state_semantics import ANSI, TIME_PARSER, TIME_ZONE, Dependence
+
+SCHEMA = "id string, s string, ts timestamp, ntz timestamp_ntz, d date, cents long, n int"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "named"),
+    [
+        ("yyyy-MM-dd HH:mm:ss", False),
+        ("yyyy-MM-dd'T'HH:mm:ss'Z'", False),
+        ("yyyy-MM-dd'T'HH:mm:ssXXX", True),
+        ("HH:mm VV", True),
+    ],
+)
+def test_patterns_that_name_a_zone(pattern: str, named: bool) -> None:
+    assert names_zone(pattern) is named
+
+
+def test_casts_that_may_fail() -> None:
+    risky = [("string", "int"), ("bigint", "int"), ("double", "bigint"), ("int", "decimal(3,0)")]
+    safe = [("int", "bigint"), ("int", "string"), ("timestamp", "date"), ("timestamp", "bigint")]
+    assert all(may_fail(*pair) for pair in risky)
+    assert not any(may_fail(*pair) for pair in safe)
+
+
+@pytest.fixture(scope="module")
+def frame(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    directory = str(tmp_path_factory.mktemp("in"))
+    return spark.readStream.schema(SCHEMA).parquet(directory)
+
+
+def depends(df: Any, mode: str = "update") -> list[Dependence]:
+    """Return what the state of the program's only operator depends on, but for names."""
+    (operator,) = extract_plan(df, mode, "q").operators
+    listed = operator.meaning.settings
+    assert listed is not None
+    return [each for each in listed if each.setting in (ANSI, TIME_PARSER, TIME_ZONE)]
+
+
+@pytest.mark.spark
+def test_a_zone_is_followed_from_the_key_to_its_expression(spark: Any, frame: Any) -> None:
+    from pyspark.sql import functions as F
+
+    below = frame.withColumn("h", F.date_format("ts", "HH")).filter("n > 1").select("h", "n")
+    zone, parser = depends(below.groupBy("h").count())
+    assert zone == Dependence(TIME_ZONE, "UTC", "key `h`", "date_format(ts, 'HH')")
+    assert parser.setting == TIME_PARSER
+    # The zone is that of the moment when the program made the frame.
+    spark.conf.set(TIME_ZONE, "Asia/Tokyo")
+    try:
+        later = frame.dropDuplicates(["id"]).select("id")
+        in_tokyo = frame.withColumn("day", F.to_date("ts")).dropDuplicates(["day"])
+    finally:
+        spark.conf.set(TIME_ZONE, "UTC")
+    assert depends(later, "append") == []
+    (day,) = depends(in_tokyo, "append")
+    assert (day.value, day.part) == ("Asia/Tokyo", "key `day`")
+
+
+@pytest.mark.spark
+def test_the_event_time_and_aggregates_count_too(spark: Any, frame: Any) -> None:
+    from pyspark.sql import functions as F
+
+    timed = frame.withColumn("t", F.to_timestamp("s")).withWatermark("t", "1 hour")
+    zones = {(x.setting, x.part) for x in depends(timed.dropDuplicates(["id"]), "append")}
+    assert zones == {(TIME_ZONE, "event time `t`"), (ANSI, "event time `t`")}
+    late = F.sum(F.when(F.hour("ts") > 9, F.col("cents")))
+    (zone,) = depends(frame.groupBy("id").agg(late))
+    assert (zone.expression, zone.certain) == ("hour(ts)", True)
+    (ansi,) = depends(frame.groupBy("id").agg(F.max(F.col("s").cast("int"))))
+    assert (ansi.setting, ansi.certain) == (ANSI, False)
+    (key,) = depends(frame.groupBy(F.col("cents").cast("int")).count())
+    assert (key.setting, key.certain) == (ANSI, True)
+
+
+@pytest.mark.spark
+def test_what_counts_from_the_epoch_or_names_its_zone_depends_on_nothing(
+    spark: Any, frame: Any
+) -> None:
+    from pyspark.sql import functions as F
+
+    keys = [
+        F.window("ts", "1 hour", "10 minutes"),
+        F.from_utc_timestamp("ts", "Asia/Tokyo"),
+        F.date_format("d", "yyyy-MM"),  # of a date: the zone has no effect
+        F.hour("ntz"),
+        F.to_timestamp("s", "yyyy-MM-dd HH:mmX").alias("t"),
+    ]
+    found = [each for key in keys for each in depends(frame.groupBy(key).count())]
+    assert [each for each in found if each.setting == TIME_ZONE] == []
+    # A field of text in JSON depends on the zone of the times beside it as little.
+    parsed = frame.select(F.from_json("s", "t timestamp, user string").alias("j")).select("j.*")
+    assert depends(parsed.groupBy("user").count()) == []
+    (text,) = depends(parsed.groupBy(F.window("t", "1 hour")).count())
+    assert (text.setting, text.certain) == (TIME_ZONE, False)

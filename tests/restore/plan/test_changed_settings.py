@@ -1,0 +1,139 @@
+"""Settings that the keys of a state depend on, compared between a savepoint and a program."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from flinkish.operators.state_semantics import (
+    ANSI,
+    CASE_SENSITIVE,
+    ONLY,
+    TIME_PARSER,
+    TIME_ZONE,
+    Column,
+    Dependence,
+    StateSemantics,
+)
+from flinkish.restore.plan.changed_settings import (
+    SETTINGS_CHANGED,
+    SETTINGS_UNKNOWN,
+    setting_changes,
+)
+from flinkish.restore.plan.judging import advice_for, ask, judge_operator
+from flinkish.restore.plan.verdicts import StateChange, Verdict
+from tests.support.restore.query_builders import AGG, new, old, saved_query
+
+HOUR = "date_format(ts, 'HH')"
+PART = f"key `{HOUR}`"
+
+
+def meaning(*settings: Dependence, name: str = HOUR, origin: str = HOUR) -> StateSemantics:
+    return StateSemantics({ONLY: (Column(name, origin),)}, settings=settings)
+
+
+def zone(value: str, part: str = PART, *, certain: bool = True) -> Dependence:
+    return Dependence(TIME_ZONE, value, part, HOUR, certain)
+
+
+def changes(saved: StateSemantics | None, now: StateSemantics) -> list[StateChange]:
+    return list(setting_changes(saved, now))
+
+
+def test_another_zone_needs_consent_and_the_saved_one_is_offered() -> None:
+    (change,) = changes(meaning(zone("UTC")), meaning(zone("Asia/Tokyo")))
+    assert (change.reason, change.verdict, change.partial) == (
+        SETTINGS_CHANGED,
+        Verdict.AS_IS,
+        True,
+    )
+    assert change.text == (
+        f"the session's time zone was UTC and is Asia/Tokyo: {PART} depends on it, and state from "
+        "before does not go on with the rows to come"
+    )
+    assert change.advice == (
+        "go on with --conf spark.sql.session.timeZone=UTC, if the program does not set it itself"
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (meaning(zone("UTC")), meaning(zone("utc"))),
+        (meaning(zone("Etc/UTC")), meaning(zone("+00:00"))),
+        (meaning(zone("UTC")), meaning()),  # the expression is another one, which needs no zone
+        (meaning(), meaning(zone("UTC"))),
+        (meaning(zone("UTC", "key `a`")), meaning(zone("Asia/Tokyo", "key `b`"))),
+        (StateSemantics(), meaning(zone("UTC"))),  # nothing is known of the state
+        (None, meaning(zone("UTC"))),
+        (meaning(zone("UTC")), replace(meaning(), settings=None)),
+        # An exception and the new rules never give two answers.
+        (
+            meaning(Dependence(TIME_PARSER, "EXCEPTION", PART)),
+            meaning(Dependence(TIME_PARSER, "CORRECTED", PART)),
+        ),
+    ],
+)
+def test_what_means_the_same_is_no_change(
+    before: StateSemantics | None, after: StateSemantics
+) -> None:
+    assert changes(before, after) == []
+
+
+def test_what_the_data_decides_is_only_told() -> None:
+    (change,) = changes(
+        meaning(zone("UTC", certain=False)), meaning(zone("Asia/Tokyo", certain=False))
+    )
+    assert not change.partial
+    assert change.text.endswith("depends on it where the texts name no zone")
+
+
+def test_each_setting_is_told_once_with_the_parts_that_depend_on_it() -> None:
+    parts = [f"key `k{n}`" for n in range(5)]
+    before = meaning(*(zone("UTC", part) for part in parts), Dependence(ANSI, "false", "key `k0`"))
+    after = meaning(*(zone("UTC+1", part) for part in parts), Dependence(ANSI, "true", "key `k0`"))
+    ansi, zones = changes(before, after)
+    assert ansi.text.startswith("spark.sql.ansi.enabled was false and is true: key `k0` depends")
+    assert "--conf spark.sql.ansi.enabled=false" in ansi.advice
+    assert f"key `k2` ({HOUR}), 2 more depend on it" in zones.text
+
+
+def test_a_savepoint_without_the_record_is_told_where_the_program_depends_on_a_setting() -> None:
+    before = replace(meaning(), settings=None)
+    (change,) = changes(before, meaning(zone("UTC"), zone("UTC", "key `x`", certain=False)))
+    assert (change.reason, change.partial) == (SETTINGS_UNKNOWN, False)
+    assert "spark.sql.session.timeZone (UTC now)" in change.text
+    assert changes(before, meaning(zone("UTC", certain=False))) == []
+
+
+def test_case_sensitivity_matters_where_names_mean_other_columns() -> None:
+    insensitive = Dependence(CASE_SENSITIVE, "false", certain=False)
+    sensitive = Dependence(CASE_SENSITIVE, "true", certain=False)
+    before = meaning(insensitive, name="shop", origin="upper(shop)")
+    assert changes(before, meaning(sensitive, name="shop", origin="upper(shop)")) == []
+    assert changes(before, meaning(insensitive, name="shop", origin="shop")) == []
+    (change,) = changes(before, meaning(sensitive, name="shop", origin="shop"))
+    assert change.partial
+    assert "`key shop` was upper(shop) and is shop" in change.text
+    # A file's columns are found by their names when it is read.
+    read = Dependence(CASE_SENSITIVE, "false", "key `a`", "the column a of parquet files", False)
+    (note,) = changes(meaning(insensitive, read), meaning(sensitive, replace(read, value="true")))
+    assert not note.partial
+
+
+def test_an_operator_whose_settings_changed_asks_for_consent() -> None:
+    saved = replace(old("hours", kind=AGG), meaning=meaning(zone("UTC")))
+    program = replace(new("hours", kind=AGG), meaning=meaning(zone("Asia/Tokyo")))
+    plan = judge_operator(program, saved, saved_query(saved))
+    assert (plan.verdict, plan.reason) == (Verdict.AS_IS, SETTINGS_CHANGED)
+    refusal = ask([plan], [])
+    assert refusal is not None
+    assert refusal.data["reasons"] == [SETTINGS_CHANGED]
+    assert refusal.hint == (
+        "go on with --conf spark.sql.session.timeZone=UTC, if the program does not set it itself; "
+        "or agree with --accept-partial hours"
+    )
+    assert advice_for(plan) == refusal.hint
+    assert ask([plan], ["hours"]) is None
+    assert advice_for(plan, (), ["hours"]) == ""

@@ -1,0 +1,136 @@
+"""What becomes of a file source whose files lie elsewhere than it reads now."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from flinkish.restore.plan.file_positions import base_of, has_pattern, without_pattern
+from flinkish.restore.plan.new_offsets import Target, parse_target
+from flinkish.restore.plan.source_answers import answered
+from flinkish.restore.plan.source_row import BrokerFacts, FileMove, FileReading, SourcePlan
+from flinkish.restore.plan.verdicts import RestoreOutcome
+from tests.support.restore.query_builders import reads, source
+
+OLD, NEW = "file[in/old]", "file[in/new]"
+CHANGED = SourcePlan(reads(NEW), source(OLD), "changed", "path-changed", "other path")
+SAME = SourcePlan(reads(NEW), source(NEW), "as-is", "same-source", "goes on")
+RESET = replace(CHANGED, verdict="reset", reason="reset-source")
+MOVE = FileMove("file:///in/old", "file:///in/new")
+READING = FileReading("in/new", files=4, outside=4, moved=4, move=MOVE)
+FLAG = "--set-offsets 'file[in/new]=moved'"
+
+
+def judged(
+    row: SourcePlan, reading: FileReading = READING, target: Target | None = None
+) -> SourcePlan:
+    targets = {} if target is None else {0: target}
+    return answered(row, BrokerFacts(files={0: reading}, targets=targets))
+
+
+@pytest.mark.parametrize("row", [CHANGED, SAME])  # SAME: a relative path in another directory
+def test_files_that_were_moved_would_be_read_again(row: SourcePlan) -> None:
+    found = judged(row)
+    assert (found.verdict, found.reason) == ("consent-needed", "source-moved")
+    assert "4 of the 4 files that were read from another path lie below in/new now" in found.text
+    assert found.advice == (
+        f"if the files were moved, go on behind them: {FLAG}; or read everything that is there "
+        "again: --reset-source 'file[in/new]'"
+    )
+
+
+def test_moved_gives_the_files_in_the_log_their_new_paths() -> None:
+    found = judged(CHANGED, target=parse_target("moved"))
+    assert (found.verdict, found.move, found.elsewhere) == ("set", MOVE, True)
+    assert "goes on behind the 4 files that were moved from file:///in/old to" in found.text
+    # Said of files that lie where they lay, it changes nothing.
+    assert judged(SAME, FileReading("in/new", files=4), parse_target("moved")) == SAME
+    none = judged(CHANGED, replace(READING, moved=0), parse_target("moved"))
+    assert (none.verdict, none.reason) == ("incompatible", "source-moved")
+    assert "none of the 4 files" in none.text
+    # A planned batch is read again: all its files have to be there.
+    planned = replace(READING, moved=3, planned_outside=2, planned_moved=1)
+    assert (
+        "1 file of the planned batch does not lie"
+        in judged(CHANGED, planned, parse_target("moved")).text
+    )
+
+
+def test_a_new_directory_with_new_files_is_read() -> None:
+    found = judged(CHANGED, replace(READING, moved=0))
+    assert (found.verdict, found.elsewhere, found.blocks) == ("changed", True, False)
+    assert "every file there is new and will be read" in found.text
+    # It is not known what is there.
+    unknown = judged(CHANGED, replace(READING, moved=0, known=False))
+    assert unknown.verdict == "changed"
+    assert "copies" in unknown.text
+
+
+def test_files_that_are_known_by_name_or_by_their_full_paths_are_not_read_again() -> None:
+    by_name = judged(CHANGED, replace(READING, by_name=True))
+    assert (by_name.verdict, by_name.elsewhere) == ("changed", True)
+    assert "known by their names (fileNameOnly)" in by_name.text
+    assert "not read again" in by_name.text
+    wider = judged(CHANGED, FileReading("in/*", files=4, pattern=True))
+    assert (wider.verdict, wider.elsewhere, wider.advice) == ("changed", False, "")
+    assert "lie there as before, are known by their full paths and are not read again" in wider.text
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_a_planned_batch_with_files_elsewhere_is_not_begun(by_name: bool) -> None:
+    planned = replace(READING, planned_outside=2, planned_moved=2, by_name=by_name)
+    found = judged(CHANGED, planned)
+    assert (found.verdict, found.reason) == ("consent-needed", "source-moved")
+    assert "2 files of the batch that is planned" in found.text
+    assert FLAG in found.advice
+    left = judged(CHANGED, replace(planned, moved=0, planned_moved=0))
+    assert left.verdict == "consent-needed"
+    assert "let the program read the old path until that batch is committed" in left.advice
+    # A pattern is no base: Spark reads them where they still lie.
+    glob = replace(planned, moved=0, planned_moved=0, pattern=True)
+    assert not judged(CHANGED, glob).blocks
+
+
+def test_a_source_that_starts_afresh_is_told_what_it_reads_again() -> None:
+    (note,) = judged(RESET).checks
+    assert note.outcome is RestoreOutcome.NOTE
+    assert "up to 4 of the 4 files that were read are there, and are read again" in note.text
+    assert judged(RESET, replace(READING, moved=0)).checks == ()
+
+
+def test_directories_that_spark_does_not_look_into_are_told() -> None:
+    (check,) = judged(CHANGED, FileReading("in", files=4, too_deep=True)).checks
+    assert (check.id, check.outcome) == ("files-too-deep", RestoreOutcome.WARNING)
+
+
+@pytest.mark.parametrize(
+    ("path", "base", "pattern"),
+    [
+        ("in/*", "in", True),
+        ("in/d[01]/x", "in", True),
+        ("/in/{a,b}", "/in", True),
+        ("*", "", True),
+        ("/*", "/", True),
+        ("in/2024/", "in/2024", False),
+    ],
+)
+def test_patterns(path: str, base: str, pattern: bool) -> None:
+    assert (without_pattern(path), has_pattern(path)) == (base, pattern)
+
+
+@pytest.mark.parametrize(
+    ("path", "base"),
+    [
+        ("in/a b", "file:///w/in/a%20b"),
+        ("/w/in/a b/*", "file:///w/in/a%20b"),
+        ("./in", "file:///w/in"),
+        ("elsewhere", "file:///w/in/a%20b"),  # what all files have in common
+        (None, "file:///w/in/a%20b"),
+    ],
+)
+def test_the_directory_from_which_files_were_read(path: str | None, base: str) -> None:
+    urls = [f"file:///w/in/a%20b/{name}" for name in ("x/1.json", "x/2.json", "y/3.json")]
+    assert base_of(urls, path) == base
+    assert base_of([], path) is None
+    assert base_of(["file:///w/in/a%20b/x/1.json"], "in/a b") == "file:///w/in/a%20b"
