@@ -39,6 +39,8 @@ _TEXT = frozenset({"csv", "json", "xml"})
 _BY_NAME = frozenset({"avro", "orc", "parquet"})
 #: Pattern letters that stand for a zone.
 _ZONE_LETTERS = re.compile("[VzOXxZ]")
+#: What an interval has that is not as long everywhere.
+_CALENDAR = re.compile("year|month|day")
 _QUOTED = re.compile(r"'[^']*'")
 #: Expressions with a zone that never use it: zones are offsets of whole minutes.
 _WITHOUT_ZONE = frozenset({"Second", "SecondWithFraction"})
@@ -176,6 +178,9 @@ class DependenceReader:
         if self._replaceable is not None and self._replaceable.isInstance(expression):
             return self._needs(expression.replacement(), times=times)
         children = items(expression.children())
+        if name == "PreciseTimestampConversion" and _is_time(expression):
+            # The arithmetic of a window is Spark's; its time is the program's.
+            return self._all(_times_in(children), times=True)
         if _shows_fields(name, expression) and _is_local(children[0]):
             # Made a time in the zone and shown in it again: the zone has no effect.
             inner = self._all([*items(children[0].children()), *children[1:]], times=True)
@@ -338,15 +343,13 @@ def _parses(name: str, expression: Any) -> bool:
 
 
 def _adding(interval: Any) -> bool | None:
-    """Return whether a time and an interval depend on the zone: days do, for summer time."""
-    if not bool(interval.foldable()):
-        return False
-    value = interval.eval(None)
+    """Return whether a time and a constant interval need the zone: days do, for summer time."""
+    value = interval.eval(None) if bool(interval.foldable()) else None
     if value is None:
         return None
     if isinstance(value, int):
         return None if abs(value) < _DAY_US else True
-    return True if int(value.months) or int(value.days) else None
+    return True if _CALENDAR.search(str(value.toString())) else None
 
 
 def _ansi(name: str, expression: Any) -> str | None:
@@ -383,7 +386,7 @@ def may_fail(before: str, after: str) -> bool:
     if before == after or after in ("string", "binary"):
         return False
     if before == "string":
-        return after.startswith((*_NUMBERS, "boolean", "date", "timestamp", "interval"))
+        return after.startswith((*_NUMBERS, "boolean", "date", "timestamp"))
     if before == "timestamp":
         return after in _WHOLE and after != "bigint"
     if not before.startswith(_NUMBERS):
@@ -393,6 +396,20 @@ def may_fail(before: str, after: str) -> bool:
     if after not in _WHOLE:
         return False
     return before not in _WHOLE or _WHOLE.index(before) > _WHOLE.index(after)
+
+
+def _is_time(expression: Any) -> bool:
+    return str(expression.dataType().simpleString()).startswith("timestamp")
+
+
+def _times_in(expressions: Iterable[Any]) -> Iterator[Any]:
+    """Yield the times in Spark's arithmetic of windows."""
+    for each in expressions:
+        children = items(each.children())
+        if each.getClass().getSimpleName() == "PreciseTimestampConversion" and not _is_time(each):
+            yield from children
+        else:
+            yield from _times_in(children)
 
 
 def _shows_fields(name: str, expression: Any) -> bool:

@@ -29,6 +29,7 @@ from flinkish.driver.runtime.running_query import ManagedQuery
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.driver.spark.settings import configured
 from flinkish.operators.state_semantics import StateSemantics
+from flinkish.restore.plan.changed_settings import refuse_in_place
 
 
 @dataclass(frozen=True)
@@ -144,9 +145,21 @@ class Preparer:
         ----------
         known
             The meaning of the state in the checkpoint, by ordinal.
+
+        Raises
+        ------
+        ConsentNeeded
+            Settings on which the state depends have changed.
         """
         if prepared.planned is None:
             return prepared
+        operators = prepared.planned.operators
+        refusal = refuse_in_place(
+            prepared.name,
+            ((op.uid or op.name, known.get(op.ordinal), op.meaning) for op in operators),
+        )
+        if refusal is not None:
+            raise refusal
         modules = self._planning.snapshot_modules(prepared.planned)
         return self._typed(prepared, resolve_in_place(prepared.planned, known, modules))
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
+from flinkish.errors import ConsentNeeded
 from flinkish.operators.state_semantics import (
     ANSI,
     CASE_SENSITIVE,
@@ -22,6 +23,7 @@ from flinkish.operators.state_semantics import (
     Dependence,
     StateSemantics,
 )
+from flinkish.restore.plan.schema_messages import ACCEPT_PARTIAL
 from flinkish.restore.plan.verdicts import StateChange, Verdict
 
 #: The stable ids of the changes.
@@ -63,6 +65,39 @@ def setting_changes(saved: StateSemantics | None, new: StateSemantics) -> Iterat
     for (setting, certain), pairs in sorted(changed.items()):
         yield _change(setting, pairs, certain=certain)
     yield from _case_changes(saved, new, names)
+
+
+def refuse_in_place(
+    name: str, operators: Iterable[tuple[str, StateSemantics | None, StateSemantics]]
+) -> ConsentNeeded | None:
+    """Return the refusal of a query that goes on in its own checkpoint, or None.
+
+    Parameters
+    ----------
+    name
+        The query.
+    operators
+        The name of each operator, the meaning of its state in the checkpoint, None if it is not
+        known, and in the program.
+    """
+    found = [
+        (operator, change)
+        for operator, before, now in operators
+        for change in setting_changes(before, now)
+        if change.partial
+    ]
+    if not found:
+        return None
+    flags = dict.fromkeys(f"{ACCEPT_PARTIAL} {shlex.quote(operator)}" for operator, _ in found)
+    advices = dict.fromkeys(change.advice for _, change in found)
+    return ConsentNeeded(
+        f"query '{name}': " + "; ".join(f"{op}: {change.text}" for op, change in found),
+        hint="; ".join(
+            [*advices, "or take a savepoint of the job, and agree when it is restored: "]
+        )
+        + f"flinkish run -s PATH {' '.join(flags)}",
+        reasons=[SETTINGS_CHANGED],
+    )
 
 
 def _by_part(settings: Iterable[Dependence]) -> dict[tuple[str, str], list[Dependence]]:

@@ -19,6 +19,7 @@ from flinkish.operators.state_semantics import (
 from flinkish.restore.plan.changed_settings import (
     SETTINGS_CHANGED,
     SETTINGS_UNKNOWN,
+    refuse_in_place,
     setting_changes,
 )
 from flinkish.restore.plan.judging import advice_for, ask, judge_operator
@@ -137,3 +138,13 @@ def test_an_operator_whose_settings_changed_asks_for_consent() -> None:
     assert advice_for(plan) == refusal.hint
     assert ask([plan], ["hours"]) is None
     assert advice_for(plan, (), ["hours"]) == ""
+
+
+def test_a_query_that_goes_on_in_its_checkpoint_is_asked_too() -> None:
+    before, now = meaning(zone("UTC")), meaning(zone("Asia/Tokyo"))
+    assert refuse_in_place("q", [("hours", before, before), ("new", None, now)]) is None
+    refusal = refuse_in_place("q", [("hours", before, now)])
+    assert refusal is not None
+    assert refusal.message.startswith("query 'q': hours: the session's time zone was UTC and is")
+    assert refusal.hint is not None
+    assert refusal.hint.endswith("flinkish run -s PATH --accept-partial hours")
