@@ -14,9 +14,12 @@ from typing import Any
 import pytest
 
 from flinkish.checkpoint.cut import read_cut
+from flinkish.restore.check.file_places import file_reading
 from flinkish.restore.check.source_files import missing_files
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
+from flinkish.restore.plan.source_row import FileMove
 from flinkish.restore.recipe import FreshSource, Recipe, TakenSource
+from flinkish.restore.source.restore_inputs import SavedSource
 from tests.support.driver.changed_checkpoint import World
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -96,6 +99,35 @@ def test_spark_passes_over_a_planned_file_that_is_gone(world: World, gone: bool)
     world.make("two", "one")
     rows = world.run(frame, "two", "update")
     assert sorted(rows) == ([("c", 1)] if gone else [("b", 1), ("c", 1)])
+
+
+def test_files_that_were_moved_are_not_read_again(world: World) -> None:
+    """Also those of a planned batch, which Spark refuses elsewhere, go on under their new paths."""
+    for name in "ab":
+        world.write("old", (name, 1, 0))
+    world.run(counted(world, "old"), "one", "update", fail_at=1)
+    (world.root / "in/old").rename(world.root / "in/new")
+    world.write("new", ("c", 1, 0))
+    move = ((world.root / "in/old").as_uri(), (world.root / "in/new").as_uri())
+    moved = TakenSource(0, 0, "0", "0", move=move)
+    place = SavedSource("one", 0, "0", '{"logOffset":0}', signature=f"file[{world.root}/in/old]")
+    found = file_reading(world.origin("one"), place, f"{world.root}/in/new", move[1], {})
+    assert found is not None
+    assert (found.move, found.moved, found.planned_moved) == (FileMove(*move), 2, 1)
+    world.make("two", "one", sources=(moved,))
+    assert sorted(world.run(counted(world, "new"), "two", "update")) == [("b", 1), ("c", 1)]
+
+
+def test_another_path_is_read_where_spark_is_not_asked_for_the_newest_batch(world: World) -> None:
+    for name in "ab":
+        world.write("old", (name, 1, 0))
+    world.run(counted(world, "old"), "one", "update")
+    world.write("new", ("b", 1, 0))
+    world.make("as it is", "one")
+    with pytest.raises(Exception, match="Wrong basePath"):
+        world.run(counted(world, "new"), "as it is", "update")
+    world.make("two", "one", sources=(TakenSource(0, 0, "0", "0"),))
+    assert world.run(counted(world, "new"), "two", "update") == [("b", 2)]
 
 
 @contextmanager

@@ -10,11 +10,12 @@ from dataclasses import replace
 from urllib.parse import unquote
 
 from flinkish import storage
-from flinkish.checkpoint.format.logs import NO_OFFSET, OffsetEntry
+from flinkish.checkpoint.format.logs import NO_OFFSET, OffsetEntry, parse_offsets
+from flinkish.checkpoint.format.names import OFFSETS
 from flinkish.checkpoint.format.source_logs import log_offset
 from flinkish.errors import StorageError
 from flinkish.restore.check.source_files import Directories, named_files
-from flinkish.restore.materialize.source_checkpoints import read_logs
+from flinkish.restore.materialize.source_checkpoints import parsed, read_logs
 from flinkish.restore.materialize.source_logs import ReadFile, same_form
 from flinkish.restore.plan.file_positions import base_of, has_pattern
 from flinkish.restore.plan.source_row import FileMove, FileReading
@@ -36,7 +37,7 @@ def file_reading(
     origin
         The saved query's files.
     saved
-        The position.
+        The position; its directory and its line are used, what it says of its offset is not.
     path, url
         The path that the program reads, and the URL of its part before any pattern.
     options
@@ -54,15 +55,16 @@ def file_reading(
     """
     logs = read_logs(origin)
     planned = NO_OFFSET if logs.planned is None else _offset(logs.planned, saved)
-    position = saved.offset if planned == NO_OFFSET else planned
+    committed_at = _offset(logs.offsets, saved)
+    position = committed_at if planned == NO_OFFSET else planned
     if log_offset(position) is None:
         return None
     files = [
         ReadFile(same_form(each.path), each.batch)
         for each in named_files(origin, saved.directory, position)
     ]
-    committed = log_offset(saved.offset)
-    newest = -1 if committed is None else committed
+    newest = _number(committed_at)
+    asked = newest if logs.planned is not None else _number(_before(origin, saved))
     below = same_form(url) + "/"
     outside = [each for each in files if not each.path.startswith(below)]
     inside = [each.path[len(below) :] for each in files if each.path.startswith(below)]
@@ -74,6 +76,8 @@ def file_reading(
         pattern=has_pattern(path),
         by_name=_is_on(options, "filenameonly"),
         too_deep=_too_deep(inside, path, options),
+        only_batch=origin.batch_id == 0 and logs.planned is None,
+        asked_outside=sum(asked < each.batch <= newest for each in outside),
     )
     return _with_moved(found, outside, newest, saved, below.rstrip("/"))
 
@@ -105,6 +109,19 @@ def _with_moved(
             planned += each.batch > newest
     move = FileMove(old, url)
     return replace(found, moved=moved, planned_moved=planned, known=known, move=move)
+
+
+def _before(origin: SourceCheckpoint, saved: SavedSource) -> str:
+    """Return the line of a source in the entry before the newest committed one."""
+    path = f"{OFFSETS}/{origin.batch_id - 1}"
+    if path not in origin.files:
+        return NO_OFFSET
+    return _offset(parsed(origin, path, parse_offsets), saved)
+
+
+def _number(offset: str) -> int:
+    found = log_offset(offset)
+    return -1 if found is None else found
 
 
 def _offset(entry: OffsetEntry, saved: SavedSource) -> str:

@@ -8,7 +8,7 @@ Facts used (``FileStreamSource``, proven on Spark 3.5.9 and 4.3.0):
   (``MicroBatchExecution.populateStartOffsets``), and reads those of a planned batch. Files that do
   not lie below the path of the program are refused then (``Wrong basePath``), except where that
   path has a pattern (``in/*``). A restore to another path writes the entry of the offset log before
-  the newest like the newest, so that nothing is asked for.
+  the newest like the newest, so that nothing is asked for; batch 0 has none before it.
 * Without a pattern and without ``recursiveFileLookup`` only files directly in the path are read,
   and those in directories named ``key=value``.
 """
@@ -70,6 +70,16 @@ def judge_files(row: SourcePlan, reading: FileReading, target: Target | None) ->
             if reading.planned_moved >= reading.planned_outside
             else f"let the program read the old path until that batch is committed; or {again}",
         )
+    if reading.only_batch and not reading.pattern:
+        return replace(
+            row,
+            verdict="consent-needed",
+            reason=SOURCE_MOVED,
+            text=f"{begins}: Spark asks for the files of the only batch again, and "
+            f"{_files(reading.outside)} of it {_lie(reading.outside)} not lie below "
+            f"{reading.path}: it would fail (Wrong basePath)",
+            advice=f"{keep}; or {again}" if reading.moved else again,
+        )
     if reading.by_name:
         text = f"{begins}: its files are known by their names (fileNameOnly), those of the "
         return replace(row, text=f"{text}{reading.files} that were read are not read again")
@@ -90,6 +100,30 @@ def judge_files(row: SourcePlan, reading: FileReading, target: Target | None) ->
         text=f"{begins}: none of the {_files(reading.outside)} that were read from another path "
         f"lies below {reading.path}, so every file there is new and will be read",
         advice=f"make sure that only new files are there, or start it afresh: {reset_flag(source)}",
+    )
+
+
+def judge_unknown(row: SourcePlan, reading: FileReading | None) -> SourcePlan:
+    """Return the row of a file source whose saved position is not described: of plain checkpoints.
+
+    The logs of the checkpoint go on as they are, so that Spark may ask for files elsewhere.
+    """
+    source = row.new
+    if source is None or reading is None:
+        return row
+    row = replace(row, checks=(*row.checks, *_too_deep(source, reading)))
+    outside = reading.planned_outside or reading.asked_outside
+    if not outside or (reading.pattern and not reading.planned_moved):
+        return row
+    return replace(
+        row,
+        verdict="incompatible",
+        reason=SOURCE_MOVED,
+        text=f"{source.describe()}: Spark reads {_files(outside)} of the checkpoint again, and "
+        f"{_they(outside)} not lie below {reading.path}: it would fail (Wrong basePath), or skip "
+        f"{'it' if outside == 1 else 'them'}",
+        advice="let the program read the old path with flinkish (a link there will do), take a "
+        f"savepoint of it, and restore that with {moved_flag(source)}",
     )
 
 
@@ -221,6 +255,10 @@ def base_of(urls: Sequence[str], path: str | None) -> str | None:
 
 def _files(count: int) -> str:
     return "1 file" if count == 1 else f"{count:,} files"
+
+
+def _they(count: int) -> str:
+    return "it does" if count == 1 else "they do"
 
 
 def _lie(count: int) -> str:

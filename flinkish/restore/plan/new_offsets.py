@@ -239,7 +239,8 @@ def kafka_offsets(
             return given
         after = {**saved, **given}
     elif target.how == MOVED:
-        return Unresolved("set-offsets-form", "cannot be moved so: that is for files")
+        text = "has no files that could have been moved: it is of kafka"
+        return Unresolved("set-offsets-form", text, f"leave out {SET} for it")
     elif topics is None or (target.how == "timestamp" and answer.at is None):
         return _needs_broker(f"where {target.describe()} is", answer)
     elif not read:
@@ -348,6 +349,9 @@ def other_offsets(target: Target, saved: str, kind: str) -> NewOffsets | Unresol
     kind
         ``file``, ``rate`` ...
     """
+    if target.how == MOVED:
+        text = f"has no files that could have been moved: it is of {kind}"
+        return Unresolved("set-offsets-form", text, f"leave out {SET} for it")
     if target.how != "offsets":
         text = f"cannot be moved to {target.describe()}: that is for Kafka, and it is of {kind}"
         advice = f"give offsets in the form of the saved ones, which are {saved}"

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+from flinkish.checkpoint.format.logs import NO_OFFSET
 from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible, UsageError
 from flinkish.restore.plan import document
 from flinkish.restore.plan.decisions import QueryPlan, plan_query
@@ -260,9 +261,11 @@ class RestorePlanner:
         answers: dict[int, BrokerAnswer] = {}
         tables: dict[int, SourceAnswer] = {}
         files: dict[int, FileReading] = {}
-        pairs = zip(new.sources or (), plan.sources.matched or (), strict=False)
+        pairs = zip(new.sources or (), plan.sources.matched or _in_order(new, plan), strict=False)
         for source, saved in pairs:
             if saved is None:
+                continue
+            if plan.sources.matched is None and kind_of(source.signature) != "file":
                 continue
             if kind_of(source.signature) == "kafka":
                 target = targets.get(source.entry)
@@ -347,6 +350,17 @@ class RestorePlanner:
         left = self._left_behind() if complete else NonRestored()
         found = document.document(self.queries, left, self.options)
         return {**found, "complete": True} if complete else found
+
+
+def _in_order(new: NewQuery, plan: QueryPlan) -> list[SavedSource]:
+    """Return the positions of a checkpoint that does not describe its sources, as Spark takes them.
+
+    What they say of their offsets is only in the logs.
+    """
+    if plan.base is None or plan.base.sources is not None:
+        return []
+    key = plan.base.key
+    return [SavedSource(key, s.entry, s.directory, NO_OFFSET) for s in new.sources or ()]
 
 
 def _cannot_rewrite(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+from flinkish.restore.plan.file_positions import judge_unknown
 from flinkish.restore.plan.positions import SourceMatches, reset_flag
 from flinkish.restore.plan.source_answers import answered, without_offsets
 from flinkish.restore.plan.source_row import (
@@ -56,7 +57,7 @@ def source_plans(
         return tuple(
             without_offsets(source, None)
             if source.entry in facts.targets
-            else _unpaired(source, own, known)
+            else judge_unknown(_unpaired(source, own, known), facts.files.get(source.entry))
             for source in sources
         )
     key = None if own is None else own.key

@@ -59,6 +59,10 @@ class FileReading:
         Where the files of ``outside`` would have been moved.
     too_deep
         Whether the files lie below the path where Spark reads none.
+    asked_outside
+        How many files of ``outside`` the newest committed batch has, if none is planned.
+    only_batch
+        Whether the query has committed one batch alone, and planned none: Spark asks for its files.
     """
 
     path: str
@@ -72,6 +76,8 @@ class FileReading:
     known: bool = True
     move: FileMove | None = None
     too_deep: bool = False
+    only_batch: bool = False
+    asked_outside: int = 0
 
     @property
     def refused(self) -> bool:

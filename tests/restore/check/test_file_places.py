@@ -55,7 +55,16 @@ def test_files_that_were_moved_are_found_at_their_place(saved: Saved) -> None:
     assert (found.moved, found.planned_moved, found.pattern, found.by_name) == (2, 0, True, True)
 
 
+def test_the_files_that_spark_asks_for_are_those_of_the_newest_batch(saved: Saved) -> None:
+    (saved.root / "checkpoint/offsets/4").unlink()
+    elsewhere = saved.root / "elsewhere"
+    for before, asked in ((at(2), 1), (at(3), 0), ("-", 2)):
+        saved.offsets(2, before)
+        assert reading(saved, elsewhere).asked_outside == asked
+
+
 def test_another_kind_of_position_has_no_files(saved: Saved) -> None:
+    saved.offsets(2, "4")
     saved.offsets(3, "5")
     saved.offsets(4, "6")
     assert (

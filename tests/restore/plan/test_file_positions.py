@@ -6,7 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from flinkish.restore.plan.file_positions import base_of, has_pattern, without_pattern
+from flinkish.restore.plan.file_positions import (
+    base_of,
+    has_pattern,
+    judge_unknown,
+    without_pattern,
+)
 from flinkish.restore.plan.new_offsets import Target, parse_target
 from flinkish.restore.plan.source_answers import answered
 from flinkish.restore.plan.source_row import BrokerFacts, FileMove, FileReading, SourcePlan
@@ -90,6 +95,30 @@ def test_a_planned_batch_with_files_elsewhere_is_not_begun(by_name: bool) -> Non
     # A pattern is no base: Spark reads them where they still lie.
     glob = replace(planned, moved=0, planned_moved=0, pattern=True)
     assert not judged(CHANGED, glob).blocks
+
+
+def test_the_files_of_an_only_batch_are_asked_for() -> None:
+    found = judged(CHANGED, replace(READING, only_batch=True, by_name=True))
+    assert (found.verdict, found.reason) == ("consent-needed", "source-moved")
+    assert (
+        "Spark asks for the files of the only batch again, and 4 files of it do not" in found.text
+    )
+    assert FLAG in found.advice
+    elsewhere = judged(CHANGED, replace(READING, only_batch=True, moved=0))
+    assert elsewhere.advice.startswith("read everything that is there again: --reset-source")
+    assert not judged(CHANGED, replace(READING, only_batch=True, moved=0, pattern=True)).blocks
+
+
+def test_a_checkpoint_that_does_not_describe_its_sources_is_refused_where_spark_would_fail() -> (
+    None
+):
+    unknown = SourcePlan(reads(NEW), None, "as-is", "source-unknown", "in their order")
+    asked = replace(READING, asked_outside=2)
+    found = judge_unknown(unknown, asked)
+    assert (found.verdict, found.reason) == ("incompatible", "source-moved")
+    assert "Spark reads 2 files of the checkpoint again, and they do not lie" in found.text
+    assert judge_unknown(unknown, None) == judge_unknown(unknown, READING) == unknown
+    assert judge_unknown(unknown, replace(asked, pattern=True)) == unknown
 
 
 def test_a_source_that_starts_afresh_is_told_what_it_reads_again() -> None:
