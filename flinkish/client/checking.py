@@ -33,8 +33,8 @@ class OperatorPlan:
     kind : str or None
         Spark's name of the operator.
     verdict : str
-        ``as-is``, ``renumbered``, ``moved``, ``new``, ``dropped``, ``migrate``, ``rescale`` or
-        ``incompatible``.
+        ``as-is``, ``renumbered``, ``moved``, ``new``, ``dropped``, ``migrate``, ``rescale``,
+        ``consent-needed`` or ``incompatible``.
     reason : str or None
         The id of the reason, for scripts.
     advice : str or None

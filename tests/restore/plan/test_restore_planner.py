@@ -10,19 +10,26 @@ import pytest
 
 from flinkish.checkpoint.operators import StoreInfo
 from flinkish.errors import ConsentNeeded, Incompatible, UsageError
+from flinkish.operators.state_semantics import (
+    ONLY,
+    TIME_ZONE,
+    Column,
+    Dependence,
+    StateSemantics,
+)
 from flinkish.registry.jobs import JobState
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.document import compare_with_expected, merged, with_checks
 from flinkish.restore.plan.history import HistoryPlan
 from flinkish.restore.plan.kafka_reading import Available, BrokerAnswer
-from flinkish.restore.plan.new_offsets import parse_target
+from flinkish.restore.plan.new_offsets import Target, parse_target
 from flinkish.restore.plan.plan_text import plan_lines, plan_rows, verdict_line
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity
 from flinkish.restore.plan.query_restore import RestoreOptions
 from flinkish.restore.plan.restore_planner import RestorePlanner
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan
 from flinkish.restore.plan.source_findings import SourceAnswer
-from flinkish.restore.plan.source_row import FileReading
+from flinkish.restore.plan.source_row import FileMove, FileReading
 from flinkish.restore.plan.state_migration import StateRewrite
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome, Verdict
 from flinkish.restore.recipe import EmptyState, Recipe, SourceCheckpoint, TakenSource
@@ -56,6 +63,7 @@ class Facts:
     sink_plan: SinkPlan | None = None
     checks: tuple[Check, ...] = ()
     answer: BrokerAnswer = field(default_factory=BrokerAnswer)
+    reading: FileReading | None = None
 
     def other_runs(self, query_id: str) -> Sequence[OtherRun]:
         assert query_id.startswith("id of ")
@@ -79,7 +87,7 @@ class Facts:
     def files(
         self, new: NewQuery, source: NewSource, saved: SavedSource, offer: RestorableQuery
     ) -> FileReading | None:
-        return None
+        return self.reading
 
     def table(self, new: NewQuery, source: NewSource, saved: SavedSource) -> SourceAnswer | None:
         return None
@@ -153,6 +161,43 @@ def test_everything_is_as_it_was() -> None:
     assert op["from"] == {"query": "q", "ordinal": 0, "uid": "sums", "partitions": 2}
     assert [(s["signature"], s["verdict"]) for s in plan["sources"]] == [("file[in]", "as-is")]
     assert verdict_line(plan) == "verdict: ok: the savepoint can be restored"
+
+
+def test_a_changed_setting_is_asked_about_and_accepted() -> None:
+    def zoned(operator: Any, zone: str) -> Any:
+        settings = (Dependence(TIME_ZONE, zone, "key `k`", "hour(ts)"),)
+        meaning = StateSemantics({ONLY: (Column("k", "hour(ts)"),)}, settings=settings)
+        return replace(operator, meaning=meaning)
+
+    before, now = aggregation("sums", "sum")
+    saved, query = saved_query(zoned(before, "UTC")), starting(zoned(now, "Asia/Tokyo"))
+    planner = planner_of(saved)
+    planner.plan(query, {})
+    plan = planner.document(complete=True)
+    assert (plan["verdict"], plan["exit_code"]) == ("consent-needed", 5)
+    (op,) = plan["operators"]
+    assert (op["verdict"], op["reason"]) == ("consent-needed", "settings-changed")
+    assert any(line.startswith("sums [settings-changed]: go on with") for line in plan_lines(plan))
+    agreed = planner_of(saved, accept_partial=("sums",))
+    assert agreed.plan(query, {}).refusal is None
+    assert agreed.document(complete=True)["operators"][0]["verdict"] == "as-is"
+
+
+def test_files_that_were_moved_get_their_new_paths() -> None:
+    reading = FileReading("new", 1, outside=1, moved=1, move=FileMove("file:///a", "file:///b"))
+    saved = saved_query(sources=(source("file[old]"),))
+    query = starting(sources=(reads("file[new]"),))
+    refused = planner_of(saved, facts=Facts(reading=reading)).plan(query, {})
+    assert isinstance(refused.refusal, ConsentNeeded)
+    assert "--set-offsets 'file[new]=moved'" in (refused.refusal.hint or "")
+    target = (("file[new]", Target("moved")),)
+    moved = planner_of(saved, facts=Facts(reading=reading), set_offsets=target).plan(query, {})
+    assert moved.recipe is not None
+    assert moved.recipe.sources == (TakenSource(0, 0, "0", "0", move=("file:///a", "file:///b")),)
+    # Another directory with new files only: Spark must not be asked for the newest batch.
+    other = planner_of(saved, facts=Facts(reading=replace(reading, moved=0))).plan(query, {})
+    assert other.recipe is not None
+    assert other.recipe.sources == (TakenSource(0, 0, "0", "0"),)
 
 
 def test_what_a_kafka_sink_gets_again_is_in_the_plan() -> None:
