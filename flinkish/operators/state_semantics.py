@@ -7,10 +7,13 @@ restore compares it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+#: A zone as Scala shows the argument of an expression.
+_ZONE = re.compile(r", Some\([\w/+:-]+\)(?=\))")
 #: Role of the stores of an operator that has one input.
 ONLY = ""
 #: Traits: facts about the operator as a whole that define the meaning of its state.
@@ -148,11 +151,7 @@ class StateSemantics:
 
         def columns(name: str) -> dict[str, tuple[Column, ...]]:
             return {
-                role: tuple(
-                    Column(c["name"], c["origin"], c.get("detail", ""), c.get("nullable", True))
-                    for c in listed
-                )
-                for role, listed in (data.get(name) or {}).items()
+                role: tuple(map(_column, listed)) for role, listed in (data.get(name) or {}).items()
             }
 
         serializers = {
@@ -168,6 +167,19 @@ class StateSemantics:
             serializers=serializers,
             settings=settings,
         )
+
+
+def without_zones(text: str) -> str:
+    """Return an expression without the zones that Spark shows in arguments of Python functions.
+
+    They are no part of the name: :class:`Dependence` has them.
+    """
+    return _ZONE.sub("", text) if isinstance(text, str) else text
+
+
+def _column(data: Mapping[str, Any]) -> Column:
+    name, origin = without_zones(data["name"]), without_zones(data["origin"])
+    return Column(name, origin, data.get("detail", ""), data.get("nullable", True))
 
 
 def _dependence(data: Mapping[str, Any]) -> Dependence:

@@ -39,6 +39,7 @@ from flinkish.operators.state_semantics import (
     StateSemantics,
     variable_ttl,
     variable_type,
+    without_zones,
 )
 
 #: Nodes that call Python functions.
@@ -270,7 +271,7 @@ class MeaningReader:
             new = self._origin(attribute) if follow else self._name(attribute)
             old = rf"(?<![\w.`]){re.escape(str(attribute.sql()))}(?![\w`])"
             text = re.sub(old, new.replace("\\", r"\\"), text)
-        return _short(text)
+        return _short(without_zones(text))
 
     def _name(self, attribute: Any) -> str:
         """Return the program's name for an attribute; for one without a name its definition."""
