@@ -51,6 +51,8 @@ _BELOW_DAYS = _BELOW_MINUTES | {"MINUTE", "HOUR"}
 _DAY_US = 86_400_000_000
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
 _NUMBERS = (*_WHOLE, "float", "double", "decimal")
+#: What a text may not be convertible to.
+_OF_TEXT = frozenset({*_NUMBERS, "boolean", "date", "timestamp", "timestamp_ntz"})
 #: Arithmetic whose result may not fit its type.
 _OVERFLOWS = frozenset({"Add", "Subtract", "Multiply", "UnaryMinus", "Abs"})
 #: Arithmetic that fails on a zero in ANSI mode.
@@ -386,10 +388,10 @@ def may_fail(before: str, after: str) -> bool:
     if before == after or after in ("string", "binary"):
         return False
     if before == "string":
-        return after.startswith((*_NUMBERS, "boolean", "date", "timestamp"))
+        return after.partition("(")[0] in _OF_TEXT
     if before == "timestamp":
         return after in _WHOLE and after != "bigint"
-    if not before.startswith(_NUMBERS):
+    if before.partition("(")[0] not in _NUMBERS:
         return False
     if after.startswith("decimal"):
         return True

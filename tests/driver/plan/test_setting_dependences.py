@@ -28,7 +28,13 @@ def test_patterns_that_name_a_zone(pattern: str, named: bool) -> None:
 
 def test_casts_that_may_fail() -> None:
     risky = [("string", "int"), ("bigint", "int"), ("double", "bigint"), ("int", "decimal(3,0)")]
-    safe = [("int", "bigint"), ("int", "string"), ("timestamp", "date"), ("timestamp", "bigint")]
+    safe = [
+        ("int", "bigint"),
+        ("string", "interval"),
+        ("int", "string"),
+        ("timestamp", "date"),
+        ("timestamp", "bigint"),
+    ]
     assert all(may_fail(*pair) for pair in risky)
     assert not any(may_fail(*pair) for pair in safe)
 
