@@ -240,9 +240,13 @@ class Bench:
         planned = extract_plan(frame, pair.new.mode, "q", settings=planning_settings(offers, "q"))
         planned = _placed(planned, saved.root)
         facts = WriterFacts(query_name="q", output_mode=pair.new.mode)
-        planner = RestorePlanner(offers, pair.options, DriverRestoreEnvironment(lambda _: ()))
+        planner = RestorePlanner(offers, pair.options, self.environment())
         _, restore = plan_start(planner, "q", planned, facts, self.spark, DEFAULT_MODULES)
         return restore, planned, offers
+
+    def environment(self) -> DriverRestoreEnvironment:
+        """What the planner looks up."""
+        return DriverRestoreEnvironment(lambda _: ())
 
     # --- what is true -----------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
 from flinkish.driver.spark.settings import configured
 from flinkish.restore.source.restore_source import RestoreSource, open_restore_source
 from tests.support.driver.pair_runner import Bench, Pair, Saved
@@ -35,6 +36,13 @@ def run_of(pair: Pair) -> str:
     return first.name.replace(" ", "-").replace(",", "")
 
 
+class _WithoutFiles(DriverRestoreEnvironment):
+    """The recorded runs have read files of another place."""
+
+    def files(self, *_: object, **__: object) -> None:
+        return None
+
+
 class RecordedBench(Bench):
     """Plans the pairs against the recorded runs; nothing is run."""
 
@@ -43,6 +51,9 @@ class RecordedBench(Bench):
         self.write_input(root)
         with tarfile.open(ARCHIVE) as archive:
             archive.extractall(root / "recorded", filter="data")
+
+    def environment(self) -> DriverRestoreEnvironment:
+        return _WithoutFiles(lambda _: ())
 
     def saved(self, pair: Pair) -> Saved:
         return Saved(self.root, *recorded_offers(self.root / "recorded", pair), ())
