@@ -102,7 +102,7 @@ def test_what_counts_from_the_epoch_or_names_its_zone_depends_on_nothing(
         F.hour("ntz"),
         F.to_timestamp("s", "yyyy-MM-dd HH:mmX").alias("t"),
     ]
-    found = [each for key in keys for each in depends(frame.groupBy(key).count())]
+    found = depends(frame.groupBy(*keys).count())
     assert [each for each in found if each.setting == TIME_ZONE] == []
     # A field of text in JSON depends on the zone of the times beside it as little.
     parsed = frame.select(F.from_json("s", "t timestamp, user string").alias("j")).select("j.*")
