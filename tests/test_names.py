@@ -243,7 +243,6 @@ COVERED_BY = {
     "savepoint/reporter": "savepoint/write/test_writer",
     "savepoint/state/engine_errors": "driver/migration/test_query_migration",
     "savepoint/state/migration_targets": "driver/migration/test_query_migration",
-    "savepoint/state/state_directories": "driver/migration/test_query_migration",
     "savepoint/state/state_rows": "cli/commands/test_state",
     "savepoint/state/typed_tables": "driver/test_typed_restore",
     "savepoint/write/incremental": "savepoint/write/test_writer",

@@ -50,7 +50,7 @@ def check_restore(
     FlinkishError
         The error with which the submission of the program would end.
     """
-    offers = open_restore_source(spec.path, complete=True) if job is None else open_job(job)
+    offers = open_restore_source(spec.path, verify=spec.verify) if job is None else open_job(job)
     checks = []
     if offers.is_savepoint:
         files = sum(len(offer.origin.files) for offer in offers.by_key.values())

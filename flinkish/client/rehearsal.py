@@ -129,7 +129,9 @@ def rehearse_launch(
     """Rehearse a launch that is complete; see :func:`rehearse`."""
     installation = find_spark(launch)
     origin = None if job is None else job_origin(context.registry, job)
-    offers = open_restore_source(spec.path, complete=True) if origin is None else open_job(origin)
+    offers = (
+        open_restore_source(spec.path, verify=spec.verify) if origin is None else open_job(origin)
+    )
     check_source(context, offers, programs.spark_version(installation.spark_home))
     directory = new_rehearsal_directory(checkpoint_directory(context.config))
     task = RehearsalTask(

@@ -280,7 +280,7 @@ def launch_in_place_of(
     installation = spark_submit.resolve(launch, os.environ)
     version = spark_submit.spark_version(installation.spark_home)
     if not launch.restore.is_awaited:
-        check_restorable(context, launch.restore.path, version)
+        check_restorable(context, launch.restore, version)
     new = launcher.new_job(
         job.name,
         launch,

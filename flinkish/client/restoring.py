@@ -11,6 +11,7 @@ from flinkish.config import Config
 from flinkish.errors import UsageError
 from flinkish.operators.uids import uid_to_operator_id
 from flinkish.registry.jobs import RestoreSpec
+from flinkish.spec.launch import VERIFY_LEVELS
 
 _OPERATOR_ID = re.compile("[0-9A-Fa-f]{32}")
 _RECOVERY = "execution.state-recovery."
@@ -50,6 +51,9 @@ class Restore:
         Whether rows may be read again.
     offline : bool
         Whether the restore is planned without asking the brokers of Kafka sources.
+    verify : str or None
+        How the files of the savepoint are checked first: one of
+        :data:`~flinkish.spec.launch.VERIFY_LEVELS`; None is the first of them.
     """
 
     savepoint: str | None = None
@@ -64,6 +68,7 @@ class Restore:
     offline: bool = False
     set_offsets: Sequence[tuple[str, Where]] = ()
     accept_repeated_rows: bool = False
+    verify: str | None = None
 
     def given(self) -> list[tuple[str, str]]:
         """Return the given options that require a savepoint, each with its command-line flag."""
@@ -82,6 +87,7 @@ class Restore:
             (self.set_offsets, "setting offsets", "--set-offsets"),
             (self.accept_repeated_rows, "reading rows again", "--accept-repeated-rows"),
             (self.offline, "planning without a broker", "--offline"),
+            (self.verify, "a check of the savepoint's files", "--verify"),
         )
         return [(name, flag) for value, name, flag in options if value]
 
@@ -144,6 +150,7 @@ def restore_spec(
         offline=restore.offline,
         set_offsets=offsets_of(restore.set_offsets),
         accept_repeated_rows=restore.accept_repeated_rows,
+        verify=restore.verify or VERIFY_LEVELS[0],
     )
 
 

@@ -20,7 +20,7 @@ from flinkish.launch.deploy_mode import check_deploy_mode
 from flinkish.launch.restart_strategy import strategy_of
 from flinkish.launch.secret_settings import without_secrets
 from flinkish.launch.spark_submit import Installation
-from flinkish.registry.jobs import ACTIVE_STATES, JobRecord, Launch
+from flinkish.registry.jobs import ACTIVE_STATES, JobRecord, Launch, RestoreSpec
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.statements import name_taken
 
@@ -140,7 +140,7 @@ def prepare(
         spec = plan.restore_spec(spec.claim_mode)
     launch = replace(programs.pinned(launch, installation), restore=spec)
     if spec is not None:
-        check_restorable(context, spec.path, spark)
+        check_restorable(context, spec, spark)
     return Submission(chosen, launch, installation, unique)
 
 
@@ -197,28 +197,28 @@ def _check_name(context: Context, name: str) -> None:
         raise name_taken(holders[-1])
 
 
-def check_restorable(context: Context, path: str, spark: str | None) -> None:
+def check_restorable(context: Context, spec: RestoreSpec, spark: str | None) -> None:
     """Check before the launch that a version of Spark can restore a savepoint.
 
     Parameters
     ----------
     context : Context
         Its reporter receives the warnings and notes of the version matrix.
-    path : str
-        The savepoint, or a plain checkpoint.
+    spec : RestoreSpec
+        The savepoint, or a plain checkpoint, and how its files are checked.
     spark : str or None
         Version of the Spark that will run, None when it is not known.
 
     Raises
     ------
     SavepointNotFound, Corrupt, UnsupportedFormat
-        The savepoint is missing, incomplete or not readable.
+        The savepoint is missing, incomplete, damaged or not readable.
     Incompatible
         According to the version matrix, this Spark cannot resume the savepoint.
     """
     from flinkish.restore.source.restore_source import open_restore_source
 
-    check_source(context, open_restore_source(path, complete=True), spark)
+    check_source(context, open_restore_source(spec.path, verify=spec.verify), spark)
 
 
 def check_source(context: Context, source: RestoreSource, spark: str | None) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from flinkish import storage
 from flinkish.checkpoint.format.names import OFFSETS
+from flinkish.savepoint.format.file_table import FileTable
 
 
 @dataclass(frozen=True)
@@ -26,12 +27,15 @@ class SourceCheckpoint:
     held
         The locations of files that lie elsewhere: in another savepoint that holds them for this
         one. By path.
+    recorded
+        The sizes and digests of the files in a savepoint; a checkpoint has none.
     """
 
     root: str
     files: tuple[str, ...]
     batch_id: int
     held: Mapping[str, str] = field(default_factory=dict)
+    recorded: FileTable = field(default_factory=FileTable, repr=False)
 
     def at(self, path: str) -> str:
         """Return the location of one of its files."""

@@ -11,6 +11,9 @@ from flinkish.spec.codec import OMIT_DEFAULT
 
 #: The values of ``--sink-ahead``.
 SINK_MODES = ("rebase", "accept", "rollback")
+#: The values of ``--verify``: logs and metadata by their digests and all files by their sizes, or
+#: all files by their digests.
+VERIFY_LEVELS = ("logs", "full")
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,9 @@ class RestoreSpec:
         Whether rows may be read again.
     offline
         Whether the restore is planned without asking the brokers of its sources.
+    verify
+        How the files of a savepoint are checked before a driver starts: one of
+        :data:`VERIFY_LEVELS`.
     expected
         The plan that was shown to the user, as a document of all queries: the restore must have the
         same plan.
@@ -68,6 +74,7 @@ class RestoreSpec:
     accept_partial: tuple[str, ...] = field(default=(), metadata=OMIT_DEFAULT)
     set_offsets: tuple[tuple[str, str], ...] = field(default=(), metadata=OMIT_DEFAULT)
     accept_repeated_rows: bool = field(default=False, metadata=OMIT_DEFAULT)
+    verify: str = field(default=VERIFY_LEVELS[0], metadata=OMIT_DEFAULT)
 
     @property
     def is_awaited(self) -> bool:

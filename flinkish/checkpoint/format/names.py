@@ -94,6 +94,20 @@ def is_canonical(names: Iterable[str]) -> bool:
     return there and not state_files_among(listed)
 
 
+def is_state_data(path: str) -> bool:
+    """Return whether a checkpoint's file has the rows of a state store.
+
+    All others are logs, metadata and schemas.
+
+    Parameters
+    ----------
+    path
+        Relative to the checkpoint.
+    """
+    parts = path.split("/")
+    return parts[0] == STATE and not {METADATA_DIRECTORY, SCHEMA_DIRECTORY} & set(parts[2:])
+
+
 def schema_batch(name: str) -> int:
     """Return the batch in a schema file's name of Spark 4.x, ``<batch>_<id>``; -1 in older ones."""
     number = parse_number(name.rpartition("/")[2].partition("_")[0])

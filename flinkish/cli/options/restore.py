@@ -9,7 +9,7 @@ import click
 from flinkish.cli.options.arguments import F, words_of
 from flinkish.client.restoring import Restore, check_uid_map, not_a_pair
 from flinkish.client.set_offsets import pair_of
-from flinkish.spec.launch import SINK_MODES
+from flinkish.spec.launch import SINK_MODES, VERIFY_LEVELS
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class RestoreArguments:
     offline: bool
     set_offsets: tuple[tuple[str, str], ...]
     accept_repeated_rows: bool
+    verify: str | None
 
 
 def restore_of(options: RestoreArguments, *, claim_mode: str | None = None) -> Restore:
@@ -44,6 +45,7 @@ def restore_of(options: RestoreArguments, *, claim_mode: str | None = None) -> R
         offline=options.offline,
         set_offsets=options.set_offsets,
         accept_repeated_rows=options.accept_repeated_rows,
+        verify=options.verify,
     )
 
 
@@ -145,6 +147,16 @@ _offline_option = click.option(
     help="Do not ask the brokers of Kafka sources whether they still have what is to be read.",
 )
 
+_verify_option = click.option(
+    "--verify",
+    metavar="|".join(VERIFY_LEVELS),
+    type=click.Choice(VERIFY_LEVELS),
+    shell_complete=words_of(*VERIFY_LEVELS),
+    help="How the savepoint's files are checked first: logs and metadata by their digests, state "
+    "files by their sizes (logs, the default), or all by their digests (full), which reads all "
+    "state once more.",
+)
+
 
 def new_program_options(function: F) -> F:
     """Add the options that say what a new program does with the state, in the help's order."""
@@ -161,6 +173,7 @@ def new_program_options(function: F) -> F:
 
 def restore_options(function: F) -> F:
     """Add the options that say what is restored and how, in the help's order."""
+    function = _verify_option(function)
     function = _offline_option(function)
     function = _accept_partial_option(function)
     function = _accept_repeated_rows_option(function)

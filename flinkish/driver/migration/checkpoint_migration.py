@@ -8,7 +8,7 @@ from typing import Any
 
 from flinkish import storage
 from flinkish.driver.log import log
-from flinkish.restore.materialize.new_checkpoint import check_free, make_checkpoint
+from flinkish.restore.materialize.new_checkpoint import check_free, make_checkpoint, recorded_files
 from flinkish.restore.plan.state_migration import StateRewrite
 from flinkish.restore.recipe import Recipe
 from flinkish.state.shipping import ship_package
@@ -44,7 +44,8 @@ def make_rewritten(session: Any, recipe: Recipe, rewrite: StateRewrite, target: 
     try:
         make_checkpoint(recipe, staging)
         ship_package(session.sparkContext)
-        rows = rewrite_restored(session.sparkContext, staging, final, rewrite)
+        recorded = recorded_files(recipe, staging)
+        rows = rewrite_restored(session.sparkContext, staging, final, rewrite, recorded)
     except BaseException:
         storage.remove_tree(*storage.split(final))
         raise

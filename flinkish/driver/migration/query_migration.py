@@ -21,6 +21,7 @@ from flinkish.engine.stores.directories import StateSource, StateTarget
 from flinkish.restore.plan.state_evolution import StoreEvolution
 from flinkish.restore.plan.state_migration import StateRewrite
 from flinkish.savepoint.format.contents import QueryRecord
+from flinkish.savepoint.format.file_table import FileTable
 from flinkish.savepoint.state.engine_errors import in_our_words
 from flinkish.savepoint.state.migration_targets import changes_of, target_of
 from flinkish.savepoint.state.state_directories import StorageDirectory
@@ -85,12 +86,16 @@ def rewrite_query(
     ]
 
 
-def rewrite_restored(context: Any, staging: str, final: str, rewrite: StateRewrite) -> int:
+def rewrite_restored(
+    context: Any, staging: str, final: str, rewrite: StateRewrite, recorded: FileTable
+) -> int:
     """Rewrite the checkpoint at ``staging`` into ``final`` and return the number of rows of state.
 
-    Raises Incompatible, UnsupportedFormat or Corrupt.
+    The state files that are read must be as ``recorded``. Raises Incompatible, UnsupportedFormat or
+    Corrupt.
     """
-    source, target = StorageDirectory(staging), StorageDirectory(final)
+    source = StorageDirectory(staging, recorded=recorded)
+    target = StorageDirectory(final)
     root = f"file:{final}" if storage.is_local(final) else storage.for_spark(final)
     with in_our_words():
         found = read_checkpoint(source)

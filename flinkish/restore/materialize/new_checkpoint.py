@@ -1,7 +1,9 @@
 """Making a new Spark checkpoint from a recipe.
 
-Files are hard-linked where possible (Spark never writes into a finished checkpoint file), or copied
-by the storage itself. Only the files that must differ are written: ``metadata`` with another query
+State files are hard-linked where possible (Spark never writes into a finished checkpoint file), or
+copied by the storage itself; they must have their recorded sizes. Logs, metadata and schemas of a
+savepoint pass through this process: the bytes that are written are those that have the recorded
+digests. Their content differs where it must: ``metadata`` with another query
 id; operator metadata with another ordinal, or with absolute locations (``stateSchemaFilePaths`` of
 Spark 4.x), which Spark would follow back to the old checkpoint; empty state; and the logs, if the
 sources, the batch or the watermark change. A local checkpoint is built beside its target and then
@@ -31,6 +33,7 @@ from flinkish.checkpoint.format.names import (
     OFFSETS,
     SOURCES,
     STATE,
+    is_state_data,
     parse_number,
 )
 from flinkish.checkpoint.format.operator_files import parse_operator_metadata, with_operator
@@ -40,14 +43,20 @@ from flinkish.restore.materialize import empty_state, source_logs, state_files
 from flinkish.restore.materialize.new_logs import NewLogs, givers, needs_new_logs, new_logs
 from flinkish.restore.materialize.source_checkpoints import (
     SourceCheckpointLogs,
+    check_digest,
     check_states_agree,
     damaged,
     missing_file,
+    not_as_recorded,
     parsed,
     read_file,
     read_logs,
 )
 from flinkish.restore.recipe import EmptyState, Recipe, SourceCheckpoint, TakenSource, TakenState
+from flinkish.savepoint.format.file_table import FileTable
+
+#: Bytes up to which a log is read at once; a larger one is put in place and then compared.
+_READ_WHOLE = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -86,6 +95,21 @@ def make_checkpoint(recipe: Recipe, target: str) -> None:
     except BaseException:
         storage.remove_tree(*storage.split(final))
         raise
+
+
+def recorded_files(recipe: Recipe, target: str) -> FileTable:
+    """Return the sizes and digests that files of the checkpoint ``target`` must have.
+
+    They are those that the origins have recorded of the files that are taken as they are.
+    """
+
+    def recorded() -> Iterator[tuple[str, int, str]]:
+        for file in _files(recipe, storage.locate(target)):
+            found = file.origin.recorded.get(file.old) if file.content is None else None
+            if found is not None and is_state_data(file.path):
+                yield file.path, found.size, found.digest
+
+    return FileTable.of(recorded())
 
 
 def check_free(final: str) -> None:
@@ -178,14 +202,26 @@ def _is_log(path: str) -> bool:
 
 
 def _put(file: _File, path: str) -> None:
+    """Write a file; the bytes that are compared with a recorded digest are those that are put."""
     if file.content is not None:
         storage.write_bytes(path, file.content)
         return
-    old = file.origin.at(file.old)
+    origin = file.origin
+    recorded = origin.recorded.get(file.old)
+    by_digest = recorded is not None and not is_state_data(file.old)
+    if recorded is not None and by_digest and recorded.size <= _READ_WHOLE:
+        storage.write_bytes(path, read_file(origin, file.old))
+        return
     try:
-        storage.place(old, path)
+        placed = storage.place(origin.at(file.old), path)
     except FileNotFoundError as error:
-        raise missing_file(old) from error
+        raise missing_file(origin.at(file.old)) from error
+    if recorded is not None and placed.size != recorded.size:
+        reason = f"has {placed.size} bytes instead of {recorded.size}"
+        raise not_as_recorded(origin, file.old, reason)
+    if by_digest:
+        with storage.open_file(path) as content:
+            check_digest(origin, file.old, content)
 
 
 def _files(recipe: Recipe, final: str) -> Iterator[_File]:

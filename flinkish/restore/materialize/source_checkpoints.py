@@ -5,9 +5,10 @@ Reading is a thin layer on :mod:`flinkish.checkpoint.format`; the checks are pur
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import IO, TypeVar
 
 from flinkish import storage
 from flinkish.checkpoint.format.errors import CheckpointFormatError
@@ -29,9 +30,10 @@ from flinkish.checkpoint.format.pins import (
     pinned,
     pinned_partitions,
 )
-from flinkish.errors import Corrupt, Incompatible
+from flinkish.errors import Corrupt, Incompatible, UnsupportedFormat
 from flinkish.restore.materialize import empty_state
 from flinkish.restore.recipe import SourceCheckpoint
+from flinkish.savepoint.format import digests
 
 _T = TypeVar("_T")
 
@@ -77,12 +79,47 @@ class SourceCheckpointLogs:
 
 
 def read_file(origin: SourceCheckpoint, path: str) -> bytes:
-    """Return the content of a file of the origin; Corrupt when it is missing."""
+    """Return the content of a file of the origin, which is the recorded one if there is a record.
+
+    Raises
+    ------
+    Corrupt
+        It is missing, or is not the file that was recorded.
+    UnsupportedFormat
+        Its digest has a form that this version does not know.
+    """
     location = origin.at(path)
     try:
-        return storage.read_bytes(location)
+        data = storage.read_bytes(location)
     except FileNotFoundError as error:
         raise missing_file(location) from error
+    check_digest(origin, path, io.BytesIO(data))
+    return data
+
+
+def check_digest(origin: SourceCheckpoint, path: str, content: IO[bytes]) -> None:
+    """Compare the bytes of a file of the origin with its recorded digest, if there is one.
+
+    Raises what :func:`read_file` does.
+    """
+    recorded = origin.recorded.get(path)
+    try:
+        if recorded is None or digests.stream_matches(content, recorded.digest):
+            return
+    except digests.UnknownDigest as error:
+        raise UnsupportedFormat(
+            f"{origin.at(path)} has a digest of unknown form: {error}", path=origin.at(path)
+        ) from error
+    raise not_as_recorded(origin, path, "does not have its recorded digest")
+
+
+def not_as_recorded(origin: SourceCheckpoint, path: str, reason: str) -> Corrupt:
+    """Return the error for a file of a savepoint that is not the one that was recorded."""
+    return Corrupt(
+        f"{origin.at(path)} {reason}",
+        hint="use another savepoint, or put the file back from a copy",
+        path=origin.at(path),
+    )
 
 
 def missing_file(location: str) -> Corrupt:

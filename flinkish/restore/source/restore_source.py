@@ -68,13 +68,14 @@ class RestoreSource:
         return tuple(offer.query for offer in self.by_key.values())
 
 
-def open_restore_source(path: str, *, complete: bool = False) -> RestoreSource:
+def open_restore_source(path: str, *, verify: str | None = None) -> RestoreSource:
     """Open the savepoint, the checkpoint or the directory of checkpoints at ``path``.
 
     Parameters
     ----------
-    complete
-        Whether to check also that all files of a savepoint exist and have their sizes.
+    verify
+        The level at which the files of a savepoint are checked now, one of
+        :data:`~flinkish.spec.launch.VERIFY_LEVELS`. None: only when they are read.
 
     Raises
     ------
@@ -93,8 +94,8 @@ def open_restore_source(path: str, *, complete: bool = False) -> RestoreSource:
         return RestoreSource(
             {key: _of_cut(key, cut) for key, cut in cuts.items()}, is_savepoint=False
         )
-    if complete:
-        check_files(savepoint)
+    if verify is not None:
+        check_files(savepoint, verify)
     files: dict[int, list[str]] = {}
     held: dict[int, dict[str, str]] = {}
     for entry in savepoint.iter_files():
@@ -110,6 +111,7 @@ def open_restore_source(path: str, *, complete: bool = False) -> RestoreSource:
                     tuple(files.get(index, [])),
                     record.batch_id,
                     held.get(index, {}),
+                    savepoint.recorded_files(index),
                 ),
                 canonical=savepoint.header.format == FORMAT_CANONICAL,
             )

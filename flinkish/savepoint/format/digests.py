@@ -80,11 +80,18 @@ def compute(path: str, algorithm: str) -> str:
     """Compute the digest of a file's bytes; raise UnknownDigest for an unknown algorithm."""
     if algorithm not in _DIGITS:
         raise UnknownDigest(algorithm)
+    with open_file(path) as file:
+        return of_stream(file, algorithm)
+
+
+def of_stream(file: IO[bytes], algorithm: str) -> str:
+    """Compute the digest of the rest of an open file; raise UnknownDigest."""
+    if algorithm not in _DIGITS:
+        raise UnknownDigest(algorithm)
     # MD5 detects damage; it is not relied on against manipulation.
     digest = hashlib.md5(usedforsecurity=False) if algorithm == MD5 else hashlib.sha256()
-    with open_file(path) as file:
-        while block := _block(file):  # a multiple of the chunk, except the last
-            digest.update(_chunk_checksums(block) if algorithm == CRC32_512 else block)
+    while block := _block(file):  # a multiple of the chunk, except the last
+        digest.update(_chunk_checksums(block) if algorithm == CRC32_512 else block)
     return f"{algorithm}:{digest.hexdigest()}"
 
 
@@ -113,3 +120,8 @@ def algorithm_of(digest: str) -> str:
 def matches(path: str, digest: str) -> bool:
     """Return whether a file has the recorded digest; raise UnknownDigest for an unknown form."""
     return compute(path, algorithm_of(digest)) == digest
+
+
+def stream_matches(file: IO[bytes], digest: str) -> bool:
+    """Return whether the rest of an open file has the digest; raise UnknownDigest."""
+    return of_stream(file, algorithm_of(digest)) == digest

@@ -11,14 +11,18 @@ from typing import Any
 
 from flinkish import storage
 from flinkish.checkpoint.format.drain import MAX_WATERMARK_MS
+from flinkish.checkpoint.format.names import is_state_data
 from flinkish.errors import Corrupt, SavepointNotFound, UnsupportedFormat, UsageError, quoted
 from flinkish.savepoint.format import digests
 from flinkish.savepoint.format.contents import FileRecord, Header, OperatorRecord, QueryRecord
+from flinkish.savepoint.format.file_table import FileTable
 from flinkish.savepoint.format.metadata import FILE_NAME, FORMAT_VERSION, Metadata
+from flinkish.spec.launch import VERIFY_LEVELS
 from flinkish.units import counted
 
 #: Levels of :func:`check_files`.
-QUICK, FULL = "quick", "full"
+QUICK = "quick"
+LOGS, FULL = VERIFY_LEVELS
 #: Number of files that are checked together.
 _CHUNK = 10_000
 
@@ -56,6 +60,14 @@ class OpenSavepoint:
         if record.held is not None:
             return storage.join(storage.parent(self.path), record.held)
         return storage.join(self.path, self.queries[record.query].directory, record.path)
+
+    def recorded_files(self, query: int) -> FileTable:
+        """Return the sizes and digests of all files of the query with the index ``query``."""
+        return FileTable.of(
+            (record.path, record.size, record.digest)
+            for record in self.iter_files()
+            if record.query == query
+        )
 
     def query_root(self, query: QueryRecord) -> str:
         """Return the location of a query, which has the layout of a Spark checkpoint."""
@@ -116,11 +128,12 @@ def _savepoints_below(directory: str) -> int:
     return sum(name.startswith("savepoint-") for name in names)
 
 
-def check_files(savepoint: OpenSavepoint, level: str = QUICK) -> None:
+def check_files(savepoint: OpenSavepoint, level: str = LOGS) -> None:
     """Check a savepoint's data files; raise Corrupt with the first bad file and their number.
 
-    ``quick`` checks that every file exists with its size; ``full`` also compares its digest. Files
-    that another savepoint holds are checked there.
+    ``quick`` checks that every file exists with its size; ``logs`` also compares the digests of
+    logs, metadata and schemas, whose bytes decide what is read again and how; ``full`` those of
+    all files. Files that another savepoint holds are checked there.
     """
     bad = find_bad_files(savepoint, level)
     first = next(bad, None)
@@ -129,7 +142,7 @@ def check_files(savepoint: OpenSavepoint, level: str = QUICK) -> None:
         others = "" if not more else f", and {more} more of {savepoint.files} files are bad"
         raise Corrupt(
             f"the savepoint {savepoint.path} is damaged: {first.path} {first.reason}{others}",
-            hint="use another savepoint, or copy the missing files back",
+            hint="use another savepoint, or put the files back from a copy",
             path=savepoint.path,
             bad_files=more + 1,
         )
@@ -143,14 +156,14 @@ class BadFile:
     reason: str
 
 
-def find_bad_files(savepoint: OpenSavepoint, level: str = QUICK) -> Iterator[BadFile]:
+def find_bad_files(savepoint: OpenSavepoint, level: str = LOGS) -> Iterator[BadFile]:
     """Yield all files of a savepoint that differ from their records, in the order of the metadata.
 
     Each directory is listed once, with concurrent requests on remote storage. Memory is bounded:
     about ten thousand files are held at a time.
     """
-    if level not in {QUICK, FULL}:
-        raise UsageError(f"unknown level {level!r}", hint="use quick or full")
+    if level not in {QUICK, LOGS, FULL}:
+        raise UsageError(f"unknown level {level!r}", hint="use quick, logs or full")
     records = savepoint.iter_files()
     while chunk := list(islice(records, _CHUNK)):
         locations = [savepoint.locate_file(record) for record in chunk]
@@ -182,7 +195,7 @@ def _check_file(
         return "is missing"
     if size != record.size:
         return f"has {size} bytes instead of {record.size}"
-    if level == FULL:
+    if level == FULL or (level == LOGS and not is_state_data(record.path)):
         try:
             if not digests.matches(location, record.digest):
                 return "does not have its recorded digest"

@@ -13,20 +13,33 @@ from dataclasses import dataclass, field
 from typing import IO, Any, BinaryIO, cast
 
 from flinkish import storage
+from flinkish.engine.errors import StateFormatError, UnsupportedState
+from flinkish.savepoint.format import digests
 from flinkish.savepoint.format.contents import QueryRecord
+from flinkish.savepoint.format.file_table import FileTable, RecordedFile
 from flinkish.savepoint.format.reader import OpenSavepoint
 from flinkish.storage.placing import place
+
+#: Bytes of a remote file that are held in memory; a larger one goes to a temporary file.
+_SPOOLED = 16 << 20
+_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
 class SavedDirectory:
     """A query inside a savepoint.
 
-    ``held`` maps the paths of files that other savepoints hold to their locations.
+    Attributes
+    ----------
+    held
+        The locations of files that other savepoints hold, by path.
+    recorded
+        The sizes and digests that files must have when they are opened.
     """
 
     root: str
     held: Mapping[str, str] = field(default_factory=dict)
+    recorded: FileTable = field(default_factory=FileTable, repr=False)
 
     def names(self, path: str) -> list[str]:
         """See :meth:`flinkish.engine.stores.directories.StateSource.names`."""
@@ -39,13 +52,67 @@ class SavedDirectory:
         return self.held.get(path) or storage.join(self.root, path)
 
     def open(self, path: str) -> BinaryIO:
-        """See :meth:`flinkish.engine.stores.directories.StateSource.open`."""
-        return storage.open_file(self._location(path))
+        """See :meth:`flinkish.engine.stores.directories.StateSource.open`.
+
+        Raises StateFormatError when the file is not the recorded one.
+        """
+        location = self._location(path)
+        recorded = self.recorded.get(path)
+        if recorded is None:
+            return storage.open_file(location)
+        return _open_recorded(location, path, recorded)
 
     def local_path(self, path: str) -> str | None:
-        """See :meth:`flinkish.engine.stores.directories.StateSource.local_path`."""
+        """See :meth:`flinkish.engine.stores.directories.StateSource.local_path`.
+
+        Raises StateFormatError when the file is not the recorded one.
+        """
         location = self._location(path)
-        return location if storage.is_local(location) else None
+        if not storage.is_local(location):
+            return None
+        if self.recorded.get(path) is not None and os.path.lexists(location):
+            self.open(path).close()
+        return location
+
+
+def _open_recorded(location: str, path: str, recorded: RecordedFile) -> BinaryIO:
+    """Open a file and compare it with its record; the bytes compared are those that are read.
+
+    A file on remote storage is fetched for that, into memory or a temporary file.
+    """
+    file = storage.open_file(location)
+    try:
+        if storage.is_local(location):
+            size = os.fstat(file.fileno()).st_size
+        else:
+            fetched = tempfile.SpooledTemporaryFile(_SPOOLED)  # noqa: SIM115 - returned open
+            size = _fetch(file, fetched, recorded.size + 1)
+            file.close()
+            file = cast("BinaryIO", fetched)
+            file.seek(0)
+        if size != recorded.size:
+            reason = f"it has {size} bytes instead of the {recorded.size} recorded"
+            raise StateFormatError(path, None, reason)
+        try:
+            whole = digests.stream_matches(file, recorded.digest)
+        except digests.UnknownDigest as error:
+            raise UnsupportedState(path, None, f"digest of unknown form {error}") from error
+        if not whole:
+            raise StateFormatError(path, None, "it does not have its recorded digest")
+        file.seek(0)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def _fetch(file: IO[bytes], target: IO[bytes], most: int) -> int:
+    """Copy up to ``most`` bytes and return their number."""
+    left = most
+    while left and (data := file.read(min(left, _BLOCK))):
+        target.write(data)
+        left -= len(data)
+    return most - left
 
 
 def saved_directory(savepoint: OpenSavepoint, query: QueryRecord) -> SavedDirectory:
@@ -58,7 +125,7 @@ def saved_directory(savepoint: OpenSavepoint, query: QueryRecord) -> SavedDirect
             for record in savepoint.iter_files()
             if record.query == index and record.held is not None
         }
-    return SavedDirectory(savepoint.query_root(query), held)
+    return SavedDirectory(savepoint.query_root(query), held, savepoint.recorded_files(index))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import pytest
 
 from flinkish import storage
 from flinkish.checkpoint.cut import read_cut
+from flinkish.checkpoint.format.names import is_state_data
 from flinkish.errors import Corrupt, Incompatible, StorageError
 from flinkish.restore.materialize.empty_state import empty_archive, empty_snapshot
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
@@ -23,6 +24,8 @@ from flinkish.restore.recipe import (
     SourceCheckpoint,
     TakenState,
 )
+from flinkish.savepoint.format.digests import SHA256, compute
+from flinkish.savepoint.format.file_table import FileTable
 from tests.support.checkpoints.handwritten import QUERY_ID, CheckpointLikeness
 from tests.support.checkpoints.recorded import NAMES, unpack
 from tests.support.restore.recipes import content, header, make, rewrite, state_of
@@ -288,3 +291,52 @@ def test_an_unknown_codec_is_refused(tmp_path: Path) -> None:
     rewrite(str(root), "offsets/5", '"lz4"', '"com.example.Codec"')
     with pytest.raises(Incompatible, match=r"com\.example\.Codec"):
         make(tmp_path / "new", read_cut(str(root)), states={0: EmptyState(1)})
+
+
+# What a savepoint has recorded.
+
+
+def _recorded(tmp_path: Path) -> tuple[Path, SourceCheckpoint]:
+    """A checkpoint whose files were recorded as they are."""
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    cut = read_cut(str(root))
+    table = FileTable.of(
+        (path, (root / path).stat().st_size, compute(str(root / path), SHA256))
+        for path in cut.files
+    )
+    return root, SourceCheckpoint(str(root), tuple(cut.files), cut.batch_id, recorded=table)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["metadata", "offsets/5", "commits/5", "sources/0/5.compact", "state/0/_metadata/metadata"],
+)
+@pytest.mark.parametrize("limit", [16 << 20, 1], ids=["read", "put in place"])
+def test_a_log_with_other_bytes_of_the_same_size_is_refused(
+    path: str, limit: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, origin = _recorded(tmp_path)
+    monkeypatch.setattr("flinkish.restore.materialize.new_checkpoint._READ_WHOLE", limit)
+    make_checkpoint(Recipe((origin,)), str(tmp_path / "whole"))
+    data = (root / path).read_bytes()
+    assert path in origin.files
+    (root / path).write_bytes(data[:-2] + bytes([data[-2] ^ 1]) + data[-1:])
+    with pytest.raises(Corrupt, match=f"{path} does not have its recorded digest"):
+        make_checkpoint(Recipe((origin,)), str(tmp_path / "new"))
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_bytes_that_were_compared_are_those_of_the_new_checkpoint(tmp_path: Path) -> None:
+    root, origin = _recorded(tmp_path)
+    make_checkpoint(Recipe((origin,)), str(tmp_path / "new"))
+    for path in origin.files:
+        assert os.path.samefile(root / path, tmp_path / "new" / path) == is_state_data(path)
+
+
+def test_a_state_file_of_another_size_is_refused(tmp_path: Path) -> None:
+    root, origin = _recorded(tmp_path)
+    path = next(path for path in origin.files if is_state_data(path))
+    with open(root / path, "ab") as file:
+        file.write(b"x")
+    with pytest.raises(Corrupt, match=f"{path} has [0-9]+ bytes instead of [0-9]+"):
+        make_checkpoint(Recipe((origin,)), str(tmp_path / "new"))

@@ -73,7 +73,7 @@ def test_an_unchanged_checkpoint_moves_nothing(root: str, checkpoint: str, tmp_p
     third = save(checkpoint, f"{root}/s")
     # Whose files are used is said directly, not by way of the second.
     assert open_savepoint(third.path).holders == (storage.base_name(first.path),)
-    [offer] = open_restore_source(third.path, complete=True).by_key.values()
+    [offer] = open_restore_source(third.path, verify="logs").by_key.values()
     make_checkpoint(Recipe((offer.origin,)), str(tmp_path / "new"))
     assert read_cut(str(tmp_path / "new")).files == read_cut(checkpoint).files
 
