@@ -20,6 +20,7 @@ COVERED_BY = {
     "checkpoint/errors": "checkpoint/test_cut",
     "checkpoint/fileset": "checkpoint/test_cut",
     "checkpoint/format/errors": "checkpoint/format/test_archives",
+    "checkpoint/format/file_ends": "checkpoint/test_wholeness",
     "checkpoint/operators": "checkpoint/test_cut",
     "cli/app": "cli/test_usage",
     "cli/base": "cli/test_usage",

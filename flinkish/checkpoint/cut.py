@@ -45,7 +45,7 @@ from flinkish.checkpoint.format.source_logs import (
     source_log_entries,
 )
 from flinkish.checkpoint.operators import StoreInfo, read_operator
-from flinkish.errors import NoCommittedBatch
+from flinkish.errors import Corrupt, NoCommittedBatch
 
 __all__ = [
     "Cut",
@@ -82,6 +82,9 @@ class Cut:
     ----------
     planned_batch
         Batch N + 1 where its offsets are written; else None.
+    planned_fault
+        What is wrong with the offsets of batch N + 1 if they cannot be read: the cut is without
+        them, so the batch is planned anew. Empty if nothing is.
     watermark_ms
         The watermark of the next batch, milliseconds since the epoch; None: no watermark yet.
     offsets
@@ -108,6 +111,7 @@ class Cut:
     checkpoint_format: int
     operators: tuple[OperatorCut, ...]
     files: FileSet
+    planned_fault: str = ""
 
 
 def newest_committed_batch(root: str) -> int | None:
@@ -189,6 +193,7 @@ class _Reader:
         self.batch = batch
         self.committed = committed
         self.files = FileSet()
+        self.planned_fault = ""
 
     def entries(self) -> tuple[OffsetEntry, CommitEntry]:
         """Return the batch's offsets and its commit; FileNotFoundError for a missing file."""
@@ -219,6 +224,7 @@ class _Reader:
             checkpoint_format=commit.version,
             operators=operators,
             files=self.files,
+            planned_fault=self.planned_fault,
         )
 
     def _add(self, relative: str, listing: fs.Listing) -> None:
@@ -258,10 +264,19 @@ class _Reader:
         return entry
 
     def _planned(self) -> tuple[int | None, OffsetEntry | None]:
-        """Return batch N + 1 and its offsets if they are written; it may have committed since."""
+        """Return batch N + 1 and its offsets if they are written; it may have committed since.
+
+        Damage there is noted: batch N is whole without that entry.
+        """
         try:
             return self.batch + 1, self._offsets(self.batch + 1)
         except FileNotFoundError:
+            return None, None
+        except Corrupt as error:
+            self.planned_fault = (
+                f"{error.message}; batch {self.batch + 1} is planned anew, with what its sources "
+                "have then"
+            )
             return None, None
 
     def _logs(self, planned_batch: int | None) -> None:
@@ -336,7 +351,8 @@ class _Reader:
         operators: list[OperatorCut] = []
         known = commits[self.batch].state_ids
         ordinals = numbers_among(listing.directories)
-        for lost in sorted(set(known) - set(ordinals)):
+        # Ordinals count from 0, so one that is left out is gone.
+        for lost in sorted((set(known) | set(range(max(ordinals, default=0)))) - set(ordinals)):
             raise FileNotFoundError(2, "not listed", os.path.join(self.root, STATE, str(lost)))
         for ordinal in ordinals:
             ids = {n + 1: entry.state_ids.get(ordinal, ()) for n, entry in commits.items()}

@@ -20,6 +20,8 @@ def find_checkpoints(path: str) -> dict[str | None, str]:
     ------
     SavepointNotFound
         The path is neither.
+    Corrupt
+        A checkpoint lacks its file ``metadata``.
     """
     root = storage.locate(path)
     if is_checkpoint(root):
@@ -48,9 +50,24 @@ def find_checkpoints(path: str) -> dict[str | None, str]:
 
 
 def is_checkpoint(location: str) -> bool:
-    """Return whether a directory looks like a Spark query's checkpoint."""
+    """Return whether a directory looks like a Spark query's checkpoint.
+
+    Raises
+    ------
+    Corrupt
+        It is one, without the file ``metadata``.
+    """
     listing = storage.list_directory(location)
-    return METADATA in listing.files and OFFSETS in listing.directories
+    if METADATA in listing.files:
+        return OFFSETS in listing.directories
+    if not {OFFSETS, COMMITS} <= set(listing.directories):
+        return False
+    raise Corrupt(
+        f"the checkpoint {location} lacks its file {METADATA}, which has the query's id",
+        hint="copy it back from a backup; where it is lost for good, write one with a new id, "
+        'which makes it another query for its sinks: {"id":"<a new UUID>"}',
+        path=storage.join(location, METADATA),
+    )
 
 
 def query_id_of(root: str) -> str:

@@ -7,6 +7,12 @@ from collections.abc import Callable
 from flinkish.checkpoint.format.errors import CheckpointFormatError, UnsupportedCheckpointFormat
 from flinkish.errors import Corrupt, FlinkishError, UnsupportedFormat
 
+#: What to do about a checkpoint that is damaged at its newest batch.
+HINT_WHOLE = (
+    "put the file back from a copy, or go on from an older batch: flinkish savepoint "
+    "--from-checkpoint URL TARGET --batch newest-whole"
+)
+
 
 class FilesVanished(FlinkishError):
     """Spark trimmed a file between listing and reading; a newer batch is available."""
@@ -33,7 +39,7 @@ def missing(root: str, batch: int, path: str, newest: Callable[[str], int | None
     return Corrupt(
         f"the checkpoint {root} lacks {path}, needed by batch {batch} "
         f"(state version {batch + 1}), and no newer batch is there",
-        hint="restore the file, or start from an older savepoint",
+        hint=HINT_WHOLE,
         path=path,
         batch=batch,
     )
@@ -55,4 +61,4 @@ def unreadable(
     """
     if isinstance(error, UnsupportedCheckpointFormat):
         return UnsupportedFormat(f"{path} cannot be read: {error.detail}", path=path)
-    return Corrupt(f"{path} {what}: {error.detail}", path=path)
+    return Corrupt(f"{path} {what}: {error.detail}", hint=HINT_WHOLE, path=path)

@@ -14,9 +14,9 @@ from functools import partial
 from typing import Any
 
 from flinkish import storage as fs
-from flinkish.checkpoint.errors import unreadable
+from flinkish.checkpoint.errors import HINT_WHOLE, unreadable
 from flinkish.checkpoint.fileset import FileSet, ListedFile
-from flinkish.checkpoint.format.archives import read_archive_metadata
+from flinkish.checkpoint.format.archives import SharedFile, read_archive_metadata
 from flinkish.checkpoint.format.chains import KnownFiles, find_chain, find_known_files
 from flinkish.checkpoint.format.errors import CheckpointFormatError, MissingStateFile
 from flinkish.checkpoint.format.names import (
@@ -38,7 +38,10 @@ from flinkish.checkpoint.format.names import (
 from flinkish.checkpoint.format.operator_files import OperatorMetadata, parse_operator_metadata
 from flinkish.checkpoint.format.pins import PIN_PROVIDER, backend_of, pinned_partitions
 from flinkish.checkpoint.format.schema_files import DEFAULT_FAMILY, FamilySchemas, parse_schema_file
-from flinkish.errors import FlinkishError, NotSavepointable
+from flinkish.errors import Corrupt, FlinkishError, NotSavepointable
+
+#: The names of Spark's NullType.
+_NULL_TYPES = frozenset({"void", "null"})
 
 #: State version -> for each partition, the ids of its stores' files.
 StateIds = Mapping[int, Sequence[Sequence[str]]]
@@ -153,21 +156,24 @@ def read_operator(
         trouble = trouble or partition.trouble
         files.extend(partition.files)
         total += partition.files.bytes
+    if metadata is not None and not names:  # what is only planned has a schema in partition 0
+        raise FileNotFoundError(2, "not listed", os.path.join(directory, "0"))
     if not _takes_part(newest, version, metadata, state_ids):
         return None
     if isinstance(choose, _UnknownProvider):
         raise choose.error
-    partitions = _check_partitions(directory, names, pins)
+    schemas = _schema_files(names.get(0, {}))
+    stores = _store_infos(directory, names.get(0, {}), metadata, {f.path for f in schemas})
+    partitions = _check_partitions(directory, names, expected_partitions(pins, stores, len(names)))
     _check_stores(directory, names, metadata)
     if trouble is not None:
         raise trouble
-    schemas = _schema_files(names.get(0, {}))
     for file in schemas:
         files.add(file)
     return OperatorFiles(
         kind=metadata.name if metadata else None,
         partitions=partitions,
-        stores=_store_infos(directory, names.get(0, {}), metadata, {f.path for f in schemas}),
+        stores=stores,
         bytes=total,
         files=files,
     )
@@ -260,14 +266,31 @@ def _takes_part(
     return newest >= version or metadata is not None or newest == version - 1
 
 
-def _check_partitions(directory: str, partitions: Collection[int], pins: Mapping[str, str]) -> int:
-    """Return the number of partitions; FileNotFoundError when one is missing.
+def expected_partitions(pins: Mapping[str, str], stores: Sequence[StoreInfo], found: int) -> int:
+    """Return how many partitions the state of an operator must have.
 
-    They are 0..n-1, with n the pinned number or 1 (global limit, keyless grouping).
+    State is in the pinned number of partitions, but for operators without a key, which have one:
+    global limits (their key is of the null type) and aggregations without grouping.
+
+    Parameters
+    ----------
+    pins
+        The settings in the offset log.
+    stores
+        The operator's stores. Without known schemas, a single partition may be all there is.
+    found
+        How many there are.
     """
+    schemas = [store.key_schema for store in stores if store.key_schema is not None]
+    keys = [each for schema in schemas for each in schema.get("fields", ())]
+    if all(str(each.get("type")) in _NULL_TYPES for each in keys) and (schemas or found == 1):
+        return 1
+    return pinned_partitions(pins) or found
+
+
+def _check_partitions(directory: str, partitions: Collection[int], expected: int) -> int:
+    """Return the number of partitions, 0..n-1; FileNotFoundError when one is missing."""
     count = len(partitions)
-    pinned = pinned_partitions(pins)
-    expected = count if count == 1 or pinned is None else pinned
     for partition in range(max(expected, count)):
         if partition not in partitions:
             raise FileNotFoundError(2, "not listed", os.path.join(directory, str(partition)))
@@ -351,7 +374,8 @@ def _store_files(store: _Store, partition: int, choose: _Chooser) -> Iterator[Li
     shared: dict[str, fs.Listing] = {}
     given: set[str] = set()
     for archive in chain.archives:
-        for reference in _references(os.path.join(path, archive)):
+        for file in _shared_files(os.path.join(path, archive)):
+            reference = file.path
             folder, _, name = reference.partition("/")
             if folder not in shared:
                 shared[folder] = fs.list_directory(os.path.join(path, folder))
@@ -361,16 +385,24 @@ def _store_files(store: _Store, partition: int, choose: _Chooser) -> Iterator[Li
                 raise FileNotFoundError(2, "not listed", os.path.join(path, reference))
             if reference not in given:
                 given.add(reference)
-                yield _listed(store.prefix + reference, shared[folder].files[name])
+                listed = _listed(store.prefix + reference, shared[folder].files[name])
+                if listed.size != file.size:
+                    raise Corrupt(
+                        f"{os.path.join(path, reference)} has {listed.size} bytes, and {archive} "
+                        f"names it with {file.size}",
+                        hint=HINT_WHOLE,
+                        path=os.path.join(path, reference),
+                    )
+                yield listed
 
 
-def _references(path: str) -> tuple[str, ...]:
+def _shared_files(path: str) -> tuple[SharedFile, ...]:
     try:
         with fs.open_file(path) as file:
             metadata = read_archive_metadata(file, os.path.basename(path))
     except CheckpointFormatError as error:
         raise unreadable(path, error, "is damaged") from error
-    return tuple(shared.path for shared in metadata.shared)
+    return metadata.shared
 
 
 def _schema_files(stores: Mapping[str, tuple[str, str]]) -> list[ListedFile]:

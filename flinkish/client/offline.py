@@ -7,17 +7,19 @@ cut; a separate driver, as for ``migrate``, then rewrites it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.checkpoint.discovery import find_checkpoints, last_written, query_id_of
+from flinkish.checkpoint.wholeness import newest_whole_batch, read_whole_cut
 from flinkish.client.context import Agree, Context, refuse, requester
 from flinkish.client.migration import rewrite
 from flinkish.client.program import pinned
 from flinkish.client.reporter import Progress, Reporter
 from flinkish.config import working_directory
-from flinkish.errors import ConsentNeeded, FlinkishError, NoCommittedBatch, RegistryError
+from flinkish.errors import ConsentNeeded, Corrupt, FlinkishError, NoCommittedBatch, RegistryError
 from flinkish.launch.offline import (
     TRIGGER,
     check_owner,
@@ -48,6 +50,9 @@ from flinkish.spec.migration import Migration
 from flinkish.spec.requests import LeftOut, RequestResult, SavepointArguments
 from flinkish.spec.savepoints import SavepointRecord, SavepointResult
 from flinkish.storage import base_name, join, locate
+
+#: The value of ``--batch`` for the newest batch whose files are whole.
+NEWEST_WHOLE = "newest-whole"
 
 
 def save_dead_job(
@@ -158,6 +163,7 @@ def save_checkpoints(
     format_: str = FORMAT_NATIVE,
     agree: Agree = refuse,
     dry_run: bool = False,
+    batch: int | str | None = None,
 ) -> Request:
     """Take a savepoint of checkpoints that were not written by flinkish.
 
@@ -179,6 +185,9 @@ def save_checkpoints(
         Called when the checkpoint was written to a moment ago: its query may be running.
     dry_run : bool
         Only check that a savepoint can be taken.
+    batch : int or str, optional
+        The committed batch of each checkpoint: its number, or :data:`NEWEST_WHOLE` for the newest
+        whose files are whole. Default: the newest, which must be whole.
 
     Returns
     -------
@@ -208,6 +217,7 @@ def save_checkpoints(
         if newest_committed_batch(place) is None:
             raise NoCommittedBatch(f"the query at {place} has not committed a batch yet")
         newest = max(newest, last_written(place))
+    batches = {key: _batch_of(context, place, batch) for key, place in by_name.items()}
     if may_be_running(newest, time.time()) and not dry_run:
         _ask(agree, root, time.time() - newest)
     if None in found:
@@ -218,6 +228,9 @@ def save_checkpoints(
     job_id = job_id_of(ids.values())
     request = _request(time.time(), job_id, target, full=full, format_=format_)
     if dry_run:
+        for key, place in by_name.items():
+            with _naming_a_whole_batch(place, batches[key]):
+                read_whole_cut(place, batches[key])
         return request
     job = SavepointJob(
         job_id=job_id,
@@ -225,15 +238,56 @@ def save_checkpoints(
         restored_from=None,
         owner=request.requester,
     )
-    sources = [QuerySource(key, place) for key, place in by_name.items()]
+    sources = [QuerySource(key, place, batch_id=batches[key]) for key, place in by_name.items()]
     launch = Launch(
         application=None,
         options=context.config.to_options(),
         working_directory=working_directory(instead="/"),
     )
-    shown, kept = _write(context, request, launch, job, sources)
+    with ExitStack() as stack:
+        for key, place in by_name.items():
+            stack.enter_context(_naming_a_whole_batch(place, batches[key]))
+        shown, kept = _write(context, request, launch, job, sources)
     _remember(context, lambda: context.writable_registry.add_savepoint(kept))
     return _done(request, RequestResult(shown))
+
+
+def _batch_of(context: Context, place: str, batch: int | str | None) -> int | None:
+    """Return the number of the batch to be saved, None for the newest, and warn of skipped ones."""
+    if batch != NEWEST_WHOLE:
+        return None if batch is None else int(batch)
+    found = newest_whole_batch(place)
+    if found.batch is None:
+        error = found.skipped[0]
+        error.hint = f"none of its last {len(found.skipped)} committed batches is whole"
+        raise error
+    for error in found.skipped:
+        context.reporter.warning(error.message)
+    if found.skipped:
+        context.reporter.warning(
+            f"the savepoint of {place} is taken at batch {found.batch}, the newest that is whole: "
+            "what its query did later, it does again"
+        )
+    return found.batch
+
+
+@contextmanager
+def _naming_a_whole_batch(place: str, batch: int | None) -> Iterator[None]:
+    """Let the error for a damaged newest batch of a checkpoint name the newest whole one."""
+    try:
+        yield
+    except Corrupt as error:
+        root = error.data.get("path")
+        if batch is None and isinstance(root, str) and root.startswith(place):
+            found = newest_whole_batch(place)
+            if found.batch is None:
+                error.hint = f"none of its last {len(found.skipped)} committed batches is whole"
+            else:
+                error.hint = (
+                    f"put the file back from a copy; or go on from batch {found.batch}, the newest "
+                    f"that is whole: give --batch newest-whole, or --batch {found.batch}"
+                )
+        raise
 
 
 def _done(request: Request, result: RequestResult) -> Request:
@@ -309,6 +363,10 @@ class _WriterProgress:
     def bytes(self, done: int, total: int) -> None:
         """Report the number of bytes in place."""
         self._tell(replace(self._progress, bytes=done, bytes_total=total))
+
+    def warning(self, text: str) -> None:
+        """Warn of what the user has to know."""
+        self._reporter.warning(text)
 
     def _tell(self, progress: Progress) -> None:
         self._progress = progress

@@ -22,6 +22,9 @@ class SavepointReporter(Protocol):
         State files are counted in advance, log files are not.
         """
 
+    def warning(self, text: str) -> None:
+        """Report what the user has to know of a savepoint that was taken."""
+
 
 class Pace:
     """The transfer rate, and an estimate of the remaining time."""
@@ -58,4 +61,7 @@ class SilentSavepointReporter:
         """Do nothing."""
 
     def bytes(self, done: int, total: int) -> None:
+        """Do nothing."""
+
+    def warning(self, text: str) -> None:
         """Do nothing."""

@@ -78,6 +78,7 @@ __all__ = [
     "read_below",
     "read_bytes",
     "read_head",
+    "read_tail",
     "remove_empty_directories",
     "remove_file",
     "remove_files",
@@ -185,6 +186,15 @@ def read_head(location: str, count: int) -> bytes:
         with local.open_file(location) as file:
             return file.read(count)
     return _store(location).read_head(location, count)
+
+
+def read_tail(location: str, size: int, count: int) -> bytes:
+    """Read at most the last ``count`` bytes of a file of ``size`` bytes; FileNotFoundError."""
+    start = max(size - count, 0)
+    if not is_local(location):
+        return _store(location).read_range(location, start, size)
+    with local.open_file(location) as file:
+        return os.pread(file.fileno(), size - start, start)
 
 
 def make_directory(location: str) -> None:

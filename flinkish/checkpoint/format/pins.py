@@ -71,6 +71,12 @@ def pinned(pins: Mapping[str, str], setting: str) -> str:
     return pins.get(setting, _ABSENT.get(setting, ""))
 
 
+def short_codec(codec: str) -> str:
+    """Return Spark's short name of a codec, such as ``lz4``, also for the name of its class."""
+    simple = codec.rpartition(".")[2]
+    return simple.removesuffix("CompressionCodec").lower()
+
+
 def backend_of(pins: Mapping[str, str]) -> str | None:
     """Return the backend of the pinned state store provider; None if it is another or unnamed.
 

@@ -101,6 +101,8 @@ def split_version(data: bytes, name: str, what: str) -> tuple[int, int]:
     CheckpointFormatError
         There is no version, or nothing follows.
     """
+    if not data:
+        raise CheckpointFormatError(name, 0, "the file is empty")
     head, newline, _ = data.partition(b"\n")
     match = _VERSION.fullmatch(head)
     if match is None:

@@ -15,6 +15,7 @@ from flinkish.cli.options.arguments import (
     dry_run_option,
     format_option,
     timeout_option,
+    words_of,
 )
 from flinkish.cli.options.retention import keep_options
 from flinkish.cli.output.driver_log import driver_output
@@ -27,6 +28,15 @@ from flinkish.registry.jobs import JobRecord, Request, RequestKind
 
 if TYPE_CHECKING:
     from flinkish.savepoint.manage.retention import Policy
+
+
+def _batch(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> int | str | None:
+    """Convert the value of ``--batch``."""
+    if value is None or value == "newest-whole":
+        return value
+    if not (value.isascii() and value.isdigit() and len(value) < 18):
+        raise UsageError(f"--batch {value} is no batch", hint="give its number, or newest-whole")
+    return int(value)
 
 
 @command("savepoint", exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15))
@@ -48,6 +58,14 @@ if TYPE_CHECKING:
     type=click.Path(),
     help="Take one of a Spark checkpoint that flinkish never saw, or of a directory of several; "
     "no JOB then.",
+)
+@click.option(
+    "--batch",
+    metavar="newest-whole|N",
+    callback=_batch,
+    shell_complete=words_of("newest-whole"),
+    help="With --from-checkpoint: the committed batch to save, by its number, or the newest whose "
+    "files are whole. Without it the newest, which must be whole.",
 )
 @click.option(
     "--name",
@@ -83,6 +101,7 @@ def savepoint(
     dispose: str | None,
     every: bool,
     checkpoint: str | None,
+    batch: int | str | None,
     name: str | None,
     expected: tuple[str, ...],
     full: bool,
@@ -105,6 +124,10 @@ def savepoint(
     policy = Policy(**keep)
     if expected and not every:
         raise UsageError("--expect goes with --all", hint="see: flinkish savepoint --help")
+    if batch is not None and checkpoint is None:
+        raise UsageError(
+            "--batch goes with --from-checkpoint", hint="see: flinkish savepoint --help"
+        )
     _check_words(job, target, dispose, every, checkpoint, name, detached, policy)
     with call.session() as session:
         if dispose is not None:
@@ -130,6 +153,7 @@ def savepoint(
                 format_=format_,
                 yes=yes,
                 dry_run=dry_run,
+                batch=batch,
             )
         assert job is not None
         found = requests.job_to_save(session, job, target)
@@ -248,13 +272,19 @@ def _from_checkpoint(
     format_: str,
     yes: bool,
     dry_run: bool,
+    batch: int | str | None,
 ) -> int:
     from flinkish.client.offline import save_checkpoints
 
     agree = accept if yes else session.out.agree
     with driver_output(session.out), session.reporter.live():
         request = save_checkpoints(
-            *(session, url, target, name), full=full, format_=format_, agree=agree, dry_run=dry_run
+            *(session, url, target, name),
+            full=full,
+            format_=format_,
+            agree=agree,
+            dry_run=dry_run,
+            batch=batch,
         )
     if dry_run:
         return _would(session, request, f"the checkpoint {url}")

@@ -528,6 +528,9 @@ class _RequestReporter:
         self._facts.update(bytes=done, bytes_total=total, **self._pace.measure(done, total))
         self._send()
 
+    def warning(self, text: str) -> None:
+        log(f"warning: {text}")
+
     def rows(self, done: int, size: int) -> None:
         self._facts.update(rows=done, bytes=size)
         self._send()

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from flinkish.checkpoint.cut import Cut, FilesVanished, read_cut
+from flinkish.checkpoint.cut import Cut, FilesVanished
+from flinkish.checkpoint.wholeness import read_whole_cut
 from flinkish.errors import Corrupt, FlinkishError
 from flinkish.restore.recipe import SourceCheckpoint
 from flinkish.restore.source.restore_source import RestorableQuery, RestoreSource, of_record
@@ -49,10 +50,11 @@ def _open_query(query: QueryStatus, facts: QueryFacts | None, job: JobOrigin) ->
     record = query_record(source, query.name, cut, len(cut.files), cut.files.bytes)
     record = replace(record, sink=_absolute(record.sink, job.working_directory))
     origin = SourceCheckpoint(cut.root, tuple(cut.files), cut.batch_id)
-    return replace(of_record(record, origin, canonical=False), live=job.running)
+    offer = of_record(record, origin, canonical=False)
+    return replace(offer, live=job.running, planned_fault=cut.planned_fault)
 
 
-def newest_cut(root: str, read: Callable[[str], Cut] = read_cut) -> Cut:
+def newest_cut(root: str, read: Callable[[str], Cut] = read_whole_cut) -> Cut:
     """Read the newest committed batch, again when Spark has trimmed its files meanwhile.
 
     As for a savepoint, damage may be a compaction under way; real damage gives the same error

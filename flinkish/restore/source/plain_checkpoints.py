@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from flinkish.checkpoint.cut import Cut, read_cut
+from flinkish.checkpoint.cut import Cut
 from flinkish.checkpoint.discovery import find_checkpoints
+from flinkish.checkpoint.wholeness import read_whole_cut
 
 
 def adopt_cuts(path: str) -> dict[str | None, Cut]:
@@ -14,6 +15,6 @@ def adopt_cuts(path: str) -> dict[str | None, Cut]:
     Raises
     ------
     SavepointNotFound
-        ``path`` is neither. Errors of ``read_cut`` are passed on.
+        ``path`` is neither. Errors of ``read_whole_cut`` are passed on.
     """
-    return {name: read_cut(location) for name, location in find_checkpoints(path).items()}
+    return {name: read_whole_cut(location) for name, location in find_checkpoints(path).items()}

@@ -36,6 +36,8 @@ class RestorableQuery:
     canonical: bool = False
     #: Whether its job goes on with the checkpoint, and would end at a later batch.
     live: bool = False
+    #: What is wrong with the batch that its checkpoint has planned, which is therefore left out.
+    planned_fault: str = ""
     #: The rewrite for the Spark that will run; the other attributes are those after the rewrite.
     fit: SparkFit = field(default_factory=SparkFit)
 
@@ -135,6 +137,7 @@ def _of_cut(key: QueryKey, cut: Cut) -> RestorableQuery:
         cut.query_id,
         cut.checkpoint_format,
         cut.pins,
+        planned_fault=cut.planned_fault,
     )
 
 

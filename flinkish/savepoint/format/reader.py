@@ -11,7 +11,8 @@ from typing import Any
 
 from flinkish import storage
 from flinkish.checkpoint.format.drain import MAX_WATERMARK_MS
-from flinkish.checkpoint.format.names import is_state_data
+from flinkish.checkpoint.format.names import STATE, is_state_data
+from flinkish.checkpoint.operators import expected_partitions
 from flinkish.errors import Corrupt, SavepointNotFound, UnsupportedFormat, UsageError, quoted
 from flinkish.savepoint.format import digests
 from flinkish.savepoint.format.contents import FileRecord, Header, OperatorRecord, QueryRecord
@@ -164,6 +165,7 @@ def find_bad_files(savepoint: OpenSavepoint, level: str = LOGS) -> Iterator[BadF
     """
     if level not in {QUICK, LOGS, FULL}:
         raise UsageError(f"unknown level {level!r}", hint="use quick, logs or full")
+    yield from _missing_partitions(savepoint)
     records = savepoint.iter_files()
     while chunk := list(islice(records, _CHUNK)):
         locations = [savepoint.locate_file(record) for record in chunk]
@@ -184,6 +186,17 @@ def find_bad_files(savepoint: OpenSavepoint, level: str = LOGS) -> Iterator[BadF
             if reason is not None:
                 own = f"{savepoint.queries[record.query].directory}/{record.path}"
                 yield BadFile(own if record.held is None else location, reason)
+
+
+def _missing_partitions(savepoint: OpenSavepoint) -> Iterator[BadFile]:
+    """Yield the state partitions that an operator must have and the savepoint was taken without."""
+    for query in savepoint.queries:
+        for operator in query.operators:
+            expected = expected_partitions(query.pins, operator.stores, operator.partitions)
+            if operator.partitions < expected:
+                path = f"{query.directory}/{STATE}/{operator.ordinal}/{operator.partitions}"
+                reason = f"is missing: the state has {operator.partitions} of {expected} partitions"
+                yield BadFile(path, reason)
 
 
 def _check_file(

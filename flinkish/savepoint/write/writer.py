@@ -21,6 +21,7 @@ from flinkish import storage
 from flinkish.checkpoint.cut import Cut, FilesVanished, newest_committed_batch, read_cut
 from flinkish.checkpoint.errors import missing
 from flinkish.checkpoint.fileset import ListedFile
+from flinkish.checkpoint.wholeness import damage_error, damaged_files
 from flinkish.errors import (
     Corrupt,
     FlinkishError,
@@ -313,6 +314,7 @@ class _SavepointBuilder:
                 self._place(attempt)
                 others = self._ledger.drop_others(index, number)
                 storage.remove_files(self._parent, (f"{base}/{path}" for path in others))
+                self._check_whole(attempt)
                 self._verify(attempt)
             except FilesVanished as error:
                 trouble = error
@@ -325,6 +327,8 @@ class _SavepointBuilder:
                 trouble = error
                 time.sleep(POLL)
                 continue
+            if cut.planned_fault:
+                self._reporter.warning(f"query {query.name}: {cut.planned_fault}")
             totals = self._ledger.totals(index)
             return query_record(query, directory, cut, totals.files, totals.bytes)
         raise WrongState(
@@ -434,6 +438,23 @@ class _SavepointBuilder:
         return LedgerEntry(
             file.path, outcome.size, file.stamp, outcome.digest, linked=outcome.linked
         )
+
+    def _check_whole(self, attempt: _Attempt) -> None:
+        """Look at the ends of the files that are in place now: Spark may have trimmed the old ones.
+
+        Raises Corrupt, which names the checkpoint's damaged files. Files that an earlier savepoint
+        holds were looked at when that was taken.
+        """
+        cut = attempt.cut
+        own = ((f.path, f.size) for f in self._ledger.files(attempt.index) if f.held is None)
+        try:
+            damaged = list(
+                damaged_files(attempt.target, own, cut.pins, cut.offsets, written=cut.root)
+            )
+        except FileNotFoundError as error:
+            raise _target_removed(str(error.filename or attempt.target)) from error
+        if damaged:
+            raise damage_error(cut.root, cut.batch_id, damaged)
 
     def _verify(self, attempt: _Attempt) -> None:
         """Check that the new directory is complete.

@@ -25,7 +25,7 @@ from flinkish.savepoint.write import writer
 from flinkish.savepoint.write.writer import query_directory, write_savepoint
 from flinkish.spec.codec import encode_fields
 from tests.savepoint.conftest import JOB, Taking
-from tests.support.checkpoints.handwritten import CheckpointLikeness
+from tests.support.checkpoints.handwritten import LZ4_END, CheckpointLikeness
 
 
 class Told:
@@ -33,6 +33,7 @@ class Told:
 
     def __init__(self, on_phase: Callable[[str], None] = lambda name: None) -> None:
         self.phases: list[str] = []
+        self.warnings: list[str] = []
         self.file_counts: list[tuple[int, int]] = []
         self.byte_counts: list[tuple[int, int]] = []
         self._on_phase = on_phase
@@ -46,6 +47,9 @@ class Told:
 
     def bytes(self, done: int, total: int) -> None:
         self.byte_counts.append((done, total))
+
+    def warning(self, text: str) -> None:
+        self.warnings.append(text)
 
 
 def save(root: Path, target: Path, **options: Any) -> SavepointInfo:
@@ -234,7 +238,7 @@ def test_a_snapshot_that_replaces_its_deltas_is_no_damage(tmp_path: Path) -> Non
         if phase == "files" and not moved:
             moved.append(1)
             for partition in (0, 1):
-                standing.write(f"state/0/{partition}/2.snapshot", b"all")
+                standing.write(f"state/0/{partition}/2.snapshot", LZ4_END)
                 for version in (1, 2):
                     (standing.root / f"state/0/{partition}/{version}.delta").unlink()
 

@@ -18,6 +18,9 @@ from pathlib import Path
 
 PROVIDERS = "org.apache.spark.sql.execution.streaming.state."
 CLASSES = {"hdfs": "HDFSBackedStateStoreProvider", "rocksdb": "RocksDBStateStoreProvider"}
+#: What whole files end with: lz4-java's end mark, RocksDB's magic number.
+LZ4_END = b"LZ4Block" + bytes([0x15]) + bytes(12)
+SST_END = bytes.fromhex("f7cff485b741e288")
 QUERY_ID = "6d2b7c1e-0000-4000-8000-000000000001"
 
 
@@ -27,11 +30,16 @@ def sidecar(data: bytes) -> bytes:
     return b"crc\x00" + struct.pack(">i", 512) + struct.pack(f">{len(sums)}I", *sums)
 
 
-def archive(ssts: list[str]) -> bytes:
-    """A RocksDB snapshot archive naming ``ssts``."""
+def noise(size: int, end: bytes) -> bytes:
+    """Noise that ends like a whole file: with the mark of an LZ4 stream, or of an SST."""
+    return os.urandom(max(size - len(end), 0)) + end
+
+
+def archive(ssts: list[str], size: int = 100) -> bytes:
+    """A RocksDB snapshot archive naming ``ssts`` of ``size`` bytes."""
     buffer = BytesIO()
     entries = [
-        {"localFileName": f"{n[:6]}.sst", "dfsSstFileName": n, "sizeBytes": 100} for n in ssts
+        {"localFileName": f"{n[:6]}.sst", "dfsSstFileName": n, "sizeBytes": size} for n in ssts
     ]
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("CURRENT", "MANIFEST-000005\n")
@@ -85,16 +93,16 @@ class CheckpointLikeness:
             for partition in range(self.partitions):
                 prefix = f"state/{operator}/{partition}"
                 if self.backend == "hdfs":
-                    self.write(f"{prefix}/{version}.delta", os.urandom(self.noise))
+                    self.write(f"{prefix}/{version}.delta", noise(self.noise, LZ4_END))
                     if version % 3 == 0:
-                        self.write(f"{prefix}/{version}.snapshot", os.urandom(self.noise))
+                        self.write(f"{prefix}/{version}.snapshot", noise(self.noise, LZ4_END))
                     continue
                 name = f"{version:06}-{os.urandom(8).hex()}.sst"
-                self.write(f"{prefix}/SSTs/{name}", os.urandom(self.noise))
+                self.write(f"{prefix}/SSTs/{name}", noise(self.noise, SST_END))
                 live = self._ssts.setdefault((operator, partition), [])
                 live.append((version, name))
                 names = [n for v, n in live if v > version - 3]
-                self.write(f"{prefix}/{version}.zip", archive(names))
+                self.write(f"{prefix}/{version}.zip", archive(names, max(self.noise, len(SST_END))))
 
     def commit(self, batch: int) -> None:
         """Write a batch's commit."""

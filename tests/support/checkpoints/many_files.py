@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tests.support.checkpoints.handwritten import CheckpointLikeness, sidecar
+from tests.support.checkpoints.handwritten import LZ4_END, CheckpointLikeness, noise, sidecar
 
 PARTITIONS = 200
 #: ext4 allows 65,000 names a file; a savepoint takes another one of each.
@@ -26,7 +26,7 @@ def many_files(root: Path, files: int, *, deltas: int, size: int = 1000) -> Path
         likeness.commit(number)
     for number in range(batch - 1):
         likeness.write(f"sources/0/{number}", (root / "sources/0" / str(batch)).read_bytes())
-    data = os.urandom(size)
+    data = noise(size, LZ4_END)
     made = 0
     original, sums = root / ".original", root / ".sums"
     for operator in range(operators):

@@ -1,0 +1,99 @@
+"""What the ends of a checkpoint's files say of their being whole. Pure.
+
+Spark writes a file under a temporary name and renames it, so a file that is empty or cut off was
+damaged later: a full disk, an interrupted copy, a crash before the data reached the disk. That can
+be seen at the end of most of them, without reading the rest:
+
+- deltas, snapshots and changelogs end with the end mark of their compressed stream: lz4-java's
+  (Spark's default) has one of 21 bytes. The other codecs have none that can be read from the end;
+- archives end with zip's end of the central directory, which Spark writes without a comment;
+- SSTs end with the magic number of RocksDB's block-based tables;
+- Spark's logs of file sources consist of JSON objects, one a line, below a version.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from flinkish.checkpoint.format.names import SST_DIRECTORY, parse_name
+from flinkish.checkpoint.format.pins import short_codec
+from flinkish.checkpoint.format.text import parse_json
+
+#: How many bytes of a file's end are looked at.
+TAIL: Final = 32
+_LZ4_END: Final = struct.Struct("<8sBiiI")
+_ZIP_END: Final = struct.Struct("<4s4H2LH")
+_SST_MAGIC: Final = bytes.fromhex("f7cff485b741e288")
+
+
+def end_fault(path: str, size: int, tail: bytes, codec: str) -> str | None:
+    """Return what is wrong with a state file, as far as its size and its end say it, or None.
+
+    Parameters
+    ----------
+    path
+        Its path in the checkpoint; only the name and the directory count.
+    size
+        Its size in bytes.
+    tail
+        Its last :data:`TAIL` bytes, or all of a smaller file.
+    codec
+        The query's compression codec, pinned or Spark's default.
+    """
+    if size == 0:
+        return "is empty"
+    directory, _, name = path.rpartition("/")
+    if name.endswith(".sst") and directory.endswith(f"/{SST_DIRECTORY}"):
+        return None if tail.endswith(_SST_MAGIC) else "is cut off: RocksDB's last bytes are missing"
+    file = parse_name(name)
+    if file is None:
+        return None
+    if file.kind == "zip":
+        ends = _ends_as_zip(size, tail)
+        return None if ends else "is cut off: the directory at the end of the archive is missing"
+    if short_codec(codec) == "lz4" and not _ends_as_lz4(tail):
+        return "is cut off: the end mark of its compressed content is missing"
+    return None
+
+
+def _ends_as_lz4(tail: bytes) -> bool:
+    if len(tail) < _LZ4_END.size:
+        return False
+    magic, token, compressed, size, checksum = _LZ4_END.unpack(tail[-_LZ4_END.size :])
+    return magic == b"LZ4Block" and token & 0xF0 == 0x10 and not (compressed or size or checksum)
+
+
+def _ends_as_zip(size: int, tail: bytes) -> bool:
+    if len(tail) < _ZIP_END.size:
+        return False
+    magic, *_, length, start, comment = _ZIP_END.unpack(tail[-_ZIP_END.size :])
+    return magic == b"PK\x05\x06" and not comment and start + length + _ZIP_END.size <= size
+
+
+def source_log_fault(data: bytes, *, complete: bool) -> str | None:
+    """Return what is wrong with an entry of a file source's log, or None.
+
+    Parameters
+    ----------
+    data
+        The content, or its beginning and its end.
+    complete
+        Whether it is the whole content; else only its first line and its last byte are looked at.
+    """
+    if not data:
+        return "is empty"
+    head, newline, body = data.partition(b"\n")
+    if not head.startswith(b"v") or not head[1:].isdigit():
+        return "does not begin with a version"
+    if newline and body and not body.endswith(b"}"):
+        return "is cut off: its last line has no end"
+    if complete:
+        for number, line in enumerate(body.split(b"\n"), start=2) if body else ():
+            try:
+                entry = parse_json(line)
+            except ValueError:
+                return f"is damaged: line {number} is not JSON"
+            if not isinstance(entry, dict) or "path" not in entry:
+                return f"is damaged: line {number} names no file"
+    return None

@@ -1,0 +1,185 @@
+"""Whether the files of a checkpoint are whole, as far as it can be seen without reading them.
+
+A cut says which files there must be; here their ends are looked at
+(:mod:`flinkish.checkpoint.format.file_ends`), and on a local disk whether Hadoop's checksum file
+beside each is for a file of that size.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from flinkish import storage
+from flinkish.checkpoint.cut import Cut, newest_committed_batch, read_cut
+from flinkish.checkpoint.errors import HINT_WHOLE, FilesVanished, missing
+from flinkish.checkpoint.format.file_ends import TAIL, end_fault, source_log_fault
+from flinkish.checkpoint.format.names import COMMITS, SOURCES, is_state_data, numbers_among
+from flinkish.checkpoint.format.pins import PIN_CODEC, pinned
+from flinkish.checkpoint.format.source_logs import is_file_source_log, log_offset
+from flinkish.errors import Corrupt, FlinkishError, NoCommittedBatch
+
+#: Bytes up to which an entry of a source's log is read as a whole.
+_WHOLE_LOG = 1 << 18
+#: The number of damaged files that an error names.
+_NAMED = 3
+#: The most batches that are tried for one that is whole.
+MOST_BATCHES = 100
+
+
+@dataclass(frozen=True)
+class DamagedFile:
+    """A damaged file: its path in the checkpoint, and what is wrong with it."""
+
+    path: str
+    reason: str
+
+
+def damaged_files(
+    root: str,
+    files: Iterable[tuple[str, int]],
+    pins: Mapping[str, str],
+    offsets: Sequence[str],
+    *,
+    written: str | None = None,
+) -> Iterator[DamagedFile]:
+    """Yield the damaged files of a checkpoint, in their order; logs that were parsed are passed by.
+
+    Parameters
+    ----------
+    root
+        The directory from which the files are read.
+    files
+        Paths in the checkpoint, and sizes in bytes.
+    pins
+        The settings in the offset log.
+    offsets
+        The offsets of all sources.
+    written
+        The directory in which Spark wrote the files, if that is another: the checksum files are
+        there.
+
+    Raises
+    ------
+    FileNotFoundError
+        A file is gone by now.
+    """
+    codec = pinned(pins, PIN_CODEC)
+    only_files = all(log_offset(offset) is not None for offset in offsets)
+    beside = written or root
+
+    def look(file: tuple[str, int]) -> DamagedFile | None:
+        path, size = file
+        location = storage.join(root, path)
+        reason = None
+        if is_state_data(path):
+            reason = end_fault(path, size, storage.read_tail(location, size, TAIL), codec)
+            if reason is None and _sidecar_of_another(storage.join(beside, path), size):
+                reason = f"has {size} bytes, and its checksum file is for another size"
+        elif path.startswith(f"{SOURCES}/"):
+            reason = _source_fault(location, size, strict=only_files)
+        return None if reason is None else DamagedFile(path, reason)
+
+    for found in storage.in_flight(root, look, files):
+        if found is not None:
+            yield found
+
+
+def _source_fault(location: str, size: int, *, strict: bool) -> str | None:
+    """Return what is wrong with a file of a source; ``strict``: it is a file source's log."""
+    if size <= _WHOLE_LOG:
+        data = storage.read_bytes(location)
+    else:
+        head, tail = storage.read_head(location, 1024), storage.read_tail(location, size, TAIL)
+        data = head + tail
+    if not data:
+        return "is empty"
+    if not (strict or is_file_source_log(data)):
+        return None
+    return source_log_fault(data, complete=size <= _WHOLE_LOG)
+
+
+def _sidecar_of_another(path: str, size: int) -> bool:
+    """Return whether Hadoop's checksum file, of 512 bytes a checksum, is for another size."""
+    if not storage.is_local(path):
+        return False
+    head, name = os.path.split(path)
+    try:
+        found = os.stat(os.path.join(head, f".{name}.crc")).st_size
+    except OSError:
+        return False
+    return found != 8 + 4 * ((size + 511) // 512)
+
+
+def damage_error(root: str, batch: int, damaged: Sequence[DamagedFile]) -> Corrupt:
+    """Return the error for a checkpoint with damaged files: it names the first of them."""
+    named = ", ".join(f"{each.path} {each.reason}" for each in damaged[:_NAMED])
+    more = f", and {len(damaged) - _NAMED} more files" if len(damaged) > _NAMED else ""
+    return Corrupt(
+        f"the checkpoint {root} is damaged at batch {batch}: {named}{more}",
+        hint=HINT_WHOLE,
+        path=storage.join(root, damaged[0].path),
+        batch=batch,
+        bad_files=len(damaged),
+    )
+
+
+def read_whole_cut(root: str, batch_id: int | None = None) -> Cut:
+    """Return the cut at a batch, after a look at its files: see :func:`damaged_files`.
+
+    Raises the errors of :func:`~flinkish.checkpoint.cut.read_cut`, and Corrupt for damaged files.
+    """
+    cut = read_cut(root, batch_id)
+    files = ((file.path, file.size) for file in cut.files.entries())
+    try:
+        damaged = list(damaged_files(cut.root, files, cut.pins, cut.offsets))
+    except FileNotFoundError as error:
+        lost = str(error.filename)
+        raise missing(cut.root, cut.batch_id, lost, newest_committed_batch) from error
+    if damaged:
+        raise damage_error(cut.root, cut.batch_id, damaged)
+    return cut
+
+
+@dataclass(frozen=True)
+class WholeBatch:
+    """The newest whole batch of a checkpoint.
+
+    Attributes
+    ----------
+    batch
+        Its number; None where none was found.
+    skipped
+        What is wrong with the newer ones, the newest first.
+    """
+
+    batch: int | None
+    skipped: tuple[FlinkishError, ...] = ()
+
+
+def newest_whole_batch(root: str) -> WholeBatch:
+    """Return the newest committed batch whose files are whole, and why newer ones are not.
+
+    At most :data:`MOST_BATCHES` are tried.
+
+    Raises
+    ------
+    NoCommittedBatch
+        No batch is committed.
+    StorageError, UnsupportedFormat
+        The checkpoint cannot be read.
+    """
+    root = storage.locate(root)
+    committed = numbers_among(storage.list_names(storage.join(root, COMMITS)))
+    if not committed:
+        raise NoCommittedBatch(f"the query at {root} has not committed a batch yet")
+    skipped: list[FlinkishError] = []
+    for batch in committed[: -MOST_BATCHES - 1 : -1]:
+        try:
+            read_whole_cut(root, batch)
+        except (Corrupt, FilesVanished) as error:
+            skipped.append(error)
+        else:
+            return WholeBatch(batch, tuple(skipped))
+    return WholeBatch(None, tuple(skipped))

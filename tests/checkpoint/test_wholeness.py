@@ -1,0 +1,158 @@
+"""Checkpoints damaged in the ways that people report: what is noticed, and which batch is whole."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from flinkish.checkpoint.cut import read_cut
+from flinkish.checkpoint.discovery import find_checkpoints
+from flinkish.checkpoint.wholeness import newest_whole_batch, read_whole_cut
+from flinkish.errors import Corrupt
+from tests.support.checkpoints.recorded import unpack
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-13])
+
+
+def cut_short(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:20])
+
+
+def longer(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b"\0" * 700)
+
+
+def newest(root: Path, kind: str) -> Path:
+    """The newest file of a kind in a checkpoint's cut."""
+    files = [path for path in read_cut(str(root)).files if path.endswith(kind)]
+    return root / max(files, key=lambda path: (len(path), path))
+
+
+def test_recorded_checkpoints_are_whole(recorded: Path) -> None:
+    assert read_whole_cut(str(recorded)).files == read_cut(str(recorded)).files
+    assert newest_whole_batch(str(recorded)).skipped == ()
+
+
+@pytest.mark.parametrize("damage", [empty, cut, cut_short])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("spark43-hdfs-agg", ".delta"),
+        ("spark43-hdfs-agg", ".snapshot"),
+        ("spark43-changelog-agg", ".changelog"),
+        ("spark43-rocksdb-dedup", ".zip"),
+        ("spark43-rocksdb-dedup", ".sst"),
+        ("spark43-ids-join", ".changelog"),
+        ("spark43-hdfs-agg", ".compact"),
+    ],
+)
+def test_an_empty_or_cut_file_is_damage(
+    name: str, kind: str, damage: Callable[[Path], None], tmp_path: Path
+) -> None:
+    root = unpack(name, tmp_path)
+    file = newest(root, kind)
+    damage(file)
+    with pytest.raises(Corrupt) as caught:
+        read_whole_cut(str(root))
+    assert file.name in caught.value.message
+    assert "newest-whole" in (caught.value.hint or "")
+
+
+def test_a_checksum_file_for_another_size_is_damage(tmp_path: Path) -> None:
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    file = newest(root, ".delta")
+    sidecar = file.with_name(f".{file.name}.crc")
+    sidecar.write_bytes(b"crc\0" + (512).to_bytes(4, "big") + bytes(4 * 9))
+    with pytest.raises(Corrupt, match=rf"{file.name} has \d+ bytes, and its checksum file"):
+        read_whole_cut(str(root))
+
+
+def test_the_lines_of_a_source_log_are_read(tmp_path: Path) -> None:
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    log = newest(root, ".compact")
+    log.write_bytes(log.read_bytes().replace(b'"path":', b'"path"', 1))
+    with pytest.raises(Corrupt, match="line 2 is not JSON"):
+        read_whole_cut(str(root))
+
+
+@pytest.mark.parametrize("name", ["spark43-hdfs-agg", "spark35-rocksdb-agg"])
+@pytest.mark.parametrize("lost", [0, 1])
+def test_one_of_two_partitions_is_not_all(name: str, lost: int, tmp_path: Path) -> None:
+    root = unpack(name, tmp_path)
+    shutil.rmtree(root / f"state/0/{lost}")
+    with pytest.raises(Corrupt, match=f"state/0/{lost}, needed by"):
+        read_cut(str(root))
+
+
+def test_all_partitions_gone_is_not_a_query_without_state(tmp_path: Path) -> None:
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    for partition in ("0", "1"):
+        shutil.rmtree(root / "state/0" / partition)
+    with pytest.raises(Corrupt, match="state/0/0, needed by"):
+        read_cut(str(root))
+
+
+def test_a_global_limit_has_one_partition(tmp_path: Path) -> None:
+    [operator] = read_whole_cut(str(unpack("spark43-hdfs-limit", tmp_path))).operators
+    assert operator.partitions == 1
+
+
+@pytest.mark.parametrize("damage", [empty, cut_short])
+def test_a_damaged_planned_batch_is_left_out(
+    damage: Callable[[Path], None], tmp_path: Path
+) -> None:
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    before = read_whole_cut(str(root))
+    planned = root / f"offsets/{before.batch_id + 1}"
+    shutil.copy(root / f"offsets/{before.batch_id}", planned)
+    damage(planned)
+    found = read_whole_cut(str(root))
+    assert (found.batch_id, found.planned_batch) == (before.batch_id, None)
+    assert planned.name in found.planned_fault
+    assert "planned anew" in found.planned_fault
+    assert set(found.files) == set(before.files)
+
+
+@pytest.mark.parametrize("log", ["offsets", "commits"])
+def test_the_newest_whole_batch(log: str, tmp_path: Path) -> None:
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    batch = read_cut(str(root)).batch_id
+    empty(root / log / str(batch))
+    with pytest.raises(Corrupt) as caught:
+        read_whole_cut(str(root))
+    assert f"{log}/{batch}" in caught.value.message
+    found = newest_whole_batch(str(root))
+    assert found.batch == batch - 1
+    assert [error.message for error in found.skipped] == [caught.value.message]
+
+
+def test_no_batch_is_whole(tmp_path: Path) -> None:
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    for path in (root / "offsets").iterdir():
+        empty(path)
+    found = newest_whole_batch(str(root))
+    assert found.batch is None
+    assert found.skipped
+
+
+def test_a_checkpoint_without_metadata(tmp_path: Path) -> None:
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    (root / "metadata").unlink()
+    for path in (root, tmp_path):
+        with pytest.raises(Corrupt, match="lacks its file metadata"):
+            find_checkpoints(str(path))
+
+
+def test_where_a_partition_is_gone_no_batch_is_whole(tmp_path: Path) -> None:
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    shutil.rmtree(root / "state/0/1")
+    assert newest_whole_batch(str(root)).batch is None
