@@ -192,6 +192,41 @@ def test_a_renamed_query_is_refused_before_anything_runs(
     assert JobState.RUNNING not in states, "run -d says at once that it failed"
 
 
+@pytest.mark.parametrize(
+    ("bounded", "named"),
+    [
+        (True, {"accept_partial": ("nothing",)}),
+        (False, {"reset_sources": ("nothing",)}),
+        *(
+            pytest.param(True, named, marks=pytest.mark.deep)
+            for named in ({"set_offsets": (("nothing", "latest"),)}, {"reset_sources": ("none",)})
+        ),
+    ],
+)
+def test_a_name_that_nothing_has_is_refused_before_anything_runs(
+    spark: Any, new_job: NewJob, saved: Saved, bounded: bool, named: dict[str, Any]
+) -> None:
+    """Also where the program may start other queries: nothing in the savepoint is left for them."""
+    savepoint, _ = saved("counts")
+    seen: list[int] = []
+
+    def program() -> None:
+        grouped = rate(spark).groupBy(rate_key()).count()
+        writer = grouped.writeStream.queryName("counts").outputMode("update")
+        writer = writer.foreachBatch(lambda frame, batch: seen.append(frame.count()))
+        writer = writer.trigger(availableNow=True) if bounded else writer
+        writer.start().awaitTermination()
+
+    job = new_job(restore=RestoreSpec(path=savepoint["path"], **named)).start(program)
+    final = job.wait()
+    assert final.state is JobState.FAILED
+    assert final.failure is not None
+    assert final.failure["code"] == 2
+    assert "'no" in str(final.failure["message"])
+    assert job.batch() == savepoint["queries"][0]["batch_id"], "nothing was processed"
+    assert not seen
+
+
 def test_dash_n_starts_a_renamed_query_empty(spark: Any, new_job: NewJob, saved: Saved) -> None:
     savepoint, _ = saved("counts")
     job = restored(spark, new_job, savepoint["path"], name="renamed", allow_non_restored=True)

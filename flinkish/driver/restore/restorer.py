@@ -203,11 +203,24 @@ class Restorer:
             return self._planner.document(complete=True)
 
     def is_waiting(self) -> bool:
-        """Return whether state waits for a query that the program has not started yet."""
-        return bool(self.non_restored()) and not self._agreed
+        """Return whether state, or a name in an option, waits for a query that is not started."""
+        if self._agreed:
+            return False
+        return bool(self.non_restored()) or self._unknown_name() is not None
 
-    def check(self, *, more_to_come: bool) -> list[str]:
+    def _unknown_name(self) -> UsageError | None:
+        """Return the error for a name in an option that no query started so far has."""
+        try:
+            check_names(self._spec, list(self._starting.values()))
+        except UsageError as error:
+            return error
+        return None
+
+    def check(self, *, more_to_come: bool, over: bool = False) -> list[str]:
         """Refuse to continue with non-restored state, unless ``-n`` was given.
+
+        Names in options are judged as soon as no later query can have them: when the program starts
+        no other one, or when nothing in the savepoint is left for another one.
 
         Parameters
         ----------
@@ -215,11 +228,13 @@ class Restorer:
             The program may start more queries after this one, as it waits for a query that ends by
             itself. Saved queries without any restored state may then belong to later ones, unless a
             query of this program has found no state at all.
+        over
+            The queries have run already: a name that nothing has is only noted.
 
         Returns
         -------
         list of str
-            Notes on dropped state.
+            Notes on dropped state and on names.
 
         Raises
         ------
@@ -232,24 +247,28 @@ class Restorer:
         if self._resumed:
             return []
         left = self.non_restored()
-        if not more_to_come:
-            check_names(self._spec, list(self._starting.values()))
+        unknown = None if more_to_come and left else self._unknown_name()
+        if unknown is not None and not over:
+            raise unknown
+        notes = [] if unknown is None else [f"{unknown.message}: it had no effect"]
+        for note in notes:
+            log(note)
         plans = self._planner.query_plans()
         if more_to_come and all(plan.base is not None for plan in plans):
             left = replace(left, queries=())
         if not left or self._agreed:
-            return []
+            return notes
         if not self._spec.allow_non_restored:
             error: FlinkishError = left.error()
             error.data.setdefault("plan", self.document())
             raise error
         if more_to_come:
-            return []
+            return notes
         self._agreed = True
-        notes = [f"state dropped (-n): {line}" for line in left.lines()]
-        for note in notes:
+        dropped = [f"state dropped (-n): {line}" for line in left.lines()]
+        for note in dropped:
             log(note)
-        return notes
+        return [*notes, *dropped]
 
     def session_settings(self) -> Mapping[str, str]:
         """Return Spark settings that restored checkpoints need and the offset log does not pin."""

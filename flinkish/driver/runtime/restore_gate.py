@@ -1,5 +1,7 @@
 """Holds the queries of a restored job before their first batch until all state has an owner.
 
+So it does until each name in an option (``--reset-source`` and others) has been found in a query.
+
 A program starts its queries one after the other. Whether it takes all state of the savepoint is
 known only when it has started the last one: it then waits for its queries, asks for the status of
 one, or does neither for a while. Until then the started queries are held, so a refused restore has
@@ -79,8 +81,8 @@ class RestoreGate:
     def watching(self, prepared: Prepared, session: Any) -> Iterator[Callable[[Any], None]]:
         """Watch the start of a query; yield a function to call with the JVM's query once it runs.
 
-        From its start the query is held if state waits for another query. If it was given state,
-        its plan is compared before its first commit.
+        From its start the query is held if state, or a name in an option, waits for another. If it
+        was given state, its plan is compared before its first commit.
         """
         held = self._restorer is not None and self._restorer.is_waiting()
         expected = None
@@ -124,6 +126,8 @@ class RestoreGate:
         ------
         NonRestoredState
             State has no owner, and ``-n`` was not given.
+        UsageError
+            An option names what no query has or can still have.
         """
         if self._restorer is None or self._settled:
             return
@@ -137,9 +141,7 @@ class RestoreGate:
             self._fail(error)
             self._end_held()
             raise
-        if notes and queries:
-            queries[-1].notes = (*queries[-1].notes, *notes)
-            queries[-1].plan = self._restorer.document()
+        self._noted(notes)
         self._settled = not more
         if self.closed:
             self.open()
@@ -173,9 +175,21 @@ class RestoreGate:
             interrupt()
 
     def check_at_end(self) -> None:
-        """Raise NonRestoredState when a program that ended well has left state behind."""
-        if self._restorer is not None:
-            self._restorer.check(more_to_come=False)
+        """Raise NonRestoredState when a program that ended well has left state behind.
+
+        Raises UsageError for a name in an option that nothing has, if no query has run; else that
+        is noted.
+        """
+        if self._restorer is None:
+            return
+        self._noted(self._restorer.check(more_to_come=False, over=not self.closed))
+
+    def _noted(self, notes: Sequence[str]) -> None:
+        """Add notes, and the plan to which they belong, to the newest query."""
+        queries = self._queries()
+        if notes and queries and self._restorer is not None:
+            queries[-1].notes = (*queries[-1].notes, *notes)
+            queries[-1].plan = self._restorer.document()
 
     def close(self) -> None:
         """End the held queries and all watches when the job ends."""
