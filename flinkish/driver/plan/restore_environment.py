@@ -11,11 +11,12 @@ from flinkish.checkpoint.cut import newest_planned_batch
 from flinkish.driver.log import log
 from flinkish.driver.tables.sink_tables import SinkPlace, open_table
 from flinkish.driver.tables.source_tables import ask_table
-from flinkish.errors import FlinkishError, StorageError, TableError
+from flinkish.errors import FlinkishError, Incompatible, StorageError, TableError
 from flinkish.restore.check.file_places import file_reading
 from flinkish.restore.check.file_sinks import file_sink_position
 from flinkish.restore.check.kafka_topics import ask_for
 from flinkish.restore.check.source_files import missing_files
+from flinkish.restore.materialize.new_checkpoint import check_recipe
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.file_positions import without_pattern
 from flinkish.restore.plan.kafka_reading import BrokerAnswer, parse_position
@@ -117,6 +118,14 @@ class DriverRestoreEnvironment:
         except FlinkishError as error:
             log(f"{source.describe()}: its files were not looked for: {error.message}")
             return None
+
+    def materialisation(self, recipe: Recipe) -> Incompatible | None:
+        """Return why no checkpoint can be made of a recipe, or None."""
+        try:
+            check_recipe(recipe)
+        except Incompatible as error:
+            return error
+        return None
 
     def broker(
         self, source: NewSource, saved: SavedSource, at_ms: int | None = None

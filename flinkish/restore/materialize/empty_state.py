@@ -67,6 +67,7 @@ def empty_snapshot(codec: str | None) -> bytes:
             f"cannot write an empty state compressed by {codec}",
             hint=f"flinkish knows Spark's codecs {', '.join(_SNAPSHOTS)} ({PIN_CODEC})",
             setting=PIN_CODEC,
+            reasons=["empty-state"],
         )
     return bytes.fromhex(content)
 
@@ -100,6 +101,7 @@ def empty_store(pins: Mapping[str, str]) -> tuple[str, bytes]:
             f"cannot write an empty state for the state store provider {provider}",
             hint="flinkish knows Spark's HDFS-backed and RocksDB state stores",
             setting=PIN_PROVIDER,
+            reasons=["empty-state"],
         )
     if backend == ROCKSDB:
         return "zip", empty_archive()

@@ -97,6 +97,17 @@ def make_checkpoint(recipe: Recipe, target: str) -> None:
         raise
 
 
+def check_recipe(recipe: Recipe) -> None:
+    """Raise what :func:`make_checkpoint` would raise for this recipe; nothing is written.
+
+    All that depends on the recipe and on the origins' logs and metadata is decided as for the real
+    checkpoint. Left are the target, the storage, and damage of files that are taken as they are.
+    """
+    final = storage.locate(recipe.origins[recipe.base].root)
+    for _ in _pinned(_files(recipe, final), recipe.pins):
+        pass
+
+
 def recorded_files(recipe: Recipe, target: str) -> FileTable:
     """Return the sizes and digests that files of the checkpoint ``target`` must have.
 

@@ -199,6 +199,7 @@ def _refusal(why: str) -> Incompatible:
         f"the positions of the sources cannot be taken over: {why}",
         hint="keep the sources as they are, or start the queries anew with "
         "spark.sql.streaming.offsetLog.formatVersion=1",
+        reasons=["offset-log"],
     )
 
 

@@ -218,4 +218,5 @@ def _disagree(
         "from the beginning, or keep them apart",
         setting=setting,
         values=[ours, theirs],
+        reasons=["state-settings"],
     )

@@ -116,4 +116,5 @@ def _check_movable(file: VersionedFile, path: str) -> None:
             "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled, or while the "
             "queries stand at the same batch",
             path=path,
+            reasons=["state-lineage"],
         )

@@ -79,6 +79,12 @@ class RestoreEnvironment(Protocol):
     ) -> FileReading | None:
         """Return where the files are that a file source has read; None if it is none."""
 
+    def materialisation(self, recipe: Recipe) -> Incompatible | None:
+        """Return why no checkpoint can be made of a recipe, or None.
+
+        Raises Corrupt, UnsupportedFormat or StorageError for logs that cannot be read.
+        """
+
     def broker(
         self, source: NewSource, saved: SavedSource, at_ms: int | None = None
     ) -> BrokerAnswer:
@@ -163,6 +169,8 @@ class RestorePlanner:
             *self._environment.input_files(new, offer, plan, moved),
         ]
         checks += [check for row in rows for check in row.checks]
+        if offer.planned_fault:
+            checks.append(Check("planned-batch", RestoreOutcome.WARNING, offer.planned_fault))
         found = QueryRestore(
             new.name,
             plan,
@@ -202,6 +210,11 @@ class RestorePlanner:
         elif refusal is None:
             refusal = _cannot_rewrite(rewrite, recipe, options)
         refusal = refusal or ask(plan.operators or (), options.accept_partial)
+        if not isinstance(refusal, Incompatible):  # what no consent can help
+            permitted = recipe
+            if sink is not None and sink.blocks and sink.permit == ("rebase",):
+                permitted = replace(recipe, rebase_to=sink.newest_batch)
+            refusal = self._environment.materialisation(permitted) or refusal
         if sink is not None and sink.keeps_query_id:
             identity = QueryIdentity(True, f"{identity.reason}; kept by --sink-ahead accept")
         kafka = (

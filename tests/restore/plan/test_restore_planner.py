@@ -64,6 +64,11 @@ class Facts:
     checks: tuple[Check, ...] = ()
     answer: BrokerAnswer = field(default_factory=BrokerAnswer)
     reading: FileReading | None = None
+    #: Why no checkpoint can be made of a recipe, by the batch to which it is rebased.
+    impossible: dict[int | None, Incompatible] = field(default_factory=dict)
+
+    def materialisation(self, recipe: Recipe) -> Incompatible | None:
+        return self.impossible.get(recipe.rebase_to)
 
     def other_runs(self, query_id: str) -> Sequence[OtherRun]:
         assert query_id.startswith("id of ")
@@ -557,3 +562,14 @@ def test_a_function_in_foreach_batch_is_told_what_is_run_again() -> None:
     assert other.checks == ()
     assert other.history is not None
     assert not other.history.kept
+
+
+@pytest.mark.parametrize(("sink", "batch"), [(None, None), (AHEAD, AHEAD.newest_batch)])
+def test_what_cannot_be_made_is_refused_before_a_consent_is_asked_for(
+    sink: SinkPlan | None, batch: int | None
+) -> None:
+    cannot = Incompatible("it cannot be made", reasons=["state-lineage"])
+    facts = Facts(sink_plan=sink, impossible={batch: cannot})
+    plan = planner_of(saved_query(old("sums")), facts=facts).plan(starting(new("sums")), {})
+    assert plan.refusal is cannot
+    assert plan.recipe is None
