@@ -65,17 +65,18 @@ def damaged_files(
     FileNotFoundError
         A file is gone by now.
     """
+    root, beside = root.rstrip("/"), (written or root).rstrip("/")
     codec = pinned(pins, PIN_CODEC)
     only_files = all(log_offset(offset) is not None for offset in offsets)
-    beside = written or root
+    has_sidecars = storage.is_local(beside)
 
     def look(file: tuple[str, int]) -> DamagedFile | None:
         path, size = file
-        location = storage.join(root, path)
+        location = f"{root}/{path}"
         reason = None
         if is_state_data(path):
             reason = end_fault(path, size, storage.read_tail(location, size, TAIL), codec)
-            if reason is None and _sidecar_of_another(storage.join(beside, path), size):
+            if reason is None and has_sidecars and _sidecar_of_another(f"{beside}/{path}", size):
                 reason = f"has {size} bytes, and its checksum file is for another size"
         elif path.startswith(f"{SOURCES}/"):
             reason = _source_fault(location, size, strict=only_files)
@@ -102,11 +103,9 @@ def _source_fault(location: str, size: int, *, strict: bool) -> str | None:
 
 def _sidecar_of_another(path: str, size: int) -> bool:
     """Return whether Hadoop's checksum file, of 512 bytes a checksum, is for another size."""
-    if not storage.is_local(path):
-        return False
-    head, name = os.path.split(path)
+    head, _, name = path.rpartition("/")
     try:
-        found = os.stat(os.path.join(head, f".{name}.crc")).st_size
+        found = os.stat(f"{head}/.{name}.crc").st_size
     except OSError:
         return False
     return found != 8 + 4 * ((size + 511) // 512)

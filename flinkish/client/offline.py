@@ -7,8 +7,8 @@ cut; a separate driver, as for ``migrate``, then rewrites it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from flinkish.checkpoint.cut import newest_committed_batch
@@ -63,6 +63,7 @@ def save_dead_job(
     full: bool = False,
     format_: str = FORMAT_NATIVE,
     dry_run: bool = False,
+    batch: int | str | None = None,
 ) -> Request:
     """Take a savepoint of a dead job from its checkpoints and the facts in the registry.
 
@@ -82,6 +83,8 @@ def save_dead_job(
         ``native`` or ``canonical``.
     dry_run : bool
         Only check that a savepoint can be taken.
+    batch : int or str, optional
+        The committed batch of each query, as for :func:`save_checkpoints`.
 
     Returns
     -------
@@ -114,7 +117,10 @@ def save_dead_job(
             "can only be restored by the same program, operator by operator in order"
         )
     request = _request(registry.now(), job.job_id, target, full=full, format_=format_)
+    places = {query.name: locate(query.checkpoint_dir) for query in queries}
+    batches = {key: _batch_of(context, place, batch) for key, place in places.items()}
     if dry_run:
+        _check_whole(places, batches)
         return request
     left = tuple(LeftOut(name, "it had committed no batch") for name in empty)
     launch = replace(
@@ -125,23 +131,26 @@ def save_dead_job(
         restore=None,
         working_directory=working_directory(instead="/"),
     )
+    sources = [query_source(query, facts.get(query.name)) for query in queries]
+    sources = [replace(source, batch_id=batches[source.name]) for source in sources]
     try:
-        shown, kept = _write(
-            context,
-            request,
-            launch,
-            SavepointJob(
-                job_id=job.job_id,
-                name=job.name,
-                spark_version=job.spark_version,
-                python_version=next((f.python_version for f in facts.values()), None),
-                restored_from=job.launch.restore.path if job.launch.restore else None,
-                owner=request.requester,
-                left_out=left,
-                complete=ever_ran(registry, job),
-            ),
-            [query_source(query, facts.get(query.name)) for query in queries],
-        )
+        with _naming_whole_batches(places, batches):
+            shown, kept = _write(
+                context,
+                request,
+                launch,
+                SavepointJob(
+                    job_id=job.job_id,
+                    name=job.name,
+                    spark_version=job.spark_version,
+                    python_version=next((f.python_version for f in facts.values()), None),
+                    restored_from=job.launch.restore.path if job.launch.restore else None,
+                    owner=request.requester,
+                    left_out=left,
+                    complete=ever_ran(registry, job),
+                ),
+                sources,
+            )
     except FlinkishError as error:
         failed = replace(request, state=RequestState.FAILED, error=error.to_record())
         _remember(context, lambda: registry.record_request(_finished(failed, registry.now())))
@@ -228,9 +237,7 @@ def save_checkpoints(
     job_id = job_id_of(ids.values())
     request = _request(time.time(), job_id, target, full=full, format_=format_)
     if dry_run:
-        for key, place in by_name.items():
-            with _naming_a_whole_batch(place, batches[key]):
-                read_whole_cut(place, batches[key])
+        _check_whole(by_name, batches)
         return request
     job = SavepointJob(
         job_id=job_id,
@@ -244,9 +251,7 @@ def save_checkpoints(
         options=context.config.to_options(),
         working_directory=working_directory(instead="/"),
     )
-    with ExitStack() as stack:
-        for key, place in by_name.items():
-            stack.enter_context(_naming_a_whole_batch(place, batches[key]))
+    with _naming_whole_batches(by_name, batches):
         shown, kept = _write(context, request, launch, job, sources)
     _remember(context, lambda: context.writable_registry.add_savepoint(kept))
     return _done(request, RequestResult(shown))
@@ -271,23 +276,43 @@ def _batch_of(context: Context, place: str, batch: int | str | None) -> int | No
     return found.batch
 
 
+def _check_whole(places: Mapping[str, str], batches: Mapping[str, int | None]) -> None:
+    """Raise what taking a savepoint of damaged checkpoints would raise."""
+    with _naming_whole_batches(places, batches):
+        for key, place in places.items():
+            read_whole_cut(place, batches[key])
+
+
 @contextmanager
-def _naming_a_whole_batch(place: str, batch: int | None) -> Iterator[None]:
-    """Let the error for a damaged newest batch of a checkpoint name the newest whole one."""
+def _naming_whole_batches(
+    places: Mapping[str, str], batches: Mapping[str, int | None]
+) -> Iterator[None]:
+    """Let the error for a damaged newest batch of a checkpoint name the newest whole one.
+
+    Parameters
+    ----------
+    places, batches
+        The checkpoints, and the batches to be saved of them, by query.
+    """
     try:
         yield
     except Corrupt as error:
-        root = error.data.get("path")
-        if batch is None and isinstance(root, str) and root.startswith(place):
-            found = newest_whole_batch(place)
-            if found.batch is None:
-                error.hint = f"none of its last {len(found.skipped)} committed batches is whole"
-            else:
-                error.hint = (
-                    f"put the file back from a copy; or go on from batch {found.batch}, the newest "
-                    f"that is whole: give --batch newest-whole, or --batch {found.batch}"
-                )
+        damaged = str(error.data.get("path"))
+        for key, place in places.items():
+            if batches[key] is None and damaged.startswith(f"{place}/"):
+                error.hint = _way_out(place)
         raise
+
+
+def _way_out(place: str) -> str:
+    """Return the hint for a checkpoint that is damaged at its newest batch."""
+    found = newest_whole_batch(place)
+    if found.batch is None:
+        return f"none of its last {len(found.skipped)} committed batches is whole"
+    return (
+        f"put the file back from a copy; or go on from batch {found.batch}, the newest that is "
+        f"whole: give --batch newest-whole, or --batch {found.batch}"
+    )
 
 
 def _done(request: Request, result: RequestResult) -> Request:

@@ -191,10 +191,9 @@ def read_head(location: str, count: int) -> bytes:
 def read_tail(location: str, size: int, count: int) -> bytes:
     """Read at most the last ``count`` bytes of a file of ``size`` bytes; FileNotFoundError."""
     start = max(size - count, 0)
-    if not is_local(location):
-        return _store(location).read_range(location, start, size)
-    with local.open_file(location) as file:
-        return os.pread(file.fileno(), size - start, start)
+    if is_local(location):
+        return local.read_range(location, start, size - start)
+    return _store(location).read_range(location, start, size)
 
 
 def make_directory(location: str) -> None:

@@ -130,10 +130,8 @@ def open_file(path: str) -> BinaryIO:
         The system refuses to open it.
     """
     try:
-        _check_regular(path, os.stat(path))  # opening a device may have side effects
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = _open_regular(path)
         try:
-            _check_regular(path, os.fstat(descriptor))
             return os.fdopen(descriptor, "rb")
         except BaseException:
             os.close(descriptor)
@@ -142,6 +140,32 @@ def open_file(path: str) -> BinaryIO:
         raise
     except OSError as error:
         raise storage_error("read", path, error) from error
+
+
+def read_range(path: str, start: int, count: int) -> bytes:
+    """Read at most ``count`` bytes from ``start`` on; raise the errors of :func:`open_file`."""
+    try:
+        descriptor = _open_regular(path)
+        try:
+            return os.pread(descriptor, count, start)
+        finally:
+            os.close(descriptor)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise storage_error("read", path, error) from error
+
+
+def _open_regular(path: str) -> int:
+    """Open a regular file and return its descriptor."""
+    _check_regular(path, os.stat(path))  # opening a device may have side effects
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        _check_regular(path, os.fstat(descriptor))
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def _check_regular(path: str, status: os.stat_result) -> None:

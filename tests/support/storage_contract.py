@@ -43,6 +43,7 @@ class StorageContract:
             assert storage.read_bytes(path) == data
             assert storage.size_of(path) == size
             assert storage.read_head(path, 10) == data[:10]
+            assert storage.read_tail(path, size, 10) == data[-10:]
             with storage.open_file(path) as file:
                 file.seek(size // 2)
                 assert file.read() == data[size // 2 :]
@@ -85,6 +86,8 @@ class StorageContract:
                 read(gone)
         with pytest.raises(FileNotFoundError):
             storage.read_head(gone, 5)
+        with pytest.raises(FileNotFoundError):
+            storage.read_tail(gone, 20, 5)
         storage.remove_file(*storage.split(gone))
         storage.remove_files(root, ["no/where", "no/where2"])
         storage.remove_empty_directories(root, ["no/where"])

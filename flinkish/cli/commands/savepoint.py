@@ -64,8 +64,8 @@ def _batch(_ctx: click.Context, _parameter: click.Parameter, value: str | None) 
     metavar="newest-whole|N",
     callback=_batch,
     shell_complete=words_of("newest-whole"),
-    help="With --from-checkpoint: the committed batch to save, by its number, or the newest whose "
-    "files are whole. Without it the newest, which must be whole.",
+    help="With --from-checkpoint, or of a dead job: the committed batch to save, by its number, or "
+    "the newest whose files are whole. Without it the newest, which must be whole.",
 )
 @click.option(
     "--name",
@@ -124,10 +124,8 @@ def savepoint(
     policy = Policy(**keep)
     if expected and not every:
         raise UsageError("--expect goes with --all", hint="see: flinkish savepoint --help")
-    if batch is not None and checkpoint is None:
-        raise UsageError(
-            "--batch goes with --from-checkpoint", hint="see: flinkish savepoint --help"
-        )
+    if batch is not None and (every or dispose is not None):
+        raise UsageError("--batch goes with a dead JOB or --from-checkpoint", hint="")
     _check_words(job, target, dispose, every, checkpoint, name, detached, policy)
     with call.session() as session:
         if dispose is not None:
@@ -166,6 +164,12 @@ def savepoint(
                 format_=format_,
                 detached=detached,
                 dry_run=dry_run,
+                batch=batch,
+            )
+        if batch is not None:
+            raise UsageError(
+                f"job {found.name} runs: its savepoint is taken at its newest batch",
+                hint="leave --batch out",
             )
         if dry_run:
             return request_result.dry_run(session, found, RequestKind.SAVEPOINT, where)
@@ -245,6 +249,7 @@ def _of_dead_job(
     format_: str,
     detached: bool,
     dry_run: bool,
+    batch: int | str | None,
 ) -> int:
     from flinkish.client.offline import save_dead_job
 
@@ -255,7 +260,9 @@ def _of_dead_job(
             hint="leave -detached out",
         )
     with driver_output(session.out), session.reporter.live():
-        request = save_dead_job(session, job, target, full=full, format_=format_, dry_run=dry_run)
+        request = save_dead_job(
+            session, job, target, full=full, format_=format_, dry_run=dry_run, batch=batch
+        )
     if dry_run:
         return _would(session, request, f"job {job.name} ({job.job_id}) from its checkpoint")
     return _finish(session, request, job, target, policy)

@@ -38,6 +38,7 @@ from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.driver.spark.settings import configured
 from flinkish.errors import Corrupt
 from flinkish.restore.plan.restore_planner import RestorePlanner
+from flinkish.restore.source.restore_inputs import NewQuery
 from flinkish.spec.calls import JobOrigin
 from flinkish.spec.launch import RestoreSpec
 from flinkish.spec.rehearsals import RehearsalLimits, RehearsedBatch, RehearsedQuery
@@ -80,6 +81,8 @@ class Rehearsal:
         self._planning = Planning(options)
         self._directory = directory
         self.planner = self._read()
+        #: The queries as they were planned, by name.
+        self.starting: dict[str, NewQuery] = {}
 
     def _read(self) -> RestorePlanner:
         return RestorePlanner(
@@ -140,7 +143,8 @@ class Rehearsal:
             settings = planning_settings(self.planner.offers, name)
             planned, _ = self._planning.plan_to_run(name, writer, facts, settings)
             modules = self._planning.snapshot_modules(planned)
-            _, plan = plan_start(self.planner, name, planned, facts, session, modules)
+            new, plan = plan_start(self.planner, name, planned, facts, session, modules)
+            self.starting[name] = new
             if plan.refusal is not None:
                 raise plan.refusal
             if plan.recipe is None:

@@ -74,6 +74,7 @@ class RehearsedProgram(Description):
     def __init__(self, task: RehearsalTask, options: Mapping[str, str]) -> None:
         super().__init__(options)
         self._task = task
+        self._spec = task.question.spec
         self._rehearsal = Rehearsal(task.question.spec, task.question.job, options, task.directory)
         # In its own directory: it shows a purge that somebody is at work there.
         self._lease = Lease.take(task.directory, Kind.REWRITE, owner=OWNER, path=task.directory)
@@ -100,6 +101,9 @@ class RehearsedProgram(Description):
         except FlinkishError as error:
             self.fail(error)
             raise
+        self._starting = list(self._rehearsal.starting.values())
+        if self._rehearsed[-1].error is not None:
+            self._spec = None  # names in options may be those of queries that are not tried now
         return ended_query(name)
 
     def answer(self) -> Rehearsed:

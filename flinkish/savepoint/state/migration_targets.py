@@ -21,7 +21,7 @@ from flinkish.engine.rows.type_json import struct_json
 from flinkish.engine.stores.checkpoints import CheckpointState, OperatorState, read_checkpoint
 from flinkish.errors import UsageError
 from flinkish.savepoint.format.contents import QueryRecord
-from flinkish.savepoint.format.reader import OpenSavepoint
+from flinkish.savepoint.format.reader import OpenSavepoint, check_files
 from flinkish.savepoint.state.engine_errors import in_our_words
 from flinkish.savepoint.state.state_directories import saved_directory
 from flinkish.spec.migration import Migration, NewSchema
@@ -67,10 +67,11 @@ class PlannedRewrite:
 
 
 def plan_rewrite(savepoint: OpenSavepoint, migration: Migration) -> list[PlannedRewrite]:
-    """Plan a migration operator by operator; only schemas and metadata are read.
+    """Plan a migration operator by operator; only logs, schemas and metadata are read.
 
     Raises Incompatible, UnsupportedFormat, Corrupt and UsageError, as the migration itself would.
     """
+    check_files(savepoint)
     found = []
     for query in savepoint.queries:
         source = saved_directory(savepoint, query)
