@@ -285,6 +285,40 @@ def test_a_checkpoint_written_a_moment_ago_needs_consent(cli: Command, tmp_path:
     cli.ok("savepoint", "--from-checkpoint", str(root), "sp", "--yes")
 
 
+@pytest.mark.parametrize("dead", [False, True], ids=["a checkpoint", "a dead job"])
+def test_the_newest_batch_that_is_whole(cli: Command, tmp_path: Path, dead: bool) -> None:
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    register(cli, root, facts_for(root))
+    words = ["savepoint", JOB, "sp"]
+    if not dead:
+        words = ["savepoint", "--from-checkpoint", str(root), "sp", "--yes"]
+    (root / "state/0/1/7.delta").write_bytes(b"")
+    for more in ([], ["--dry-run"]):
+        refused = cli(*words, *more)
+        assert refused.code == 15
+        assert "state/0/1/7.delta is empty" in refused.err
+        assert "--batch newest-whole, or --batch 5" in refused.err
+    assert not list((tmp_path / "sp").glob("savepoint-*"))
+    found = cli.ok(*words, "--batch", "newest-whole", "-q")
+    assert "7.delta is empty" in found.err
+    by_number = cli.ok(*words, "--batch", "4", "-q")
+    for batch, result in ((5, found), (4, by_number)):
+        [query] = open_savepoint(result.out.strip()).queries
+        assert (query.batch_id, query.planned_batch) == (batch, batch + 1)
+        assert (query.operators[0].uid is not None) == dead
+    assert cli(*words, "--batch", "all").code == 2
+
+
+def test_a_damaged_planned_batch_is_left_out_with_a_warning(cli: Command, tmp_path: Path) -> None:
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    (root / "offsets/7").write_bytes(b"")
+    result = cli.ok("savepoint", "--from-checkpoint", str(root), "sp", "--yes", "-q")
+    assert "offsets/7" in result.err
+    assert "the file is empty" in result.err
+    [query] = open_savepoint(result.out.strip()).queries
+    assert (query.batch_id, query.planned_batch) == (6, None)
+
+
 def test_no_checkpoint_there(cli: Command, tmp_path: Path) -> None:
     assert cli("savepoint", "--from-checkpoint", str(tmp_path / "none"), "sp").code == 11
     root = unpack("spark43-hdfs-agg", tmp_path)

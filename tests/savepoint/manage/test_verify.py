@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from flinkish.savepoint.format.contents import (
     SavepointJob,
 )
 from flinkish.savepoint.format.metadata import MetadataWriter
-from flinkish.savepoint.format.reader import open_savepoint
+from flinkish.savepoint.format.reader import check_files, open_savepoint
 from flinkish.savepoint.manage import verify as verify_module
 from flinkish.savepoint.manage.deep_check import wrong_count
 from flinkish.savepoint.manage.verify import LEVELS, Verification
@@ -281,3 +282,20 @@ def test_counts_are_compared_where_spark_had_counted() -> None:
 
 def test_every_level_has_its_word(info: SavepointInfo) -> None:
     assert LEVELS == ("quick", "full", "deep")
+
+
+def test_a_savepoint_without_one_of_its_partitions(
+    take: Taking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that an older flinkish took, for which a single partition was that of a global limit."""
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    shutil.rmtree(root / "state/0/1")
+    with monkeypatch.context() as older:
+        older.setattr("flinkish.checkpoint.operators.expected_partitions", lambda *known: known[-1])
+        path = take(root).path
+    for level in LEVELS:
+        [bad] = verify(path, level).bad
+        assert bad.path.endswith("/state/0/1")
+        assert bad.reason == "is missing: the state has 1 of 2 partitions"
+    with pytest.raises(Corrupt, match="1 of 2 partitions"):
+        check_files(open_savepoint(path))
