@@ -284,14 +284,26 @@ class _Reader:
         commits = fs.list_directory(os.path.join(self.root, COMMITS))
         before = str(self.batch - 1)
         # Spark reads the entry before the newest; with a planned batch that is N itself.
-        if self.batch > 0 and (before in offsets.files or planned_batch is None):
-            self._add(f"{OFFSETS}/{before}", offsets)
+        needed = self.batch > 0 and planned_batch is None
+        if needed or (self.batch > 0 and before in offsets.files):
+            self._add_if_whole(f"{OFFSETS}/{before}", offsets, parse_offsets, needed=needed)
         self._add(f"{OFFSETS}/{self.batch}", offsets)
         if planned_batch is not None:
             self._add(f"{OFFSETS}/{planned_batch}", offsets)
         if self.batch - 1 in self.committed and before in commits.files:
-            self._add(f"{COMMITS}/{before}", commits)
+            self._add_if_whole(f"{COMMITS}/{before}", commits, parse_commit, needed=False)
         self._add(f"{COMMITS}/{self.batch}", commits)
+
+    def _add_if_whole(
+        self, relative: str, listing: fs.Listing, parser: Any, *, needed: bool
+    ) -> None:
+        """Add a log entry that can be read; raise the error of one that cannot, if it is needed."""
+        try:
+            self._parse(relative, parser)
+            self._add(relative, listing)
+        except (Corrupt, FileNotFoundError):
+            if needed:
+                raise
 
     def _sources(self, offsets: OffsetEntry, planned: OffsetEntry | None) -> None:
         ahead = dict(zip(planned.sources, planned.offsets, strict=True)) if planned else {}

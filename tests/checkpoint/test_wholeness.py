@@ -156,3 +156,18 @@ def test_where_a_partition_is_gone_no_batch_is_whole(tmp_path: Path) -> None:
     root = unpack("spark43-hdfs-agg", tmp_path)
     shutil.rmtree(root / "state/0/1")
     assert newest_whole_batch(str(root)).batch is None
+
+
+def test_the_entry_before_the_newest_is_read_too(tmp_path: Path) -> None:
+    """Spark reads it at a restart, unless a batch is planned; the commit before is not read."""
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    batch = read_cut(str(root)).batch_id
+    empty(root / f"commits/{batch - 1}")
+    assert f"commits/{batch - 1}" not in read_whole_cut(str(root)).files
+    empty(root / f"offsets/{batch - 1}")
+    with pytest.raises(Corrupt, match=f"offsets/{batch - 1}"):
+        read_whole_cut(str(root))
+    shutil.copy(root / f"offsets/{batch}", root / f"offsets/{batch + 1}")
+    cut = read_whole_cut(str(root))
+    assert (cut.batch_id, cut.planned_batch) == (batch, batch + 1)
+    assert f"offsets/{batch - 1}" not in cut.files

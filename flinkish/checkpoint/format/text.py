@@ -102,7 +102,7 @@ def split_version(data: bytes, name: str, what: str) -> tuple[int, int]:
         There is no version, or nothing follows.
     """
     if not data:
-        raise CheckpointFormatError(name, 0, "the file is empty")
+        raise CheckpointFormatError(name, 0, "the file ends too early: it is empty")
     head, newline, _ = data.partition(b"\n")
     match = _VERSION.fullmatch(head)
     if match is None:
