@@ -119,12 +119,20 @@ class DriverRestoreEnvironment:
             log(f"{source.describe()}: its files were not looked for: {error.message}")
             return None
 
-    def materialisation(self, recipe: Recipe) -> Incompatible | None:
-        """Return why no checkpoint can be made of a recipe, or None."""
+    def materialisation(self, offer: RestorableQuery, recipe: Recipe) -> Incompatible | None:
+        """Return why no checkpoint can be made of a recipe, or None.
+
+        Raises Corrupt or another error for logs that cannot be read, unless the job runs: it may
+        have trimmed them since.
+        """
         try:
             check_recipe(recipe)
         except Incompatible as error:
             return error
+        except FlinkishError as error:
+            if not offer.live:
+                raise
+            log(f"the logs of {recipe.origins[recipe.base].root} were not read: {error.message}")
         return None
 
     def broker(

@@ -79,7 +79,7 @@ class RestoreEnvironment(Protocol):
     ) -> FileReading | None:
         """Return where the files are that a file source has read; None if it is none."""
 
-    def materialisation(self, recipe: Recipe) -> Incompatible | None:
+    def materialisation(self, offer: RestorableQuery, recipe: Recipe) -> Incompatible | None:
         """Return why no checkpoint can be made of a recipe, or None.
 
         Raises Corrupt, UnsupportedFormat or StorageError for logs that cannot be read.
@@ -214,7 +214,7 @@ class RestorePlanner:
             permitted = recipe
             if sink is not None and sink.blocks and sink.permit == ("rebase",):
                 permitted = replace(recipe, rebase_to=sink.newest_batch)
-            refusal = self._environment.materialisation(permitted) or refusal
+            refusal = self._environment.materialisation(offer, permitted) or refusal
         if sink is not None and sink.keeps_query_id:
             identity = QueryIdentity(True, f"{identity.reason}; kept by --sink-ahead accept")
         kafka = (

@@ -8,15 +8,18 @@ from pathlib import Path
 import pytest
 
 from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
+from flinkish.errors import Corrupt
 from flinkish.restore.plan.kafka_reading import BrokerAnswer
 from flinkish.restore.plan.query_id import QueryIdentity
 from flinkish.restore.plan.sinks import SinkPlan
 from flinkish.restore.recipe import Recipe
 from flinkish.restore.source.job_source import open_job
 from flinkish.restore.source.restore_inputs import NewQuery, NewSink
+from flinkish.restore.source.restore_source import open_restore_source
 from flinkish.spec.calls import JobOrigin
 from flinkish.spec.queries import QueryFacts, QueryStatus
 from tests.support.checkpoints.handwritten import CheckpointLikeness
+from tests.support.checkpoints.recorded import unpack
 from tests.support.restore.query_builders import reads, source
 
 KEPT = QueryIdentity(True, "the job it comes from ended with this batch")
@@ -101,3 +104,18 @@ def test_a_broker_is_asked_unless_that_is_switched_off() -> None:
     online = DriverRestoreEnvironment(lambda _: ())
     assert "bootstrap servers" in online.broker(program, saved).why
     assert "not one of Kafka" in online.broker(program, source("file[/a]")).why
+
+
+def test_logs_of_a_running_job_that_are_trimmed_are_no_damage(tmp_path: Path) -> None:
+    root = unpack("spark43-ids-join", tmp_path)
+    [offer] = open_restore_source(str(root)).by_key.values()
+    environment = DriverRestoreEnvironment(lambda _: ())
+    raised = Recipe((offer.origin,), rebase_to=offer.origin.batch_id + 3)
+    refusal = environment.materialisation(offer, raised)
+    assert refusal is not None
+    assert refusal.data["reasons"] == ["state-lineage"]
+    assert environment.materialisation(offer, Recipe((offer.origin,))) is None
+    (root / f"offsets/{offer.origin.batch_id}").unlink()
+    with pytest.raises(Corrupt, match="is missing"):
+        environment.materialisation(offer, raised)
+    assert environment.materialisation(replace(offer, live=True), raised) is None

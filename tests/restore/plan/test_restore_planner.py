@@ -67,7 +67,7 @@ class Facts:
     #: Why no checkpoint can be made of a recipe, by the batch to which it is rebased.
     impossible: dict[int | None, Incompatible] = field(default_factory=dict)
 
-    def materialisation(self, recipe: Recipe) -> Incompatible | None:
+    def materialisation(self, offer: RestorableQuery, recipe: Recipe) -> Incompatible | None:
         return self.impossible.get(recipe.rebase_to)
 
     def other_runs(self, query_id: str) -> Sequence[OtherRun]:
