@@ -284,8 +284,8 @@ class _Reader:
         commits = fs.list_directory(os.path.join(self.root, COMMITS))
         before = str(self.batch - 1)
         # Spark reads the entry before the newest; with a planned batch that is N itself.
-        needed = self.batch > 0 and planned_batch is None
-        if needed or (self.batch > 0 and before in offsets.files):
+        needed = planned_batch is None
+        if self.batch > 0 and (needed or before in offsets.files):
             self._add_if_whole(f"{OFFSETS}/{before}", offsets, parse_offsets, needed=needed)
         self._add(f"{OFFSETS}/{self.batch}", offsets)
         if planned_batch is not None:
