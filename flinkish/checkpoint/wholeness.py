@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from flinkish import storage
 from flinkish.checkpoint.cut import Cut, newest_committed_batch, read_cut
 from flinkish.checkpoint.errors import HINT_WHOLE, FilesVanished, missing
-from flinkish.checkpoint.format.file_ends import TAIL, end_fault, source_log_fault
+from flinkish.checkpoint.format.file_ends import TAIL, end_fault, has_end, source_log_fault
 from flinkish.checkpoint.format.names import COMMITS, SOURCES, is_state_data, numbers_among
 from flinkish.checkpoint.format.pins import PIN_CODEC, pinned
 from flinkish.checkpoint.format.source_logs import is_file_source_log, log_offset
@@ -75,7 +75,8 @@ def damaged_files(
         location = f"{root}/{path}"
         reason = None
         if is_state_data(path):
-            reason = end_fault(path, size, storage.read_tail(location, size, TAIL), codec)
+            tail = storage.read_tail(location, size, TAIL) if has_end(path) else b""
+            reason = end_fault(path, size, tail, codec)
             if reason is None and has_sidecars and _sidecar_of_another(f"{beside}/{path}", size):
                 reason = f"has {size} bytes, and its checksum file is for another size"
         elif path.startswith(f"{SOURCES}/"):

@@ -27,6 +27,11 @@ _ZIP_END: Final = struct.Struct("<4s4H2LH")
 _SST_MAGIC: Final = bytes.fromhex("f7cff485b741e288")
 
 
+def has_end(path: str) -> bool:
+    """Return whether the end of a state file says anything; of others only the size does."""
+    return path.endswith(".sst") or parse_name(path.rpartition("/")[2]) is not None
+
+
 def end_fault(path: str, size: int, tail: bytes, codec: str) -> str | None:
     """Return what is wrong with a state file, as far as its size and its end say it, or None.
 
@@ -37,7 +42,8 @@ def end_fault(path: str, size: int, tail: bytes, codec: str) -> str | None:
     size
         Its size in bytes.
     tail
-        Its last :data:`TAIL` bytes, or all of a smaller file.
+        Its last :data:`TAIL` bytes, or all of a smaller file; not looked at without
+        :func:`has_end`.
     codec
         The query's compression codec, pinned or Spark's default.
     """
