@@ -22,9 +22,10 @@ from flinkish.driver.plan.uid_rules import Planning
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.restore.restorer import Restorer
 from flinkish.driver.runtime.earlier_runs import earlier_runs
+from flinkish.driver.runtime.file_sink_log import file_sink_log_ready
 from flinkish.driver.runtime.handover import await_turn
 from flinkish.driver.runtime.program_gate import ProgramGate
-from flinkish.driver.runtime.query_setup import Preparer
+from flinkish.driver.runtime.query_setup import Preparer, own_location
 from flinkish.driver.runtime.quiesce import quiesce, stop_hard
 from flinkish.driver.runtime.restore_gate import RestoreGate
 from flinkish.driver.runtime.running_query import (
@@ -285,9 +286,11 @@ class Runtime:
             raise
         set_identity(writer, prepared.name, prepared.location)
         kept = facts.copy()
+        checkpoint = prepared.location or own_location(facts, session)
         with (
             self._preparer.session_settings(session, prepared.name),
             self.restore_gate.watching(prepared, session) as started,
+            file_sink_log_ready(session, prepared.name, facts.format, checkpoint),
         ):
             handle = begin()
             started(handle._jsq)  # at once: before it plans a batch

@@ -105,7 +105,7 @@ class Preparer:
             Spark does not support the query.
         """
         session = writer._spark
-        own = _own_location(facts, session)
+        own = own_location(facts, session)
         if facts.query_name is None:
             name = self._names.generate(own, self._retried())
         else:
@@ -252,7 +252,7 @@ class Preparer:
             yield
 
 
-def _own_location(facts: WriterFacts, session: Any) -> str | None:
+def own_location(facts: WriterFacts, session: Any) -> str | None:
     """Return the program's own checkpoint location, as it wrote it, or None."""
     own = facts.options.get("checkpointlocation")
     if own is None and facts.query_name is not None:

@@ -33,6 +33,7 @@ from flinkish.driver.restore.typed_formats import (
     task_properties,
     typed_states_of,
 )
+from flinkish.driver.runtime.file_sink_log import file_sink_log_ready
 from flinkish.driver.runtime.naming import directory_name
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.driver.spark.settings import configured
@@ -120,6 +121,7 @@ class Rehearsal:
         with (
             configured(session, session_settings(self.planner)),
             local_properties(session, properties),
+            file_sink_log_ready(session, name, facts.format, target),
         ):
             jsq = jwriter.option("checkpointLocation", storage.for_spark(target)).start()
         try:

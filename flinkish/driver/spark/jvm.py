@@ -98,6 +98,13 @@ def forbid_batches(jsq: Any) -> None:
         declaring = declaring.getSuperclass()
 
 
+def field_of(instance: Any, name: str) -> Any:
+    """Return the value of a private field of a JVM object."""
+    field = instance.getClass().getDeclaredField(name)
+    field.setAccessible(True)
+    return field.get(instance)
+
+
 def in_trigger(jsq: Any) -> bool:
     """Return whether a batch is being planned or run."""
     return bool(jsq.status().isTriggerActive())

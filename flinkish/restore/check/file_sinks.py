@@ -8,12 +8,15 @@ from typing import Protocol
 
 from flinkish.checkpoint.format.source_logs import COMPACT_SUFFIX
 from flinkish.errors import StorageError
+from flinkish.restore.plan.file_sink_log import batch_of
 from flinkish.restore.plan.sinks import SinkPosition
 from flinkish.storage import locate
 
 FILE_LOG = "_spark_metadata"
 #: Sinks of Spark and others that keep no batch numbers, or none that flinkish can read.
 NO_LOG = frozenset({"console", "foreach", "foreachbatch", "hudi", "kafka", "memory", "noop"})
+#: Bytes of an entry that are read to see whether it names a file.
+_HEAD = 256
 
 
 class Storage(Protocol):
@@ -21,6 +24,21 @@ class Storage(Protocol):
 
     def list_names(self, path: str) -> list[str]:
         """Return the names in a directory without hidden ones; none when it does not exist."""
+
+    def read_head(self, location: str, count: int) -> bytes:
+        """Return the first bytes of a file."""
+
+
+def keeps_log(format: str | None) -> bool:
+    """Return whether a sink of a format may be a file sink, which keeps a log of its batches.
+
+    Parameters
+    ----------
+    format
+        The format that the program passed to ``DataStreamWriter.format``; None is a file format
+        (``spark.sql.sources.default``).
+    """
+    return (format or "parquet").lower() not in NO_LOG
 
 
 def file_sink_position(
@@ -31,22 +49,33 @@ def file_sink_position(
     Parameters
     ----------
     format
-        The format that the program passed to ``DataStreamWriter.format``; None is a file format
-        (``spark.sql.sources.default``).
+        See :func:`keeps_log`.
     path
         The location that it writes to: a path or a URL; None for a sink without one.
     """
     kind = (format or "parquet").lower()
-    if path is None or kind in NO_LOG:
+    if path is None or not keeps_log(format):
         return None
+    log = os.path.join(locate(path), FILE_LOG)
     try:
-        names = storage.list_names(os.path.join(locate(path), FILE_LOG))
+        names = storage.list_names(log)
+        newest = max((n for name in names if (n := batch_of(name)) is not None), default=None)
+        empty = newest is not None and not _has_files(log, names, storage)
+    except FileNotFoundError:  # an entry was compacted away meanwhile
+        empty = False
     except StorageError as error:
         return SinkPosition(kind, path, unreadable=error.message)
-    return SinkPosition(kind, path, _newest_batch(names))
+    return SinkPosition(kind, path, newest, has_files=not empty)
 
 
-def _newest_batch(names: Iterable[str]) -> int | None:
-    """Return the newest entry of a file sink's log: ``<batch>`` or ``<batch>.compact``."""
-    batches = [name.removesuffix(COMPACT_SUFFIX) for name in names]
-    return max((int(b) for b in batches if b.isascii() and b.isdigit()), default=None)
+def _has_files(log: str, names: Iterable[str], storage: Storage) -> bool:
+    """Return whether a log names any file: in its newest compact entry, or in one after it."""
+    batches = {batch: name for name in names if (batch := batch_of(name)) is not None}
+    for batch in sorted(batches, reverse=True):
+        # The version of the log stands in the first line, and each file in one of its own.
+        head = storage.read_head(os.path.join(log, batches[batch]), _HEAD).strip()
+        if not head.startswith(b"v") or b"\n" in head:
+            return True
+        if batches[batch].endswith(COMPACT_SUFFIX):
+            return False
+    return False

@@ -25,11 +25,17 @@ def plan_rows(plan: Mapping[str, Any]) -> list[tuple[str, ...]]:
         why = "" if source["verdict"] == "as-is" else source["text"]
         rows.append((str(source["query"]), name, "source", source["verdict"], "-", why))
     for sink in plan["sinks"]:
-        why = "" if sink["verdict"] == "as-is" else sink["text"]
+        why = "" if sink["reason"] in _QUIET else sink["text"]
         rows.append(
             (str(sink["query"]), sink["path"], f"{sink['format']} sink", sink["verdict"], "-", why)
         )
     return rows
+
+
+#: Reasons of sinks about which there is nothing to say.
+_QUIET = frozenset(
+    {"sink-empty", "sink-not-ahead", "sink-of-running-job", "sink-other-id", "sink-has-planned"}
+)
 
 
 def _state(rows: int | None, size: int) -> str:

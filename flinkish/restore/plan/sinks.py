@@ -76,6 +76,9 @@ class SinkPosition:
         Whether it skips the same batches when it has gone back.
     computes_skipped
         Whether a batch that it skips is computed all the same.
+    has_files
+        Whether the log of a file sink names any file. One that names none was completed for a query
+        (:mod:`.file_sink_log`) that wrote nothing, or had only batches without rows.
     """
 
     format: str
@@ -86,6 +89,7 @@ class SinkPosition:
     rollback: RollbackTarget | None = None
     skips_after_rollback: bool = False
     computes_skipped: bool = False
+    has_files: bool = True
 
 
 @dataclass(frozen=True)
@@ -189,10 +193,21 @@ def judge_sink(
     if newest is None:
         return _plan(position, "as-is", "sink-empty", f"{where} has no batch yet")
     if newest <= saved:
+        if newest < saved and not position.by_query_id:
+            text = (
+                f"{where} ends at batch {newest}, and the query goes on after batch {saved}: it is "
+                "not the place that the batches between were written to, or has lost them"
+            )
+            return _plan(position, "as-is", "sink-behind", text)
         return _plan(position, "as-is", "sink-not-ahead", f"{where} has batch {newest}")
     if query.job_at is not None and newest <= query.job_at:
         text = f"{where} has batch {newest}: the job has gone on"
         return _plan(position, "as-is", "sink-of-running-job", text)
+    if not position.has_files:
+        text = (
+            f"{where} has empty batches up to {newest}: the query continues as batch {newest + 1}"
+        )
+        return _plan(position, "rebase", "sink-without-rows", text, rebase_to=newest)
     if position.by_query_id and not query.keeps_query_id:
         if not query.goes_back and mode != "rollback":
             text = f"{where} has batch {newest}, of another query id than now"

@@ -46,6 +46,27 @@ def test_the_newest_batch_of_a_file_sink(
         assert (found.newest_batch, found.by_query_id, found.unreadable) == (newest, False, None)
 
 
+@pytest.mark.parametrize(
+    ("entries", "has_files"),
+    [
+        ({"0": "v1", "1": "v1\n"}, False),
+        ({"0": "v1\n{}", "1": "v1"}, True),
+        ({"8": "v1\n{}", "9.compact": "v1", "10": "v1"}, False),
+        ({"9.compact": "v1\n{}\n{}", "10": "v1"}, True),
+        ({}, True),
+    ],
+)
+def test_a_log_without_files_is_told(
+    tmp_path: Path, entries: dict[str, str], has_files: bool
+) -> None:
+    (tmp_path / "_spark_metadata").mkdir()
+    for name, text in entries.items():
+        (tmp_path / "_spark_metadata" / name).write_text(text)
+    found = position("json", str(tmp_path))
+    assert found is not None
+    assert found.has_files is has_files
+
+
 @pytest.mark.servers
 def test_a_file_sink_on_s3(moto_s3: S3Server) -> None:
     with moto_s3.configured():

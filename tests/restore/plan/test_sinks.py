@@ -12,6 +12,7 @@ from flinkish.restore.plan.table_commits import RollbackTarget, TableCommit
 
 UNDONE = tuple(TableCommit(v, "STREAMING UPDATE", "q", v) for v in (8, 9))
 FILE = SinkPosition("parquet", "/out", 9)
+EMPTY = replace(FILE, has_files=False)
 DELTA = SinkPosition(
     *("delta", "/out", 9),
     by_query_id=True,
@@ -41,7 +42,9 @@ USED: dict[str, bool] = {**FORK, "in_use": True}
 CASES: list[tuple[SinkPosition, Continuation, Any, str, str, int | None]] = [
     # position, query, mode -> verdict, reason, rebase_to
     (FILE, at(9, **STATE), None, "as-is", "sink-not-ahead", None),
-    (FILE, at(12, **STATE, **PLANNED), None, "as-is", "sink-not-ahead", None),
+    (FILE, at(12, **STATE, **PLANNED), None, "as-is", "sink-behind", None),
+    (EMPTY, at(7, **STATE, **PLANNED), None, "rebase", "sink-without-rows", 9),
+    (EMPTY, at(9), None, "as-is", "sink-not-ahead", None),
     (FILE, at(8, **PLANNED), None, "as-is", "sink-has-planned", None),
     (FILE, at(8), None, "ahead", "sink-ahead", None),
     (FILE, at(8, **STATE, **PLANNED), None, "ahead", "sink-has-planned", None),

@@ -1,0 +1,119 @@
+"""The log of a file sink, made to go on from the batch that its query goes on from.
+
+Read and written by the sink's own objects in the JVM, so that it is found wherever Spark writes,
+with the program's credentials, and where a catalog has placed a new table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from flinkish import storage
+from flinkish.checkpoint.format.names import COMMITS
+from flinkish.driver.log import log
+from flinkish.driver.runtime.start_listener import at_start
+from flinkish.driver.spark import jvm as spark_jvm
+from flinkish.errors import StorageError
+from flinkish.restore.check.file_sinks import keeps_log
+from flinkish.restore.plan.file_sink_log import batch_of, missing_entries
+
+
+@contextmanager
+def file_sink_log_ready(
+    session: Any, name: str, format: str | None, checkpoint: str | None
+) -> Iterator[None]:
+    """Complete the log of the file sink of query ``name``, which is started inside the block.
+
+    Nothing is done for another sink, nor for a query that begins at batch 0. The query waits
+    meanwhile, and has not planned a batch.
+
+    Parameters
+    ----------
+    format
+        The one that the program passed to ``DataStreamWriter.format``.
+    checkpoint
+        Where the query's checkpoint is or will be; None if Spark chooses it.
+    """
+    if not keeps_log(format) or not _may_have_batches(checkpoint):
+        yield
+        return
+
+    def complete(jsq: Any) -> None:
+        done = complete_log(jsq)
+        if done is not None:
+            log(f"query '{name}': {done}")
+
+    with at_start(session, name, complete):
+        yield
+
+
+def complete_log(jsq: Any) -> str | None:
+    """Write the entries that the log of a query's file sink lacks for the query's next batch.
+
+    Parameters
+    ----------
+    jsq
+        The JVM's query, which has not planned a batch yet.
+
+    Returns
+    -------
+    str or None
+        What was done, as a clause; None if nothing had to be.
+    """
+    execution = spark_jvm.stream_execution(jsq)
+    sink = execution.sink()
+    if sink.getClass().getSimpleName() != "FileStreamSink":
+        return None
+    committed = execution.commitLog().getLatestBatchId()
+    if committed.isEmpty():
+        return None
+    # The sink's own log, which keeps the interval that it is asked for here.
+    sink_log = spark_jvm.field_of(sink, "fileLog")
+    entries = sink_log.fileManager().list(sink_log.metadataPath(), sink_log.batchFilesFilter())
+    names = [str(entry.getPath().getName()) for entry in entries]
+    next_batch = int(committed.get()) + 1
+    missing = missing_entries(names, next_batch, int(sink_log.compactInterval()))
+    if not missing:
+        return None
+    _write(sink_log, missing.before, frozenset())
+    _write(sink_log, missing.after, missing.compact)
+    newest = max((n for name in names if (n := batch_of(name)) is not None), default=None)
+    had = "had no batch" if newest is None else f"had the batches up to {newest}"
+    return (
+        f"the log of the file sink {sink_log.metadataPath().getParent()} {had}: it got empty "
+        f"entries, with which Spark can go on at batch {next_batch}"
+    )
+
+
+def _write(sink_log: Any, batches: Iterable[int], with_files: frozenset[int]) -> None:
+    """Write entries that are not there yet: without files, or with all that the log has."""
+    header = f"v{sink_log.VERSION()}".encode()
+    known = None
+    for batch in batches:
+        path = sink_log.batchIdToPath(batch)
+        if batch in with_files and known is None:
+            known = sink_log.allFiles()
+        if sink_log.fileManager().exists(path):
+            continue
+        stream = sink_log.fileManager().createAtomic(path, False)
+        try:
+            if batch in with_files:
+                sink_log.serialize(known, stream)
+            else:
+                stream.write(header)
+            stream.close()
+        except BaseException:
+            stream.cancel()
+            raise
+
+
+def _may_have_batches(checkpoint: str | None) -> bool:
+    """Return whether a checkpoint may have committed batches; True if that is not known."""
+    if checkpoint is None:
+        return False
+    try:
+        return storage.is_directory(storage.join(storage.locate(checkpoint), COMMITS))
+    except StorageError:
+        return True  # Spark may reach what flinkish does not
