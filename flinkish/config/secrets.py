@@ -1,7 +1,9 @@
 """Secrets: how they are recognised by name or form, and how they are masked.
 
-The names are those that Spark and Flink treat as secret, and some more. Every command imports this
-module, so it must be light.
+The names are those that Spark and Flink treat as secret, and some more. A word in a value makes no
+secret of it: ``spark.jars`` may name ``spark-token-provider-kafka``. What is masked without need is
+not free: the registry does not have it, and whoever starts the job again has to give it again.
+Every command imports this module, so it must be light.
 """
 
 from __future__ import annotations
@@ -11,23 +13,48 @@ from collections.abc import Sequence
 
 MASK = "******"
 
-#: The default of ``spark.redaction.regex`` of Spark 4.3 (3.5 has the same without credential).
-SPARK_REDACTION = re.compile(r"(?i)secret|password|token|access[.]?key|credential")
-#: Other parts of secret names (the first line: ``GlobalConfiguration.SENSITIVE_KEYS`` of Flink).
+#: Parts of secret names: those of ``GlobalConfiguration.SENSITIVE_KEYS`` of Flink, then those of
+#: the default of ``spark.redaction.regex`` of Spark 4.3, and some more.
 _PARTS = (
     r"api[-_.]?key|auth-params|service[-_.]?key|basic-auth|jaas\.config|http-headers"
-    r"|secret|password|passwd|pwd|passphrase|token|credential"
+    r"|secret|password|passwd|pwd|passphrase|token(?!i[sz])|credential"
     r"|(?:access|account|private|encryption|signing)[-_.]?key"
 )
 _SECRET = re.compile(rf"(?i){_PARTS}")
 _URL_PASSWORD = re.compile(r"(://[^\s:/@]*):[^\s]*@")
+#: A token in place of the user. Shorter ones are names, as are those of other schemes.
+_URL_TOKEN = re.compile(r"(?i)(\bhttps?://)[^\s:/@]{16,}@")
+#: What signs a URL of Azure, Google or Amazon.
+_URL_SIGNATURE = re.compile(r"(?i)([?&](?:x-(?:amz|goog)-)?sig(?:nature)?=)[^&\s]+")
+_BEARER = re.compile(r"(?i)(\bbearer\s+)[\w.~+/-]{16,}=*")
 #: libpq accepts blanks as they are, so a password may contain some.
 _POSTGRES_PASSWORD = re.compile(r"(postgres(?:ql)?://[^:/@\n]*):(?:(?!://)[^\n])*@")
 _POSTGRES_PARAMETER = re.compile(r"(?i)(postgres(?:ql)?://\S*[?&][\w.-]*password=)[^&\n]*")
 _ASSIGNMENT = re.compile(
-    rf"(?i)\b([\w.-]*(?:{_PARTS})[\w.-]*\s*=\s*)"
-    r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s&;,]+)"""
+    rf"(?i)\b(?P<before>(?P<key>[\w.-]*(?:{_PARTS})[\w.-]*)\s*=\s*)"
+    r"""(?P<value>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s&;,]+)"""
 )
+#: A field of a JSON document.
+_FIELD = re.compile(
+    rf"""(?i)(?P<before>"(?P<key>[\w.-]*(?:{_PARTS})[\w.-]*)"\s*:\s*)"""
+    r"""(?P<value>"(?:[^"\\]|\\.)*"|[^\s"{\[,}][^\s,}]*)"""
+)
+#: Names in which the word says what the value is about, and not what it is.
+_SWITCHES = re.compile(
+    r"spark\.security\.credentials\."  # which tokens Spark gets, and when
+    r"|spark\.kubernetes\.(driver|executor)\.(secrets|secretKeyRef)\."  # mounts, names
+)
+_NAMES_CLASS = re.compile(r"(?i)(provider|class|type|mechanism|factory|handler)(s|es|\.?name)?$")
+_NAMES_PLACE = re.compile(r"(?i)(file|path|location|dir|directory)s?$")
+_CLASSES = re.compile(r"[A-Za-z_][\w$]*(\.[A-Za-z_][\w$]*)+")
+_PLACE = re.compile(r"(file:|[\w.~-]*/|[a-z][\w.+-]*://)[\w.~/:=@%+ -]*")
+_NAMES_NUMBER = re.compile(
+    r"(?i)(^|[-_.])(max|min|num)[-_.]"
+    r"|(tokens|count|size|length|limit|ttl|timeout|interval|ratio|lifetime)$"
+)
+_NUMBER = re.compile(r"\d{1,7}(\.\d+)? ?(ms|s|m|min|h|d)?")
+#: A Maven coordinate.
+_COORDINATES = re.compile(r"[\w.-]+(:[\w.-]+){2,4}")
 
 
 def is_secret(key: str) -> bool:
@@ -35,8 +62,44 @@ def is_secret(key: str) -> bool:
     return _SECRET.search(key) is not None
 
 
+def holds_secret(key: str, value: str) -> bool:
+    """Return whether a value is secret: by the name of its key, or because of a password in it."""
+    if is_secret(key) and not _is_about_secrets(key, value):
+        return True
+    return mask_secrets(value) != value
+
+
+def is_reference(value: str) -> bool:
+    """Return whether a value is a list of paths, URLs, coordinates or classes, and nothing else."""
+    forms = (_PLACE, _COORDINATES, _CLASSES)
+    parts = [part.strip() for part in value.split(",")]
+    return all(any(form.fullmatch(part) for form in forms) for part in parts)
+
+
+def _is_about_secrets(key: str, value: str) -> bool:
+    """Return whether a key with a secret name has a value that is none, such as a switch.
+
+    In doubt it has not: a password may have any form, so that the name must say so too.
+    """
+    if value.lower() in ("", "true", "false") or _SWITCHES.search(key):
+        return True
+    parts = [part.strip() for part in value.split(",")]
+    if _NAMES_CLASS.search(key):
+        plain = re.compile(r"[A-Z][A-Za-z0-9]*(-[A-Z0-9]+)*")  # SCRAM-SHA-512, OAuth
+        return all(_CLASSES.fullmatch(part) or plain.fullmatch(part) for part in parts)
+    if _NAMES_PLACE.search(key):
+        return all(_PLACE.fullmatch(part) for part in parts)
+    return bool(_NAMES_NUMBER.search(key)) and _NUMBER.fullmatch(value) is not None
+
+
+def _masked(match: re.Match[str]) -> str:
+    if _is_about_secrets(match["key"], match["value"].strip("\"'")):
+        return match[0]
+    return match["before"] + MASK
+
+
 def mask_secrets(text: str) -> str:
-    """Return ``text`` with the passwords in URLs, query strings and connection strings masked.
+    """Return ``text`` with the passwords in URLs, connection strings and JSON masked.
 
     In doubt it hides too much: everything from the first colon after a URL's user name to the last
     ``@`` before the next blank; in a PostgreSQL URL, to the last ``@`` of the line.
@@ -46,9 +109,13 @@ def mask_secrets(text: str) -> str:
             text = _POSTGRES_PASSWORD.sub(rf"\1:{MASK}@", text)
             text = _POSTGRES_PARAMETER.sub(rf"\g<1>{MASK}", text)
         text = _URL_PASSWORD.sub(rf"\1:{MASK}@", text)
+        text = _URL_TOKEN.sub(rf"\1{MASK}@", text)
     if "=" in text:
-        text = _ASSIGNMENT.sub(rf"\g<1>{MASK}", text)
-    return text
+        text = _URL_SIGNATURE.sub(rf"\g<1>{MASK}", text)
+        text = _ASSIGNMENT.sub(_masked, text)
+    if '"' in text:
+        text = _FIELD.sub(_masked, text)
+    return _BEARER.sub(rf"\g<1>{MASK}", text) if "earer" in text.lower() else text
 
 
 def mask_words(words: Sequence[str], also: re.Pattern[str] | None = None) -> tuple[str, ...]:
@@ -65,21 +132,22 @@ def mask_words(words: Sequence[str], also: re.Pattern[str] | None = None) -> tup
         A pattern of additional secret names.
     """
 
-    def secret(name: str) -> bool:
-        return is_secret(name) or (also is not None and also.search(name) is not None)
+    def secret(name: str, value: str) -> bool:
+        own = also is not None and also.search(name) is not None
+        return own or (is_secret(name) and not _is_about_secrets(name, value))
 
-    shown, expected = [], False
+    shown, option = [], ""
     for word in words:
-        name, equals, _ = word.partition("=")
-        if expected and not word.startswith("--"):
+        name, equals, value = word.partition("=")
+        if option and not word.startswith("--") and secret(option, word):
             shown.append(MASK)
-            expected = False
-        elif equals and re.fullmatch(r"-{0,2}[\w.-]+", name) and secret(name):
+            option = ""
+        elif equals and re.fullmatch(r"-{0,2}[\w.-]+", name) and secret(name, value):
             shown.append(f"{name}={MASK}")
-            expected = False
+            option = ""
         else:
             shown.append(mask_secrets(word))
-            expected = word.startswith("-") and not equals and secret(word)
+            option = word if word.startswith("-") and not equals else ""
     return tuple(shown)
 
 

@@ -19,8 +19,8 @@ from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from flinkish.config import MASK, is_secret, mask_secrets
-from flinkish.config.secrets import SPARK_REDACTION, mask_words
+from flinkish.config import MASK, is_secret
+from flinkish.config.secrets import holds_secret, is_reference, mask_words
 from flinkish.errors import InvalidConfiguration, LaunchFailed, StorageError, UsageError, quoted
 from flinkish.spec.codec import decode, encode
 from flinkish.spec.launch import Launch, Secrets
@@ -37,8 +37,10 @@ _DEFAULTS = "spark-defaults.conf"
 _MOST_ARGUMENTS = 64 << 10
 
 
-def redaction_of(launch: Launch) -> re.Pattern[str]:
-    """Return the ``spark.redaction.regex`` of the launch, else Spark's default. Pure.
+def redaction_of(launch: Launch) -> re.Pattern[str] | None:
+    """Return the ``spark.redaction.regex`` of the launch, or None for Spark's default. Pure.
+
+    The names of Spark's default are among ours (:func:`~flinkish.config.secrets.is_secret`).
 
     Raises
     ------
@@ -47,7 +49,7 @@ def redaction_of(launch: Launch) -> re.Pattern[str]:
     """
     text = launch.conf.get(REDACTION)
     if text is None:
-        return SPARK_REDACTION
+        return None
     try:
         return re.compile(text)
     except re.error as error:
@@ -60,14 +62,17 @@ def redaction_of(launch: Launch) -> re.Pattern[str]:
 def secrets_of(launch: Launch) -> dict[str, str]:
     """Return the Spark settings that are secret by their name, or whose value has a password. Pure.
 
-    This combines Spark's rule (``Utils.redact``: its pattern is found in the key or in the value)
-    and flinkish's own.
+    Spark's rule (``Utils.redact``: its pattern is found in the key or in the value) holds for a
+    pattern of the user's, but not for paths, coordinates and classes.
     """
     pattern = redaction_of(launch)
 
     def secret(key: str, value: str) -> bool:
-        found = pattern.search(key) or pattern.search(value)
-        return bool(found) or is_secret(key) or mask_secrets(value) != value
+        if pattern is not None:
+            own = pattern.search(key) or (pattern.search(value) and not is_reference(value))
+            if own:
+                return True
+        return holds_secret(key, value)
 
     return {
         key: value

@@ -48,6 +48,58 @@ def test_other_names(key: str) -> None:
     assert not is_secret(key)
 
 
+_JAR = "/opt/jars/spark-token-provider-kafka-0-10_2.13-4.3.0.jar"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("spark.jars", f"{_JAR},s3a://jars/token-secret.jar"),
+        ("spark.jars.packages", "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.3.0"),
+        ("spark.app.name", "token counter"),
+        ("spark.driver.extraClassPath", "/etc/secrets:/opt/password-checker/lib/*"),
+        ("spark.driver.extraJavaOptions", "-Djava.security.auth.login.config=/etc/secret/jaas"),
+        ("spark.hadoop.fs.s3a.aws.credentials.provider", "org.x.SimpleAWSCredentialsProvider"),
+        ("spark.hadoop.hadoop.security.credential.provider.path", "jceks://hdfs@nn/keys.jceks"),
+        ("spark.security.credentials.kafka.enabled", "false"),
+        ("spark.security.credentials.renewalRatio", "0.75"),
+        ("spark.kafka.clusters.main.sasl.token.mechanism", "SCRAM-SHA-512"),
+        ("spark.kubernetes.driver.secrets.spark-secret", "/etc/secrets"),
+        ("spark.kubernetes.driver.secretKeyRef.PASSWORD", "name:key"),
+        ("spark.kubernetes.authenticate.driver.oauthTokenFile", "/var/run/token"),
+        ("spark.my.tokenizer", "words"),
+        ("spark.sql.redaction.string.regex", "(?i)secret|password"),
+        ("spark.hadoop.fs.defaultFS", "abfss://container@account.dfs.core.windows.net/"),
+    ],
+)
+def test_a_word_in_a_value_makes_no_secret_of_it(key: str, value: str) -> None:
+    assert secret_settings.secrets_of(Launch("a.py", conf={key: value})) == {}
+    options = ("--conf", f"{key}={value}", f"--{key}", value)
+    assert mask_words(options) == options
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("spark.hadoop.fs.s3a.secret.key", "/abc+de/fgh=="),  # has the form of a path
+        ("spark.my.password", "12345"),
+        ("spark.my.password", "correct.horse.Battery"),
+        ("spark.my.options", f"""org.x.PlainLoginModule required password="{SECRET}";"""),
+        ("spark.driver.extraJavaOptions", f"-Djavax.net.ssl.keyStorePassword={SECRET}"),
+        ("spark.my.document", f"""{{"user": "u", "clientSecret": "{SECRET}"}}"""),
+        ("spark.my.header", "Authorization: Bearer eyJhbGciOiJIUzI1NiJ9.e30.x"),
+        ("spark.jars.repositories", "https://ghp_0123456789abcdef0123@host/maven"),
+        ("spark.my.place", "https://account.blob.core.windows.net/c?sv=1&sig=abc%3D"),
+        ("spark.my.broker", f"amqp://user:{SECRET}@host"),
+        ("spark.my.password.file", f"redis://user:{SECRET}@host/file"),
+    ],
+)
+def test_a_secret_in_a_value_is_found(key: str, value: str) -> None:
+    assert secret_settings.secrets_of(Launch("a.py", conf={key: value})) == {key: value}
+    for words in (("--conf", f"{key}={value}"), (f"--{key}", value)):
+        assert value not in " ".join(mask_words(words))
+
+
 def test_sparks_own_pattern_is_among_ours() -> None:
     """The pattern of the installed Spark, from its jar."""
     import zipfile
@@ -77,6 +129,7 @@ def test_sparks_own_pattern_is_among_ours() -> None:
         (("password", "in"), ("password", "in")),
         (("API_KEY=X",), (f"API_KEY={MASK}",)),
         (("jdbc:postgresql://u:p w@h/d",), (f"jdbc:postgresql://u:{MASK}@h/d",)),
+        (("--max-tokens", "100", "--token-file", "/x/y"),) * 2,
         (("--output", "/data/x", "-n", "3"), ("--output", "/data/x", "-n", "3")),
     ],
 )
@@ -97,6 +150,7 @@ def test_the_users_own_pattern(tmp_path: Path, line: str) -> None:
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf/spark-defaults.conf").write_text(line + "\n")
     conf = {"spark.hidden": "a", "spark.other": "is MINE", "spark.x": "y", "spark.my.token": "t"}
+    conf["spark.jars"] = "/opt/hidden.jar"
     launch = Launch("a.py", arguments=("--hidden", "X"), conf=conf)
     spark = spark_submit.Installation(str(tmp_path), "/py", "/py")
     found = spark_submit.pinned(launch, spark, {})
