@@ -11,6 +11,7 @@ from flinkish.checkpoint.cut import newest_planned_batch
 from flinkish.driver.log import log
 from flinkish.driver.tables.sink_tables import SinkPlace, open_table
 from flinkish.driver.tables.source_tables import ask_table
+from flinkish.driver.tables.table import Table
 from flinkish.errors import FlinkishError, Incompatible, StorageError, TableError
 from flinkish.restore.check.file_places import file_reading
 from flinkish.restore.check.file_sinks import file_sink_position
@@ -24,7 +25,13 @@ from flinkish.restore.plan.query_id import OtherRun, QueryIdentity
 from flinkish.restore.plan.sinks import Continuation, SinkMode, SinkPlan, SinkPosition, judge_sink
 from flinkish.restore.plan.source_findings import SourceAnswer
 from flinkish.restore.plan.source_row import FileReading
-from flinkish.restore.plan.table_commits import RollbackTarget, rollback_target
+from flinkish.restore.plan.table_commits import (
+    Drift,
+    RollbackTarget,
+    TableReading,
+    drift,
+    rollback_target,
+)
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.recipe import Recipe
 from flinkish.restore.source.restore_inputs import NewQuery, NewSink, NewSource, SavedSource
@@ -172,11 +179,8 @@ def _position(new: NewQuery, offer: RestorableQuery, batch_id: int) -> SinkPosit
         if not table.exists():
             return SinkPosition(kind, shown, by_query_id=True)
         reading = table.read(offer.query_id)
-        back = None
-        if reading.newest_batch is not None and reading.newest_batch > batch_id:
-            recorded = recorded_version(offer.query.sink, reading.table_id)
-            saved_batch = offer.query.batch_id
-            back = rollback_target(table.history(), offer.query_id, saved_batch, recorded)
+        recorded = recorded_version(offer.query.sink, reading.table_id)
+        since, back = _since(table, reading, offer, recorded, batch_id)
     except TableError as error:
         return SinkPosition(kind, shown, by_query_id=True, unreadable=error.message)
     return SinkPosition(
@@ -187,7 +191,35 @@ def _position(new: NewQuery, offer: RestorableQuery, batch_id: int) -> SinkPosit
         rollback=back or RollbackTarget(None, why="it has nothing after the savepoint"),
         skips_after_rollback=reading.skips_after_rollback,
         computes_skipped=reading.computes_skipped,
+        drift=since,
     )
+
+
+def _since(
+    table: Table, reading: TableReading, offer: RestorableQuery, recorded: int | None, batch_id: int
+) -> tuple[Drift, RollbackTarget | None]:
+    """Return what others have done to a table since the savepoint, and the way back if asked for.
+
+    A table that has nothing of the saved query, and is not the one that the savepoint recorded, is
+    another one. That of a job that goes on is as the job leaves it.
+    """
+    newest = reading.newest_batch
+    ahead = newest is not None and newest > batch_id
+    known = offer.query_id, offer.query.batch_id, recorded
+    if offer.live or (recorded is None and newest is None):
+        back = rollback_target(table.history(), *known) if ahead else None
+        return Drift(), back
+    commits = table.history(back_to=recorded)
+    since = drift(commits, *known)
+    if since.new_writers:  # were they there before?
+        commits = table.history()
+        since = drift(commits, *known)
+    if not (ahead or since.undone or since.new_writers):
+        return since, None
+    before = table.history(recorded) if since.undone and recorded is not None else ()
+    if since.undone and recorded is not None:
+        commits = table.history()
+    return since, rollback_target(commits, *known, before)
 
 
 def recorded_version(sink: Mapping[str, Any], table_id: str) -> int | None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 from flinkish.driver.tables.table import table_errors
@@ -26,6 +27,11 @@ from flinkish.restore.plan.table_commits import TableCommit, TableReading
 
 #: Operations that leave the rows, the schema and the properties of a table as they are.
 _MAINTENANCE = frozenset({"COMPUTE STATS", "OPTIMIZE", "VACUUM END", "VACUUM START"})
+#: Operations that put other rows in place of all, whatever their mode.
+_REPLACING = frozenset(
+    {"CREATE OR REPLACE TABLE", "CREATE OR REPLACE TABLE AS SELECT", "REPLACE TABLE"}
+    | {"REPLACE TABLE AS SELECT", "TRUNCATE", "CLONE"}
+)
 #: With ``RESTORE``, as :func:`lineage` leaves out what it made void.
 _KEEPING = _MAINTENANCE | {"RESTORE"}
 #: Commits that are read of a history, at most; each is a file of the log.
@@ -68,9 +74,16 @@ class DeltaTable:
                 computes_skipped=False,
             )
 
-    def history(self) -> Sequence[TableCommit]:
-        """Return the commits that lead to the present version; TableError as :meth:`read`."""
-        return lineage(sorted(self._rows(_HISTORY), key=lambda row: int(row["version"])))
+    def history(
+        self, version: int | None = None, *, back_to: int | None = None
+    ) -> Sequence[TableCommit]:
+        """See :class:`~flinkish.driver.tables.table.Table`; TableError as :meth:`read`."""
+        count = _HISTORY
+        if back_to is not None:
+            newest = int(self._rows(1)[0]["version"])
+            count = min(_HISTORY, max(1, newest - back_to + 1))
+        rows = sorted(self._rows(count), key=lambda row: int(row["version"]))
+        return lineage(rows, version)
 
     def _rows(self, count: int) -> list[dict[str, Any]]:
         """Return the rows of the history of the newest commits."""
@@ -117,25 +130,38 @@ class DeltaTable:
         return table_errors(self._location, "Delta Lake")
 
 
-def lineage(rows: Iterable[Mapping[str, Any]]) -> tuple[TableCommit, ...]:
-    """Return the commits of a history that lead to its newest version. Pure.
+def lineage(
+    rows: Iterable[Mapping[str, Any]], version: int | None = None
+) -> tuple[TableCommit, ...]:
+    """Return the commits of a history that lead to a version. Pure.
 
-    A ``RESTORE`` to a version makes those between the two void.
+    A ``RESTORE`` continues the version that it goes back to: those between are no part of it,
+    unless another one goes back to one of them.
 
     Parameters
     ----------
     rows
         ``version``, ``operation`` and ``operationParameters`` of each commit, oldest first.
+    version
+        The newest unless given.
     """
-    commits: list[TableCommit] = []
+    commits: dict[int, TableCommit] = {}
+    parents: dict[int, int | None] = {}
+    newest: int | None = None
     for row in rows:
         commit = _commit(row)
-        if commit.operation == "RESTORE":
-            version = _number((row.get("operationParameters") or {}).get("version"))
-            if version is not None:
-                commits = [each for each in commits if each.version <= version]
-        commits.append(commit)
-    return tuple(commits)
+        commits[commit.version], parents[commit.version] = commit, newest
+        newest = commit.version
+        if commit.operation == "RESTORE":  # to a version, or to that of a time
+            parents[newest] = _number((row.get("operationParameters") or {}).get("version"))
+    found: list[TableCommit] = []
+    at = newest if version is None else version
+    while at is not None and at in commits:
+        found.append(commits[at])
+        at = parents[at]
+    if found and (found[-1].version == 0 or found[-1].operation == "RESTORE"):
+        found[-1] = replace(found[-1], is_first=True)
+    return tuple(reversed(found))
 
 
 def _commit(row: Mapping[str, Any]) -> TableCommit:
@@ -145,7 +171,12 @@ def _commit(row: Mapping[str, Any]) -> TableCommit:
     batch = _number(parameters.get("epochId"))
     query = parameters.get("queryId")
     if batch is None or not isinstance(query, str):
-        return TableCommit(version, operation, keeps_rows=operation in _KEEPING)
+        return TableCommit(
+            version,
+            operation,
+            keeps_rows=operation in _KEEPING,
+            replaces_rows=parameters.get("mode") == "Overwrite" or operation in _REPLACING,
+        )
     return TableCommit(version, operation, query, batch)
 
 

@@ -9,6 +9,7 @@ Facts used, run on Spark 3.5.9 and 4.0.5 with Iceberg 1.10.1 and on 4.1.4 with 1
 * The ancestors are all that it knows. After ``rollbackTo`` it commits the same batches again, and
   when the query's snapshots were expired too, so that their rows are there twice.
 * ``rollbackTo`` goes back to an ancestor of the current snapshot, and commits no new snapshot.
+  ``setCurrentSnapshot`` takes any snapshot that the table still has, also one that was undone.
 * Maintenance (``rewrite_data_files``, ``rewrite_manifests``) has the operation ``replace``. It has
   no query id, and the newest one is found behind it.
 * ``commit`` looks at the current snapshot also where it writes to a branch (``table.branch_x``, on
@@ -23,6 +24,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 from flinkish.driver.tables.table import table_errors
@@ -75,11 +77,18 @@ class IcebergTable:
                 computes_skipped=True,
             )
 
-    def history(self) -> Sequence[TableCommit]:
-        """Return the snapshots that lead to the present one; TableError as :meth:`read`."""
+    def history(
+        self, version: int | None = None, *, back_to: int | None = None
+    ) -> Sequence[TableCommit]:
+        """See :class:`~flinkish.driver.tables.table.Table`; TableError as :meth:`read`."""
+        found: list[TableCommit] = []
         with self._errors():
-            snapshots = list(self._ancestors(self._load()))
-        return tuple(commit_of(each) for each in reversed(snapshots))
+            for snapshot in self._ancestors(self._load(), version):
+                whole = snapshot.get("parent-snapshot-id") is None
+                found.append(replace(commit_of(snapshot), is_first=whole))
+                if found[-1].version == back_to:
+                    break
+        return tuple(reversed(found))
 
     def answer(self, position: IcebergPosition, options: Mapping[str, str]) -> IcebergAnswer:
         """Return what the table has of the position of a source; TableError as :meth:`read`.
@@ -111,9 +120,9 @@ class IcebergTable:
             )
 
     def roll_back(self, version: int) -> None:
-        """Make an earlier snapshot the current one; TableError when that is not an ancestor."""
+        """Make another snapshot the current one; TableError when the table does not have it."""
         with self._errors():
-            self._load().manageSnapshots().rollbackTo(version).commit()
+            self._load().manageSnapshots().setCurrentSnapshot(version).commit()
 
     def _newest_batch(self, table: Any, query_id: str) -> int | None:
         """Return the batch that :class:`SparkWrite` would find; TableError if it cannot see it."""
@@ -143,10 +152,13 @@ class IcebergTable:
             "not know the batches that it has, and writes them again"
         )
 
-    def _ancestors(self, table: Any) -> Iterator[Mapping[str, Any]]:
-        """Yield the current snapshot and its ancestors as Iceberg's JSON, the newest first."""
+    def _ancestors(self, table: Any, version: int | None = None) -> Iterator[Mapping[str, Any]]:
+        """Yield a snapshot, the current one unless given, and its ancestors, the newest first.
+
+        Each as Iceberg's JSON.
+        """
         parser = self._jvm.org.apache.iceberg.SnapshotParser
-        snapshot = table.currentSnapshot()
+        snapshot = table.currentSnapshot() if version is None else table.snapshot(version)
         for _ in range(_HISTORY):
             if snapshot is None:
                 return
@@ -195,4 +207,6 @@ def commit_of(snapshot: Mapping[str, Any]) -> TableCommit:
     batch, query = summary.get(_BATCH), summary.get(_QUERY_ID)
     if isinstance(query, str) and isinstance(batch, str) and batch.isascii() and batch.isdigit():
         return TableCommit(version, operation, query, int(batch))
-    return TableCommit(version, operation, keeps_rows=operation == _REPLACE)
+    total, added = (summary.get(f"{which}-records", "0") for which in ("total", "added"))
+    replaced = operation in ("overwrite", "delete") and total == added
+    return TableCommit(version, operation, keeps_rows=operation == _REPLACE, replaces_rows=replaced)

@@ -23,14 +23,23 @@ class Table(Protocol):
     def read(self, query_id: str) -> TableReading:
         """Return what the table has of a query."""
 
-    def history(self) -> Sequence[TableCommit]:
-        """Return the commits that lead to the present version, oldest first.
+    def history(
+        self, version: int | None = None, *, back_to: int | None = None
+    ) -> Sequence[TableCommit]:
+        """Return the commits that lead to a version, oldest first.
 
         They reach back as far as the table still has them, or a bound.
+
+        Parameters
+        ----------
+        version
+            The present one unless given; there are no commits where the table does not have it.
+        back_to
+            A version before which nothing is of interest.
         """
 
     def roll_back(self, version: int) -> None:
-        """Bring the table back to a version of :meth:`history`."""
+        """Bring the table to a version that it still has."""
 
 
 @contextmanager

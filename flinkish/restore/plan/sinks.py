@@ -46,10 +46,11 @@ sink that is ahead has it already, as the batch after the savepoint's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
-from flinkish.restore.plan.table_commits import RollbackTarget
+from flinkish.restore.plan.table_commits import Drift, RollbackTarget, listed
 
 SinkMode = Literal["rebase", "accept", "rollback"]
 _ALL: tuple[SinkMode, ...] = ("rebase", "accept", "rollback")
@@ -79,6 +80,8 @@ class SinkPosition:
     has_files
         Whether the log of a file sink names any file. One that names none was completed for a query
         (:mod:`.file_sink_log`) that wrote nothing, or had only batches without rows.
+    drift
+        What others have done to a table since the savepoint.
     """
 
     format: str
@@ -90,6 +93,7 @@ class SinkPosition:
     skips_after_rollback: bool = False
     computes_skipped: bool = False
     has_files: bool = True
+    drift: Drift = field(default_factory=Drift)
 
 
 @dataclass(frozen=True)
@@ -190,9 +194,13 @@ def judge_sink(
             f"which batches {where} has is not known: {position.unreadable}",
             f"if it has batches after {saved}, use --sink-ahead or another path",
         )
+    if position.drift.undone:
+        return _judge_undone(position, query, mode, where)
     if newest is None:
         return _plan(position, "as-is", "sink-empty", f"{where} has no batch yet")
     if newest <= saved:
+        if position.drift != Drift():
+            return _judge_shared(position, query, mode, where)
         if newest < saved and not position.by_query_id:
             text = (
                 f"{where} ends at batch {newest}, and the query goes on after batch {saved}: it is "
@@ -248,6 +256,53 @@ def judge_sink(
     return _ahead(position, query, "sink-ahead", lost, _ALL)
 
 
+def _judge_undone(
+    position: SinkPosition, query: Continuation, mode: SinkMode | None, where: str
+) -> SinkPlan:
+    """Judge a table that was brought back to before the savepoint, by a rollback of ours or not.
+
+    Its batches count for less than they seem to: Delta still skips those that were undone.
+    """
+    newest = position.newest_batch
+    back = (
+        f"{where} was brought back to before the savepoint, so that it lacks what the batches up "
+        f"to {query.saved_batch} wrote after that, and has what was written since"
+    )
+    skips = newest is not None and newest > query.saved_batch and query.keeps_query_id
+    if mode == "rollback":
+        return _roll_back(position, query, back, "sink-undone")
+    if mode == "rebase" or (mode == "accept" and not skips):
+        verdict: SinkVerdict = "rebase" if mode == "rebase" else "accept"
+        text = f"{back}: it goes on with the table as it is, as accepted"
+        return _plan(position, verdict, "sink-undone", text, rebase_to=newest if skips else None)
+    modes: tuple[SinkMode, ...] = ("rebase" if skips else "accept", "rollback")
+    return _ahead(position, query, "sink-undone", back, modes, _AS_IT_IS)
+
+
+def _judge_shared(
+    position: SinkPosition, query: Continuation, mode: SinkMode | None, where: str
+) -> SinkPlan:
+    """Judge a table that has all batches of the query, and commits of others after them."""
+    since = position.drift
+    text = f"{where} has batch {position.newest_batch}, and others have written to it since"
+    if not since.new_writers and not since.replaced:
+        return _plan(position, "as-is", "sink-shared", f"{text}: {listed(since.others)}")
+    why = []
+    if since.new_writers:
+        why.append(
+            f"{listed(since.new_writers)} of a query that had not before: if its job went on from "
+            "this savepoint or an earlier one, what is read again will be there twice"
+        )
+    if since.replaced:
+        why.append(f"{listed(since.replaced)} put other rows in place of all that were there")
+    text = f"{text}: {'; '.join(why)}"
+    if mode in ("accept", "rebase"):
+        return _plan(position, mode, "sink-shared", f"{text}; it goes on, as accepted")
+    if mode == "rollback":
+        return _roll_back(position, query, text, "sink-shared")
+    return _ahead(position, query, "sink-shared", text, ("accept",), _AS_IT_IS)
+
+
 def _judge_new_id(
     position: SinkPosition, query: Continuation, mode: SinkMode | None, where: str
 ) -> SinkPlan:
@@ -278,20 +333,24 @@ def _judge_new_id(
     return _ahead(position, query, "sink-ahead", twice, modes)
 
 
-def _roll_back(position: SinkPosition, query: Continuation, ahead: str) -> SinkPlan:
+def _roll_back(
+    position: SinkPosition, query: Continuation, ahead: str, reason: str = "sink-ahead"
+) -> SinkPlan:
     """Return the plan to bring a table back to the savepoint's version, or why it cannot go."""
     why = _why_not_back(position, query)
     if why or position.rollback is None:
         text = f"{ahead}, and it cannot go back to the savepoint: {why}"
-        return _ahead(position, query, "sink-cannot-go-back", text, ("rebase",))
+        only: SinkMode = "rebase" if reason == "sink-ahead" else "accept"
+        return _ahead(position, query, "sink-cannot-go-back", text, (only,), _CHOICES)
     undone = len(position.rollback.undone)
-    again = query.keeps_query_id and position.skips_after_rollback
     newest = position.newest_batch
+    skips = newest is not None and newest > query.saved_batch
+    again = skips and query.keeps_query_id and position.skips_after_rollback
     number = f"; it goes on as batch {(newest or 0) + 1}, as the sink skips those" if again else ""
     return _plan(
         position,
         "rollback",
-        "sink-ahead",
+        reason,
         f"{ahead}: the table goes back to version {position.rollback.version}, which undoes "
         f"{undone} commit{'s' if undone != 1 else ''} after the savepoint{number}",
         rebase_to=newest if again else None,
@@ -308,19 +367,32 @@ def _why_not_back(position: SinkPosition, query: Continuation) -> str:
     return position.rollback.why
 
 
+_CHOICES = {
+    "rebase": "--sink-ahead rebase writes it all again (what the sink has of the time after the "
+    "savepoint is then there twice)",
+    "accept": "--sink-ahead accept lets it drop them",
+    "rollback": "--sink-ahead rollback brings the table back to the savepoint first (nothing is "
+    "lost or there twice)",
+}
+#: Of a table that lacks rows, or has others.
+_AS_IT_IS = {
+    **_CHOICES,
+    "rebase": "--sink-ahead rebase goes on with the table as it is",
+    "accept": "--sink-ahead accept goes on with the table as it is",
+}
+
+
 def _ahead(
-    position: SinkPosition, query: Continuation, reason: str, text: str, modes: tuple[SinkMode, ...]
+    position: SinkPosition,
+    query: Continuation,
+    reason: str,
+    text: str,
+    modes: tuple[SinkMode, ...],
+    choices: Mapping[str, str] = _CHOICES,
 ) -> SinkPlan:
     """Return the plan of a sink that needs the user's choice, with the choices that work."""
     can_go_back = not _why_not_back(position, query)
     modes = tuple(mode for mode in modes if mode != "rollback" or can_go_back)
-    choices = {
-        "rebase": "--sink-ahead rebase writes it all again (what the sink has of the time after "
-        "the savepoint is then there twice)",
-        "accept": "--sink-ahead accept lets it drop them",
-        "rollback": "--sink-ahead rollback brings the table back to the savepoint first (nothing "
-        "is lost or there twice)",
-    }
     others = "write to another path"
     if position.by_query_id and query.keeps_query_id:
         others += ", or give the query a new id with --fork"

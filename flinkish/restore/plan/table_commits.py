@@ -29,6 +29,11 @@ class TableCommit:
         The streaming query and batch that it is of; None for a commit of somebody else.
     keeps_rows
         Whether it leaves the table's rows as they were: maintenance, such as a compaction.
+    replaces_rows
+        Whether it puts other rows in place of all that were there, or may have.
+    is_first
+        Whether nothing is known to come before it, because there is nothing: it made the table, or
+        brought it back to a version before those that were read. The history was not cut there.
     """
 
     version: int
@@ -36,6 +41,8 @@ class TableCommit:
     query_id: str | None = None
     batch_id: int | None = None
     keeps_rows: bool = False
+    replaces_rows: bool = False
+    is_first: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,8 +89,63 @@ class RollbackTarget:
     why: str = ""
 
 
-def rollback_target(
+@dataclass(frozen=True)
+class Drift:
+    """What others have done to a table since a savepoint.
+
+    Attributes
+    ----------
+    undone
+        Whether the table was brought back to before the savepoint: what the saved batches wrote is
+        no part of it any more, or not all of it.
+    new_writers
+        Commits of streaming queries that had not written to it before. One may be of a job that
+        went on from this savepoint or an earlier one, whose rows are those that are read again.
+    replaced
+        Commits that put other rows in place of those that were there.
+    others
+        Other commits of somebody else.
+    """
+
+    undone: bool = False
+    new_writers: tuple[TableCommit, ...] = ()
+    replaced: tuple[TableCommit, ...] = ()
+    others: tuple[TableCommit, ...] = ()
+
+
+def drift(
     commits: Sequence[TableCommit], query_id: str, batch_id: int, recorded: int | None = None
+) -> Drift:
+    """Return what others have done to a table since a savepoint.
+
+    Parameters are those of :func:`rollback_target`. Of a savepoint without a recorded version the
+    query's own newest commit tells, as each of its batches has one. Where the history does not
+    reach back, nothing is known.
+    """
+    if recorded is not None:
+        at = next((i for i, c in enumerate(commits) if c.version == recorded), None)
+    else:
+        own = [i for i, c in enumerate(commits) if _is_own(c, query_id)]
+        at = max((i for i in own if not _is_later(commits[i], query_id, batch_id)), default=None)
+        newest = max((commits[i].batch_id or 0 for i in own), default=None)
+        if newest is not None and newest < batch_id:
+            return Drift(undone=True)
+    if at is None:
+        return Drift(undone=bool(recorded is not None and commits and commits[0].is_first))
+    before = {commit.query_id for commit in commits[: at + 1]}
+    strange = [c for c in commits[at + 1 :] if not c.keeps_rows and not _is_own(c, query_id)]
+    new = tuple(c for c in strange if c.query_id is not None and c.query_id not in before)
+    replaced = tuple(c for c in strange if c.replaces_rows and c not in new)
+    others = tuple(c for c in strange if c not in new and c not in replaced)
+    return Drift(False, new, replaced, others)
+
+
+def rollback_target(
+    commits: Sequence[TableCommit],
+    query_id: str,
+    batch_id: int,
+    recorded: int | None = None,
+    before: Sequence[TableCommit] = (),
 ) -> RollbackTarget:
     """Find the version of a table at a batch of a query.
 
@@ -99,11 +161,18 @@ def rollback_target(
         The saved query, and the batch at which it was saved.
     recorded
         The version that the savepoint recorded, if it did, and for this table.
+    before
+        The commits that led to the recorded version, where ``commits`` do not have it: the table
+        was brought back to before it, and still has it.
     """
     versions = [commit.version for commit in commits]
-    if recorded is not None:
-        if recorded not in versions:
+    if recorded is not None and recorded not in versions:
+        if not before:
             return RollbackTarget(None, why=f"it no longer has version {recorded}")
+        shared = {commit.version for commit in before}
+        undone = tuple(commit for commit in commits if commit.version not in shared)
+        return _if_its_own(recorded, undone, query_id, batch_id)
+    if recorded is not None:
         first = versions.index(recorded) + 1
     else:
         first = next((i for i, c in enumerate(commits) if _is_later(c, query_id, batch_id)), -1)
@@ -111,14 +180,25 @@ def rollback_target(
             return RollbackTarget(None, why="its history has no commit of a later batch")
         if first == 0:
             return RollbackTarget(None, why=f"its history does not reach back to batch {batch_id}")
-    undone = tuple(commits[first:])
+    return _if_its_own(versions[first - 1], tuple(commits[first:]), query_id, batch_id)
+
+
+def _if_its_own(
+    version: int, undone: tuple[TableCommit, ...], query_id: str, batch_id: int
+) -> RollbackTarget:
+    """Return the target, unless something of others would be undone."""
     others = [c for c in undone if not c.keeps_rows and not _is_later(c, query_id, batch_id)]
     if others:
-        listed = ", ".join(f"{c.version} ({c.operation})" for c in others[:5])
-        more = f" and {len(others) - 5} more" if len(others) > 5 else ""
-        why = f"others have written to it since: version {listed}{more}"
+        why = f"others have written to it since: {listed(others)}"
         return RollbackTarget(None, undone, why)
-    return RollbackTarget(versions[first - 1], undone)
+    return RollbackTarget(version, undone)
+
+
+def listed(commits: Sequence[TableCommit]) -> str:
+    """Return the first commits of several as text."""
+    shown = ", ".join(f"{c.version} ({c.operation})" for c in commits[:5])
+    more = f" and {len(commits) - 5} more" if len(commits) > 5 else ""
+    return f"version {shown}{more}"
 
 
 def version_at(commits: Sequence[TableCommit], query_id: str, batch_id: int) -> int | None:
@@ -130,6 +210,10 @@ def version_at(commits: Sequence[TableCommit], query_id: str, batch_id: int) -> 
     if first == 0 or not commits:
         return None
     return commits[-1 if first is None else first - 1].version
+
+
+def _is_own(commit: TableCommit, query_id: str) -> bool:
+    return commit.query_id == query_id and commit.batch_id is not None
 
 
 def _is_later(commit: TableCommit, query_id: str, batch_id: int) -> bool:

@@ -18,14 +18,18 @@ def batch(version: int, number: str) -> dict[str, Any]:
 
 def test_a_batch_is_known_by_its_query_and_number() -> None:
     assert lineage([row(0, "CREATE TABLE"), batch(1, "7")]) == (
-        TableCommit(0, "CREATE TABLE"),
+        TableCommit(0, "CREATE TABLE", is_first=True),
         TableCommit(1, "STREAMING UPDATE", "q", 7),
     )
 
 
 def test_only_maintenance_keeps_the_rows() -> None:
     words = ("OPTIMIZE", "VACUUM END", "WRITE", "DELETE", "SET TBLPROPERTIES", "ADD COLUMNS")
-    kept = [each.operation for each in lineage(row(0, w) for w in words) if each.keeps_rows]
+    kept = [
+        each.operation
+        for each in lineage(row(n, w) for n, w in enumerate(words))
+        if each.keeps_rows
+    ]
     assert kept == ["OPTIMIZE", "VACUUM END"]
 
 
@@ -38,6 +42,27 @@ def test_what_a_restore_made_void_is_no_part_of_the_lineage() -> None:
     ]
 
 
+def test_a_restore_may_go_back_to_what_another_made_void() -> None:
+    rows = [batch(0, "0"), batch(1, "1"), batch(2, "2"), row(3, "RESTORE", version="0")]
+    again = [*rows, batch(4, "3"), row(5, "RESTORE", version="2"), batch(6, "4")]
+    assert [c.version for c in lineage(again)] == [0, 1, 2, 5, 6]
+    assert [c.version for c in lineage(again, 4)] == [0, 3, 4]
+    assert lineage(again, 7) == ()
+
+
+def test_where_a_history_begins() -> None:
+    rows = [row(2, "WRITE"), batch(3, "1"), row(4, "RESTORE", version="1"), batch(5, "2")]
+    assert [c.is_first for c in lineage(rows)] == [True, False]  # it went back further
+    assert [c.is_first for c in lineage(rows, 3)] == [False, False]  # it was cut
+    assert lineage([row(0, "CREATE TABLE")])[0].is_first
+
+
+def test_what_replaces_all_rows() -> None:
+    rows = [row(0, "CREATE OR REPLACE TABLE"), row(1, "WRITE", mode="Overwrite")]
+    found = lineage([*rows, row(2, "WRITE", mode="Append"), row(3, "DELETE")])
+    assert [commit.replaces_rows for commit in found] == [True, True, False, False]
+
+
 def test_a_history_of_another_hand_is_read_with_care() -> None:
     odd: list[dict[str, Any]] = [
         {"version": "3", "operation": None, "operationParameters": None},
@@ -45,7 +70,9 @@ def test_a_history_of_another_hand_is_read_with_care() -> None:
         row(5, "RESTORE", timestamp="2026-01-01"),
     ]
     assert [(c.version, c.operation, c.batch_id) for c in lineage(odd)] == [
+        (5, "RESTORE", None),  # to a time: nobody knows what leads to it
+    ]
+    assert [(c.version, c.operation, c.batch_id) for c in lineage(odd, 4)] == [
         (3, "unknown", None),
         (4, "STREAMING UPDATE", None),
-        (5, "RESTORE", None),
     ]

@@ -40,6 +40,14 @@ def test_a_snapshot_of_another_hand_is_read_with_care() -> None:
     assert commit_of(snapshot(3, "append", **odd)) == TableCommit(3, "append")
 
 
+def test_what_replaces_all_rows() -> None:
+    records = {"total-records": "5", "added-records": "5", "deleted-records": "9"}
+    assert commit_of(snapshot(1, "overwrite", **records)).replaces_rows
+    assert commit_of(snapshot(1, "delete", **{"total-records": "0"})).replaces_rows
+    assert not commit_of(snapshot(1, "delete", **{"total-records": "1"})).replaces_rows
+    assert not commit_of(snapshot(1, "append", **records)).replaces_rows
+
+
 def test_what_has_a_slash_is_a_path() -> None:
     assert is_path("/a/b")
     assert is_path("s3a://bucket/t")
@@ -126,7 +134,12 @@ class TestOnRealSparks:
     def test_a_table_goes_back(self, found: Any) -> None:
         assert found["rolled back"]["newest"] == 1
         assert found["rolled back"]["rows"] == [0, 1]
-        assert "not an ancestor" in found["no ancestor"]["message"]
+        assert found["no snapshot"]["message"]
+
+    def test_what_was_undone_is_known_and_can_come_back(self, found: Any) -> None:
+        step = found["forward"]
+        assert step["since"] == [True, True, False, False]
+        assert (step["newest"], step["rows"]) == (3, [0, 1, 2, 3])
 
     def test_a_table_that_others_wrote_to_does_not_go_back(self, found: Any) -> None:
         assert found["others"]["version"] is None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flinkish.restore.plan.sinks import Continuation, SinkPosition, judge_sink
-from flinkish.restore.plan.table_commits import RollbackTarget, TableCommit
+from flinkish.restore.plan.table_commits import Drift, RollbackTarget, TableCommit
 
 UNDONE = tuple(TableCommit(v, "STREAMING UPDATE", "q", v) for v in (8, 9))
 FILE = SinkPosition("parquet", "/out", 9)
@@ -23,6 +23,10 @@ ICEBERG = replace(
     DELTA, format="iceberg", path="db.t", skips_after_rollback=False, computes_skipped=True
 )
 SHARED = replace(DELTA, rollback=RollbackTarget(None, why="others have written to it since"))
+UNDONE_DELTA = replace(DELTA, drift=Drift(undone=True))
+ANOTHER = (TableCommit(8, "STREAMING UPDATE", "another", 0),)
+FOLLOWED = replace(DELTA, drift=Drift(new_writers=ANOTHER))
+WITH_OTHERS = replace(DELTA, drift=Drift(others=(TableCommit(8, "DELETE"),)))
 
 
 def at(batch: int, **facts: bool) -> Continuation:
@@ -75,6 +79,19 @@ CASES: list[tuple[SinkPosition, Continuation, Any, str, str, int | None]] = [
     (DELTA, at(7, **BACK), "accept", "accept", "sink-ahead", None),
     (DELTA, at(7, **STATE, **BACK), "rollback", "rollback", "sink-ahead", None),
     (SHARED, at(7), "rollback", "ahead", "sink-cannot-go-back", None),
+    (UNDONE_DELTA, at(9, **STATE), None, "ahead", "sink-undone", None),
+    (UNDONE_DELTA, at(9, **STATE, **FORK), None, "ahead", "sink-undone", None),
+    (UNDONE_DELTA, at(9, **STATE), "accept", "accept", "sink-undone", None),
+    (UNDONE_DELTA, at(9, **STATE), "rollback", "rollback", "sink-undone", None),
+    (UNDONE_DELTA, at(8, **STATE), None, "ahead", "sink-undone", None),
+    (UNDONE_DELTA, at(8, **STATE), "accept", "ahead", "sink-undone", None),
+    (UNDONE_DELTA, at(8, **STATE), "rebase", "rebase", "sink-undone", 9),
+    (UNDONE_DELTA, at(8, **STATE), "rollback", "rollback", "sink-undone", 9),
+    (UNDONE_DELTA, at(9, **USED), "rollback", "ahead", "sink-cannot-go-back", None),
+    (FOLLOWED, at(9, **STATE), None, "ahead", "sink-shared", None),
+    (FOLLOWED, at(9, **STATE), "accept", "accept", "sink-shared", None),
+    (FOLLOWED, at(8, **STATE), None, "ahead", "sink-ahead-state", None),
+    (WITH_OTHERS, at(9, **STATE), None, "as-is", "sink-shared", None),
     (ICEBERG, at(7, **STATE), None, "ahead", "sink-ahead", None),
     (ICEBERG, at(7, **STATE), "accept", "accept", "sink-ahead", None),
     (ICEBERG, at(7, **STATE), "rollback", "rollback", "sink-ahead", None),

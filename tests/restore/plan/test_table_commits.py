@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from flinkish.restore.plan.table_commits import (
+    Drift,
     RollbackTarget,
     TableCommit,
+    drift,
     rollback_target,
     version_at,
 )
@@ -70,3 +72,45 @@ def test_the_version_of_a_running_query_at_a_batch() -> None:
     assert version_at(HISTORY[1:], "another", 0) == 4
     assert version_at(HISTORY[2:], "q", 0) is None
     assert version_at((), "q", 0) is None
+
+
+# What became of a table since a savepoint; batches 2 and 3 of HISTORY were undone.
+
+FIRST = TableCommit(0, "CREATE TABLE", is_first=True)
+RESTORED = (FIRST, batch(1, 0), batch(2, 1), TableCommit(5, "RESTORE", keeps_rows=True))
+ON = (*RESTORED, batch(6, 4, "another"))
+
+
+@pytest.mark.parametrize("history", [RESTORED, ON])
+@pytest.mark.parametrize("recorded", [4, None])
+def test_a_savepoint_that_was_undone(
+    history: tuple[TableCommit, ...], recorded: int | None
+) -> None:
+    assert drift(history, "q", 3, recorded).undone
+    earlier = None if recorded is None else 2
+    assert not drift(history, "q", 1, earlier).undone  # the savepoint that was gone back to
+
+
+def test_a_history_that_was_cut_proves_nothing() -> None:
+    assert drift((batch(7, 9), batch(8, 10)), "q", 8, 4) == Drift()
+    assert drift((TableCommit(7, "WRITE"),), "q", 8) == Drift()
+    assert drift((), "q", 8, 4) == Drift()
+
+
+def test_what_was_undone_comes_back_unless_others_went_on() -> None:
+    before = (FIRST, *HISTORY[1:])
+    assert rollback_target(RESTORED, "q", 3, 4, before) == RollbackTarget(4, RESTORED[3:])
+    why = rollback_target(ON, "q", 3, 4, before).why
+    assert why == "others have written to it since: version 6 (STREAMING UPDATE)"
+    assert rollback_target(RESTORED, "q", 3, 4).why == "it no longer has version 4"
+
+
+def test_what_others_wrote_after_the_savepoint() -> None:
+    optimized = TableCommit(5, "OPTIMIZE", keeps_rows=True)
+    overwritten = TableCommit(6, "WRITE", replaces_rows=True)
+    deleted, new, old = TableCommit(7, "DELETE"), batch(8, 0, "new"), batch(9, 5, "old")
+    known = (batch(0, 4, "old"), *HISTORY[1:], optimized, overwritten, deleted, new, old)
+    assert drift(known, "q", 3, 4) == Drift(False, (new,), (overwritten,), (deleted, old))
+    assert drift(known, "q", 3) == drift(known, "q", 3, 4)
+    assert drift((*HISTORY, optimized), "q", 3, 4) == Drift()
+    assert drift(HISTORY, "q", 1, 2) == Drift()  # its own later batches: the sink is ahead

@@ -23,7 +23,7 @@ from flinkish.driver.tables.source_tables import table_of
 from flinkish.errors import FlinkishError
 from flinkish.restore.plan.iceberg_positions import parse_iceberg_position
 from flinkish.restore.plan.source_findings import Consent, gravest_first
-from flinkish.restore.plan.table_commits import rollback_target
+from flinkish.restore.plan.table_commits import drift, rollback_target
 
 directory = sys.argv[1]
 spark = SparkSession.builder.appName("iceberg").getOrCreate()
@@ -98,7 +98,16 @@ gone = table.read(query_id).version
 table.roll_back(target.version)
 tell("rolled back", newest=table.read(query_id).newest_batch, rows=rows("ice.db.t"))
 assert gone is not None
-error_of("no ancestor", lambda: table.roll_back(gone))
+since = [
+    drift(table.history(back_to=version), query_id, batch, version).undone
+    for batch, version in ((3, gone), (3, None), (1, target.version), (1, None))
+]
+there = rollback_target(table.history(), query_id, 3, gone, table.history(gone))
+assert there.version is not None
+table.roll_back(there.version)
+tell("forward", since=since, newest=table.read(query_id).newest_batch, rows=rows("ice.db.t"))
+table.roll_back(target.version)
+error_of("no snapshot", lambda: table.roll_back(1))
 
 spark.sql("insert into ice.db.t values (100)")
 again = rollback_target(table.history(), query_id, 0)
