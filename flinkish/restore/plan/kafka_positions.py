@@ -21,7 +21,8 @@ transactions leave gaps.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Collection, Iterable, Mapping
 
 from flinkish.restore.plan.kafka_reading import (
     Available,
@@ -214,19 +215,76 @@ def _waiting(partition: int, saved: Mapping[int, int], has: Available) -> int:
     return max(0, has.end - max(has.begin, saved.get(partition, has.begin)))
 
 
-def reset_cost(reading: KafkaReading, position: Position, topics: Topics, starting: str) -> str:
-    """Return what a source that starts afresh reads twice or never, as a sentence; may be empty."""
-    saved = {(t, n): at for t, offsets in position.items() for n, at in offsets.items()}
-    places = [(t, n) for t, n in saved if n in topics.get(t, {}) and reading.reads(t, n)]
-    word = starting.strip().lower()
-    if word == "latest":
-        behind = {t: {n: has for n, has in topics[t].items() if (t, n) in places} for t in topics}
-        rows = sum(rows_waiting(position, behind).values())
-        return f"it starts at the end: {_rows(rows)} behind its position are never read"
-    if word == "earliest":
-        rows = sum(max(0, saved[t, n] - topics[t][n].begin) for t, n in places)
-        return f"it starts at the beginning: {_rows(rows)} are read again"
-    return ""
+def reset_cost(
+    reading: KafkaReading,
+    position: Position,
+    topics: Topics | None,
+    starting: str,
+    recreated: Collection[str] = (),
+) -> str:
+    """Return what a source that starts afresh skips or reads again, as a sentence.
+
+    What was not read is skipped too where the position says nothing of it: in partitions that are
+    new to it, and in topics that were made again.
+
+    Parameters
+    ----------
+    topics
+        What the broker has; None when it was not asked.
+    starting
+        Where the source starts without a position; empty when that is not known.
+    recreated
+        Topics that are known to have been made again.
+    """
+    if not starting:
+        return ""
+    word = starting.strip()
+    begins = {"latest": "at the end", "earliest": "at the beginning"}.get(
+        word.lower(), f"at {word}"
+    )
+    starts = None if topics is None else _starts(reading, topics, word)
+    if topics is None or starts is None:
+        return f"it starts {begins}: how many rows that skips or reads again is not known"
+    skipped = again = 0
+    for (topic, n), start in starts.items():
+        has = topics[topic][n]
+        saved = position.get(topic, {}).get(n)
+        if topic in recreated or (saved is not None and saved > has.end):
+            saved = None
+        skipped += max(0, start - max(has.begin, has.begin if saved is None else saved))
+        again += 0 if saved is None else max(0, saved - max(has.begin, start))
+    said = [f"skips {_rows(skipped)} that were not read" if skipped else ""]
+    said += [f"reads {_rows(again)} again" if again else ""]
+    cost = " and ".join(filter(None, said)) or "continues where its position is"
+    until = ", and skips what arrives before it runs" if word.lower() == "latest" else ""
+    return f"it starts {begins}: it {cost}{until}"
+
+
+def _starts(
+    reading: KafkaReading, topics: Topics, starting: str
+) -> dict[tuple[str, int], int] | None:
+    """Return the first offset that is read, by partition; None where that cannot be told."""
+    places = {
+        (topic, n): has
+        for topic, partitions in topics.items()
+        for n, has in partitions.items()
+        if reading.reads(topic, n)
+    }
+    word = starting.lower()
+    if word in ("latest", "earliest"):
+        return {place: has.end if word == "latest" else has.begin for place, has in places.items()}
+    try:
+        given = json.loads(starting)
+        found = {(t, int(n)): int(at) for t, numbers in given.items() for n, at in numbers.items()}
+    except (AttributeError, TypeError, ValueError, RecursionError):
+        return None
+    if not places.keys() <= found.keys():
+        return None  # Spark refuses that
+    ends = {-1: "end", -2: "begin"}
+    return {
+        place: getattr(has, ends[found[place]]) if found[place] in ends else found[place]
+        for place, has in places.items()
+    }
 
 
 def _bounds(partitions: list[int], saved: Mapping[int, int], has: Mapping[int, Available]) -> str:

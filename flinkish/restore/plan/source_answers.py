@@ -171,8 +171,8 @@ def _with_broker(
     checks = _broker_notes(source, answer)
     if row.verdict == "reset":
         starting = starting_offsets(source)
-        cost = reset_cost(reading, position, answer.topics or {}, starting)
-        if cost and answer.topics is not None:
+        cost = reset_cost(reading, position, answer.topics, starting)
+        if cost:
             text = f"{source.describe()} starts afresh: {cost}"
             checks.append(Check("kafka-reset", RestoreOutcome.NOTE, text))
         return replace(row, checks=tuple(checks))

@@ -153,8 +153,36 @@ def test_a_pattern_that_only_java_understands_is_judged_by_bounds_alone() -> Non
 def test_what_starting_afresh_costs() -> None:
     has = topics(a=[(1, 9), (0, 2)], b=[(0, 17)], c=[(0, 99)]).topics or {}
     reading = reading_of("kafka[subscribe=a,b]", {})
-    assert reset_cost(reading, SAVED, has, "latest") == (
-        "it starts at the end: up to 14 rows behind its position are never read"
+    until = ", and skips what arrives before it runs"
+    end, begin = "it starts at the end: it ", "it starts at the beginning: it "
+    skips = f"{end}skips up to 14 rows that were not read{until}"
+    assert reset_cost(reading, SAVED, has, "latest") == skips
+    assert reset_cost(reading, SAVED, has, " Earliest ") == f"{begin}reads up to 13 rows again"
+    given = '{"a":{"0":3,"1":-2},"b":{"0":-1}}'
+    assert reset_cost(reading, SAVED, has, given) == (
+        f"it starts at {given}: it skips up to 10 rows that were not read and reads up to 4 rows "
+        "again"
     )
-    assert "up to 13 rows are read again" in reset_cost(reading, SAVED, has, " Earliest ")
-    assert reset_cost(reading, SAVED, has, '{"a":{"0":3}}') == ""
+    there = topics(a=[(0, 5), (0, 2)], b=[(0, 7)]).topics or {}
+    assert reset_cost(reading, SAVED, there, "latest") == (
+        f"{end}continues where its position is{until}"
+    )
+
+
+def test_what_starting_at_the_end_skips_of_what_the_position_does_not_know() -> None:
+    has = topics(a=[(0, 3), (0, 2), (0, 30)], b=[(5, 25)]).topics or {}
+    reading = reading_of("kafka[subscribe=a,b,c]", {})
+    cost = reset_cost(reading, SAVED, has, "latest")  # a-0 made again, a-2 new, b-0 went on
+    assert f"skips up to {3 + 30 + 18} rows that" in cost
+    again = reset_cost(reading, SAVED, has, "latest", recreated={"a", "b"})
+    assert f"skips up to {3 + 2 + 30 + 20} rows that" in again
+    assert "again" not in reset_cost(reading, SAVED, has, "earliest", recreated={"a", "b"})
+
+
+def test_where_the_cost_of_starting_afresh_is_not_known() -> None:
+    has = topics(a=[(0, 5), (0, 2)], b=[(0, 7)]).topics or {}
+    reading = reading_of("kafka[subscribe=a,b]", {})
+    for known, starting in ((None, "latest"), (has, "startingtimestamp"), (has, '{"a":{"0":3}}')):
+        cost = reset_cost(reading, SAVED, known, starting)
+        assert cost.endswith("how many rows that skips or reads again is not known")
+    assert reset_cost(reading, SAVED, has, "") == ""
