@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -85,7 +85,8 @@ class JobTable(Purging):
 
         A complete id, or a prefix of at least 4 digits, matches a job in any state (the caller
         checks the state). A name refers to the one job of that name that is not final; with
-        ``include_final``, when there is none, to the one final job of that name.
+        ``include_final``, when there is none, to the one final job of that name from which no
+        other of that name has gone on.
 
         Raises
         ------
@@ -109,12 +110,26 @@ class JobTable(Purging):
         by_name = self._read(
             f"SELECT {JOB_COLUMNS} FROM flinkish_jobs WHERE name = :name", name=reference
         )
-        return lookup.choose(
-            reference,
-            [job_of(row) for row in by_id],
-            [job_of(row) for row in by_name],
-            include_final=include_final,
-        )
+        named = [job_of(row) for row in by_name]
+        if include_final and len(named) > 1 and all(job.state.is_final for job in named):
+            named = self._not_superseded(named)
+        by_prefix = [job_of(row) for row in by_id]
+        return lookup.choose(reference, by_prefix, named, include_final=include_final)
+
+    def _not_superseded(self, jobs: Sequence[JobRecord]) -> list[JobRecord]:
+        """Return the ended jobs that no later one of them has gone on from."""
+        query_ids: dict[str, set[str]] = {job.job_id: set() for job in jobs}
+        paths: dict[str, set[str]] = {job.job_id: set() for job in jobs}
+        for job_id in query_ids:
+            for row in self._read(
+                "SELECT query_id, NULL AS path FROM flinkish_queries WHERE job_id = :id "
+                "UNION SELECT NULL, path FROM flinkish_savepoints WHERE job_id = :id",
+                id=job_id,
+            ):
+                (query_ids if row["path"] is None else paths)[job_id].add(
+                    row["query_id"] if row["path"] is None else row["path"]
+                )
+        return lookup.without_superseded(jobs, query_ids, paths)
 
     def jobs(
         self, *, states: Collection[JobState] | None = None, name: str | None = None

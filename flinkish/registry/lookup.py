@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from flinkish.errors import AmbiguousJob, FlinkishError, JobNotFound, UsageError
 from flinkish.registry.jobs import JobRecord
@@ -65,6 +65,40 @@ def choose(
     if candidates:
         raise _ambiguous(reference, sorted(candidates.values(), key=lambda job: job.start_time))
     raise _nothing(reference, by_name)
+
+
+def without_superseded(
+    jobs: Sequence[JobRecord],
+    query_ids: Mapping[str, Collection[str]],
+    savepoints: Mapping[str, Collection[str]],
+) -> list[JobRecord]:
+    """Return the jobs that no later one of them has gone on from. Pure.
+
+    A later job goes on from another when it runs one of its queries, when it began with one of its
+    savepoints, or when both began with the same one, as after an upgrade that was rolled back. A
+    fork leaves the other as it is, and so does a job that never started a query.
+
+    Parameters
+    ----------
+    jobs
+        Jobs that have ended.
+    query_ids, savepoints
+        The query ids and the paths of the savepoints of each, by job id.
+    """
+
+    def goes_on(later: JobRecord, job: JobRecord) -> bool:
+        if later.start_time <= job.start_time or not query_ids[later.job_id]:
+            return False
+        restore, own = later.launch.restore, job.launch.restore
+        if not set(query_ids[later.job_id]).isdisjoint(query_ids[job.job_id]):
+            return True
+        if restore is None or restore.fork or not restore.path:
+            return False
+        return restore.path in savepoints[job.job_id] or (
+            own is not None and not own.fork and own.path == restore.path
+        )
+
+    return [job for job in jobs if not any(goes_on(later, job) for later in jobs)]
 
 
 def _ambiguous(reference: str, jobs: Sequence[JobRecord]) -> AmbiguousJob:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.client import requests
@@ -36,7 +37,7 @@ from flinkish.registry.jobs import (
 from flinkish.registry.waiting import wait_job
 from flinkish.spec.upgrades import Upgrade, UpgradeState
 from flinkish.upgrade.preparation import Secrets
-from flinkish.upgrade.steps import after, after_failure, lacking
+from flinkish.upgrade.steps import after, after_failure, brought_back, lacking
 
 _POLL = 0.1
 #: States of a job whose driver has failed and is started again.
@@ -98,6 +99,12 @@ class Execution:
                     raise
                 self._fail(state, error)
         return self.upgrade
+
+    def sinks_of_old(self) -> list[Mapping[str, Any]]:
+        """Return what the way back has made of sinks that were ahead, from the old job's plan."""
+        if self.upgrade.old_again_id is None:
+            return []
+        return brought_back(self._registry.queries(self.upgrade.old_again_id))
 
     def _save(self, **changes: object) -> None:
         changed = replace(self.upgrade, **changes)  # type: ignore[arg-type]  # fields by name

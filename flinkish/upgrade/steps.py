@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from flinkish.errors import WrongState
 from flinkish.launch.deploy_mode import master_of
@@ -177,6 +178,18 @@ def behind(shadow: QueryStatus, job: QueryStatus | None) -> str | None:
     if arriving and processed and processed >= _SPARE * arriving:
         return None
     return f"query '{shadow.name}' works off what has arrived"
+
+
+def brought_back(queries: Sequence[QueryStatus]) -> list[Mapping[str, Any]]:
+    """Return what a restore has made of sinks that were ahead, as their plans have it. Pure.
+
+    Parameters
+    ----------
+    queries
+        Those of the job that was restored.
+    """
+    sinks = [sink for query in queries for sink in (query.plan or {}).get("sinks") or ()]
+    return [sink for sink in sinks if sink["verdict"] in ("rebase", "accept", "rollback")]
 
 
 def moment(text: str) -> datetime:

@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flinkish.errors import AmbiguousJob, JobNotFound, UsageError
-from flinkish.registry.jobs import JobRecord, JobState, Launch
-from flinkish.registry.lookup import choose, is_id, is_prefix, name_matches
+from flinkish.registry.jobs import JobRecord, JobState, Launch, RestoreSpec
+from flinkish.registry.lookup import choose, is_id, is_prefix, name_matches, without_superseded
 
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -75,3 +75,25 @@ def test_what_looks_like_an_id() -> None:
 )
 def test_names_and_patterns(name: str, pattern: str, matches: bool) -> None:
     assert name_matches(name, pattern) == matches
+
+
+@pytest.mark.parametrize(
+    ("restore", "own", "queries", "left"),
+    [
+        (RestoreSpec("/sp/a"), None, ("y",), "b"),  # from its savepoint
+        (RestoreSpec("/sp/a", fork=True), None, ("y",), "ab"),
+        (RestoreSpec("/sp/a"), None, (), "ab"),  # refused before it had a query
+        (RestoreSpec("/sp/0"), RestoreSpec("/sp/0"), ("y",), "b"),  # an upgrade was rolled back
+        (RestoreSpec("/sp/0"), None, ("y",), "ab"),
+        (None, None, ("x",), "b"),  # the same query
+        (None, None, ("y",), "ab"),
+    ],
+)
+def test_a_job_that_another_has_gone_on_from_is_not_meant(
+    restore: RestoreSpec | None, own: RestoreSpec | None, queries: tuple[str, ...], left: str
+) -> None:
+    old = JobRecord("a", "n", JobState.FINISHED, 1.0, Launch("/a.py", restore=own))
+    new = JobRecord("b", "n", JobState.FINISHED, 2.0, Launch("/a.py", restore=restore))
+    known = {"a": ("x",), "b": queries}
+    found = without_superseded([old, new], known, {"a": ("/sp/a",), "b": ()})
+    assert "".join(job.job_id for job in found) == left

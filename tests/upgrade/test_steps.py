@@ -15,6 +15,7 @@ from flinkish.upgrade.steps import (
     after,
     after_failure,
     behind,
+    brought_back,
     describe,
     first,
     lacking,
@@ -143,3 +144,10 @@ def test_a_shadow_that_has_caught_up() -> None:
     rates = replace(Q, input_rows_per_second=100.0, processed_rows_per_second=130.0)
     assert behind(rates, None) is None
     assert behind(replace(rates, processed_rows_per_second=105.0), None) is not None
+
+
+def test_what_the_way_back_has_made_of_the_sinks() -> None:
+    sinks = [{"verdict": verdict} for verdict in ("as-is", "rollback", "rebase", "unreadable")]
+    plans = (None, {}, {"sinks": sinks[:2]}, {"sinks": sinks[2:]})
+    found = brought_back([replace(Q, plan=plan) for plan in plans])
+    assert [sink["verdict"] for sink in found] == ["rollback", "rebase"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from flinkish.cli.options.arguments import interruptible
 from flinkish.cli.output.plan_table import show_plan
 from flinkish.cli.output.upgrades_text import document
@@ -43,6 +46,8 @@ def carry_out(session: Session, left: Execution, *, asked_back: bool = False) ->
             raise
     shadows = done.state is UpgradeState.SHADOWING and done.failure is None
     if done.state is UpgradeState.UPGRADED or shadows or asked_back:
+        if asked_back:
+            _tell_what_was_written(session, left)
         _show(session, done)
         return 0
     failure = dict(done.failure or {})
@@ -53,17 +58,29 @@ def carry_out(session: Session, left: Execution, *, asked_back: bool = False) ->
     if not (out.json or out.quiet):
         for line in failure.get("tail") or ():
             out.complain(f"  {line}")
-    for name, (first, last) in done.committed.items():
-        out.warning(
-            f"query '{name}' of the new program committed the batches {first} to {last}: what they "
-            "wrote elsewhere stays"
-        )
+    sinks = _tell_what_was_written(session, left)
     raise RolledBack(
         f"job {done.name} was not upgraded, and goes on as job {running(done)}: "
         f"{failure.get('message')}",
         hint=f"see the log of the new program with: flinkish logs {done.new_job_id}",
         **document(done),
+        sinks=[dict(sink) for sink in sinks],
     )
+
+
+def _tell_what_was_written(session: Session, left: Execution) -> list[Mapping[str, Any]]:
+    """Warn of what the new program has committed, and return what became of the sinks."""
+    sinks = left.sinks_of_old()
+    undone = {sink["query"] for sink in sinks if sink["rollback_to"] is not None}
+    for name, (first, last) in left.upgrade.committed.items():
+        stays = "undone in its table" if name in undone else "not undone"
+        session.out.warning(
+            f"query '{name}' of the new program committed the batches {first} to {last}: what they "
+            f"wrote is {stays}"
+        )
+    for sink in sinks:
+        session.out.warning(f"query '{sink['query']}' of the old program: {sink['text']}")
+    return sinks
 
 
 def running(upgrade: Upgrade) -> str | None:
