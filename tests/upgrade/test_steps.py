@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -148,6 +150,11 @@ def test_a_shadow_that_has_caught_up() -> None:
 
 def test_what_the_way_back_has_made_of_the_sinks() -> None:
     sinks = [{"verdict": verdict} for verdict in ("as-is", "rollback", "rebase", "unreadable")]
-    plans = (None, {}, {"sinks": sinks[:2]}, {"sinks": sinks[2:]})
+    plans: tuple[Mapping[str, Any] | None, ...] = (
+        None,
+        {},
+        {"sinks": sinks[:2]},
+        {"sinks": sinks[2:]},
+    )
     found = brought_back([replace(Q, plan=plan) for plan in plans])
     assert [sink["verdict"] for sink in found] == ["rollback", "rebase"]

@@ -16,6 +16,7 @@ from flinkish.driver.plan.planned_queries import operator_facts
 from flinkish.driver.plan.writer_settings import why_not_savepointable
 from flinkish.driver.requests.canonical_savepoints import check_engine, save_canonical
 from flinkish.driver.requests.drain import check_drainable, drain
+from flinkish.driver.requests.topic_records import with_topics
 from flinkish.driver.requests.unsavable import (
     ended_without_commit,
     has_committed,
@@ -481,7 +482,7 @@ def _source_of(query: ManagedQuery) -> QuerySource:
         name=query.name,
         checkpoint=query.checkpoint,
         run_id=query.run_id,
-        source=sources_of(query),
+        source=with_topics(sources_of(query), query.planned),
         sink_at=lambda query_id, batch_id: _sink_at(query, query_id, batch_id),
         rows_batch=query.progress.get("batchId"),
         operators=operator_facts(query.planned, status.operators),

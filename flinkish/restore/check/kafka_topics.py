@@ -14,6 +14,7 @@ from typing import Any
 
 from flinkish.errors import BrokerError
 from flinkish.restore.check.kafka_security import CannotLogIn, client_settings
+from flinkish.restore.plan.kafka_identity import FirstRow, TopicIdentity
 from flinkish.restore.plan.kafka_reading import (
     Available,
     BrokerAnswer,
@@ -26,6 +27,8 @@ from flinkish.restore.source.restore_inputs import NewSource
 TIMEOUT = 5.0
 #: Kafka's codes of topics that do not exist, or have a name that none can have.
 _MISSING = frozenset({3, 17})
+#: The time at or after which all rows are that have one.
+_EVER = 0
 
 
 def ask_for(
@@ -56,7 +59,7 @@ def ask_for(
     wanted = reading.topics | set(position)
     pattern = reading.pattern
     try:
-        found = topics_of(
+        found, identities = _look(
             servers,
             lambda name: name in wanted or (pattern is not None and bool(pattern.search(name))),
             names=wanted if pattern is None else None,
@@ -69,7 +72,7 @@ def ask_for(
             at = offsets_at(servers, set(found), at_ms, timeout=timeout, login=login)
     except BrokerError as error:
         return BrokerAnswer(None, error.message)
-    return BrokerAnswer(found, at=at)
+    return BrokerAnswer(found, at=at, identities=identities)
 
 
 def topics_of(
@@ -101,20 +104,40 @@ def topics_of(
     BrokerError
         There is no client, or no answer.
     """
+    found, _ = _look(
+        servers, wanted, names=names, committed=committed, timeout=timeout, login=login
+    )
+    return found
+
+
+def _look(
+    servers: str,
+    wanted: Callable[[str], bool],
+    *,
+    names: Collection[str] | None,
+    committed: bool,
+    timeout: float,
+    login: Mapping[str, Any] | None,
+) -> tuple[dict[str, dict[int, Available]], dict[str, TopicIdentity]]:
+    """Return the offsets of topics, and what tells them from others; see :func:`topics_of`."""
     with _client(servers, timeout, login) as admin:
         from kafka.protocol.consumer import IsolationLevel, OffsetSpec
 
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        places = _partitions(admin, servers, wanted, names)
-        begin, end = (
+        ids, places = _topics(admin, servers, wanted, names)
+        begin, end, first = (
             admin.list_partition_offsets(dict.fromkeys(places, which), level) if places else {}
-            for which in (OffsetSpec.EARLIEST, OffsetSpec.LATEST)
+            for which in (OffsetSpec.EARLIEST, OffsetSpec.LATEST, _EVER)
         )
     found: dict[str, dict[int, Available]] = {}
+    rows: dict[str, dict[int, FirstRow]] = {}
     for place in sorted(places):
         available = Available(begin[place].offset, end[place].offset)
         found.setdefault(place.topic, {})[place.partition] = available
-    return found
+        if first[place].offset >= 0:
+            row = FirstRow(first[place].offset, first[place].timestamp)
+            rows.setdefault(place.topic, {})[place.partition] = row
+    return found, {name: TopicIdentity(ids[name], rows.get(name, {})) for name in found}
 
 
 def offsets_at(
@@ -145,7 +168,7 @@ def offsets_at(
         There is no client, or no answer.
     """
     with _client(servers, timeout, login) as admin:
-        places = _partitions(admin, servers, lambda _: True, names)
+        _, places = _topics(admin, servers, lambda _: True, names)
         answers = admin.list_partition_offsets(dict.fromkeys(places, time_ms)) if places else {}
     found: dict[str, dict[int, int | None]] = {}
     for place in sorted(places):
@@ -190,14 +213,15 @@ def _client(servers: str, timeout: float, login: Mapping[str, Any] | None = None
         ) from error
 
 
-def _partitions(
+def _topics(
     admin: Any, servers: str, wanted: Callable[[str], bool], names: Collection[str] | None
-) -> list[Any]:
-    """Return the partitions of the topics that exist, as the client's own pairs."""
+) -> tuple[dict[str, str | None], list[Any]]:
+    """Return the ids of the topics that exist, and their partitions as the client's own pairs."""
     from kafka.structs import TopicPartition
 
     if names is not None and not names:
-        return []  # to the client an empty list means all
+        return {}, []  # to the client an empty list means all
+    ids: dict[str, str | None] = {}
     found = []
     for topic in admin.describe_topics(None if names is None else sorted(names)):
         if topic["is_internal"] or not wanted(topic["name"]) or topic["error_code"] in _MISSING:
@@ -205,7 +229,9 @@ def _partitions(
         _check(topic, servers)
         numbers = [each["partition_index"] for each in topic["partitions"]]
         found += [TopicPartition(topic["name"], number) for number in numbers]
-    return found
+        topic_id = topic.get("topic_id")  # all zeros of a broker that has none
+        ids[topic["name"]] = str(topic_id) if topic_id is not None and topic_id.int else None
+    return ids, found
 
 
 def _check(topic: Mapping[str, Any], servers: str) -> None:

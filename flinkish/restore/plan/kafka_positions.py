@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 
 from flinkish.restore.plan.kafka_reading import (
     Available,
@@ -34,24 +35,39 @@ from flinkish.restore.plan.kafka_reading import (
 from flinkish.restore.plan.source_findings import ACCEPT_LOST_ROWS, Consent, Finding, gravest_first
 from flinkish.restore.plan.verdicts import RestoreOutcome
 
+_NONE: Mapping[str, str] = MappingProxyType({})
 #: The way back to a plan that asks no broker.
 OFFLINE = "--offline"
 
 
 def judge(
-    reading: KafkaReading, position: Position, answer: BrokerAnswer, consent: Consent
+    reading: KafkaReading,
+    position: Position,
+    answer: BrokerAnswer,
+    consent: Consent,
+    recreated: Mapping[str, str] = _NONE,
 ) -> tuple[Finding, ...]:
-    """Return what the source meets when it continues from the position, the gravest first."""
+    """Return what the source meets when it continues from the position, the gravest first.
+
+    Parameters
+    ----------
+    recreated
+        The topics that are known to have been made again, and how that is known.
+    """
     if answer.topics is None:
         gone = _not_read(reading, position)
         found = [_gone(reading, gone, position, {}, consent)] if gone else []
     else:
-        found = list(_with_broker(reading, position, answer.topics, consent))
+        found = list(_with_broker(reading, position, answer.topics, consent, recreated))
     return gravest_first(found)
 
 
 def _with_broker(
-    reading: KafkaReading, position: Position, topics: Topics, consent: Consent
+    reading: KafkaReading,
+    position: Position,
+    topics: Topics,
+    consent: Consent,
+    recreated: Mapping[str, str],
 ) -> Iterable[Finding]:
     missing = sorted(reading.topics - set(topics))
     if missing:
@@ -71,6 +87,12 @@ def _with_broker(
         yield _gone(reading, gone, position, topics, consent)
     for topic in sorted(position.keys() & topics.keys()):
         kept = [n for n in position[topic] if (topic, n) in now]
+        if topic in recreated:
+            within = [n for n in kept if position[topic][n] <= topics[topic][n].end]
+            if within:
+                why = recreated[topic]
+                yield _unnoticed(topic, why, within, position[topic], topics[topic], consent)
+            kept = [n for n in kept if n not in within]
         yield from _moved_bounds(reading, topic, kept, position[topic], topics[topic], consent)
     for topic in sorted({topic for topic, _ in now}):
         new = sorted(n for t, n in now if t == topic and (t, n) not in saved)
@@ -134,6 +156,26 @@ def _moved_bounds(
             f"{_bounds(before, saved, has)}",
             *(rows, reading, consent),
         )
+
+
+def _unnoticed(
+    topic: str,
+    why: str,
+    partitions: Iterable[int],
+    saved: Mapping[int, int],
+    has: Mapping[int, Available],
+    consent: Consent,
+) -> Finding:
+    """Return the finding for a topic that was made again, and is as long as the position."""
+    rows = sum(max(0, saved[n] - has[n].begin) for n in partitions)
+    text = (
+        f"topic {topic} was deleted and made again: {why}; the query would go on in the middle of "
+        f"it, and {_rows(rows)} that it has there before the position would count as read, which "
+        "Spark does not notice"
+    )
+    advice = f"start it afresh and keep the state: {consent.reset}; or agree: {ACCEPT_LOST_ROWS}"
+    outcome = RestoreOutcome.WARNING if consent.lost_rows else RestoreOutcome.CONSENT
+    return Finding("topic-recreated", outcome, text, "" if consent.lost_rows else advice, rows)
 
 
 def _added(

@@ -13,7 +13,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from flinkish.restore.plan.kafka_identity import Identities
 
 #: Offsets by topic and partition.
 Position = Mapping[str, Mapping[int, int]]
@@ -49,11 +51,14 @@ class BrokerAnswer:
     at
         The offsets at the time that was asked for, by topic and partition; None for a partition
         that has no row so late. None as a whole where no time was asked for.
+    identities
+        What tells the topics from others of the same names.
     """
 
     topics: Topics | None = None
     why: str = ""
     at: Mapping[str, Mapping[int, int | None]] | None = None
+    identities: Identities = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)

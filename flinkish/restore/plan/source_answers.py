@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from flinkish.restore.plan.file_positions import judge_files
+from flinkish.restore.plan.kafka_identity import made_again, parse_identities, unknown
 from flinkish.restore.plan.kafka_positions import judge, reset_cost, rows_waiting
 from flinkish.restore.plan.kafka_reading import (
     BrokerAnswer,
@@ -169,16 +170,21 @@ def _with_broker(
     reading = reading_of(source.signature, source.options)
     answer = facts.answers.get(source.entry, BrokerAnswer())
     checks = _broker_notes(source, answer)
+    known = parse_identities(saved.topics)
+    again = made_again(known, answer.identities)
     if row.verdict == "reset":
         starting = starting_offsets(source)
-        cost = reset_cost(reading, position, answer.topics, starting)
+        cost = reset_cost(reading, position, answer.topics, starting, again)
         if cost:
             text = f"{source.describe()} starts afresh: {cost}"
             checks.append(Check("kafka-reset", RestoreOutcome.NOTE, text))
         return replace(row, checks=tuple(checks))
     consent = Consent(reset_flag(source), facts.accept_lost_rows)
-    row, found = _with_findings(row, source, saved, judge(reading, position, answer, consent))
+    row, found = _with_findings(
+        row, source, saved, judge(reading, position, answer, consent, again)
+    )
     checks += found
+    checks += _unknown_topics(source, unknown(known, answer.identities))
     if answer.topics is not None:
         checks += _lag(source, reading, position, answer.topics)
     return replace(row, checks=tuple(checks))
@@ -189,6 +195,16 @@ def _broker_notes(source: NewSource, answer: BrokerAnswer) -> list[Check]:
         return []
     text = f"{source.describe()}: broker not asked: {answer.why}"
     return [Check("broker-not-asked", RestoreOutcome.NOTE, text)]
+
+
+def _unknown_topics(source: NewSource, topics: Sequence[str]) -> list[Check]:
+    if not topics:
+        return []
+    text = (
+        f"{source.describe()}: whether topic {', '.join(topics)} was made again is not known: its "
+        "broker gives it no id (before Kafka 2.8), and its first rows are others than they were"
+    )
+    return [Check("topic-unknown", RestoreOutcome.NOTE, text)]
 
 
 def _lag(

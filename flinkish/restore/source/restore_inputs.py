@@ -140,6 +140,9 @@ class SavedSource(Identified):
     inputs
         Pairs of ordinal and input, for operators with several inputs: the input through which the
         source reaches them (a join's left is 0).
+    topics
+        The record of the topics of a Kafka source (``flinkish.restore.plan.kafka_identity``), as
+        the savepoint has it.
     """
 
     query: QueryKey
@@ -149,6 +152,7 @@ class SavedSource(Identified):
     identity: OperatorIdentity = UNKNOWN
     signature: str | None = None
     inputs: tuple[tuple[int, int], ...] = ()
+    topics: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
     def is_named(self) -> bool:

@@ -193,6 +193,7 @@ def saved_sources(record: QueryRecord) -> tuple[SavedSource, ...] | None:
             identity=identity_of(entry),
             signature=plain_signature(entry.get("signature")),
             inputs=tuple((int(o), int(i)) for o, i in entry.get("inputs") or ()),
+            topics=entry.get("topics") or {},
         )
         for number, (entry, offset) in enumerate(zip(listed, record.offsets, strict=True))
     )

@@ -12,6 +12,7 @@ import pytest
 
 from flinkish.errors import BrokerError
 from flinkish.restore.check.kafka_topics import ask_for, offsets_at, topics_of
+from flinkish.restore.plan.kafka_identity import FirstRow, made_again
 from flinkish.restore.plan.kafka_positions import judge
 from flinkish.restore.plan.kafka_reading import Available, BrokerAnswer, Position, reading_of
 from flinkish.restore.plan.source_findings import Consent
@@ -97,6 +98,28 @@ def test_a_source_whose_topics_change(kafka: KafkaServer) -> None:
     assert told(only_b, {"src-b": {0: 10}}, ask_for(only_b, {"src-b": {0: 10}})) == [
         ("topic-recreated", 4)
     ]
+
+
+@servers
+def test_a_topic_that_is_made_again_has_another_id(kafka: KafkaServer) -> None:
+    kafka.make_topic("again", 2)
+    kafka.write("again", 0, rows(5))
+    source = program(kafka.bootstrap, subscribe="again")
+    saved = ask_for(source, {}).identities
+    assert saved["again"].topic_id
+    assert saved["again"].first == {0: FirstRow(0, 1_000)}
+    kafka.write("again", 0, rows(5))
+    assert made_again(saved, ask_for(source, {}).identities) == {}
+
+    kafka.drop_topic("again")
+    kafka.make_topic("again", 2)
+    kafka.write("again", 0, rows(10, since_ms=5_000))
+    now = ask_for(source, {}).identities
+    assert list(made_again(saved, now)) == ["again"]
+    older = [{"again": replace(each["again"], topic_id=None)} for each in (saved, now)]
+    assert made_again(*older) == {
+        "again": "the first row of partition 0 has another time than it had"
+    }
 
 
 def test_a_broker_that_does_not_answer_is_left_in_time() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -186,3 +187,19 @@ def test_where_the_cost_of_starting_afresh_is_not_known() -> None:
         cost = reset_cost(reading, SAVED, known, starting)
         assert cost.endswith("how many rows that skips or reads again is not known")
     assert reset_cost(reading, SAVED, has, "") == ""
+
+
+def test_a_topic_that_was_made_again_as_long_as_the_position() -> None:
+    has = topics(a=[(0, 5), (0, 1)], b=[(0, 7)])
+    reading = reading_of("kafka[subscribe=a,b]", {"subscribe": "a,b", "failOnDataLoss": "false"})
+    again = {"a": "its id was x, and is y"}
+    consent = Consent("--reset-source in")
+    beyond, within = sorted(
+        judge(reading, SAVED, has, consent, again), key=lambda each: each.rows or 0
+    )
+    assert (beyond.reason, beyond.rows) == ("topic-recreated", 1)
+    assert (within.reason, within.outcome, within.rows) == ("topic-recreated", CONSENT, 5)
+    assert "its id was x, and is y" in within.text
+    assert "--reset-source in" in within.advice
+    agreed = judge(reading, SAVED, has, replace(consent, lost_rows=True), again)
+    assert [each.outcome for each in agreed] == [RestoreOutcome.WARNING] * 2

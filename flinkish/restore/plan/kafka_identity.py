@@ -1,0 +1,104 @@
+"""What tells a topic of Kafka from another one of the same name. Pure.
+
+A topic that was deleted and made again begins at offset 0. When it is at least as long as a saved
+position, Spark goes on in the middle of it: nothing tells it that those are other rows. Brokers
+since Kafka 2.8 give each topic an id, which no other one ever has. Of older ones the first row
+says something: at the same offset it has the same time, and it never moves back. When retention has
+deleted that row, nothing is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class FirstRow:
+    """The first row of a partition: its offset, and its time in milliseconds since the epoch."""
+
+    offset: int
+    time_ms: int
+
+
+@dataclass(frozen=True)
+class TopicIdentity:
+    """What is known of a topic beside its name.
+
+    Attributes
+    ----------
+    topic_id
+        None of a broker that gives none.
+    first
+        The first rows, by partition; none of a partition that is empty, or whose rows have no time.
+    """
+
+    topic_id: str | None = None
+    first: Mapping[int, FirstRow] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data for a savepoint."""
+        first = {str(n): [row.offset, row.time_ms] for n, row in sorted(self.first.items())}
+        return {"id": self.topic_id, "first": first}
+
+
+#: Topics by name.
+Identities = Mapping[str, TopicIdentity]
+
+
+def parse_identities(found: object) -> dict[str, TopicIdentity]:
+    """Return what a savepoint has recorded of topics; what is no such record is left out."""
+    if not isinstance(found, dict):
+        return {}
+    return {
+        topic: TopicIdentity(
+            each["id"] if isinstance(each.get("id"), str) else None,
+            _first_rows(each.get("first")),
+        )
+        for topic, each in found.items()
+        if isinstance(topic, str) and isinstance(each, dict)
+    }
+
+
+def _first_rows(found: object) -> dict[int, FirstRow]:
+    if not isinstance(found, dict):
+        return {}
+    return {
+        int(n): FirstRow(*row)
+        for n, row in found.items()
+        if n.isascii()
+        and n.isdigit()
+        and isinstance(row, list)
+        and [type(each) for each in row] == [int, int]
+    }
+
+
+def made_again(saved: Identities, now: Identities) -> dict[str, str]:
+    """Return the topics that are others than when they were saved, and why, as a clause."""
+    found = {topic: _difference(saved[topic], now[topic]) for topic in saved.keys() & now.keys()}
+    return {topic: why for topic, why in sorted(found.items()) if why}
+
+
+def unknown(saved: Identities, now: Identities) -> list[str]:
+    """Return the topics of which nobody can tell whether they are those that were saved."""
+    return sorted(
+        topic
+        for topic in saved.keys() & now.keys()
+        if None in (saved[topic].topic_id, now[topic].topic_id)
+        and not any(now[topic].first.get(n) == row for n, row in saved[topic].first.items())
+        and not _difference(saved[topic], now[topic])
+    )
+
+
+def _difference(saved: TopicIdentity, now: TopicIdentity) -> str:
+    if saved.topic_id is not None and now.topic_id is not None:
+        other = saved.topic_id != now.topic_id
+        return f"its id was {saved.topic_id}, and is {now.topic_id}" if other else ""
+    for n in sorted(saved.first.keys() & now.first.keys()):
+        before, after = saved.first[n], now.first[n]
+        if after.offset < before.offset:
+            return f"partition {n} began at offset {before.offset}, and begins at {after.offset}"
+        if after.offset == before.offset and after.time_ms != before.time_ms:
+            return f"the first row of partition {n} has another time than it had"
+    return ""
