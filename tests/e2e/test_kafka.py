@@ -278,12 +278,15 @@ def test_a_topic_that_was_deleted_and_made_again(stage: Stage) -> None:
     assert PASSWORD not in json.dumps(plan)
     assert (plan["exit_code"], source_of(plan, "new")["reason"]) == (4, "topic-missing")
     stage.broker.make_topic(stage.topic, 2)
-    stage.write(range(100, 110))
+    stage.write(range(100, 140))  # as long as it was
     plan = stage.check(path)
-    assert (plan["exit_code"], source_of(plan, "new")["reason"]) == (5, "topic-recreated")
+    source = source_of(plan, "new")
+    assert (plan["exit_code"], source["reason"]) == (5, "topic-recreated")
+    assert "its id was" in source["text"]
+    assert source["lost_rows"] == 40
     # All that the new topic has is read; what the state knows of the old one stays.
     options = ("-s", path, "--reset-source", "input")
-    job = gone_on(stage, options, [*range(40), *range(100, 110)])
+    job = gone_on(stage, options, [*range(40), *range(100, 140)])
     assert set(stage.new().values()) == {1}
     plan = stage.plan_of(job, "counts")
     assert source_of(plan, "counts")["verdict"] == "reset"

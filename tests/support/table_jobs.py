@@ -198,7 +198,7 @@ def check_an_older_savepoint(jobs: TableJobs, mode: str, *words: str, registry: 
     older = jobs.savepoint(job)
     jobs.feed(4)
     jobs.wait_for_ids(job, 7)
-    jobs.stop(job)
+    later = jobs.stop(job)
     if registry == "lost":
         jobs.flinkish.environ["XDG_STATE_HOME"] = str(jobs.root / "another")
 
@@ -218,6 +218,20 @@ def check_an_older_savepoint(jobs: TableJobs, mode: str, *words: str, registry: 
     jobs.stop(again)
     twice = {3, 4, 5, 6} if mode == "rebase" else set()
     assert jobs.ids() == Counter(range(9)) + Counter(twice)
+    if mode != "rollback":
+        return
+
+    # The savepoint of the line that was undone, while the table has what was written instead.
+    asked = jobs.check(target, *words, restore=("-s", later))
+    assert asked.code == 5, asked
+    (sink,) = asked.json()["sinks"]
+    assert (sink["verdict"], sink["reason"]) == ("ahead", "sink-undone")
+    assert ("--sink-ahead rollback" in sink["advice"]) is (registry == "lost")  # its own batches
+    if registry == "lost":
+        back = jobs.run(target, *words, restore=("-s", later, "--sink-ahead", "rollback"))
+        jobs.feed(1)
+        jobs.wait_for_ids(back, 10)
+        jobs.check_all_once()
 
 
 def check_an_upgrade_that_fails(jobs: TableJobs) -> None:
@@ -238,6 +252,7 @@ def check_an_upgrade_that_fails(jobs: TableJobs) -> None:
         failed = upgrade.result()
     assert failed.code == 1, failed
     assert "5 is too much" in failed.err
+    assert "the table goes back to version" in failed.err
     again = jobs.flinkish.ok("list", "-q", "--name", "rows").out.strip()
     jobs.feed(1)
     jobs.wait_for_ids(again, 7)

@@ -62,9 +62,7 @@ class DeltaTable:
     def read(self, query_id: str) -> TableReading:
         """Return what the table has of a query; TableError when it cannot be read."""
         with self._errors():
-            logs = self._jvm.org.apache.spark.sql.delta.DeltaLog
-            found = logs.forTableWithSnapshot(self._jsession, self._location)
-            snapshot = found._2()
+            snapshot = self._log_and_snapshot()._2()
             newest = snapshot.transactions().get(query_id)
             return TableReading(
                 str(snapshot.metadata().id()),
@@ -80,7 +78,8 @@ class DeltaTable:
         """See :class:`~flinkish.driver.tables.table.Table`; TableError as :meth:`read`."""
         count = _HISTORY
         if back_to is not None:
-            newest = int(self._rows(1)[0]["version"])
+            with self._errors():
+                newest = int(self._log_and_snapshot()._2().version())
             count = min(_HISTORY, max(1, newest - back_to + 1))
         rows = sorted(self._rows(count), key=lambda row: int(row["version"]))
         return lineage(rows, version)
@@ -104,8 +103,7 @@ class DeltaTable:
         if not self.exists():
             return DeltaAnswer(None)
         with self._errors():
-            logs = self._jvm.org.apache.spark.sql.delta.DeltaLog
-            found = logs.forTableWithSnapshot(self._jsession, self._location)
+            found = self._log_and_snapshot()
             log, snapshot = found._1(), found._2()
             oldest = int(log.history().getEarliestDeltaFile(log))
             newest = int(snapshot.version())
@@ -121,6 +119,10 @@ class DeltaTable:
         """Restore the table to a version; TableError when its files are gone."""
         with self._errors():
             self._tables.forPath(self._jsession, self._location).restoreToVersion(version)
+
+    def _log_and_snapshot(self) -> Any:
+        logs = self._jvm.org.apache.spark.sql.delta.DeltaLog
+        return logs.forTableWithSnapshot(self._jsession, self._location)
 
     @property
     def _tables(self) -> Any:

@@ -85,7 +85,10 @@ def judge_kafka_sink(
     last = max((_last(run, batch) for run in runs), default=batch)
     last = max(last, batch + 1 if planned else batch)
     if last == batch:
-        text = f"{about}; no batch after {batch} was begun, so that it repeats nothing"
+        text = (
+            f"{about}; no batch after {batch} was begun under its query id, so that it repeats "
+            "none; a fork, or a job that went back to an earlier savepoint, has other ids"
+        )
         return WrittenAgain(KAFKA_SINK, RestoreOutcome.NOTE, text)
     return WrittenAgain(
         KAFKA_SINK,

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flinkish.driver.runtime.file_sink_log import file_sink_log_ready
 from flinkish.driver.spark.settings import configured
+from flinkish.registry.jobs import JobState, RestoreSpec
+from tests.support.driver.in_process_job import InProcessJob
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
-_INTERVAL = "spark.sql.streaming.fileSink.log.compactInterval"
 
+def test_a_restore_writes_to_another_place_over_two_compactions(
+    spark: Any, new_job: Callable[..., InProcessJob], tmp_path: Path
+) -> None:
+    """A new place, and one with an older log that ends before the savepoint's batch."""
 
-def test_a_query_goes_on_at_another_place_over_two_compactions(spark: Any, tmp_path: Path) -> None:
-    def run(checkpoint: str, sink: str) -> None:
+    def start(sink: str, checkpoint: str | None = None) -> Any:
         frame = spark.readStream.schema("k string").option("maxFilesPerTrigger", 1)
         writer = frame.json(str(tmp_path / "in")).coalesce(1).writeStream.queryName("q")
-        writer = writer.option("checkpointLocation", str(tmp_path / checkpoint))
-        writer = writer.trigger(availableNow=True).format("json")
-        with file_sink_log_ready(spark, "q", "json", str(tmp_path / checkpoint)):
-            query = writer.start(str(tmp_path / sink))
-        assert query.awaitTermination(100)
+        if checkpoint is not None:
+            writer = writer.option("checkpointLocation", str(tmp_path / checkpoint))
+        return writer.trigger(availableNow=True).format("json").start(str(tmp_path / sink))
+
+    def restored(path: str, sink: str) -> str:
+        """Restore a checkpoint, let the query read what there is; the new checkpoint."""
+        job = new_job(restore=RestoreSpec(path))
+        assert job.start(lambda: start(sink).awaitTermination()).wait().state is JobState.FINISHED
+        return job.runtime.queries()[0].checkpoint
 
     def write(*keys: str) -> None:
         (tmp_path / "in").mkdir(exist_ok=True)
@@ -34,18 +41,19 @@ def test_a_query_goes_on_at_another_place_over_two_compactions(spark: Any, tmp_p
     def rows(sink: str) -> str:
         return "".join(sorted(r.k for r in spark.read.json(str(tmp_path / sink)).collect()))
 
-    with configured(spark, {_INTERVAL: "2"}):  # batches 1, 3 and 5 have compact entries
+    plain = str(tmp_path / "plain")
+    interval = {"spark.sql.streaming.fileSink.log.compactInterval": "2"}
+    with configured(spark, interval):  # batches 1, 3 and 5 have compact entries
         write("a")
-        run("another", "older")
+        assert start("older", "another").awaitTermination(100)
         write("b", "c")
-        run("checkpoint", "old")
-        shutil.copytree(tmp_path / "checkpoint", tmp_path / "copy")
+        assert start("old", "plain").awaitTermination(100)
         write("d", "e", "f")
-        run("checkpoint", "new")
-        run("copy", "older")
+        restored(plain, "older")
+        checkpoint = restored(plain, "new")
         assert (rows("new"), rows("older")) == ("def", "adef")
         write("g")
-        run("checkpoint", "new")  # a new run, whose sink takes the interval from the log
+        restored(checkpoint, "new")  # the sink takes the interval from the log
         assert rows("new") == "defg"
     names = {path.name for path in (tmp_path / "new" / "_spark_metadata").glob("[0-9]*")}
     assert names == {"1.compact", "2", "3.compact", "4", "5.compact", "6"}
