@@ -209,11 +209,13 @@ def _since(
     if offer.live or (recorded is None and newest is None):
         back = rollback_target(table.history(), *known) if ahead else None
         return Drift(), back
+    # Delta keeps the number of a batch that was undone, Iceberg has none then.
+    had = min(newest, known[1]) if newest is not None and reading.skips_after_rollback else None
     commits = table.history(back_to=recorded)
-    since = drift(commits, *known)
+    since = drift(commits, *known, had)
     if since.new_writers:  # were they there before?
         commits = table.history()
-        since = drift(commits, *known)
+        since = drift(commits, *known, had)
     if not (ahead or since.undone or since.new_writers):
         return since, None
     before = table.history(recorded) if since.undone and recorded is not None else ()

@@ -114,13 +114,23 @@ class Drift:
 
 
 def drift(
-    commits: Sequence[TableCommit], query_id: str, batch_id: int, recorded: int | None = None
+    commits: Sequence[TableCommit],
+    query_id: str,
+    batch_id: int,
+    recorded: int | None = None,
+    committed: int | None = None,
 ) -> Drift:
     """Return what others have done to a table since a savepoint.
 
-    Parameters are those of :func:`rollback_target`. Of a savepoint without a recorded version the
-    query's own newest commit tells, as each of its batches has one. Where the history does not
-    reach back, nothing is known.
+    Of a savepoint without a recorded version the query's own newest commit tells. Where the history
+    does not reach back, nothing is known.
+
+    Parameters
+    ----------
+    commits, query_id, batch_id, recorded
+        As in :func:`rollback_target`.
+    committed
+        The batch of the query that the table is known to have had; the saved one unless given.
     """
     if recorded is not None:
         at = next((i for i, c in enumerate(commits) if c.version == recorded), None)
@@ -128,7 +138,7 @@ def drift(
         own = [i for i, c in enumerate(commits) if _is_own(c, query_id)]
         at = max((i for i in own if not _is_later(commits[i], query_id, batch_id)), default=None)
         newest = max((commits[i].batch_id or 0 for i in own), default=None)
-        if newest is not None and newest < batch_id:
+        if newest is not None and newest < (batch_id if committed is None else committed):
             return Drift(undone=True)
     if at is None:
         return Drift(undone=bool(recorded is not None and commits and commits[0].is_first))

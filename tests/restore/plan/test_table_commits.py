@@ -91,6 +91,11 @@ def test_a_savepoint_that_was_undone(
     assert not drift(history, "q", 1, earlier).undone  # the savepoint that was gone back to
 
 
+def test_a_batch_without_a_commit_is_not_taken_for_undone() -> None:
+    assert drift(HISTORY, "q", 5).undone
+    assert not drift(HISTORY, "q", 5, committed=3).undone  # the table never had a later one
+
+
 def test_a_history_that_was_cut_proves_nothing() -> None:
     assert drift((batch(7, 9), batch(8, 10)), "q", 8, 4) == Drift()
     assert drift((TableCommit(7, "WRITE"),), "q", 8) == Drift()
