@@ -218,7 +218,7 @@ MUTANTS = (
     Mutant(
         "rollback-over-others",
         "--sink-ahead rollback undoes what others have written to the table",
-        "rollback_target",
+        "_if_its_own",
         Replace("not c.keeps_rows", "c.keeps_rows"),
         ("tests/restore/plan/test_table_commits.py",),
     ),
@@ -240,8 +240,22 @@ MUTANTS = (
         "delta-restore-ignored",
         "what a RESTORE of a Delta table made void counts as its history",
         "driver.tables.delta:lineage",
-        Replace("'RESTORE'", "'RESTORED'"),
+        Replace("commit.operation == 'RESTORE'", "commit.operation == 'RESTORED'"),
         ("tests/driver/tables/test_delta.py",),
+    ),
+    Mutant(
+        "undone-line-unseen",
+        "a table that was brought back to before the savepoint counts as if it was not",
+        "restore.plan.table_commits:drift",
+        Replace("commits[0].is_first", "not commits"),
+        ("tests/restore/plan/test_table_commits.py",),
+    ),
+    Mutant(
+        "sink-log-without-pair",
+        "the log of a file sink gets one compact entry, whatever interval Spark derives from it",
+        "restore.plan.file_sink_log:_needed",
+        Replace("(compact - interval, compact)", "(compact,)"),
+        ("tests/restore/plan/test_file_sink_log.py",),
     ),
     Mutant(
         "branched-id-kept",
