@@ -27,11 +27,9 @@ def test_a_restore_writes_to_another_place_over_two_compactions(
             writer = writer.option("checkpointLocation", str(tmp_path / checkpoint))
         return writer.trigger(availableNow=True).format("json").start(str(tmp_path / sink))
 
-    def restored(path: str, sink: str) -> str:
-        """Restore a checkpoint, let the query read what there is; the new checkpoint."""
-        job = new_job(restore=RestoreSpec(path))
+    def restored(sink: str) -> None:
+        job = new_job(restore=RestoreSpec(str(tmp_path / "plain")))
         assert job.start(lambda: start(sink).awaitTermination()).wait().state is JobState.FINISHED
-        return job.runtime.queries()[0].checkpoint
 
     def write(*keys: str) -> None:
         (tmp_path / "in").mkdir(exist_ok=True)
@@ -41,7 +39,6 @@ def test_a_restore_writes_to_another_place_over_two_compactions(
     def rows(sink: str) -> str:
         return "".join(sorted(r.k for r in spark.read.json(str(tmp_path / sink)).collect()))
 
-    plain = str(tmp_path / "plain")
     interval = {"spark.sql.streaming.fileSink.log.compactInterval": "2"}
     with configured(spark, interval):  # batches 1, 3 and 5 have compact entries
         write("a")
@@ -49,11 +46,8 @@ def test_a_restore_writes_to_another_place_over_two_compactions(
         write("b", "c")
         assert start("old", "plain").awaitTermination(100)
         write("d", "e", "f")
-        restored(plain, "older")
-        checkpoint = restored(plain, "new")
+        restored("older")
+        restored("new")
         assert (rows("new"), rows("older")) == ("def", "adef")
-        write("g")
-        restored(checkpoint, "new")  # the sink takes the interval from the log
-        assert rows("new") == "defg"
     names = {path.name for path in (tmp_path / "new" / "_spark_metadata").glob("[0-9]*")}
-    assert names == {"1.compact", "2", "3.compact", "4", "5.compact", "6"}
+    assert names == {"1.compact", "2", "3.compact", "4", "5.compact"}
