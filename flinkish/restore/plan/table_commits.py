@@ -181,7 +181,7 @@ def rollback_target(
             return RollbackTarget(None, why=f"it no longer has version {recorded}")
         shared = {commit.version for commit in before}
         undone = tuple(commit for commit in commits if commit.version not in shared)
-        return _if_its_own(recorded, undone, query_id, batch_id)
+        return _if_its_own(recorded, undone, query_id, -1)  # its numbers began again
     if recorded is not None:
         first = versions.index(recorded) + 1
     else:
