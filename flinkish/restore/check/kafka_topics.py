@@ -229,8 +229,8 @@ def _topics(
         _check(topic, servers)
         numbers = [each["partition_index"] for each in topic["partitions"]]
         found += [TopicPartition(topic["name"], number) for number in numbers]
-        topic_id = topic.get("topic_id")  # all zeros of a broker that has none
-        ids[topic["name"]] = str(topic_id) if topic_id is not None and topic_id.int else None
+        topic_id = str(topic.get("topic_id") or "")  # all zeros of a broker that has none
+        ids[topic["name"]] = topic_id if topic_id.strip("0-") else None
     return ids, found
 
 
