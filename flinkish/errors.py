@@ -210,6 +210,12 @@ class NameTaken(WrongState):
     id = "name-taken"
 
 
+class Superseded(WrongState):
+    """Another job has gone on from the state of a job that is to be started again."""
+
+    id = "superseded"
+
+
 class NoCommittedBatch(WrongState):
     """A query has not committed its first micro-batch yet: there is nothing to save."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,15 +13,13 @@ from flinkish.config import MASK
 from flinkish.errors import DriverLost, FlinkishError, UsageError, WrongState
 from flinkish.launch import launcher, spark_submit
 from flinkish.launch.restart_strategy import name_of
+from flinkish.launch.termination import wait_until_gone
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, QueryStatus, RestoreSpec
+from flinkish.registry.jobs import JobRecord, RestoreSpec
 from flinkish.registry.liveness import is_alive, reconcile
 from flinkish.registry.purging import why_purged
+from flinkish.registry.statements import name_taken, superseded
 from flinkish.spec.launch import Launch
-
-_POLL = 0.05
-#: Seconds that the processes of an ended job get to end.
-_GONE_PATIENCE = 30.0
 
 
 @dataclass(frozen=True)
@@ -87,7 +84,7 @@ def plan_restart(
             state=job.state.value,
         )
     queries = context.registry.queries(job.job_id)
-    check_alone(context.registry, job, queries)
+    check_alone(context.registry, job)
     launch = with_secrets(job.launch, conf or {}, secret_args)
     if launch.application is not None and not os.path.exists(launch.application):
         raise WrongState(
@@ -119,27 +116,22 @@ def _ended(context: Context, job: JobRecord) -> JobRecord:
     return job
 
 
-def check_alone(registry: Registry, job: JobRecord, queries: Sequence[QueryStatus]) -> None:
-    """Raise WrongState when another job runs in place of ``job``, or has gone on from its state."""
+def check_alone(registry: Registry, job: JobRecord) -> None:
+    """Raise when another job has the name of ``job`` and runs, or has gone on from its state.
+
+    Raises
+    ------
+    NameTaken, Superseded
+        As :meth:`.job_registry.Registry.restart`, which asks again.
+    """
     named = registry.jobs(name=job.name) if job.has_given_name else ()
-    others = {other.job_id: (other, "has the same name") for other in named}
-    started = job.end_time or job.start_time
-    for query in queries:
-        for other, _ in registry.find_query(query.query_id):
-            if other.start_time >= started or not other.state.is_final:
-                others[other.job_id] = (other, "has gone on from its state")
-    others.pop(job.job_id, None)
-    for other, why in others.values():
-        (current,) = reconcile(registry, [other])
-        if not current.state.is_final or why != "has the same name":
-            raise WrongState(
-                f"job {job.name} ({job.job_id}) cannot be started again in place: job "
-                f"{other.name} ({other.job_id}), which is {current.state.value}, {why}",
-                hint=f"start that one again, or this one from a savepoint; see: flinkish status "
-                f"{other.job_id}",
-                job_id=other.job_id,
-                state=current.state.value,
-            )
+    for other in reconcile(registry, named):
+        if not other.state.is_final and other.job_id != job.job_id:
+            raise name_taken(other)
+    successor = registry.successor(job)
+    if successor is not None:
+        (current,) = reconcile(registry, [successor])
+        raise superseded(job, current)
 
 
 def with_secrets(
@@ -186,24 +178,9 @@ def carry_out(context: Context, restart: Restart, reason: str = "restart request
         No process can be started.
     """
     registry = context.registry
-    wait_until_gone(restart.job)
+    wait_until_gone(registry, restart.job)
     launcher.restart_job(registry, context.config.registry_url(), restart.job, reason, os.environ)
     return registry.job(restart.job.job_id)
-
-
-def wait_until_gone(job: JobRecord) -> None:
-    """Wait until no process of the ended job is left: a driver records the end before it exits."""
-    deadline = time.monotonic() + _GONE_PATIENCE
-    for ref in (job.supervisor, job.driver):
-        while ref is not None and is_alive(ref):
-            if time.monotonic() >= deadline:
-                raise WrongState(
-                    f"job {job.name} ({job.job_id}) has ended, but its process {ref.pid} has not",
-                    hint="try again when it is gone, or end it",
-                    job_id=job.job_id,
-                    state=job.state.value,
-                )
-            time.sleep(_POLL)
 
 
 def restart_from(

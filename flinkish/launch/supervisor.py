@@ -21,7 +21,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from flinkish.errors import DriverLost, FlinkishError, ProgramFailed, RegistryError, WrongState
+from flinkish.errors import (
+    DriverLost,
+    FlinkishError,
+    ProgramFailed,
+    RegistryError,
+    Superseded,
+    WrongState,
+)
 from flinkish.launch import job_logs, secret_settings
 from flinkish.launch.driver_end import end_of, explained, how_it_ended
 from flinkish.launch.driver_process import DriverProcess
@@ -184,11 +191,26 @@ def _fail_or_restart(
     reason = f"attempt {len(failures)}, in {delay:.3g} s, after: {message}"
     try:
         registry.restart(job, reason, process_ref())
-    except WrongState as other:  # a reader found the job dead, and somebody went on from there
+    except Superseded as other:
+        _leave_ended(registry, job, failure, other)
+        return None
+    except WrongState as other:  # a reader found the job dead, and somebody started it again
         print(f"flinkish: {other.message}", file=sys.stderr)
         return None
     print(f"flinkish: {message}; starting the driver again in {delay:.3g} s", file=sys.stderr)
     return delay
+
+
+def _leave_ended(
+    registry: Registry, job: JobRecord, failure: Mapping[str, Any], successor: Superseded
+) -> None:
+    """Record that a failed job is not started again, as another job has gone on from its state."""
+    print(f"flinkish: {successor.message}", file=sys.stderr)
+    told = {**failure, "message": f"{failure.get('message')}; {successor.message}"}
+    if job.state.is_final:
+        registry.update_job(job.job_id, failure=told)
+    else:
+        registry.transition(job.job_id, JobState.FAILED, told["message"], failure=told)
 
 
 def _wait_to_restart(driver: DriverProcess, url: str, job_id: str, delay: float) -> bool:

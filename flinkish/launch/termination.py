@@ -1,4 +1,4 @@
-"""The last resort of a cancel: end a job's processes when its driver does not answer."""
+"""The end of a job's processes: waited for, or brought about when its driver does not answer."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from flinkish.errors import LaunchFailed, WaitTimeout
+from flinkish.errors import LaunchFailed, WaitTimeout, WrongState
 from flinkish.launch import job_logs, spark_submit
 from flinkish.launch.deploy_mode import is_cluster_mode, kill_command
+from flinkish.launch.restart_strategy import name_of
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import (
     JobRecord,
@@ -20,7 +21,7 @@ from flinkish.registry.jobs import (
     RequestKind,
     RequestState,
 )
-from flinkish.registry.liveness import is_alive
+from flinkish.registry.liveness import is_alive, is_stopped
 from flinkish.registry.waiting import wait_request
 from flinkish.spec.requests import RequestResult
 
@@ -33,6 +34,9 @@ _KILL_PATIENCE = 5.0
 _CLUSTER_PATIENCE = 120.0
 #: Seconds between two checks whether the driver answers.
 _LOOK = 0.5
+#: Seconds that the processes of an ended job get to end, and between two looks for them.
+_GONE_PATIENCE = 30.0
+_POLL = 0.1
 
 
 def answers_late(request: Request, others: Sequence[Request], grace: float, now: float) -> bool:
@@ -234,3 +238,55 @@ def _gone(registry: Registry, job_id: str, patience: float, sleep: Callable[[flo
             return True
         sleep(0.05)
     return False
+
+
+def wait_until_gone(registry: Registry, job: JobRecord, patience: float = _GONE_PATIENCE) -> None:
+    """Wait until no process of an ended job is left: a driver records the end before it exits.
+
+    Parameters
+    ----------
+    patience
+        Seconds.
+
+    Raises
+    ------
+    WrongState
+        The job was started again meanwhile, or a process of it does not end.
+    """
+    deadline = time.monotonic() + patience
+    while True:
+        now = registry.job(job.job_id)
+        if (now.state, now.end_time) != (job.state, job.end_time):
+            raise WrongState(
+                f"job {now.name} ({now.job_id}) is {now.state.value} by now: it was started again",
+                hint=f"see what runs with: flinkish status {now.job_id}",
+                job_id=now.job_id,
+                state=now.state.value,
+            )
+        alive = [ref for ref in (now.supervisor, now.driver) if ref is not None and is_alive(ref)]
+        if not alive:
+            return
+        if time.monotonic() >= deadline:
+            raise _held(now, alive[0])
+        time.sleep(_POLL)
+
+
+def _held(job: JobRecord, ref: ProcessRef) -> WrongState:
+    """Return the error of an ended job with a process that does not end."""
+    who = f"job {job.name} ({job.job_id}) has ended, and"
+    hint = f"see what becomes of it with: flinkish status {job.job_id}"
+    if ref != job.supervisor:
+        text = f"{who} its driver, process {ref.pid}, has not"
+        hint = "try again when that is gone, or end it"
+    elif is_stopped(ref):
+        text = (
+            f"{who} its supervisor, process {ref.pid}, is stopped by a signal: when it goes on, it "
+            "decides whether the job is started again"
+        )
+        hint = f"let it go on with: kill -CONT {ref.pid}; or start the program from a savepoint"
+    else:
+        text = (
+            f"{who} its supervisor, process {ref.pid}, still runs: it decides whether the job is "
+            f"started again (restart strategy {name_of(job.launch.options)})"
+        )
+    return WrongState(text, hint=hint, job_id=job.job_id, state=job.state.value)

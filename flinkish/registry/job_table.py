@@ -28,6 +28,8 @@ from flinkish.registry.statements import (
     record_state,
     refuse_taken,
     set_fields,
+    successor_row,
+    superseded,
     unknown,
 )
 from flinkish.spec.codec import encode
@@ -224,9 +226,12 @@ class JobTable(Purging):
             The job has changed since; another process has started it, for instance.
         NameTaken
             The job had ended, and another one that runs has the name that it was given.
+        Superseded
+            Another job has gone on from its state.
         """
 
         def work(tx: Transaction) -> JobRecord:
+            self._database.serialize(tx)
             job = locked(tx, seen.job_id)
             restartable = seen.state.is_final or seen.state is JobState.FAILING
             if not restartable or (job.state, job.end_time) != (seen.state, seen.end_time):
@@ -241,8 +246,10 @@ class JobTable(Purging):
             if purged is not None:
                 raise purged
             if job.state.is_final and job.has_given_name:
-                self._database.serialize(tx)
                 refuse_taken(tx, job.name, job.job_id)
+            successor = successor_row(tx.rows, job)
+            if successor is not None:
+                raise superseded(job, successor)
             now = self.now()
             set_fields(
                 tx,
@@ -264,6 +271,10 @@ class JobTable(Purging):
             return job_row(tx, job.job_id)
 
         return self._database.write(work)
+
+    def successor(self, job: JobRecord) -> JobRecord | None:
+        """Return the newest job that has gone on from the state of an ended job, or None."""
+        return successor_row(self._read, job)
 
     def update_job(self, job_id: str, **fields: Any) -> None:
         """Set fields of a job that may be unknown when it starts (``rows.UPDATABLE``).

@@ -27,6 +27,8 @@ STALE_START = 600.0
 #: supervisor lives: the supervisor is about to record how the driver ended, which is more precise.
 #: Limits for how long a reader may show an outdated state.
 SUPERVISOR_GRACE = 4.5
+#: The same for a job whose supervisor starts its driver again: it is FAILING meanwhile.
+RESTART_GRACE = 60.0
 #: Seconds that must have passed since the heartbeat that was due next.
 _MISSED = 2.5
 #: Seconds between the registration of a job and the start of its supervisor.
@@ -64,11 +66,21 @@ def is_alive(ref: ProcessRef) -> bool | None:
     return True
 
 
+def is_stopped(ref: ProcessRef) -> bool:
+    """Return whether a process of this host is there, and is stopped by a signal (SIGSTOP)."""
+    if ref.host != os.uname().nodename:
+        return False
+    stat = _stat(ref.pid)
+    return stat is not None and stat[0] in "Tt" and ref.start_ticks in (None, stat[1])
+
+
 def verdict(
     job: JobRecord,
     alive_supervisor: bool | None,
     alive_driver: bool | None,
     heartbeat_age: float,
+    *,
+    restarts: bool = False,
 ) -> str | None:
     """Return why the job is lost, or None when it is not (or not yet). Pure.
 
@@ -78,11 +90,14 @@ def verdict(
         :func:`is_alive` of the job's processes; None as well when the job has no such process yet.
     heartbeat_age
         Seconds since the last heartbeat, or since the job's start when it has none.
+    restarts
+        Whether the supervisor, if it lives, is about to start the driver again.
     """
     if job.state.is_final or alive_driver:
         return None
     if job.driver is not None and alive_driver is False:
-        if alive_supervisor and heartbeat_age < max(SUPERVISOR_GRACE, _interval(job) + _MISSED):
+        grace = RESTART_GRACE if restarts else SUPERVISOR_GRACE
+        if alive_supervisor and heartbeat_age < max(grace, _interval(job) + _MISSED):
             return None
         return f"the driver process {job.driver.pid} on {job.driver.host} is gone"
     if alive_supervisor:
@@ -105,6 +120,12 @@ def _interval(job: JobRecord) -> float:
     """Return the seconds between the heartbeats of the job's driver."""
     text = job.launch.options.get("execution.heartbeat.interval")
     return parse_duration(text) if text else 0.0
+
+
+def _restarts(job: JobRecord) -> bool:
+    """Return whether a supervisor starts the job's driver again when it has failed."""
+    named = job.launch.options.get("restart-strategy.type") or "none"
+    return named.lower() not in ("none", "off", "disable")
 
 
 def _stale(job: JobRecord, host: str, age: float) -> str | None:
@@ -133,14 +154,15 @@ def reconcile(
 def _reconciled(registry: Registry, job: JobRecord, now: float) -> JobRecord:
     if job.state.is_final:
         return job
-    reason = verdict(
-        job,
-        is_alive(job.supervisor) if job.supervisor else None,
-        is_alive(job.driver) if job.driver else None,
-        now - (job.start_time if job.heartbeat is None else job.heartbeat),
-    )
+    supervisor = is_alive(job.supervisor) if job.supervisor else None
+    driver = is_alive(job.driver) if job.driver else None
+    # One that is stopped by a signal starts nothing, for as long as that may be.
+    restarts = _restarts(job) and job.supervisor is not None and not is_stopped(job.supervisor)
+    age = now - (job.start_time if job.heartbeat is None else job.heartbeat)
+    reason = verdict(job, supervisor, driver, age, restarts=restarts)
     if reason is None:
-        return job
+        is_failing = restarts and supervisor and driver is False and job.state is JobState.RUNNING
+        return replace(job, state=JobState.FAILING) if is_failing else job
     tail = log_tail(job.log_path)
     failure = DriverLost(reason, tail=tail).to_record()
     if tail:

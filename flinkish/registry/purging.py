@@ -11,16 +11,19 @@ from dataclasses import replace
 from typing import Any
 
 from flinkish.errors import WrongState
+from flinkish.registry.claims import Claims
 from flinkish.registry.database import Transaction
 from flinkish.registry.jobs import JobRecord, QueryStatus
-from flinkish.registry.queries import QueryReports
 from flinkish.registry.rows import dump, query_of
 from flinkish.registry.statements import locked, set_fields
 from flinkish.spec.codec import encode
 
 #: The key in a job's failure that marks it: when its files were given up.
 MARK = "purged"
-_TABLES = ("flinkish_states", "flinkish_queries", "flinkish_requests", "flinkish_jobs")
+_TABLES = (
+    *("flinkish_states", "flinkish_queries", "flinkish_requests"),
+    *("flinkish_claims", "flinkish_jobs"),
+)
 
 
 def why_purged(job: JobRecord) -> WrongState | None:
@@ -36,8 +39,8 @@ def why_purged(job: JobRecord) -> WrongState | None:
     )
 
 
-class Purging(QueryReports):
-    """The end of records, on top of the reports about queries."""
+class Purging(Claims):
+    """The end of records, on top of the claims of queries."""
 
     def runs(self, job_ids: Sequence[str] | None = None) -> dict[str, list[QueryStatus]]:
         """Return all runs of the queries of jobs (default: of all jobs), by job.

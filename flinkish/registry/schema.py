@@ -125,6 +125,18 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         )
         """,
     ),
+    # What the queries of jobs hold (registry.claims).
+    (
+        """
+        CREATE TABLE flinkish_claims (
+            resource TEXT NOT NULL,
+            job_id TEXT NOT NULL REFERENCES flinkish_jobs (job_id),
+            query TEXT NOT NULL,
+            since BIGINT NOT NULL,
+            PRIMARY KEY (resource, job_id, query)
+        )
+        """,
+    ),
 )
 
 #: The condition on ``flinkish_jobs`` for jobs that ran and have failed, which nobody acknowledged.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from flinkish.errors import JobNotFound, NameTaken
-from flinkish.registry.database import Transaction
+from flinkish.errors import JobNotFound, NameTaken, Superseded
+from flinkish.registry.database import Row, Transaction
 from flinkish.registry.jobs import FINAL_STATES, JobRecord, JobState
 from flinkish.registry.rows import JOB_COLUMNS, UPDATABLE, job_of
 
@@ -70,6 +70,45 @@ def name_taken(holder: JobRecord) -> NameTaken:
         "--name, or --if-not-running to leave it at that",
         job_id=holder.job_id,
         state=holder.state.value,
+    )
+
+
+def successor_row(rows: Callable[..., Sequence[Row]], job: JobRecord) -> JobRecord | None:
+    """Return the newest job that has gone on from a job's state: it runs one of its queries.
+
+    Parameters
+    ----------
+    rows
+        Runs a query: that of a transaction, or of a reader.
+    job
+        A job that has ended, or whose driver has.
+    """
+    # A job that takes over from one that runs (a handover) starts before that one ends.
+    after = "j.start_time >= :since" if job.end_time is None else "j.end_time > :since"
+    final = {f"s{i}": state for i, state in enumerate(sorted(s.value for s in FINAL_STATES))}
+    columns = ", ".join(f"j.{column.strip()}" for column in JOB_COLUMNS.split(","))
+    found = rows(
+        f"SELECT DISTINCT {columns} FROM flinkish_queries mine "
+        "JOIN flinkish_queries q ON q.query_id = mine.query_id AND q.job_id <> mine.job_id "
+        "JOIN flinkish_jobs j ON j.job_id = q.job_id WHERE mine.job_id = :id "
+        f"AND ({after} OR j.state NOT IN ({', '.join(':' + mark for mark in final)})) "
+        "ORDER BY j.start_time DESC, j.job_id LIMIT 1",
+        id=job.job_id,
+        since=job.start_time if job.end_time is None else job.end_time,
+        **final,
+    )
+    return job_of(found[0]) if found else None
+
+
+def superseded(job: JobRecord, successor: JobRecord) -> Superseded:
+    """Return the error for a job that another one has gone on from."""
+    return Superseded(
+        f"job {job.name} ({job.job_id}) cannot be started again in place: job {successor.name} "
+        f"({successor.job_id}), which is {successor.state.value}, has gone on from its state",
+        hint="start that one again, or this one from a savepoint; see: flinkish status "
+        f"{successor.job_id}",
+        job_id=successor.job_id,
+        state=successor.state.value,
     )
 
 

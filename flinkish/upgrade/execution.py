@@ -14,7 +14,7 @@ from typing import Any
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.client import requests
 from flinkish.client.context import Context
-from flinkish.client.restarts import launch_in_place_of, wait_until_gone
+from flinkish.client.restarts import launch_in_place_of
 from flinkish.client.waiting import look, not_failed
 from flinkish.errors import (
     FlinkishError,
@@ -24,6 +24,7 @@ from flinkish.errors import (
     WaitTimeout,
     WrongState,
 )
+from flinkish.launch.termination import wait_until_gone
 from flinkish.registry.job_registry import new_job_id
 from flinkish.registry.jobs import (
     JobRecord,
@@ -161,7 +162,7 @@ class Execution:
                 with suppress(WrongState):  # it has ended by itself meanwhile
                     requests.cancel(self._context, job, None, upgrade.timeout)
                 job = look(self._context, job)
-            wait_until_gone(job)
+            wait_until_gone(self._registry, job)
             self._registry.acknowledge([job.job_id])
             for query in self._registry.queries(job.job_id):
                 first = 0 if query.restored_batch is None else query.restored_batch + 1

@@ -6,12 +6,14 @@ import os
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from flinkish.errors import DriverLost
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
+from flinkish.registry.jobs import JobRecord, JobState, QueryStatus, RequestKind, RequestState
 from flinkish.registry.liveness import is_alive
 from flinkish.spec.requests import CancelArguments
 from tests.launch.conftest import Run, ended, wait
@@ -148,3 +150,31 @@ def test_a_supervisor_leaves_a_job_alone_that_was_started_again(
     assert states(registry, job)[-2:] == ["FINISHED", "RESTARTING"]
     assert registry.job(job.job_id).exit_status is None
     assert starts(tmp_path) == 1
+
+
+def test_a_job_that_another_has_gone_on_from_stays_ended(
+    run: Run, registry: Registry, runs: str, tmp_path: Path
+) -> None:
+    """A supervisor that wakes late finds the job FAILED by a reader, and its state continued."""
+    script = f"{runs}; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; kill -9 $$"
+    job = run(script, options=RETURNS)
+    first = wait(registry, job, lambda now: now.state is JobState.RUNNING)
+    query = QueryStatus("q", "shared", "r", str(tmp_path / "cp"), active=False)
+    registry.heartbeat(job.job_id, [query])
+    lost = DriverLost("the driver process is gone").to_record()
+    registry.transition(job.job_id, JobState.FAILED, "seen by a reader", failure=lost)
+    other = replace(job, job_id="f" * 32, name="other", start_time=registry.now())
+    registry.add_job(other)
+    registry.heartbeat(other.job_id, [replace(query, active=True)])
+    (tmp_path / "go").touch()
+    assert first.supervisor is not None
+    supervisor = first.supervisor
+    wait(registry, job, lambda _now: not is_alive(supervisor))
+    final = registry.job(job.job_id)
+    assert final.state is JobState.FAILED
+    assert starts(tmp_path) == 1
+    assert final.failure is not None
+    assert final.failure["id"] == "driver-lost"
+    assert (
+        f"job other ({other.job_id}), which is INITIALIZING, has gone" in final.failure["message"]
+    )

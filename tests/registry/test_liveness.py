@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from flinkish.errors import WrongState
+from flinkish.launch.termination import wait_until_gone
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import (
     JobRecord,
@@ -21,7 +23,14 @@ from flinkish.registry.jobs import (
     RequestKind,
     RequestState,
 )
-from flinkish.registry.liveness import is_alive, log_tail, process_ref, reconcile, verdict
+from flinkish.registry.liveness import (
+    is_alive,
+    is_stopped,
+    log_tail,
+    process_ref,
+    reconcile,
+    verdict,
+)
 from flinkish.spec.requests import SavepointArguments
 
 MakeJob = Callable[..., JobRecord]
@@ -144,6 +153,40 @@ def test_a_slow_heartbeat_gives_the_supervisor_more_time(make_job: MakeJob) -> N
     assert verdict(job, True, False, 22.0) is None
     assert verdict(job, True, False, 23.0) is not None
     assert verdict(job, False, False, 0.0) is not None
+
+
+def test_a_job_that_its_supervisor_starts_again_is_failing(
+    sqlite_registry: Registry,
+    make_job: MakeJob,
+    sleeper: Callable[[], subprocess.Popen[bytes]],
+) -> None:
+    """Not FAILED, which is final; unless the supervisor is stopped by a signal."""
+    driver, supervisor = sleeper(), sleeper()
+    ref = process_ref(supervisor.pid)
+    job = make_job(
+        driver=process_ref(driver.pid),
+        supervisor=ref,
+        launch=Launch("/a.py", options={"restart-strategy.type": "fixed-delay"}),
+        heartbeat=sqlite_registry.now() - 30,
+    )
+    sqlite_registry.add_job(job)
+    _kill(driver)
+    assert reconcile(sqlite_registry, [job])[0].state is JobState.FAILING
+    assert sqlite_registry.job(job.job_id).state is JobState.RUNNING, "that is the supervisor's"
+    with pytest.raises(WrongState, match="still runs: it decides"):
+        wait_until_gone(sqlite_registry, job, patience=0.0)
+    supervisor.send_signal(signal.SIGSTOP)
+    deadline = time.monotonic() + 60
+    while not is_stopped(ref) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    (lost,) = reconcile(sqlite_registry, [job])
+    assert lost.state is JobState.FAILED
+    with pytest.raises(WrongState, match="is stopped by a signal") as held:
+        wait_until_gone(sqlite_registry, lost, patience=0.0)
+    assert f"kill -CONT {supervisor.pid}" in held.value.hint
+    sqlite_registry.restart(lost, "by its supervisor", ref)
+    with pytest.raises(WrongState, match="is RESTARTING by now: it was started again"):
+        wait_until_gone(sqlite_registry, lost)
 
 
 def test_a_killed_driver_is_failed_with_its_reason(

@@ -1,0 +1,164 @@
+"""What the queries of jobs hold while they run: their query ids, and the places they write to.
+
+A Spark query id runs once, and a file sink has one writer. Whoever starts a query takes both here
+before Spark is asked. A claim needs no release: it holds as long as its job has not ended, and its
+query runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish.registry.database import Transaction
+from flinkish.registry.jobs import FINAL_STATES, JobRecord
+from flinkish.registry.queries import QueryReports
+from flinkish.registry.rows import JOB_COLUMNS, job_of, query_of
+from flinkish.registry.statements import lock
+
+_ID = "query:"
+_FILES = "files:"
+_TABLE = "table:"
+_FINAL = ", ".join(sorted(f"'{state.value}'" for state in FINAL_STATES))
+_JOB = ", ".join(f"j.{column.strip()}" for column in JOB_COLUMNS.split(","))
+_CLAIMS = (
+    f"SELECT {_JOB}, c.resource, c.query, q.status, q.seen, c.since FROM flinkish_claims c "
+    "JOIN flinkish_jobs j ON j.job_id = c.job_id "
+    "LEFT JOIN flinkish_queries q ON q.job_id = c.job_id AND q.name = c.query "
+    f"WHERE j.state NOT IN ({_FINAL})"
+)
+_ORDER = "ORDER BY j.start_time, j.job_id, c.resource, q.seen"
+
+
+def query_resource(query_id: str) -> str:
+    """Return the resource of a Spark query id."""
+    return _ID + query_id
+
+
+def file_resource(place: str) -> str:
+    """Return the resource of a file sink at a location."""
+    return _FILES + place
+
+
+def table_resource(place: str) -> str:
+    """Return the resource of a table, by its location or name; several queries may write to it."""
+    return _TABLE + place
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A resource that the query of a job holds."""
+
+    resource: str
+    job: JobRecord
+    query: str
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it is a table."""
+        return self.resource.startswith(_TABLE)
+
+    @property
+    def place(self) -> str:
+        """The place that the query writes to, or its query id."""
+        return self.resource.partition(":")[2]
+
+
+class Claims(QueryReports):
+    """The claims of queries, on top of the reports about them."""
+
+    def claim_resources(
+        self, job_id: str, query: str, resources: Sequence[str], *, over: Collection[str] = ()
+    ) -> list[Claim]:
+        """Take resources for a query that is about to start.
+
+        A query that takes none any more gives up what it held.
+
+        Parameters
+        ----------
+        over
+            Jobs that count as ended, although their drivers have not recorded it yet.
+
+        Returns
+        -------
+        list of Claim
+            What other jobs hold of it; if there is any, nothing was taken. A table is never held.
+        """
+
+        def work(tx: Transaction) -> list[Claim]:
+            self._database.serialize(tx)
+            lock(tx, job_id)
+            others = [
+                claim
+                for each in resources
+                if not each.startswith(_TABLE)
+                for claim in _holders(tx, each)
+                if claim.job.job_id != job_id and claim.job.job_id not in over
+            ]
+            if others:
+                return others
+            tx.execute(
+                "DELETE FROM flinkish_claims WHERE job_id = :id AND query = :query",
+                id=job_id,
+                query=query,
+            )
+            for each in resources:
+                tx.execute(
+                    "DELETE FROM flinkish_claims WHERE resource = :resource AND job_id IN "
+                    f"(SELECT job_id FROM flinkish_jobs WHERE state IN ({_FINAL}))",
+                    resource=each,
+                )
+                tx.execute(
+                    "INSERT INTO flinkish_claims (resource, job_id, query, since) VALUES "
+                    "(:resource, :id, :query, "
+                    "(SELECT revision FROM flinkish_jobs WHERE job_id = :id))",
+                    resource=each,
+                    id=job_id,
+                    query=query,
+                )
+            return []
+
+        return self._database.write(work)
+
+    def writers(self) -> list[Claim]:
+        """Return the places that queries of jobs that have not ended write to."""
+        rows = self._read(f"{_CLAIMS} AND substr(c.resource, 1, {len(_ID)}) <> '{_ID}' {_ORDER}")
+        return _running(rows)
+
+
+def _holders(tx: Transaction, resource: str) -> list[Claim]:
+    """Return the queries of jobs that have not ended which hold a resource."""
+    found = _running(tx.rows(f"{_CLAIMS} AND c.resource = :resource {_ORDER}", resource=resource))
+    if not resource.startswith(_ID):
+        return found
+    # A query that has started with a new id did not claim it.
+    rows = tx.rows(
+        f"SELECT {_JOB}, q.query_id AS resource, q.name AS query, q.status, q.seen, 0 AS since "
+        "FROM flinkish_queries q JOIN flinkish_jobs j ON j.job_id = q.job_id "
+        f"WHERE j.state NOT IN ({_FINAL}) AND q.query_id = :id",
+        id=resource.removeprefix(_ID),
+    )
+    known = {claim.job.job_id for claim in found}
+    return [*found, *(claim for claim in _running(rows) if claim.job.job_id not in known)]
+
+
+def _running(rows: Iterable[Mapping[str, Any]]) -> list[Claim]:
+    """Return the claims of queries that are not known to have ended since; the newest row counts.
+
+    ``seen`` and ``since`` are revisions of the job: those of a query's last report, and of the
+    claim.
+    """
+    found: dict[tuple[str, str, str], Claim] = {}
+    for row in rows:
+        values = dict(row)
+        resource, query, status, seen, since = (
+            values.pop(key) for key in ("resource", "query", "status", "seen", "since")
+        )
+        job = job_of(values)
+        key = (resource, job.job_id, query)
+        ended = status is not None and seen >= since and not query_of({"status": status}).active
+        found.pop(key, None)
+        if not ended:
+            found[key] = Claim(resource, job, query)
+    return list(found.values())
