@@ -229,7 +229,7 @@ def _sigterm_raises() -> Iterator[None]:
         return
 
     def stop(_number: int, _frame: FrameType | None) -> None:
-        raise Interrupted(143)
+        raise Interrupted(143, "terminated (SIGTERM)")
 
     before = signal.signal(signal.SIGTERM, stop)
     try:

@@ -40,6 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv
         The arguments without the program's name; default: ``sys.argv[1:]``.
     """
+    if argv is None:
+        _say_terminated()
     arguments = list(sys.argv[1:] if argv is None else argv)
     from flinkish.cli.output import streams
 
@@ -67,6 +69,18 @@ def _run(arguments: Sequence[str]) -> int:
     from flinkish.cli.app import run
 
     return run(arguments)
+
+
+def _say_terminated() -> None:
+    """Make a SIGTERM say so while the command is loaded; then the command handles it itself."""
+    import _signal  # type: ignore[import-not-found]  # unlike signal, Python has loaded it
+
+    def stop(_number: int, _frame: object) -> None:
+        os.write(2, b"flinkish: terminated (SIGTERM)\n")
+        os._exit(143)
+
+    if _signal.getsignal(_signal.SIGTERM) == _signal.SIG_DFL:
+        _signal.signal(_signal.SIGTERM, stop)
 
 
 def list_plainly(arguments: Sequence[str]) -> bool:

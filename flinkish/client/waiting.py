@@ -200,8 +200,11 @@ def not_failed(context: Context, job: JobRecord) -> JobRecord:
         and time.monotonic() < deadline
     ):
         time.sleep(_POLL)
-        job = context.registry.job(job.job_id)
-    failure = dict(job.failure or {"message": f"job {job.name} failed"})
+        now = context.registry.job(job.job_id)
+        if now.state is not JobState.FAILED:
+            break  # its supervisor starts it again, which clears the failure
+        job = now
+    failure = dict(job.failure or {"message": "no reason was recorded"})
     tail = [str(line) for line in failure.get("tail") or ()]
     message = str(failure.get("message"))
     for line in tail:

@@ -6,10 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from flinkish.client.context import Context
 from flinkish.client.wait_goals import Goal, GoalKind, Watch, parse_goal
+from flinkish.client.waiting import not_failed
+from flinkish.config import Config
 from flinkish.driver.plan.writer_settings import WriterFacts
-from flinkish.errors import UsageError
+from flinkish.errors import DriverLost, UsageError
 from flinkish.registry.jobs import JobRecord, JobState, Launch, QueryStatus
+from tests.cli.conftest import Command
 
 BEGAN = 100.0
 JOB = JobRecord("a" * 32, "rides", JobState.RUNNING, 1.0, Launch("/app.py"), heartbeat=101.0)
@@ -163,3 +167,18 @@ def test_what_is_never_idle(query: QueryStatus, lack: str) -> None:
 )
 def test_intervals_of_triggers(trigger: dict[str, object], seconds: float | None) -> None:
     assert WriterFacts(trigger=trigger).trigger_interval == seconds
+
+
+def test_a_failed_job_that_is_started_again_meanwhile_keeps_its_reason(cli: Command) -> None:
+    """The restart clears the failure in the registry, while its reader waits for a better one."""
+    cli.ok("list")
+    with cli.registry() as registry, Context(Config.load()) as context:
+        job = JobRecord("a" * 32, "rides", JobState.RUNNING, 1.0, Launch("/a.py"))
+        registry.add_job(job)
+        lost = DriverLost("the driver process 7 is gone").to_record()
+        failed = registry.transition(job.job_id, JobState.FAILED, failure=lost)
+        registry.restart(failed, "by its supervisor")
+        with pytest.raises(DriverLost) as told:
+            not_failed(context, failed)
+        said = f"job rides ({job.job_id}) failed: the driver process 7 is gone"
+        assert told.value.message == said

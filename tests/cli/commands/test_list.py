@@ -442,3 +442,18 @@ def test_filters_that_are_none(cli: Command, words: list[str], text: str) -> Non
     result = cli("list", *words)
     assert (result.code, result.out) == (2, "")
     assert text in result.err
+
+
+def test_a_sigterm_while_the_command_is_loaded_is_told() -> None:
+    """With the import of click: before anything handles signals."""
+    source = "import os; from flinkish.cli import entry; entry._say_terminated(); os.kill(0, 15)"
+    child = subprocess.run(
+        [sys.executable, "-c", source],
+        capture_output=True,
+        text=True,
+        start_new_session=True,
+        check=False,
+        timeout=PATIENCE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert (child.returncode, child.stderr) == (143, "flinkish: terminated (SIGTERM)\n")
