@@ -8,6 +8,7 @@ from typing import Any
 
 from flinkish.launch import spark_submit
 from flinkish.launch.describer import describe_program
+from flinkish.launch.other_jobs import known_writers
 from flinkish.launch.spark_submit import Installation
 from flinkish.registry.job_registry import Registry
 from flinkish.restore.check.version_check import version_gate
@@ -69,6 +70,7 @@ def check_restore(
             None if job is None else job.job_id,
         ),
         job=job,
+        writers=known_writers(registry, None if job is None else job.job_id),
     )
     assert described.plan is not None  # it was requested
     plan = with_checks(described.plan, [*checks, gate.check])

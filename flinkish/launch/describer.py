@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from flinkish.launch.driver_call import call_driver
 from flinkish.launch.spark_submit import Installation
-from flinkish.spec.calls import Described, JobOrigin, KnownRun, RestoreQuestion
+from flinkish.spec.calls import Described, JobOrigin, KnownRun, KnownWriter, RestoreQuestion
 from flinkish.spec.launch import Launch
 
 
@@ -19,6 +19,7 @@ def describe_program(
     show_log: Callable[[str], object],
     runs: Mapping[str, tuple[KnownRun, ...]] | None = None,
     job: JobOrigin | None = None,
+    writers: Sequence[KnownWriter] = (),
 ) -> Described:
     """Return the queries of a program, and the plan of the restore that ``launch`` requests.
 
@@ -33,6 +34,8 @@ def describe_program(
         Spark query id.
     job
         The job whose checkpoints are restored instead of the savepoint.
+    writers
+        The places that queries of other jobs write to.
 
     Raises
     ------
@@ -46,7 +49,7 @@ def describe_program(
 
     documents = {}
     if launch.restore is not None:
-        question = RestoreQuestion(launch.restore, runs or {}, job)
+        question = RestoreQuestion(launch.restore, runs or {}, job, tuple(writers))
         documents["FLINKISH_DESCRIBE_RESTORE"] = question
     return call_driver(
         launch,

@@ -53,3 +53,24 @@ def job_origin(registry: Registry, job: JobRecord) -> JobOrigin:
         tuple(LeftOut(name, "it had committed no batch") for name in empty),
         ever_ran(registry, job),
     )
+
+
+def resumed_origin(registry: Registry, job: JobRecord) -> JobOrigin:
+    """Return what ``run --resume`` goes on from: a job, and what that had not taken up yet.
+
+    A job that was resumed itself may have ended before its program had started every query. Those
+    go on from the job that it was resumed from. Raises as :func:`job_origin`.
+    """
+    origin = job_origin(registry, job)
+    spec = job.launch.restore
+    if spec is None or spec.job is None or spec.allow_non_restored:
+        return origin
+    earlier = resumed_origin(registry, registry.job(spec.job))
+    taken: set[str | None] = set()
+    for query in registry.queries(job.job_id):
+        rows = (query.plan or {}).get("queries", ())
+        taken |= {query.name, *(row.get("from") for row in rows)}
+    rest = tuple(query for query in earlier.queries if query.name not in taken)
+    return replace(
+        origin, queries=(*origin.queries, *rest), facts={**earlier.facts, **origin.facts}
+    )

@@ -32,6 +32,31 @@ class KnownRun:
 
 
 @dataclass(frozen=True)
+class KnownWriter:
+    """A query of another job that has not ended, and the place that it writes to.
+
+    Attributes
+    ----------
+    state
+        The name of the job's state.
+    place
+        A location, or the name of a table.
+    is_table
+        Whether several queries may write there.
+    elsewhere
+        Whether its driver runs on another host, where a local path may be another directory.
+    """
+
+    job_id: str
+    name: str
+    state: str
+    query: str
+    place: str
+    is_table: bool = False
+    elsewhere: bool = False
+
+
+@dataclass(frozen=True)
 class JobOrigin:
     """A job whose checkpoints stand for a savepoint of it, as the registry knows it.
 
@@ -67,13 +92,16 @@ class RestoreQuestion:
         The jobs that ran each query, by Spark query id.
     job
         The job whose checkpoints are to be restored, instead of the savepoint of ``spec``.
+    writers
+        The places that queries of other jobs write to.
     """
 
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
 
     spec: RestoreSpec
     runs: Mapping[str, tuple[KnownRun, ...]] = field(default_factory=dict)
     job: JobOrigin | None = None
+    writers: tuple[KnownWriter, ...] = ()
 
 
 @dataclass(frozen=True)

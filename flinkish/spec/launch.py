@@ -58,6 +58,9 @@ class RestoreSpec:
     expected
         The plan that was shown to the user, as a document of all queries: the restore must have the
         same plan.
+    job
+        The id of the ended job whose checkpoints are restored instead of a savepoint (``run
+        --resume``).
     """
 
     path: str
@@ -75,6 +78,7 @@ class RestoreSpec:
     set_offsets: tuple[tuple[str, str], ...] = field(default=(), metadata=OMIT_DEFAULT)
     accept_repeated_rows: bool = field(default=False, metadata=OMIT_DEFAULT)
     verify: str = field(default=VERIFY_LEVELS[0], metadata=OMIT_DEFAULT)
+    job: str | None = field(default=None, metadata=OMIT_DEFAULT)
 
     @property
     def is_awaited(self) -> bool:
@@ -103,6 +107,9 @@ class Launch:
     secret_arguments
         Arguments that follow ``arguments``. Only the driver gets them unmasked
         (:mod:`flinkish.launch.secret_settings`).
+    sink_ahead
+        What to do with a sink that has batches already, when nothing is restored: one of
+        :data:`SINK_MODES`.
     """
 
     application: str | None
@@ -121,6 +128,7 @@ class Launch:
     working_directory: str | None = None
     restore: RestoreSpec | None = None
     secret_arguments: tuple[str, ...] = ()
+    sink_ahead: str | None = field(default=None, metadata=OMIT_DEFAULT)
 
     @property
     def default_name(self) -> str:

@@ -116,6 +116,8 @@ def test_run_restores_from_any_spelling_of_the_path(
         "set_offsets": (),
         "accept_repeated_rows": False,
         "offline": False,
+        "job": None,
+        "verify": "logs",
     }
     assert restored(cli, "-s", os.path.relpath(saved.path)) == plain
     assert restored(cli, "--fromSavepoint", f"file://{saved.path}") == plain

@@ -13,6 +13,7 @@ from flinkish.spec.calls import (
     Described,
     JobOrigin,
     KnownRun,
+    KnownWriter,
     RestoreQuestion,
     StateAnswer,
     StateTask,
@@ -29,6 +30,7 @@ SAVED = SavepointResult(
 )
 DOCUMENTS = [
     RestoreQuestion(RestoreSpec("/sp"), {"id": (KnownRun("j", "RUNNING", 4), KnownRun("k", "X"))}),
+    RestoreQuestion(RestoreSpec("/sp"), writers=(KnownWriter("j", "a", "RUNNING", "q", "/out"),)),
     RestoreQuestion(
         RestoreSpec("/cp"),
         job=JobOrigin(

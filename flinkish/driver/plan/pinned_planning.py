@@ -66,6 +66,19 @@ def configure(jvm: Any, session: Any, settings: Mapping[str, str]) -> None:
     conf.set(PIN_STATE_PARTITIONS, partitions)
 
 
+def pinned_settings(jvm: Any, session: Any) -> dict[str, str]:
+    """Return the settings of a session that Spark would pin for a query that it starts.
+
+    Parameters
+    ----------
+    session
+        The JVM session, which :func:`configure` has set up.
+    """
+    metadata = streaming_object(jvm, "OffsetSeqMetadata").apply(0, 0, session.conf())
+    found: dict[str, str] = json.loads(metadata.json())["conf"]
+    return found
+
+
 def _takes_sql_conf(metadata: Any) -> bool:
     """Return whether ``setSessionConf`` takes an ``SQLConf`` (4.x; 3.5: a ``RuntimeConfig``)."""
     methods = [m for m in metadata.getClass().getMethods() if m.getName() == "setSessionConf"]

@@ -37,20 +37,7 @@ def new_query(
     modules
         The modules whose classes a snapshot of typed state may name.
     """
-    problem = why_not_savepointable(facts)
-    place, unreadable = facts.place, ""
-    try:
-        place = resolve(place, session)
-    except TableError as error:
-        unreadable = error.message
-    sink = NewSink(
-        format=place.format,
-        path=qualified(place.path, session),
-        table=place.table,
-        output_mode=facts.output_mode,
-        problem=None if problem is None else (problem.message, problem.hint),
-        unreadable=unreadable,
-    )
+    sink = new_sink(facts, session)
     if planned is None:
         return NewQuery(name, None, None, sink, settings, session=session)
     identities = planned.identities
@@ -88,6 +75,24 @@ def new_query(
         settings=settings,
         modules=modules,
         session=session,
+    )
+
+
+def new_sink(facts: WriterFacts, session: Any) -> NewSink:
+    """Describe the sink of a starting query: where it writes to, as far as its catalog knows."""
+    problem = why_not_savepointable(facts)
+    place, unreadable = facts.place, ""
+    try:
+        place = resolve(place, session)
+    except TableError as error:
+        unreadable = error.message
+    return NewSink(
+        format=place.format,
+        path=qualified(place.path, session),
+        table=place.table,
+        output_mode=facts.output_mode,
+        problem=None if problem is None else (problem.message, problem.hint),
+        unreadable=unreadable,
     )
 
 

@@ -9,10 +9,11 @@ from typing import Any
 from flinkish import storage
 from flinkish.checkpoint.cut import newest_planned_batch
 from flinkish.driver.log import log
+from flinkish.driver.plan.outputs import output_of, same_place
 from flinkish.driver.tables.sink_tables import SinkPlace, open_table
 from flinkish.driver.tables.source_tables import ask_table
 from flinkish.driver.tables.table import Table
-from flinkish.errors import FlinkishError, Incompatible, StorageError, TableError
+from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible, TableError
 from flinkish.restore.check.file_places import file_reading
 from flinkish.restore.check.file_sinks import file_sink_position
 from flinkish.restore.check.kafka_topics import ask_for
@@ -25,6 +26,7 @@ from flinkish.restore.plan.query_id import OtherRun, QueryIdentity
 from flinkish.restore.plan.sinks import Continuation, SinkMode, SinkPlan, SinkPosition, judge_sink
 from flinkish.restore.plan.source_findings import SourceAnswer
 from flinkish.restore.plan.source_row import FileReading
+from flinkish.restore.plan.starts import Agreed, Beginning, judge_start, judge_writers
 from flinkish.restore.plan.table_commits import (
     Drift,
     RollbackTarget,
@@ -36,6 +38,7 @@ from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.recipe import Recipe
 from flinkish.restore.source.restore_inputs import NewQuery, NewSink, NewSource, SavedSource
 from flinkish.restore.source.restore_source import RestorableQuery
+from flinkish.spec.calls import KnownWriter
 
 
 class DriverRestoreEnvironment:
@@ -47,12 +50,19 @@ class DriverRestoreEnvironment:
         Returns all other jobs that ever ran a Spark query id.
     offline
         Whether no broker is asked.
+    writers
+        Returns the places that queries of other jobs write to, which have not ended.
     """
 
     def __init__(
-        self, other_runs: Callable[[str], Sequence[OtherRun]], *, offline: bool = False
+        self,
+        other_runs: Callable[[str], Sequence[OtherRun]],
+        *,
+        offline: bool = False,
+        writers: Callable[[], Sequence[KnownWriter]] = tuple,
     ) -> None:
         self._other_runs = other_runs
+        self._writers = writers
         self._offline = offline
 
     def other_runs(self, query_id: str) -> Sequence[OtherRun]:
@@ -74,6 +84,13 @@ class DriverRestoreEnvironment:
         position = _position(new, offer, recipe.batch_id)
         if position is None:
             return None
+        output = output_of(new.sink, new.session)
+        if output is not None:
+            runs = self._other_runs(offer.query_id)
+            running = {run.job_id for run in runs if not run.state.is_final}
+            taken = judge_writers(position, output.place, self._writers(), running, mode)
+            if taken is not None:
+                return taken
         job_at = None
         if offer.live and _is_own(offer.query.sink, new.sink):
             job_at = newest_planned_batch(offer.origin.root)  # after the sink: never behind it
@@ -87,6 +104,17 @@ class DriverRestoreEnvironment:
             job_at=job_at,
         )
         return judge_sink(position, query, mode)
+
+    def start(self, new: NewQuery, mode: SinkMode | None) -> ConsentNeeded | Agreed | None:
+        """Judge a query that the savepoint does not have, and that starts with batch 0."""
+        position = file_sink_position(new.sink.format, new.sink.path, storage)
+        output = output_of(new.sink, new.session)
+        if position is not None and output is not None:
+            taken = judge_writers(position, output.place, self._writers(), (), mode)
+            if taken is not None:
+                return ConsentNeeded(taken.text, hint=taken.advice, reasons=[taken.reason])
+        stateful = new.operators is None or bool(new.operators)
+        return judge_start(Beginning(new.name, stateful), position, mode=mode)
 
     def input_files(
         self, new: NewQuery, offer: RestorableQuery, plan: QueryPlan, moved: Collection[int]
@@ -237,17 +265,7 @@ def _is_own(saved: Mapping[str, Any], sink: NewSink) -> bool:
     path = saved.get("path")
     if path is None or sink.path is None:
         return False
-    return _same_place(str(path), sink.path)
-
-
-def _same_place(saved: str, path: str) -> bool:
-    """Return whether two locations are one, whichever links lead there."""
-    try:
-        places = [storage.locate(each) for each in (saved, path)]
-    except StorageError:
-        return saved == path
-    one, other = (os.path.realpath(p) if storage.is_local(p) else p.rstrip("/") for p in places)
-    return one == other
+    return same_place(str(path), sink.path)
 
 
 def input_url(path: str, session: Any) -> str:

@@ -17,11 +17,12 @@ from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
 from flinkish.driver.plan.uid_rules import Planning
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.restore import history
+from flinkish.driver.restore.other_jobs import OtherJobs
 from flinkish.driver.restore.typed_formats import TypedStates, typed_states_of
 from flinkish.driver.tables.sink_tables import SinkPlace, open_table
-from flinkish.errors import FlinkishError, SavepointNotFound, UsageError
+from flinkish.errors import FlinkishError, SavepointNotFound, UsageError, WrongState
+from flinkish.launch.job_origin import resumed_origin
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
 from flinkish.restore.check.version_check import fit_offers
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
 from flinkish.restore.plan.document import compare_with_expected
@@ -30,7 +31,6 @@ from flinkish.restore.plan.non_restored_state import NonRestored
 from flinkish.restore.plan.plan_text import plan_lines
 from flinkish.restore.plan.positions import SET, check_reset
 from flinkish.restore.plan.preconditions import SETTING_SCHEMA_CHECK
-from flinkish.restore.plan.query_id import OtherRun, newest_batch, newest_begun
 from flinkish.restore.plan.query_restore import QueryRestore, RestoreOptions
 from flinkish.restore.plan.restore_planner import RestorePlanner
 from flinkish.restore.plan.schema_messages import ACCEPT_PARTIAL
@@ -87,11 +87,14 @@ class Restorer:
         self._claimed = False
         self._agreed = False
         self._resumed = False
-        self._offers = offers_here(spec)
+        self._others = OtherJobs(registry, job_id, spec.path)
+        self._offers = offers_here(spec, _origin(registry, spec))
         self._planner = RestorePlanner(
             self._offers,
             options_of(spec, planning),
-            DriverRestoreEnvironment(self._other_runs, offline=spec.offline),
+            DriverRestoreEnvironment(
+                self._others.runs, offline=spec.offline, writers=self._others.writers
+            ),
         )
 
     @staticmethod
@@ -119,8 +122,8 @@ class Restorer:
         """
         try:
             found = Restorer(registry, job_id, spec, planning)
-        except SavepointNotFound as gone:
-            log(f"the savepoint that the job began with is gone: {gone.message}")
+        except (SavepointNotFound, WrongState) as gone:
+            log(f"what the job began with is gone: {gone.message}")
             return None
         found._agreed = found._resumed = True
         found._given.update(given)
@@ -155,6 +158,7 @@ class Restorer:
                 return Restored(None, plan.notes, record)
             keep = plan.identity.keep
             recipe = replace(plan.recipe, query_id=None if keep else new_query_id())
+            self._take(new, plan, recipe.query_id)
             if plan.history is not None and plan.plan is not None and plan.plan.base is not None:
                 kept_id = self._offers.by_key[plan.plan.base.key].query_id
                 history.remember(recipe.query_id or kept_id, plan.history.shift)
@@ -170,27 +174,12 @@ class Restorer:
             log(note)
         return Restored(recipe.batch_id, notes, record, typed_states_of(plan))
 
-    def _other_runs(self, query_id: str) -> Sequence[OtherRun]:
-        return [
-            OtherRun(job.job_id, self._state_of(job), newest_batch(query), newest_begun(query))
-            for job, query in self._registry.find_query(query_id)
-            if job.job_id != self._job_id
-        ]
-
-    def _state_of(self, job: JobRecord) -> JobState:
-        """Return a job's state; FINISHED also when it was stopped with this savepoint just now.
-
-        Its driver may still be ending then, as in a handover, and commits nothing more.
-        """
-        if job.state.is_final:
-            return job.state
-        since = self._registry.state_history(job.job_id)[-1].time
-        for request in self._registry.requests(job.job_id):
-            done = request.result if request.state is RequestState.COMPLETED else None
-            path = None if done is None or done.savepoint is None else done.savepoint.path
-            if request.kind is not RequestKind.SAVEPOINT and path == self._spec.path:
-                return JobState.FINISHED if request.created >= since else job.state
-        return job.state
+    def _take(self, new: NewQuery, plan: QueryRestore, query_id: str | None) -> None:
+        """Take the query's id (None: the saved one) and its output for this job."""
+        if query_id is None and plan.plan is not None and plan.plan.base is not None:
+            query_id = self._offers.by_key[plan.plan.base.key].query_id
+        is_empty = plan.sink is None or plan.sink.newest_batch is None
+        self._others.take(new.name, new.sink, query_id, new.session, is_empty=is_empty)
 
     def non_restored(self) -> NonRestored:
         """Return the state of the savepoint that no query has taken so far."""
@@ -312,6 +301,11 @@ class Restorer:
             return
         kept = f" ({done.kept} of its files stay: other savepoints use them)" if done.kept else ""
         log(f"claimed savepoint {path} deleted: the job's own checkpoints replace it{kept}")
+
+
+def _origin(registry: Registry, spec: RestoreSpec) -> JobOrigin | None:
+    """Return the job that is gone on from (``run --resume``); None for a savepoint."""
+    return None if spec.job is None else resumed_origin(registry, registry.job(spec.job))
 
 
 def _has_committed(restored_at: int, checkpoint: str) -> bool:

@@ -20,7 +20,9 @@ from typing import Any
 from flinkish.driver.log import log
 from flinkish.driver.plan.uid_rules import Planning
 from flinkish.driver.plan.writer_settings import WriterFacts
+from flinkish.driver.restore.other_jobs import OtherJobs
 from flinkish.driver.restore.restorer import Restorer
+from flinkish.driver.restore.start_judge import StartJudge
 from flinkish.driver.runtime.earlier_runs import earlier_runs
 from flinkish.driver.runtime.file_sink_log import file_sink_log_ready
 from flinkish.driver.runtime.handover import await_turn
@@ -38,7 +40,7 @@ from flinkish.driver.runtime.start_phase import StartPhase
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import FlinkishError, GivenUp, ProgramFailed
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState, QueryStatus
+from flinkish.registry.jobs import JobRecord, JobState, Launch, QueryStatus
 
 #: The setting with the number of queries that the program starts (``run --queries``).
 QUERIES = "execution.start.queries"
@@ -81,7 +83,12 @@ class Runtime:
             self.restorer = Restorer.resumed(registry, job.job_id, spec, planning, given)
         else:
             self.restorer = Restorer(registry, job.job_id, spec, planning)
-        self._preparer = Preparer(checkpoint_root, planning, self.restorer, self.queries, earlier)
+        path = None if spec is None else spec.path
+        mode = _agreed(job.launch, again=job.state is JobState.RESTARTING)
+        self._judge = StartJudge(registry, job, OtherJobs(registry, job.job_id, path), mode)
+        self._preparer = Preparer(
+            checkpoint_root, planning, self.restorer, self.queries, earlier, self._judge
+        )
         self._checkpoint_root = checkpoint_root
         self._hold_lock = threading.Lock()
         #: The final state of the job once its program ends; set by stop and cancel.
@@ -252,13 +259,16 @@ class Runtime:
                 )
                 planning = Planning(self.launch.options)
                 restorer = Restorer(self.registry, self.job_id, spec, planning)
+                others = OtherJobs(self.registry, self.job_id, spec.path)
+                job = self.registry.job(self.job_id)
+                self._judge = StartJudge(self.registry, job, others, spec.sink_ahead)
             except FlinkishError as error:
                 self.fail(error)
                 raise
             with self._gate.changed:
                 self.restorer = restorer
                 self._preparer = Preparer(
-                    self._checkpoint_root, planning, restorer, self.queries, {}
+                    self._checkpoint_root, planning, restorer, self.queries, judge=self._judge
                 )
                 self.restore_gate = RestoreGate(restorer, self.queries, self.fail, self._let_go)
                 self.launch = replace(self.launch, restore=spec)
@@ -438,3 +448,13 @@ class Runtime:
         """Settle the claimed savepoint: see :meth:`Restorer.settle_claim`."""
         if self.restorer is not None:
             self.restorer.settle_claim(committed)
+
+
+def _agreed(launch: Launch, *, again: bool) -> str | None:
+    """Return what the user agreed to for a sink that is ahead.
+
+    Of a job that is started again only that output may be dropped: it may have ended before it had
+    come past the sink's batches.
+    """
+    mode = launch.sink_ahead if launch.restore is None else launch.restore.sink_ahead
+    return mode if mode == "accept" or not again else None

@@ -16,6 +16,7 @@ from flinkish.driver.plan.uid_rules import Planning
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.restore import history
 from flinkish.driver.restore.restorer import Restorer
+from flinkish.driver.restore.start_judge import StartJudge
 from flinkish.driver.restore.typed_formats import (
     TypedStates,
     local_properties,
@@ -69,6 +70,8 @@ class Preparer:
         Returns the newest run of each query started so far.
     earlier
         The queries of the job's last driver, by name, when the job is started again.
+    judge
+        Judges the starts of queries that are not restored; None lets all of them start.
     """
 
     def __init__(
@@ -78,7 +81,9 @@ class Preparer:
         restorer: Restorer | None,
         queries: Callable[[], Sequence[ManagedQuery]],
         earlier: Mapping[str, EarlierRun] | None = None,
+        judge: StartJudge | None = None,
     ) -> None:
+        self._judge = judge
         self._names = Names(checkpoint_root)
         self._planning = planning
         self._restorer = restorer
@@ -100,7 +105,7 @@ class Preparer:
         Raises
         ------
         FlinkishError
-            The uids break the rules, or the restore is refused.
+            The uids break the rules, or the restore or the start is refused.
         AnalysisException
             Spark does not support the query.
         """
@@ -120,8 +125,25 @@ class Preparer:
             log(note)
         prepared = Prepared(name, facts.query_name is None, own, None, planned, tuple(notes))
         if run is not None:
-            return self._resumed(prepared, run, settings)
-        return self._placed(prepared, facts, session)
+            resumed = self._resumed(prepared, run, settings)
+            return self._admitted(resumed, facts, session, run.location)
+        placed = self._placed(prepared, facts, session)
+        if placed.restored_batch is not None:
+            return placed  # the plan of its restore has judged it
+        location = placed.location or own
+        assert location is not None
+        return self._admitted(placed, facts, session, location)
+
+    def _admitted(
+        self, prepared: Prepared, facts: WriterFacts, session: Any, location: str
+    ) -> Prepared:
+        """Return a query that is not restored now, if it may start in that checkpoint."""
+        if self._judge is None:
+            return prepared
+        notes = self._judge.admit(prepared.name, prepared.planned, facts, session, location)
+        for note in notes:
+            log(note)
+        return replace(prepared, notes=(*prepared.notes, *notes))
 
     def _resumed(
         self, prepared: Prepared, run: EarlierRun, settings: Mapping[str, str]

@@ -118,7 +118,9 @@ class Description:
             offers_here(self._spec, question.job),
             options_of(self._spec, self._planning),
             DriverRestoreEnvironment(
-                lambda query_id: runs.get(query_id, ()), offline=self._spec.offline
+                lambda query_id: runs.get(query_id, ()),
+                offline=self._spec.offline,
+                writers=lambda: question.writers,
             ),
         )
 

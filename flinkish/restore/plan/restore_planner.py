@@ -40,6 +40,7 @@ from flinkish.restore.plan.sinks import SinkMode, SinkPlan
 from flinkish.restore.plan.source_findings import SourceAnswer
 from flinkish.restore.plan.source_plans import source_plans
 from flinkish.restore.plan.source_row import BrokerFacts, FileReading, SourcePlan, kind_of
+from flinkish.restore.plan.starts import Agreed
 from flinkish.restore.plan.state_migration import StateRewrite, rewrite_of
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.recipe import EmptyState, Recipe
@@ -62,6 +63,9 @@ class RestoreEnvironment(Protocol):
         mode: SinkMode | None,
     ) -> SinkPlan | None:
         """Return the plan for the sink, which may already have batches; None if it records none."""
+
+    def start(self, new: NewQuery, mode: SinkMode | None) -> ConsentNeeded | Agreed | None:
+        """Return the refusal of a query that starts in a new checkpoint, or what was agreed to."""
 
     def input_files(
         self, new: NewQuery, offer: RestorableQuery, plan: QueryPlan, moved: Collection[int]
@@ -311,6 +315,11 @@ class RestorePlanner:
             checks.append(left_out)
             if left_out.outcome is RestoreOutcome.CONSENT:
                 refusal = ConsentNeeded(left_out.text, hint=left_out.advice, reasons=[left_out.id])
+        start = self._environment.start(new, self.options.sink_ahead)
+        if isinstance(start, Agreed):
+            checks.append(Check("sink-ahead", RestoreOutcome.NOTE, start.text))
+        elif refusal is None:
+            refusal = start
         return QueryRestore(new.name, plan, checks=tuple(checks), refusal=refusal)
 
     def _identity(self, plan: QueryPlan, offer: RestorableQuery) -> QueryIdentity:

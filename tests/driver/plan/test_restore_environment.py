@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
-from flinkish.errors import Corrupt
+from flinkish.errors import ConsentNeeded, Corrupt
 from flinkish.restore.plan.kafka_reading import BrokerAnswer
 from flinkish.restore.plan.query_id import QueryIdentity
-from flinkish.restore.plan.sinks import SinkPlan
+from flinkish.restore.plan.sinks import SinkMode, SinkPlan
 from flinkish.restore.recipe import Recipe
 from flinkish.restore.source.job_source import open_job
 from flinkish.restore.source.restore_inputs import NewQuery, NewSink
 from flinkish.restore.source.restore_source import open_restore_source
-from flinkish.spec.calls import JobOrigin
+from flinkish.spec.calls import JobOrigin, KnownWriter
 from flinkish.spec.queries import QueryFacts, QueryStatus
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 from tests.support.checkpoints.recorded import unpack
@@ -26,7 +26,12 @@ KEPT = QueryIdentity(True, "the job it comes from ended with this batch")
 
 
 def judged(
-    tmp_path: Path, sink_at: int, *, running: bool = True, writes_to: str = "out"
+    tmp_path: Path,
+    sink_at: int,
+    *,
+    running: bool = True,
+    writes_to: str = "out",
+    writers: tuple[KnownWriter, ...] = (),
 ) -> SinkPlan:
     """The plan of a job at batch 3 that has gone on to 5, and planned 6; its sink is at ``out``."""
     checkpoint = CheckpointLikeness(tmp_path / "c", retain=9).run_to(3)
@@ -42,7 +47,7 @@ def judged(
     log = tmp_path / writes_to / "_spark_metadata"
     log.mkdir(parents=True)
     (log / str(sink_at)).touch()
-    found = DriverRestoreEnvironment(lambda _: ()).sink(
+    found = DriverRestoreEnvironment(lambda _: (), writers=lambda: writers).sink(
         NewQuery("q", sink=NewSink("parquet", str(tmp_path / writes_to))),
         offer,
         Recipe((offer.origin,)),
@@ -70,6 +75,27 @@ def test_another_sink_is_ahead(tmp_path: Path) -> None:
 
 def test_the_sink_of_a_job_that_has_ended_is_ahead(tmp_path: Path) -> None:
     assert judged(tmp_path, 4, running=False).verdict == "ahead"
+
+
+def test_a_sink_that_another_job_writes_to(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "link").symlink_to("out")
+    writer = KnownWriter("b" * 32, "orig", "RUNNING", "q", str(tmp_path / "out"))
+    plan = judged(tmp_path, 3, running=False, writes_to="link", writers=(writer,))
+    assert (plan.blocks, plan.reason, plan.permit) == (True, "sink-in-use", ())
+    assert "job orig" in plan.text
+
+
+@pytest.mark.parametrize(("mode", "asks"), [(None, True), ("accept", False), ("rebase", False)])
+def test_a_query_that_the_savepoint_does_not_have(
+    tmp_path: Path, mode: SinkMode | None, asks: bool
+) -> None:
+    new = NewQuery("q", sink=NewSink("csv", str(tmp_path)))
+    environment = DriverRestoreEnvironment(lambda _: ())
+    assert environment.start(new, mode) is None, "a new output"
+    (tmp_path / "_spark_metadata").mkdir()
+    (tmp_path / "_spark_metadata" / "9.compact").touch()
+    assert isinstance(environment.start(new, mode), ConsentNeeded) is asks
 
 
 def test_a_link_leads_to_the_same_sink(tmp_path: Path) -> None:

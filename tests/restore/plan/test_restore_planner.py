@@ -30,6 +30,7 @@ from flinkish.restore.plan.restore_planner import RestorePlanner
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan
 from flinkish.restore.plan.source_findings import SourceAnswer
 from flinkish.restore.plan.source_row import FileMove, FileReading
+from flinkish.restore.plan.starts import Agreed
 from flinkish.restore.plan.state_migration import StateRewrite
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome, Verdict
 from flinkish.restore.recipe import EmptyState, Recipe, SourceCheckpoint, TakenSource
@@ -67,6 +68,8 @@ class Facts:
     #: Why no checkpoint can be made of a recipe, by the batch to which it is rebased.
     impossible: dict[int | None, Incompatible] = field(default_factory=dict)
 
+    starts: ConsentNeeded | Agreed | None = None
+
     def materialisation(self, offer: RestorableQuery, recipe: Recipe) -> Incompatible | None:
         return self.impossible.get(recipe.rebase_to)
 
@@ -83,6 +86,9 @@ class Facts:
         mode: SinkMode | None,
     ) -> SinkPlan | None:
         return self.sink_plan
+
+    def start(self, new: NewQuery, mode: SinkMode | None) -> ConsentNeeded | Agreed | None:
+        return self.starts
 
     def input_files(
         self, new: NewQuery, offer: RestorableQuery, plan: QueryPlan, moved: Collection[int]
@@ -404,6 +410,18 @@ def test_a_source_gets_other_offsets() -> None:
     refusal = empty.plan(replace(program, operators=()), {}).refusal
     assert isinstance(refusal, Incompatible)
     assert "no saved offsets" in refusal.message
+
+
+def test_a_query_that_the_savepoint_does_not_have_is_judged_as_a_fresh_start() -> None:
+    refusal = ConsentNeeded("its sink has batch 9", reasons=["sink-ahead"])
+    planner = planner_of(saved_query(old("x")), facts=Facts(starts=refusal))
+    plan = planner.plan(replace(starting(new("y")), name="other"), {})
+    assert plan.refusal is refusal
+    assert planner.document_of(plan)["exit_code"] == 5
+    planner = planner_of(saved_query(old("x")), facts=Facts(starts=Agreed("dropped, as accepted")))
+    plan = planner.plan(replace(starting(new("y")), name="other"), {})
+    assert plan.refusal is None
+    assert "dropped, as accepted" in plan.notes
 
 
 def test_a_sink_that_is_ahead_is_refused_and_a_rebase_carried_out() -> None:

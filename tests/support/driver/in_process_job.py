@@ -46,9 +46,15 @@ class InProcessJob:
         cancel_grace: float = 5.0,
         quiet: float = 0.5,
         again: JobRecord | None = None,
+        sink_ahead: str | None = None,
     ) -> None:
         self.registry = registry
-        launch = Launch(application="in-process", restore=restore, options=dict(options or {}))
+        launch = Launch(
+            application="in-process",
+            restore=restore,
+            options=dict(options or {}),
+            sink_ahead=sink_ahead,
+        )
         job_id = new_job_id() if again is None else again.job_id
         job = again or JobRecord(
             job_id=job_id,

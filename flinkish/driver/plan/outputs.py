@@ -1,0 +1,57 @@
+"""The place that a query writes to, under one name for all jobs that write there."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish import storage
+from flinkish.errors import StorageError
+from flinkish.restore.source.restore_inputs import NewSink
+
+#: The formats that Spark writes with its file sink; None is one of them by default.
+_FILE_FORMATS = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
+_TABLE_FORMATS = frozenset({"delta", "iceberg"})
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where a query writes to.
+
+    Attributes
+    ----------
+    place
+        A location without links, or the name of a table.
+    is_table
+        Whether it is a table, to which several queries may write.
+    """
+
+    place: str
+    is_table: bool
+
+
+def output_of(sink: NewSink, session: Any) -> Output | None:
+    """Return where a query writes to; None for a sink of which that is not known."""
+    kind = (sink.format or "").lower()
+    if not kind and session is not None:
+        kind = str(session.conf.get("spark.sql.sources.default", "parquet")).lower()
+    if kind in _TABLE_FORMATS:
+        known = sink.table if kind == "iceberg" and sink.table else sink.path or sink.table
+        return None if known is None else Output(_one_name(known), True)
+    if sink.path is None or (kind and kind not in _FILE_FORMATS):
+        return None
+    return Output(_one_name(sink.path), False)
+
+
+def same_place(one: str, other: str) -> bool:
+    """Return whether two locations are one, whichever links lead there."""
+    return _one_name(one) == _one_name(other)
+
+
+def _one_name(location: str) -> str:
+    try:
+        found = storage.locate(location)
+    except StorageError:
+        return location
+    return os.path.realpath(found) if storage.is_local(found) else found.rstrip("/")

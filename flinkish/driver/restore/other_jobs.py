@@ -1,0 +1,128 @@
+"""Other jobs, as the start of a query in this driver has to know them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from flinkish import storage
+from flinkish.driver.plan.outputs import output_of
+from flinkish.errors import ConsentNeeded
+from flinkish.launch.other_jobs import known_writers
+from flinkish.registry.claims import Claim, file_resource, query_resource, table_resource
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
+from flinkish.registry.liveness import reconcile
+from flinkish.restore.plan.query_id import OtherRun, newest_batch, newest_begun
+from flinkish.restore.source.restore_inputs import NewSink
+from flinkish.spec.calls import KnownWriter
+
+
+class OtherJobs:
+    """The other jobs of a registry.
+
+    Parameters
+    ----------
+    job_id
+        This job.
+    savepoint
+        The savepoint that it restores. A job that was stopped with it counts as ended.
+    """
+
+    def __init__(self, registry: Registry, job_id: str, savepoint: str | None = None) -> None:
+        self._registry = registry
+        self._job_id = job_id
+        self._savepoint = savepoint
+
+    def runs(self, query_id: str) -> Sequence[OtherRun]:
+        """Return all other jobs that ever ran a Spark query id."""
+        return [
+            OtherRun(job.job_id, self._state_of(job), newest_batch(query), newest_begun(query))
+            for job, query in self._registry.find_query(query_id)
+            if job.job_id != self._job_id
+        ]
+
+    def writers(self) -> Sequence[KnownWriter]:
+        """Return the places that queries of other jobs write to, which have not ended."""
+        return [
+            each
+            for each in known_writers(self._registry, self._job_id)
+            if not self._state_of(self._registry.job(each.job_id)).is_final
+        ]
+
+    def take(
+        self, query: str, sink: NewSink, query_id: str | None, session: Any, *, is_empty: bool
+    ) -> None:
+        """Take the query id and the output of a query that is about to start, for this job.
+
+        Parameters
+        ----------
+        query_id
+            None for a new one, which Spark makes.
+        is_empty
+            Whether the sink has no batches.
+
+        Raises
+        ------
+        ConsentNeeded
+            A job that has not ended holds one of them.
+        """
+        resources = [] if query_id is None else [query_resource(query_id)]
+        output = output_of(sink, session)
+        if output is not None:
+            make = table_resource if output.is_table else file_resource
+            resources.append(make(output.place))
+        over: set[str] = set()
+        while True:
+            held = self._registry.claim_resources(self._job_id, query, resources, over=over)
+            if not held:
+                return
+            ended = {claim.job.job_id for claim in held if self._is_over(claim, is_empty)}
+            if not ended:
+                raise _in_use(query, held[0])
+            over |= ended
+
+    def _is_over(self, claim: Claim, is_empty: bool) -> bool:
+        """Return whether a claim does not count."""
+        (job,) = reconcile(self._registry, [claim.job])
+        if self._state_of(job).is_final:
+            return True
+        elsewhere = job.driver is not None and job.driver.host != os.uname().nodename
+        # A local directory of another host, which has the same name.
+        return elsewhere and is_empty and storage.is_local(claim.place)
+
+    def _state_of(self, job: JobRecord) -> JobState:
+        """Return a job's state; FINISHED also when it was stopped with the savepoint just now.
+
+        Its driver may still be ending then, as in a handover, and commits nothing more.
+        """
+        if job.state.is_final or self._savepoint is None:
+            return job.state
+        since = self._registry.state_history(job.job_id)[-1].time
+        for request in self._registry.requests(job.job_id):
+            done = request.result if request.state is RequestState.COMPLETED else None
+            path = None if done is None or done.savepoint is None else done.savepoint.path
+            if request.kind is not RequestKind.SAVEPOINT and path == self._savepoint:
+                return JobState.FINISHED if request.created >= since else job.state
+        return job.state
+
+
+def _in_use(query: str, claim: Claim) -> ConsentNeeded:
+    """Return the refusal of a query whose id or output another job holds."""
+    job = claim.job
+    who = f"query '{claim.query}' of job {job.name} ({job.job_id}), which is {job.state.value}"
+    stop = f"stop that job first, with: flinkish stop {job.job_id}"
+    if claim.resource == query_resource(claim.place):
+        return ConsentNeeded(
+            f"query '{query}' would run with the query id and the batches of {who}: a query runs "
+            "once",
+            hint=f"{stop}; or go on from a savepoint of it with -s PATH, under a new query id",
+            reasons=["query-in-use"],
+        )
+    return ConsentNeeded(
+        f"query '{query}' would write to {claim.place}, as {who}, does: of two queries on one file "
+        "sink, the output of one is dropped",
+        hint=f"{stop}; or write to another path",
+        reasons=["sink-in-use"],
+    )

@@ -1,0 +1,245 @@
+"""The judgement of a query that starts without being restored just now, before Spark is asked.
+
+It looks at what ``run -s`` looks at: the batches of the sink, the query id, other jobs. Decisions
+are those of :mod:`flinkish.restore.plan.starts`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from flinkish import storage
+from flinkish.checkpoint.cut import newest_committed_batch, newest_planned_batch
+from flinkish.checkpoint.discovery import query_id_of
+from flinkish.driver.log import log
+from flinkish.driver.plan.outputs import output_of, same_place
+from flinkish.driver.plan.plan_extraction import PlannedQuery
+from flinkish.driver.plan.planned_queries import new_sink
+from flinkish.driver.plan.restore_environment import qualified
+from flinkish.driver.plan.writer_settings import WriterFacts
+from flinkish.driver.restore.empty_checkpoint import make_empty
+from flinkish.driver.restore.other_jobs import OtherJobs
+from flinkish.driver.tables.sink_tables import SinkPlace, open_table
+from flinkish.errors import ConsentNeeded, Corrupt, StorageError, TableError
+from flinkish.launch.other_jobs import came_from, standing
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import JobRecord, JobState, QueryFacts
+from flinkish.restore.check.file_sinks import file_sink_position
+from flinkish.restore.plan.query_id import newest_batch
+from flinkish.restore.plan.sinks import SinkMode, SinkPosition
+from flinkish.restore.plan.starts import KEEP_NOTHING, Agreed, Beginning, EarlierRun, judge_start
+from flinkish.restore.source.restore_inputs import NewSink
+
+
+class StartJudge:
+    """Judges the starts of one job's queries.
+
+    Parameters
+    ----------
+    job
+        This job, as its driver has found it.
+    mode
+        What the user agreed to for a sink that is ahead (``--sink-ahead``), if anything.
+    """
+
+    def __init__(
+        self, registry: Registry, job: JobRecord, others: OtherJobs, mode: str | None = None
+    ) -> None:
+        self._registry = registry
+        self._job = job
+        self._others = others
+        self._mode = cast("SinkMode | None", mode)
+
+    def admit(
+        self,
+        name: str,
+        planned: PlannedQuery | None,
+        facts: WriterFacts,
+        session: Any,
+        location: str,
+    ) -> list[str]:
+        """Let a query start, with its query id and its output taken for this job.
+
+        Parameters
+        ----------
+        location
+            Its checkpoint, which may not exist yet. One whose first batch has another number than 0
+            is made here.
+
+        Returns
+        -------
+        list of str
+            Notes about what was agreed to.
+
+        Raises
+        ------
+        ConsentNeeded
+            It would lose output, write it twice, or run beside another job.
+        """
+        sink = new_sink(facts, session)
+        stateful = planned is None or bool(planned.operators)
+        begins, query_id = _beginning(name, stateful, str(qualified(location, session)))
+        if begins is None:
+            self._others.take(name, sink, None, session, is_empty=True)
+            return []
+        position = self._position(name, sink, session, query_id)
+        ahead = written = None
+        if query_id is None:
+            written = self._written(name, planned, sink, session)
+        elif (sink.format or "").lower() not in KEEP_NOTHING:
+            ahead = self._ahead(query_id, begins) or self._moved(query_id, begins)
+
+        def judged(stands: EarlierRun | None) -> ConsentNeeded | Agreed | None:
+            return judge_start(
+                begins, position, ahead=ahead, written=written, stands=stands, mode=self._mode
+            )
+
+        # First: where another job is at work, that is what the user has to know.
+        is_empty = position is None or position.newest_batch is None
+        self._others.take(name, sink, query_id, session, is_empty=is_empty)
+        found = judged(None)
+        if isinstance(found, ConsentNeeded):
+            found = judged(self._stands())
+            assert isinstance(found, ConsentNeeded)
+            raise found
+        if found is None:
+            return []
+        if found.rebase_to is not None:
+            make_empty(planned, session, found.rebase_to, str(qualified(location, session)))
+        return [found.text]
+
+    def _position(
+        self, name: str, sink: NewSink, session: Any, query_id: str | None
+    ) -> SinkPosition | None:
+        """Return the newest batch of a sink by which it would skip; None if it records none."""
+        shown = sink.table or sink.path or ""
+        found: SinkPosition | None = None
+        try:
+            table = open_table(SinkPlace(sink.format, sink.path, sink.table), session)
+            if table is None:
+                found = file_sink_position(sink.format, sink.path, storage)
+            elif query_id is not None and table.exists():
+                reading = table.read(query_id)
+                kind = (sink.format or "").lower()
+                found = SinkPosition(
+                    kind,
+                    shown,
+                    reading.newest_batch,
+                    by_query_id=True,
+                    computes_skipped=reading.computes_skipped,
+                )
+        except TableError as error:
+            log(f"query '{name}': which batches {shown} has is not known: {error.message}")
+        if found is not None and found.unreadable is not None:
+            log(f"query '{name}': which batches {shown} has is not known: {found.unreadable}")
+            return None
+        return found
+
+    def _ahead(self, query_id: str, begins: Beginning) -> EarlierRun | None:
+        """Return the job that has gone on with a query in another checkpoint, the furthest."""
+        here = begins.checkpoint or ""
+        runs = [
+            EarlierRun(job.name, job.job_id, batch, query.checkpoint_dir)
+            for job, query in self._registry.find_query(query_id)
+            if job.job_id != self._job.job_id and not same_place(query.checkpoint_dir, here)
+            if (batch := newest_batch(query)) is not None
+        ]
+        last = -1 if begins.committed is None else begins.committed
+        return max((r for r in runs if r.batch > last), key=lambda r: r.batch, default=None)
+
+    def _moved(self, query_id: str, begins: Beginning) -> EarlierRun | None:
+        """Return the newest run of this job's name if it has gone on under another query id.
+
+        So it is where an older savepoint was restored. Runs of a name that have nothing to do with
+        each other are not meant: the newest has come from one that ran in this checkpoint.
+        """
+        found = standing(self._registry, self._job.name, but=self._job.job_id)
+        if found is None or self._job.state is JobState.RESTARTING:
+            return None
+        if found.job.launch.restore is None or found.job.launch.restore.fork:
+            return None  # a fork lets the original go on
+        query = next((each for each in found.queries if each.name == begins.query), None)
+        batch = None if query is None else newest_batch(query)
+        if query is None or batch is None or query.query_id == query_id:
+            return None
+        runs = self._registry.find_query(query_id)
+        here = [
+            job.end_time or 0.0
+            for job, run in runs
+            if job.job_id != self._job.job_id
+            and same_place(run.checkpoint_dir, begins.checkpoint or "")
+        ]
+        is_newer = max(here, default=0.0) < (found.job.end_time or 0.0)
+        origins = came_from(self._registry, found.job)
+        if not is_newer or {job.job_id for job, _ in runs}.isdisjoint(origins):
+            return None
+        return EarlierRun(found.job.name, found.job.job_id, batch, query.checkpoint_dir)
+
+    def _written(
+        self, name: str, planned: PlannedQuery | None, sink: NewSink, session: Any
+    ) -> EarlierRun | None:
+        """Return the run of this job's name that has written the same input to the same table."""
+        output = output_of(sink, session)
+        if output is None or not output.is_table or planned is None:
+            return None
+        reads = sorted(source.signature for source in planned.sources)
+        for job in reversed(self._registry.jobs(name=self._job.name)):
+            if job.job_id == self._job.job_id:
+                continue
+            known = self._registry.facts(job.job_id).get(name)
+            queries = {query.name: query for query in self._registry.queries(job.job_id)}
+            if known is None or _signatures(known) != reads or not _writes_to(known, sink):
+                continue
+            batch = newest_batch(queries[name])
+            if batch is not None and _has_batches(sink, session, queries[name].query_id):
+                shown = f"the {sink.format} table {sink.table or sink.path}"
+                return EarlierRun(job.name, job.job_id, batch, shown)
+        return None
+
+    def _stands(self) -> EarlierRun | None:
+        """Return where the job of this name stands."""
+        found = standing(self._registry, self._job.name, but=self._job.job_id)
+        if found is None or found.batch is None:
+            return None
+        return EarlierRun(found.job.name, found.job.job_id, found.batch)
+
+
+def _beginning(name: str, stateful: bool, location: str) -> tuple[Beginning | None, str | None]:
+    """Return where a query is about to begin, and its query id if it has one.
+
+    None where its checkpoint cannot be read from here.
+    """
+    try:
+        root = storage.locate(location)
+        planned, committed = newest_planned_batch(root), newest_committed_batch(root)
+        query_id = query_id_of(root)
+    except Corrupt:  # it has no metadata
+        is_new = planned is None and committed is None
+        return Beginning(name, stateful, None if is_new else root, committed, planned), None
+    except StorageError as error:
+        log(f"query '{name}': its checkpoint {location} cannot be read here: {error.message}")
+        return None, None
+    return Beginning(name, stateful, root, committed, planned), query_id
+
+
+def _signatures(known: QueryFacts) -> list[str]:
+    return sorted(str(source.get("signature")) for source in known.sources)
+
+
+def _writes_to(known: QueryFacts, sink: NewSink) -> bool:
+    """Return whether a query wrote to the table of a sink."""
+    table, path = known.sink.get("table"), known.sink.get("path")
+    if sink.table is not None and table is not None:
+        return str(table).lower() == sink.table.lower()
+    return path is not None and sink.path is not None and same_place(str(path), sink.path)
+
+
+def _has_batches(sink: NewSink, session: Any, query_id: str) -> bool:
+    """Return whether a table has batches of a query; not if it cannot be read."""
+    try:
+        table = open_table(SinkPlace(sink.format, sink.path, sink.table), session)
+        return (
+            table is not None and table.exists() and table.read(query_id).newest_batch is not None
+        )
+    except TableError:
+        return False

@@ -1,0 +1,241 @@
+"""What the start of a query means for its sink and for other jobs, without a restore too. Pure.
+
+``run -s`` and ``check`` plan a restore. A plain ``run``, a ``restart`` and a query that a program
+starts later begin without one: with batch 0 in a new checkpoint, or in the checkpoint that they
+have. A sink that remembers its batches (:mod:`flinkish.restore.plan.sinks`) drops the output of
+those that it has, without a word, and a checkpoint may be one that another job has left behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from flinkish.errors import ConsentNeeded
+from flinkish.restore.plan.sinks import SinkMode, SinkPlan, SinkPosition
+from flinkish.spec.calls import KnownWriter
+
+#: Sinks that keep nothing, so that it does not matter what a query writes to them again.
+KEEP_NOTHING = frozenset({"console", "memory", "noop"})
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """Where a query is about to begin.
+
+    Attributes
+    ----------
+    query
+        Its name.
+    stateful
+        Whether it has state.
+    checkpoint
+        The checkpoint that it goes on in; None for a new one.
+    committed, planned
+        The newest batches of that checkpoint's logs; None where there is none.
+    """
+
+    query: str
+    stateful: bool = False
+    checkpoint: str | None = None
+    committed: int | None = None
+    planned: int | None = None
+
+    @property
+    def is_new(self) -> bool:
+        """Whether its checkpoint does not exist yet."""
+        return self.checkpoint is None
+
+    @property
+    def last_batch(self) -> int:
+        """The newest batch that it has begun, -1 before the first."""
+        return -1 if self.planned is None else self.planned
+
+    def describe(self) -> str:
+        """Return the beginning of a sentence about it."""
+        if self.checkpoint is None:
+            return f"query '{self.query}' would start with batch 0, in a new checkpoint"
+        if self.planned is None:
+            return f"query '{self.query}' would start with batch 0, in {self.checkpoint}"
+        batch = self.planned if self.committed is None else self.committed
+        return f"query '{self.query}' would go on after batch {batch} of {self.checkpoint}"
+
+
+@dataclass(frozen=True)
+class EarlierRun:
+    """A run of a query by another job.
+
+    Attributes
+    ----------
+    name, job_id
+        The job.
+    batch
+        The newest batch that it has committed.
+    checkpoint
+        Where.
+    """
+
+    name: str
+    job_id: str
+    batch: int
+    checkpoint: str = ""
+
+    def describe(self) -> str:
+        """Return a text for messages."""
+        return f"job {self.name} ({self.job_id})"
+
+
+@dataclass(frozen=True)
+class Agreed:
+    """A start that the user's choice permits.
+
+    Attributes
+    ----------
+    text
+        A note about what happens.
+    rebase_to
+        The batch after which the query begins to count; None for its own numbers.
+    """
+
+    text: str
+    rebase_to: int | None = None
+
+
+def judge_start(
+    begins: Beginning,
+    position: SinkPosition | None,
+    *,
+    ahead: EarlierRun | None = None,
+    written: EarlierRun | None = None,
+    stands: EarlierRun | None = None,
+    mode: SinkMode | None = None,
+) -> ConsentNeeded | Agreed | None:
+    """Decide whether a query may start where it is about to.
+
+    Parameters
+    ----------
+    position
+        The newest batch of the sink; None for one that records none.
+    ahead
+        The run that has gone on with this query in another checkpoint, if there is one.
+    written
+        The run of this job's name that has written the same input to the same table.
+    stands
+        The newest run of this job's name, which ``run --resume`` goes on from.
+    mode
+        ``--sink-ahead``.
+
+    Returns
+    -------
+    ConsentNeeded or Agreed or None
+        The refusal, or what was agreed to; None where nothing is asked.
+    """
+    sink = _sink_ahead(begins, position)
+    if ahead is None and sink and position is not None and begins.is_new and mode == "rebase":
+        newest = position.newest_batch or 0
+        what = f"the {position.format} sink {position.path} has batch {newest}"
+        text = f"query '{begins.query}' starts in a new checkpoint with batch {newest + 1}: {what}"
+        return Agreed(text, newest)
+    breaks = begins.stateful and not (position is not None and position.computes_skipped)
+    if sink and breaks:
+        sink += ", and the query would fail after it: no state is written by batches that it skips"
+    if ahead is None and sink and mode == "accept" and not breaks:
+        return Agreed(f"{begins.describe()}: {sink}, as accepted")
+    if ahead is None and not sink and written is not None and mode == "rebase":
+        return Agreed(f"{begins.describe()}: {_twice(written)}, as accepted")
+    if ahead is not None:
+        gone = f"{ahead.describe()} has gone on with it to batch {ahead.batch}"
+        why, reason = f"{gone} in {ahead.checkpoint}", "checkpoint-stale"
+        why += f"; {sink}" if sink else "; what that has read would be read and written again"
+    elif sink:
+        why, reason = sink, "sink-ahead"
+    elif written is not None:
+        why, reason = _twice(written), "table-written"
+    else:
+        return None
+    ways = list(_ways(begins, stands if ahead is None else ahead))
+    if sink and begins.is_new:
+        ways.append("--sink-ahead rebase starts with the batch after those (all input is written)")
+    if sink and ahead is None and not breaks:
+        ways.append("--sink-ahead accept lets it drop them")
+    if reason == "table-written":
+        ways.append("--sink-ahead rebase writes it all again")
+    if position is not None:
+        ways.append("or write to another path" if sink else "or write to another table")
+    return ConsentNeeded(f"{begins.describe()}: {why}", hint="; ".join(ways), reasons=[reason])
+
+
+def _sink_ahead(begins: Beginning, position: SinkPosition | None) -> str:
+    """Return what the sink would drop, as a clause; empty if nothing."""
+    if position is None or position.newest_batch is None:
+        return ""
+    if position.newest_batch <= begins.last_batch:
+        return ""
+    newest = position.newest_batch
+    return (
+        f"the {position.format} sink {position.path} has batch {newest}, and would drop the "
+        f"output up to that batch without a word"
+    )
+
+
+def _twice(written: EarlierRun) -> str:
+    return (
+        f"{written.describe()} has written the batches up to {written.batch} of the same input to "
+        f"{written.checkpoint}, and they would be there twice"
+    )
+
+
+def _ways(begins: Beginning, stands: EarlierRun | None) -> Iterable[str]:
+    """Yield the ways to go on, without those that need an agreement."""
+    if stands is not None:
+        yield (
+            f"go on from where job {stands.name} stands (batch {stands.batch}) with: flinkish run "
+            f"--name {stands.name} --resume"
+        )
+    yield "start from a savepoint with -s PATH"
+    if begins.checkpoint is not None and begins.planned is not None:
+        yield f"go on from this checkpoint with -s {begins.checkpoint} --sink-ahead rebase"
+
+
+def judge_writers(
+    sink: SinkPosition,
+    place: str,
+    writers: Iterable[KnownWriter],
+    same_job: Collection[str],
+    mode: SinkMode | None,
+) -> SinkPlan | None:
+    """Return the plan for a sink that a query of another job writes to, or None.
+
+    Parameters
+    ----------
+    place
+        The sink's place, as writers have theirs.
+    writers
+        Queries of other jobs that have not ended.
+    same_job
+        The jobs that have not ended and run the query that is restored: a table has several
+        writers, but the rows of one input once.
+    """
+    for each in writers:
+        if each.place != place or (each.is_table and each.job_id not in same_job):
+            continue
+        if each.is_table and mode == "rebase":
+            continue
+        if each.elsewhere and place.startswith("/") and sink.newest_batch is None:
+            continue  # a local directory of another host
+        what = "the rows of one input would be there twice"
+        if not each.is_table:
+            what = "of two queries on one file sink, the output of one is dropped"
+        text = (
+            f"query '{each.query}' of job {each.name} ({each.job_id}), which is {each.state}, "
+            f"writes to the {sink.format} sink {sink.path} too: {what}"
+        )
+        advice = f"stop that job first, with: flinkish stop {each.job_id}; or write to another path"
+        if each.is_table:
+            advice += "; --sink-ahead rebase writes it all again"
+        permit: tuple[SinkMode, ...] = ("rebase",) if each.is_table else ()
+        return SinkPlan(
+            *(sink.format, sink.path, sink.newest_batch, "ahead", "sink-in-use", text, advice),
+            permit=permit,
+        )
+    return None

@@ -1,0 +1,192 @@
+"""What a query is asked before it starts without a savepoint: its sink, its checkpoint, others."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.registry.claims import file_resource, query_resource
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import JobRecord, JobState, Launch, RestoreSpec, SavepointRecord
+from flinkish.registry.liveness import process_ref
+from tests.support.driver.in_process_job import InProcessJob
+
+pytestmark = pytest.mark.spark
+
+NewJob = Callable[..., InProcessJob]
+
+
+@dataclass
+class Copy:
+    """A program that copies the files of a directory, one a batch, and ends."""
+
+    spark: Any
+    root: Path
+    checkpoint: str | None = None
+    dedup: bool = False
+    count: list[int] | None = None
+
+    def give(self, *names: str) -> None:
+        """Write input files with one row each: their name."""
+        (self.root / "in").mkdir(exist_ok=True)
+        for name in names:
+            (self.root / "in" / name).write_text(name)
+
+    def __call__(self) -> None:
+        rows = self.spark.readStream.option("maxFilesPerTrigger", 1).text(str(self.root / "in"))
+        if self.dedup:
+            rows = rows.dropDuplicates(["value"])
+        writer = rows.writeStream.queryName("copy").format("csv").trigger(availableNow=True)
+        if self.checkpoint is not None:
+            writer = writer.option("checkpointLocation", self.checkpoint)
+        if self.count is not None:  # no sink that remembers its batches
+            count = self.count
+            writer.foreachBatch(lambda _, batch: count.append(batch)).start().awaitTermination()
+            return
+        writer.start(str(self.root / "out")).awaitTermination()
+
+    def written(self) -> list[str]:
+        """Return the rows that the sink's log has, sorted."""
+        return sorted(row[0] for row in self.spark.read.csv(str(self.root / "out")).collect())
+
+
+def run(new_job: NewJob, program: Copy, **more: Any) -> JobRecord:
+    return new_job(**more).start(program).wait()
+
+
+def resumed(job: JobRecord) -> RestoreSpec:
+    assert job.checkpoint_dir is not None
+    return RestoreSpec(job.checkpoint_dir, job=job.job_id)
+
+
+def refusal(job: JobRecord) -> dict[str, Any]:
+    assert job.state is JobState.FAILED, job
+    assert job.failure is not None
+    assert job.failure["code"] == 5, job.failure
+    return dict(job.failure)
+
+
+def test_a_new_checkpoint_over_an_old_output(spark: Any, new_job: NewJob, tmp_path: Path) -> None:
+    program = Copy(spark, tmp_path)
+    program.give("a", "b")
+    first = run(new_job, program)
+    assert first.state is JobState.FINISHED, first.failure
+    program.give("c")
+    refused = refusal(run(new_job, program))
+    assert refused["reasons"] == ["sink-ahead"]
+    assert "has batch 1" in refused["message"]
+    for way in ("--name test --resume", "-s PATH", "accept", "rebase", "another path"):
+        assert way in refused["hint"]
+    assert program.written() == ["a", "b"]
+
+    agreed = new_job(sink_ahead="accept").start(program)
+    assert agreed.wait().state is JobState.FINISHED
+    assert any("as accepted" in n for q in agreed.runtime.queries() for n in q.notes)
+    assert program.written() == ["a", "b", "c"], "the first two were dropped, and are there"
+
+
+@pytest.mark.parametrize("dedup", [False, True])
+def test_a_new_checkpoint_that_counts_on(
+    spark: Any, new_job: NewJob, tmp_path: Path, dedup: bool
+) -> None:
+    program = Copy(spark, tmp_path, dedup=dedup)
+    program.give("a", "b")
+    assert run(new_job, program).state is JobState.FINISHED
+    again = new_job(sink_ahead="rebase").start(program)
+    ended = again.wait()
+    assert ended.state is JobState.FINISHED, ended.failure
+    (query,) = again.runtime.queries()
+    assert "starts in a new checkpoint with batch 2" in query.notes[-1]
+    assert program.written() == ["a", "a", "b", "b"]
+    program.give("a2", "c")
+    last = run(new_job, program, restore=resumed(ended))
+    assert last.state is JobState.FINISHED, last.failure
+    assert program.written() == ["a", "a", "a2", "b", "b", "c"]
+
+
+def test_a_job_goes_on_from_where_its_name_stands(
+    spark: Any, new_job: NewJob, tmp_path: Path
+) -> None:
+    """And its program's own checkpoint is stale then."""
+    program = Copy(spark, tmp_path, checkpoint=str(tmp_path / "own"), dedup=True)
+    program.give("a", "b")
+    first = run(new_job, program)
+    assert first.state is JobState.FINISHED, first.failure
+    program.give("c")
+    again = run(new_job, program)
+    assert again.state is JobState.FINISHED, "in the checkpoint that it has, no question"
+    program.give("d")
+    moved = run(new_job, program, restore=resumed(again))
+    assert moved.state is JobState.FINISHED, moved.failure
+    assert program.written() == ["a", "b", "c", "d"]
+    program.give("e")
+
+    stale = refusal(run(new_job, program))
+    assert stale["reasons"] == ["checkpoint-stale"]
+    assert f"would go on after batch 2 of {tmp_path}/own" in stale["message"]
+    assert f"({moved.job_id}) has gone on with it to batch 3" in stale["message"]
+    assert "would drop the output up to that batch" in stale["message"]
+    assert "--name test --resume" in stale["hint"]
+    assert "accept" not in stale["hint"], "no state is written by batches that are skipped"
+    assert program.written() == ["a", "b", "c", "d"]
+
+    last = run(new_job, program, restore=resumed(moved))
+    assert last.state is JobState.FINISHED, last.failure
+    assert program.written() == ["a", "b", "c", "d", "e"]
+
+
+def test_a_job_that_went_on_under_another_query_id(
+    spark: Any, new_job: NewJob, registry: Registry, tmp_path: Path
+) -> None:
+    """From an older batch: no sink and no query id tells, but the job's own history."""
+    batches: list[int] = []
+    own, older = str(tmp_path / "own"), str(tmp_path / "older")
+    program = Copy(spark, tmp_path, checkpoint=own, count=batches)
+    program.give("a")
+    first = run(new_job, program)
+    assert first.state is JobState.FINISHED, first.failure
+    shutil.copytree(own, older)
+    registry.add_savepoint(SavepointRecord(older, first.job_id, 1.0, "native", 1, 1, 0.1, ()))
+    program.give("b")
+    assert run(new_job, program).state is JobState.FINISHED
+    back = run(new_job, program, restore=RestoreSpec(older))
+    assert back.state is JobState.FINISHED, back.failure
+    refused = refusal(run(new_job, program))
+    assert refused["reasons"] == ["checkpoint-stale"]
+    assert f"({back.job_id}) has gone on with it to batch 1" in refused["message"]
+    assert "would be read and written again" in refused["message"]
+    assert batches == [0, 1, 1]
+
+
+def test_not_beside_another_job_on_the_output_or_the_query(
+    spark: Any, new_job: NewJob, registry: Registry, tmp_path: Path
+) -> None:
+    program = Copy(spark, tmp_path, checkpoint=str(tmp_path / "own"))
+    program.give("a")
+    other = JobRecord(
+        "d" * 32, "orig", JobState.RUNNING, 1.0, Launch("/x.py"), driver=process_ref()
+    )
+    registry.add_job(other)
+    held = file_resource(str(tmp_path / "out"))
+    assert registry.claim_resources(other.job_id, "seen", [held]) == []
+    refused = refusal(run(new_job, program))
+    assert refused["reasons"] == ["sink-in-use"]
+    assert f"job orig ({other.job_id}), which is RUNNING" in refused["message"]
+    registry.claim_resources(other.job_id, "seen", [])
+    first = run(new_job, program)
+    assert first.state is JobState.FINISHED, first.failure
+
+    (query,) = registry.queries(first.job_id)
+    assert registry.claim_resources(other.job_id, "copy", [query_resource(query.query_id)]) == []
+    program.give("b")
+    refused = refusal(run(new_job, program))
+    assert refused["reasons"] == ["query-in-use"]
+    assert program.written() == ["a"]
+    registry.transition(other.job_id, JobState.FAILED)
+    assert run(new_job, program).state is JobState.FINISHED
+    assert program.written() == ["a", "b"]

@@ -1,0 +1,80 @@
+"""Whether a query may start where it is about to: as a table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from flinkish.errors import ConsentNeeded
+from flinkish.restore.plan.sinks import SinkPosition
+from flinkish.restore.plan.starts import Agreed, Beginning, EarlierRun, judge_start, judge_writers
+from flinkish.spec.calls import KnownWriter
+
+NEW = Beginning("q")
+OWN = Beginning("q", checkpoint="/own", committed=4, planned=5)
+FILES = SinkPosition("parquet", "/out", 5)
+AHEAD = EarlierRun("job", "a" * 32, 7, "/elsewhere")
+WRITTEN = EarlierRun("job", "a" * 32, 7, "the delta table /t")
+
+
+@pytest.mark.parametrize(
+    ("begins", "position", "more", "reason"),
+    [
+        (NEW, None, {}, None),
+        (NEW, replace(FILES, newest_batch=None), {}, None),
+        (NEW, replace(FILES, newest_batch=0), {}, "sink-ahead"),
+        (NEW, FILES, {"mode": "rebase"}, 5),
+        (OWN, replace(FILES, newest_batch=6), {"mode": "rebase"}, "sink-ahead"),
+        (NEW, FILES, {"mode": "accept"}, "agreed"),
+        (replace(NEW, stateful=True), FILES, {"mode": "accept"}, "sink-ahead"),
+        (OWN, FILES, {}, None),  # a planned batch that the sink has is run again, and skipped
+        (OWN, replace(FILES, newest_batch=6), {}, "sink-ahead"),
+        (replace(OWN, planned=None, committed=None), FILES, {}, "sink-ahead"),
+        (OWN, FILES, {"ahead": AHEAD}, "checkpoint-stale"),
+        (OWN, None, {"ahead": AHEAD, "mode": "accept"}, "checkpoint-stale"),
+        (NEW, None, {"written": WRITTEN}, "table-written"),
+        (NEW, None, {"written": WRITTEN, "mode": "rebase"}, "agreed"),
+    ],
+)
+def test_starts(
+    begins: Beginning, position: SinkPosition | None, more: dict[str, Any], reason: str | int | None
+) -> None:
+    found = judge_start(begins, position, stands=AHEAD, **more)
+    if reason is None:
+        assert found is None
+    elif isinstance(reason, int) or reason == "agreed":
+        assert isinstance(found, Agreed)
+        assert found.rebase_to == (reason if isinstance(reason, int) else None)
+    else:
+        assert isinstance(found, ConsentNeeded)
+        assert found.data["reasons"] == [reason]
+        assert "flinkish run --name job --resume" in found.hint
+
+
+WRITER = KnownWriter("b" * 32, "orig", "RUNNING", "seen", "/out")
+
+
+@pytest.mark.parametrize(
+    ("writer", "same_job", "mode", "newest", "asks"),
+    [
+        (WRITER, (), None, 3, True),
+        (WRITER, (), "rebase", 3, True),
+        (replace(WRITER, place="/other"), (), None, 3, False),
+        (replace(WRITER, elsewhere=True), (), None, 3, True),
+        (replace(WRITER, elsewhere=True), (), None, None, False),
+        (replace(WRITER, is_table=True), (), None, 3, False),  # pipelines may share a table
+        (replace(WRITER, is_table=True), ("b" * 32,), None, 3, True),
+        (replace(WRITER, is_table=True), ("b" * 32,), "rebase", 3, False),
+    ],
+)
+def test_writers(
+    writer: KnownWriter, same_job: tuple[str, ...], mode: Any, newest: int | None, asks: bool
+) -> None:
+    sink = replace(FILES, newest_batch=newest)
+    plan = judge_writers(sink, "/out", [writer], same_job, mode)
+    assert (plan is not None and plan.blocks) is asks
+    if plan is not None:
+        assert "job orig" in plan.text
+        assert "flinkish stop bbbb" in plan.advice
