@@ -15,7 +15,9 @@ from flinkish.client.context import Context
 from flinkish.client.purge_files import Leftover, find_leftovers, found_below, remove_leftover
 from flinkish.client.submission import checkpoint_directory
 from flinkish.errors import FlinkishError, PartialFailure, StorageError
+from flinkish.launch.other_jobs import standing
 from flinkish.registry.in_use import outlived
+from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, QueryStatus, SavepointRecord
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.purge_plan import (
@@ -221,6 +223,7 @@ def _facts(
     known = [_known(job, runs.get(job.job_id, ()), news=job.job_id in news) for job in jobs]
     chosen = {f.job.job_id for f in known if standing_reason(f, rules) is None}
     saving = dict.fromkeys(registry.jobs_in_upgrades(), "an upgrade of it is not finished")
+    saving |= _stand(registry, jobs)
     saving |= _saving(context, [f for f in known if f.job.job_id in chosen], records)
     found = tuple(
         _looked_up(replace(f, saving=saving.get(f.job.job_id))) if f.job.job_id in chosen else f
@@ -238,6 +241,21 @@ def _facts(
         )
         for record in records
     )
+
+
+def _stand(registry: Registry, jobs: Sequence[JobRecord]) -> dict[str, str]:
+    """Return the ended jobs that the next ``run --resume`` goes on from, with that as the reason.
+
+    Those of a name that has a job now are needed by that one, or no more.
+    """
+    running = {job.name for job in jobs if not job.state.is_final}
+    names = {job.name for job in jobs if job.launch.resumes} - running
+    found = [standing(registry, name) for name in sorted(names)]
+    return {
+        each.job.job_id: "flinkish run --resume goes on from it"
+        for each in found
+        if each is not None
+    }
 
 
 def _known(job: JobRecord, queries: Sequence[QueryStatus], *, news: bool) -> JobFacts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flinkish.client.set_offsets import Where, offsets_of
 from flinkish.config import Config
@@ -123,12 +123,15 @@ def restore_spec(
     Raises
     ------
     UsageError
-        Options of a restore are given without a savepoint.
+        Options of a restore are given without a savepoint. What to do with a sink that has batches
+        is no such option, unless a table is to be rolled back.
     """
     path = checkpoints or restore.savepoint or config.get(_RECOVERY + "path")
     if path is None:
         mode = [("a claim mode", "-cm (--claimMode)")] if restore.claim_mode else []
-        for name, flag in [*restore.given(), *mode]:
+        # A new checkpoint can count on from its sink's batches, too; only tables have versions.
+        rest = restore if restore.sink_ahead == "rollback" else replace(restore, sink_ahead=None)
+        for name, flag in [*rest.given(), *mode]:
             raise UsageError(
                 f"{name} needs a savepoint to restore from",
                 hint=f"give it with -s PATH, or leave out {flag}",

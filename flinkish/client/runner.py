@@ -67,6 +67,7 @@ class ProgramRunner:
         packages: Sequence[str] = (),
         secret_args: Sequence[str] = (),
         if_not_running: bool = False,
+        resume: bool = False,
         wait: bool = True,
     ) -> Job:
         """Start a job from an unchanged PySpark program.
@@ -127,6 +128,9 @@ class ProgramRunner:
         if_not_running : bool
             Whether a job of the name (also of the program's) that has not ended is returned
             instead of starting another.
+        resume : bool
+            Whether it goes on from the newest committed batch of the newest job of the name, if any
+            has committed one; needs ``name``.
         wait : bool
             Whether to wait until the job runs (or has finished). If so, a program that fails raises
             its error.
@@ -173,6 +177,7 @@ class ProgramRunner:
                 plan=planned,
                 name=name,
                 if_not_running=if_not_running,
+                resume=resume,
             )
             job = submission.launch(context, ready)
         except NameTaken as taken:

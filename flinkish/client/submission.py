@@ -11,12 +11,14 @@ from flinkish.client.checking import Plan
 from flinkish.client.context import Context
 from flinkish.client.program import Program, asked_partitions, find_spark, launch_of
 from flinkish.client.restoring import Restore, restore_spec
+from flinkish.client.resuming import check_resume, run_to_resume
 from flinkish.config import Config, working_directory
 from flinkish.config.secrets import MASK
 from flinkish.errors import NameTaken, UsageError
 from flinkish.launch import launcher
 from flinkish.launch import spark_submit as programs
 from flinkish.launch.deploy_mode import check_deploy_mode
+from flinkish.launch.job_origin import resumed_origin
 from flinkish.launch.restart_strategy import strategy_of
 from flinkish.launch.secret_settings import without_secrets
 from flinkish.launch.spark_submit import Installation
@@ -84,6 +86,7 @@ def prepare(
     plan: PlanFile | None = None,
     name: str | None = None,
     if_not_running: bool = False,
+    resume: bool = False,
 ) -> Submission:
     """Check everything that can be checked before a job is launched.
 
@@ -102,6 +105,9 @@ def prepare(
         which others may have.
     if_not_running : bool
         Whether no other such job may have the default name either.
+    resume : bool
+        Whether it goes on from where the job of the name stands, if any run of it has committed a
+        batch.
 
     Returns
     -------
@@ -113,7 +119,10 @@ def prepare(
     NameTaken
         Another job has the name; :func:`holder_of` returns it.
     UsageError
-        There is no such program, no savepoint to restore from, or no such deploy mode.
+        There is no such program, no savepoint to restore from, or no such deploy mode; or options
+        contradict ``resume``.
+    Superseded
+        A job of another name has gone on from the one to resume.
     LaunchFailed
         Spark, Java or a Python is missing.
     SavepointNotFound, Corrupt, UnsupportedFormat
@@ -123,12 +132,18 @@ def prepare(
     ConsentNeeded
         The plan needs a consent that it was made without.
     """
+    if resume:
+        check_resume(restore, name, has_plan=plan is not None)
     launch = launch_of(program, context.config, working_directory())
     chosen = name or launch.default_name
     unique = name is not None or if_not_running
     if unique:
         _check_name(context, chosen)
-    spec = restore_spec(restore, context.config, parallelism=asked_partitions(launch))
+    partitions = asked_partitions(launch)
+    if resume:
+        spec = _resumed(context, restore, chosen, partitions)
+    else:
+        spec = restore_spec(restore, context.config, parallelism=partitions)
     strategy_of(launch.options)  # refuses wrong settings
     check_deploy_mode(launch, context.config.registry_url())
     installation = find_spark(launch)
@@ -138,10 +153,30 @@ def prepare(
 
         check_unchanged(plan, launch, spark)
         spec = plan.restore_spec(spec.claim_mode)
-    launch = replace(programs.pinned(launch, installation), restore=spec)
-    if spec is not None:
+    launch = replace(programs.pinned(launch, installation), restore=spec, resumes=resume)
+    if spec is None:
+        launch = replace(launch, sink_ahead=restore.sink_ahead)
+    elif spec.job is None:
         check_restorable(context, spec, spark)
+    else:
+        from flinkish.restore.source.job_source import open_job
+
+        origin = resumed_origin(context.registry, context.registry.job(spec.job))
+        check_source(context, open_job(origin), spark)
     return Submission(chosen, launch, installation, unique)
+
+
+def _resumed(
+    context: Context, restore: Restore, name: str, partitions: int | None
+) -> RestoreSpec | None:
+    """Return the restore of a job from the checkpoints of its newest run; None for a first run."""
+    job = run_to_resume(context, name)
+    if job is None:
+        return None
+    where = job.checkpoint_dir or job.job_id
+    spec = restore_spec(restore, context.config, parallelism=partitions, checkpoints=where)
+    assert spec is not None
+    return replace(spec, job=job.job_id)
 
 
 def launch(context: Context, submission: Submission) -> JobRecord:

@@ -110,6 +110,8 @@ class Launch:
     sink_ahead
         What to do with a sink that has batches already, when nothing is restored: one of
         :data:`SINK_MODES`.
+    resumes
+        Whether ``run --resume`` started it, so that the next such run goes on from it.
     """
 
     application: str | None
@@ -129,6 +131,7 @@ class Launch:
     restore: RestoreSpec | None = None
     secret_arguments: tuple[str, ...] = ()
     sink_ahead: str | None = field(default=None, metadata=OMIT_DEFAULT)
+    resumes: bool = field(default=False, metadata=OMIT_DEFAULT)
 
     @property
     def default_name(self) -> str:

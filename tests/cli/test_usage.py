@@ -64,7 +64,7 @@ MISTAKES = [
     (["run", "--planet", "app.py"], "no such option"),
     (["run", "--plan", "nowhere.json"], "there is no plan"),
     (["run", "--plan", "app.py"], "cannot be read as a plan"),
-    (["run", "--sink-ahead", "rebase", "app.py"], "needs a savepoint"),
+    (["run", "--sink-ahead", "rollback", "app.py"], "needs a savepoint"),
     (["run", "--sink-ahead", "rewind", "-s", "x", "app.py"], "rewind"),
     (["run", "--reset-source", "s", "app.py"], "needs a savepoint"),
     (["run", "--accept-lost-rows", "app.py"], "needs a savepoint"),

@@ -42,6 +42,7 @@ class RunOptions(ProgramOptions, RestoreArguments):
     plan: str | None
     name: str | None
     if_not_running: bool
+    resume: bool
     queries: int | None
     restart_strategy: str | None
     cancel_on_exit: bool
@@ -107,6 +108,12 @@ def _claim_mode(_ctx: click.Context, parameter: click.Parameter, value: str | No
     help="If a job of the name (also of the program's) has not ended, show that one and exit 0.",
 )
 @click.option(
+    "--resume",
+    is_flag=True,
+    help="With --name: go on from the newest committed batch of the newest job of that name, as "
+    "run -s from a savepoint of it; start it if there is none. The line for a crontab.",
+)
+@click.option(
     "--queries",
     metavar="N",
     type=click.IntRange(min=1),
@@ -164,6 +171,7 @@ def _submit(call: Call, options: RunOptions) -> int:
                 plan=plan,
                 name=options.name,
                 if_not_running=options.if_not_running,
+                resume=options.resume,
             )
             if options.dry_run:
                 return _show_dry_run(session.out, ready.name, ready.command(), options.uid_map)

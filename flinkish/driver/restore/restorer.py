@@ -20,7 +20,13 @@ from flinkish.driver.restore import history
 from flinkish.driver.restore.other_jobs import OtherJobs
 from flinkish.driver.restore.typed_formats import TypedStates, typed_states_of
 from flinkish.driver.tables.sink_tables import SinkPlace, open_table
-from flinkish.errors import FlinkishError, SavepointNotFound, UsageError, WrongState
+from flinkish.errors import (
+    FlinkishError,
+    JobNotFound,
+    SavepointNotFound,
+    UsageError,
+    WrongState,
+)
 from flinkish.launch.job_origin import resumed_origin
 from flinkish.registry.job_registry import Registry
 from flinkish.restore.check.version_check import fit_offers
@@ -122,7 +128,7 @@ class Restorer:
         """
         try:
             found = Restorer(registry, job_id, spec, planning)
-        except (SavepointNotFound, WrongState) as gone:
+        except (JobNotFound, SavepointNotFound, WrongState) as gone:
             log(f"what the job began with is gone: {gone.message}")
             return None
         found._agreed = found._resumed = True

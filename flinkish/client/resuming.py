@@ -1,0 +1,76 @@
+"""Where the job of a name stands: what ``run --resume`` goes on from."""
+
+from __future__ import annotations
+
+from flinkish.client.context import Context
+from flinkish.client.restoring import Restore
+from flinkish.errors import Superseded, UsageError
+from flinkish.launch.other_jobs import Standing, standing
+from flinkish.launch.termination import wait_until_gone
+from flinkish.registry.jobs import JobRecord
+from flinkish.registry.liveness import reconcile
+from flinkish.restore.plan.query_id import newest_batch
+
+_FLAG = "--resume"
+
+
+def check_resume(restore: Restore, name: str | None, *, has_plan: bool) -> None:
+    """Refuse options that contradict going on from where the job of a name stands (UsageError)."""
+    if not name:
+        raise UsageError(
+            f"{_FLAG} goes on from where the job of a name stands, and no name is given",
+            hint=f"name the job: flinkish run --name NAME {_FLAG} APP.py",
+        )
+    others = [
+        ("a savepoint", "-s", restore.savepoint is not None),
+        ("a plan", "--plan", has_plan),
+        ("a claim mode", "-cm (--claimMode)", restore.claim_mode is not None),
+    ]
+    for what, flag, given in others:
+        if given:
+            raise UsageError(
+                f"{what} and {_FLAG} exclude each other: it goes on from the job's checkpoints",
+                hint=f"leave out {flag}, or {_FLAG}",
+            )
+
+
+def run_to_resume(context: Context, name: str) -> JobRecord | None:
+    """Return the ended run that the job of a name goes on from; None if none has committed a batch.
+
+    Raises
+    ------
+    Superseded
+        A job of another name has gone on from its state.
+    WrongState
+        A process of it does not end.
+    """
+    found = standing(context.registry, name)
+    if found is None:
+        return None
+    _check_newest(context, found)
+    wait_until_gone(context.registry, found.job)
+    return found.job
+
+
+def _check_newest(context: Context, found: Standing) -> None:
+    """Raise Superseded when a job of another name has gone on from a run."""
+    job, registry = found.job, context.registry
+    for query in found.queries:
+        committed = found.committed[query.name]
+        for other, status in registry.find_query(query.query_id):
+            if other.name == job.name:
+                continue
+            (now,) = reconcile(registry, [other])
+            batch = newest_batch(status)
+            after = now.end_time is None or now.end_time > (job.end_time or job.start_time)
+            further = batch is not None and (committed is None or batch > committed)
+            if not now.state.is_final or (after and further):
+                raise Superseded(
+                    f"job {job.name} ({job.job_id}) stands at batch {committed} of query "
+                    f"'{query.name}', and job {now.name} ({now.job_id}), which is "
+                    f"{now.state.value}, has gone on from its state to batch {batch}",
+                    hint=f"go on from that one with: flinkish run --name {now.name} {_FLAG}; or "
+                    "start from a savepoint with -s PATH",
+                    job_id=now.job_id,
+                    state=now.state.value,
+                )
