@@ -1,4 +1,4 @@
-"""Rewrite log entries and ``metadata`` for another checkpoint or other state.
+"""Rewrite log entries and ``metadata`` for another checkpoint or other state, or begin them.
 
 Everything else stays as Spark wrote it, unknown keys included. All functions raise
 CheckpointFormatError for bytes that are not such a file.
@@ -37,6 +37,22 @@ def with_query_id(data: bytes, name: str = METADATA, *, query_id: str) -> bytes:
     content = parse_json(data)
     content["id"] = query_id
     return json_bytes(content)
+
+
+def empty_offsets(pins: Mapping[str, str], sources: int, timestamp_ms: int) -> bytes:
+    """Return the offset log entry of a batch in which no source was read (version 1)."""
+    header = {"batchWatermarkMs": 0, "batchTimestampMs": timestamp_ms, "conf": dict(pins)}
+    return b"\n".join([b"v1", json_bytes(header), *[NO_OFFSET.encode()] * sources])
+
+
+def empty_commit() -> bytes:
+    """Return the commit log entry of a batch without a watermark or state (version 1)."""
+    return b"v1\n" + json_bytes({"nextBatchWatermarkMs": 0})
+
+
+def new_metadata(query_id: str) -> bytes:
+    """Return the file ``metadata`` of a query."""
+    return json_bytes({"id": query_id})
 
 
 def with_pins(data: bytes, name: str, *, pins: Mapping[str, str]) -> bytes:

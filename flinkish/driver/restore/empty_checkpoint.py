@@ -8,12 +8,11 @@ would pin them.
 
 from __future__ import annotations
 
-import json
 import time
 from typing import Any
 
 from flinkish import storage
-from flinkish.checkpoint.format.logs import NO_OFFSET
+from flinkish.checkpoint.format.log_rewrites import empty_commit, empty_offsets, new_metadata
 from flinkish.checkpoint.format.names import COMMITS, METADATA, OFFSETS
 from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
 from flinkish.driver.plan.pinned_planning import configure, pinned_settings
@@ -70,13 +69,9 @@ def _contents(session: Any, sources: int) -> tuple[bytes, ...]:
     jvm = session._jvm
     clone = session._jsparkSession.cloneSession()
     configure(jvm, clone, {})
-    header = {
-        "batchWatermarkMs": 0,
-        "batchTimestampMs": int(time.time() * 1000),
-        "conf": pinned_settings(jvm, clone),
-    }
+    now_ms = int(time.time() * 1000)
     return (
-        json.dumps({"id": str(uuid.uuid4())}).encode(),
-        "\n".join(["v1", json.dumps(header), *[NO_OFFSET] * sources]).encode(),
-        b'v1\n{"nextBatchWatermarkMs":0}',
+        new_metadata(str(uuid.uuid4())),
+        empty_offsets(pinned_settings(jvm, clone), sources, now_ms),
+        empty_commit(),
     )

@@ -173,7 +173,7 @@ def test_a_renumbered_operator_and_an_empty_one(tmp_path: Path) -> None:
     old = content(cut, *cut.files)
     metadata, schema = (old[f"state/0/{p}"] for p in ("_metadata/metadata", "0/_metadata/schema"))
     empty = EmptyState(2, files={"_metadata/metadata": metadata, "0/_metadata/schema": schema})
-    files = make(tmp_path / "new", cut, states={2: TakenState(0, 0), 0: empty})
+    files = make(tmp_path / "new", cut, states={1: TakenState(0, 0), 0: empty})
 
     assert state_of(files, 0) == {
         "_metadata/metadata": metadata,
@@ -181,12 +181,12 @@ def test_a_renumbered_operator_and_an_empty_one(tmp_path: Path) -> None:
         "0/7.snapshot": empty_snapshot("lz4"),
         "1/7.snapshot": empty_snapshot("lz4"),
     }
-    renumbered = metadata.replace(b'"operatorId":0', b'"operatorId":2')
-    assert state_of(files, 2) == {**state_of(old, 0), "_metadata/metadata": renumbered}
+    renumbered = metadata.replace(b'"operatorId":0', b'"operatorId":1')
+    assert state_of(files, 1) == {**state_of(old, 0), "_metadata/metadata": renumbered}
     rest = {path: data for path, data in old.items() if not path.startswith("state/")}
     assert {p: d for p, d in files.items() if not p.startswith("state/")} == rest
-    assert os.path.samefile(tmp_path / "new/state/2/0/7.delta", f"{cut.root}/state/0/0/7.delta")
-    assert [o.ordinal for o in read_cut(str(tmp_path / "new")).operators] == [0, 2]
+    assert os.path.samefile(tmp_path / "new/state/1/0/7.delta", f"{cut.root}/state/0/0/7.delta")
+    assert [o.ordinal for o in read_cut(str(tmp_path / "new")).operators] == [0, 1]
 
 
 def test_checksums_of_rewritten_files_are_left_out(tmp_path: Path) -> None:

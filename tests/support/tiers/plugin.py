@@ -74,6 +74,8 @@ class TierPlugin:
         self._missing: dict[str, list[str]] = {}
         self._began = time.monotonic()
         if self._log is not None and not self._is_worker:
+            # A shell lets its background jobs, and so their children, ignore it.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             threading.Thread(target=_follow_the_parent, daemon=True).start()
 
     @property
