@@ -42,10 +42,17 @@ def _names(item: pytest.Item) -> set[str]:
     return {marker.name for marker in item.iter_markers()}
 
 
+def _patience(item: pytest.Item) -> float:
+    """How many seconds a test may take by its own mark."""
+    marker = item.get_closest_marker("timeout")
+    return float(marker.args[0]) if marker else 0.0
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Plain tests first, then those that need a server, those of one session, those of many.
 
-    Tests that start drivers of their own come last and one at a time, so that workers end together.
+    Tests that start drivers of their own come last and one at a time, those that may take longest
+    first, so that workers end together.
     """
 
     def cost(item: pytest.Item) -> int:
@@ -59,7 +66,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         unit = plugin.unit(item.nodeid)
         costs[unit] = max(costs.get(unit, 0), cost(item))
-    items.sort(key=lambda item: costs[plugin.unit(item.nodeid)])
+
+    def order(item: pytest.Item) -> tuple[int, float]:
+        unit = plugin.unit(item.nodeid)
+        return costs[unit], -_patience(item) if unit == item.nodeid else 0.0
+
+    items.sort(key=order)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -17,7 +17,7 @@ import pytest
 from tests.e2e.test_killed import processes_of
 from tests.support.cli.command import PATIENCE, Flinkish, wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 COMES_BACK = (
     *("--restart-strategy", "fixed-delay"),

@@ -29,18 +29,10 @@ STATS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("backend", "migration"),
-    [
-        ("hdfs", "eager"),
-        *(
-            pytest.param(backend, migration, marks=pytest.mark.deep)
-            for backend, migration in (
-                *(("hdfs", "lazy"), ("rocksdb", "eager"), ("rocksdb", "lazy")),
-            )
-        ),
-    ],
-)
+# In the fast tier tests/driver/test_typed_restore.py has the same change of a class.
+@pytest.mark.deep
+@pytest.mark.parametrize("migration", ["eager", "lazy"])
+@pytest.mark.parametrize("backend", ["hdfs", "rocksdb"])
 def test_fields_of_the_class_change(
     flinkish: Flinkish, tmp_path: Path, backend: str, migration: str
 ) -> None:
