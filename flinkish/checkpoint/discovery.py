@@ -9,6 +9,12 @@ from flinkish.checkpoint.format.logs import parse_query_id
 from flinkish.checkpoint.format.names import COMMITS, METADATA, OFFSETS
 from flinkish.errors import Corrupt, SavepointNotFound, quoted
 
+#: What to do about a checkpoint whose ``metadata`` is lost.
+_HINT_METADATA = (
+    "copy it back from a backup; where it is lost for good, write one with a new id, which makes "
+    'it another query for its sinks: {"id":"<a new UUID>"}'
+)
+
 
 def find_checkpoints(path: str) -> dict[str | None, str]:
     """Return the locations of the checkpoints at ``path``, by query name.
@@ -64,8 +70,7 @@ def is_checkpoint(location: str) -> bool:
         return False
     raise Corrupt(
         f"the checkpoint {location} lacks its file {METADATA}, which has the query's id",
-        hint="copy it back from a backup; where it is lost for good, write one with a new id, "
-        'which makes it another query for its sinks: {"id":"<a new UUID>"}',
+        hint=_HINT_METADATA,
         path=storage.join(location, METADATA),
     )
 
@@ -82,9 +87,11 @@ def query_id_of(root: str) -> str:
     try:
         return parse_query_id(storage.read_bytes(path), METADATA)
     except FileNotFoundError as error:
-        raise Corrupt(f"{path} is missing", path=path) from error
+        raise Corrupt(f"{path} is missing", hint=_HINT_METADATA, path=path) from error
     except CheckpointFormatError as error:
-        raise unreadable(path, error) from error
+        damaged = unreadable(path, error)
+        damaged.hint = _HINT_METADATA  # all batches need it: an older one is no way out
+        raise damaged from error
 
 
 def last_written(root: str) -> float:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flinkish.checkpoint.cut import read_cut
-from flinkish.checkpoint.discovery import find_checkpoints
+from flinkish.checkpoint.discovery import find_checkpoints, query_id_of
 from flinkish.checkpoint.wholeness import newest_whole_batch, read_whole_cut
 from flinkish.errors import Corrupt
 from tests.support.checkpoints.recorded import unpack
@@ -150,6 +150,15 @@ def test_a_checkpoint_without_metadata(tmp_path: Path) -> None:
     for path in (root, tmp_path):
         with pytest.raises(Corrupt, match="lacks its file metadata"):
             find_checkpoints(str(path))
+
+
+def test_no_older_batch_is_a_way_out_of_damaged_metadata(tmp_path: Path) -> None:
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    empty(root / "metadata")
+    with pytest.raises(Corrupt, match="metadata is not a log Spark wrote") as caught:
+        query_id_of(str(root))
+    assert caught.value.hint is not None
+    assert "newest-whole" not in caught.value.hint
 
 
 def test_where_a_partition_is_gone_no_batch_is_whole(tmp_path: Path) -> None:
