@@ -192,7 +192,7 @@ def read_tail(location: str, size: int, count: int) -> bytes:
     """Read at most the last ``count`` bytes of a file of ``size`` bytes; FileNotFoundError."""
     start = max(size - count, 0)
     if is_local(location):
-        return local.read_range(location, start, size - start)
+        return local.read_range(location, start, size)
     return _store(location).read_range(location, start, size)
 
 

@@ -142,12 +142,12 @@ def open_file(path: str) -> BinaryIO:
         raise storage_error("read", path, error) from error
 
 
-def read_range(path: str, start: int, count: int) -> bytes:
-    """Read at most ``count`` bytes from ``start`` on; raise the errors of :func:`open_file`."""
+def read_range(path: str, start: int, end: int) -> bytes:
+    """Read the bytes from ``start`` up to ``end``; raise the errors of :func:`open_file`."""
     try:
         descriptor = _open_regular(path)
         try:
-            return os.pread(descriptor, count, start)
+            return os.pread(descriptor, end - start, start)
         finally:
             os.close(descriptor)
     except FileNotFoundError:
