@@ -9,6 +9,7 @@
     |   +-- InvalidConfiguration  2   invalid-configuration
     |   +-- InvalidUid            2   invalid-uid
     |   +-- InvalidGraph          2   invalid-graph
+    |   +-- NoLocation            2   no-location (a StorageError, too)
     +-- PartialFailure            3   partial
     +-- Incompatible              4   incompatible
     |   +-- UnsupportedSession    4   unsupported-session
@@ -27,7 +28,7 @@
     +-- WrongState                13  wrong-state
     |   +-- NoCommittedBatch      13  no-committed-batch
     |   +-- NameTaken             13  name-taken
-|   +-- GivenUp               13  given-up
+    |   +-- GivenUp               13  given-up
     +-- WaitTimeout               14  timeout
     +-- Corrupt                   15  corrupt
     |   +-- UnsafePath            15  unsafe-path
@@ -35,7 +36,7 @@
     |   +-- RegistryError         16  registry
     |   +-- BrokerError           16  broker
     |   +-- TableError            16  table
-|   +-- ResultNotWritten      16  result-not-written
+    |   +-- ResultNotWritten      16  result-not-written
     +-- ProgramFailed             1   program-failed
     +-- RolledBack                1   rolled-back
     +-- LaunchFailed              1   launch-failed
@@ -255,6 +256,16 @@ class StorageError(FlinkishError):
     code, id = 16, "storage"
 
 
+class NoLocation(UsageError, StorageError):
+    """A text is no path or URL: from an argument a usage error, from elsewhere one of storage.
+
+    Texts in savepoints and logs may be anything: what expects locations there that cannot be read
+    expects this as well.
+    """
+
+    id = "no-location"
+
+
 class RegistryError(StorageError):
     id = "registry"
 
@@ -317,10 +328,9 @@ def quoted(word: str) -> str:
 def error_classes() -> Iterator[type[FlinkishError]]:
     """Yield every class of the tree, parents before children (for tables and tests)."""
     queue: list[type[FlinkishError]] = [FlinkishError]
-    while queue:
-        cls = queue.pop(0)
+    for cls in queue:
         yield cls
-        queue.extend(cls.__subclasses__())
+        queue += [each for each in cls.__subclasses__() if each not in queue]
 
 
 def from_record(record: Mapping[str, Any]) -> FlinkishError:

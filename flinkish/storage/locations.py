@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from flinkish.errors import StorageError, UsageError
+from flinkish.errors import NoLocation, StorageError
 
 #: Schemes of the local file system.
 _LOCAL = frozenset({"file", "local"})
@@ -33,7 +33,7 @@ def locate(text: str) -> str:
 
     Raises
     ------
-    UsageError
+    NoLocation
         The text is empty, or a URL without a slash behind its scheme.
     StorageError
         A ``file:`` URL names a host; a URL has no authority, or ``..`` in its path; the scheme
@@ -41,7 +41,7 @@ def locate(text: str) -> str:
         logs and in the registry.
     """
     if not text.strip():
-        raise UsageError("the path is empty", hint="name a directory or a URL")
+        raise NoLocation("the path is empty", hint="name a directory or a URL")
     scheme, rest = _split(text)
     if not scheme:
         return _absolute(text)
@@ -78,14 +78,14 @@ def _split(text: str) -> tuple[str, str]:
 
     A scheme starts with a letter, and a slash follows its colon: ``10:30`` and ``./a:b`` are paths.
     ``file:a`` is neither: Hadoop refuses it ("Relative path in absolute URI"), and a directory of
-    that name is not what anybody means. Raises UsageError.
+    that name is not what anybody means. Raises NoLocation.
     """
     scheme, colon, rest = text.partition(":")
     is_scheme = scheme[:1].isalpha() and all(c.isalnum() or c in "+-." for c in scheme)
     if colon and is_scheme and rest.startswith("/"):
         return scheme.lower(), rest
     if colon and scheme.lower() in _KNOWN:
-        raise UsageError(
+        raise NoLocation(
             f"{text} is a {scheme.lower()} URL without a slash behind the colon",
             hint=f"write a path, or {scheme.lower()}:/absolute/path"
             if scheme.lower() in _LOCAL
@@ -97,12 +97,12 @@ def _split(text: str) -> tuple[str, str]:
 def _absolute(path: str) -> str:
     """Return an absolute path with one slash in front: POSIX leaves two alone, Linux and URLs not.
 
-    Raises UsageError when the path is relative, and the working directory is gone.
+    Raises NoLocation when the path is relative, and the working directory is gone.
     """
     try:
         found = os.path.abspath(os.path.expanduser(path))
     except OSError as error:
-        raise UsageError(
+        raise NoLocation(
             f"{path} is a relative path, and the working directory is gone: {error.strerror}",
             hint="write an absolute path, or go to a directory that exists",
         ) from error

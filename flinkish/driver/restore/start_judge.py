@@ -99,7 +99,7 @@ class StartJudge:
         self._others.take(name, sink, query_id, session, is_empty=is_empty)
         found = judged(None)
         if isinstance(found, ConsentNeeded):
-            found = judged(self._stands())
+            found = judged(self._stands())  # for the ways out, and looked up only for them
             assert isinstance(found, ConsentNeeded)
             raise found
         if found is None:
