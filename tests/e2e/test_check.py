@@ -142,6 +142,7 @@ def test_a_changed_logic_can_be_restored(upgrade: Upgrade) -> None:
     assert upgrade.jobs() == jobs  # no job was registered
 
 
+@pytest.mark.deep
 def test_a_state_that_has_changed_is_told_before_and_refused_in_the_same_words(
     upgrade: Upgrade,
 ) -> None:

@@ -28,6 +28,7 @@ def on_postgres(tmp_path: Path, cluster: Cluster) -> Iterator[Flinkish]:
     command.clean_up()
 
 
+@pytest.mark.deep
 def test_lifecycle_and_kill(on_postgres: Flinkish, tmp_path: Path) -> None:
     flinkish = on_postgres
     job = flinkish.run("rate.py")

@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.test_restarts import check_counted
 from tests.support.cli.command import LIGHT, PATIENCE, PROGRAMS, Flinkish, wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.deep, pytest.mark.timeout(600)]
 
 README = Path(__file__).parents[2] / "README.md"
 DIES = """

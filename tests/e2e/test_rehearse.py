@@ -11,7 +11,7 @@ from tests.e2e.test_lifecycle import write_files
 from tests.e2e.test_restarts import check_counted
 from tests.support.cli.command import LIGHT, PROGRAMS, Flinkish
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.deep, pytest.mark.timeout(600)]
 
 #: Fails in the batch in which it meets a number that it does not expect.
 STRICT = """
@@ -53,7 +53,6 @@ def test_beside_a_job(flinkish: Flinkish, tmp_path: Path) -> None:
     flinkish.ok("cancel", "rides")
 
 
-@pytest.mark.deep
 def test_the_python_api(
     flinkish: Flinkish, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,6 +101,7 @@ def ids(job: InProcessJob) -> dict[str, tuple[str, str]]:
 
 
 @pytest.mark.spark
+@pytest.mark.deep
 def test_it_goes_on_in_checkpoints_of_format_2_and_in_the_programs_own(
     spark: Any, new_job: NewJob, tmp_path: Path
 ) -> None:
