@@ -17,8 +17,16 @@ from xml.etree import ElementTree
 
 POM = Path(__file__).with_name("pom.xml")
 KEPT = Path(__file__).resolve().parents[3] / ".cache" / "servers"
-PATIENCE = 540.0
-"""Seconds for a download; all sets together are 190 MB."""
+PATIENCE = 240.0
+"""Seconds for a download, less than a test may take; all sets together are 190 MB."""
+#: Maven waits half an hour for a server that has fallen silent. Wagon (3.8) and the resolver (3.9)
+#: have names of their own for that, in milliseconds; both ask again after it.
+_SOON_SILENT = (
+    "-Dmaven.wagon.rto=20000",
+    "-Dmaven.wagon.http.retryHandler.requestSentEnabled=true",
+    "-Daether.connector.requestTimeout=20000",
+    "-Daether.connector.http.retryHandler.count=3",
+)
 _MAVEN = "{http://maven.apache.org/POM/4.0.0}"
 #: The profile with Spark's connector for Kafka, by the line of Spark.
 _CONNECTORS = {"3.5": "kafka-connector-3.5", "4.1": "kafka-connector-4.1"}
@@ -153,7 +161,7 @@ def download(pom: Path, options: Sequence[str], what: str, directory: Path) -> N
         target = Path(making, "jars")
         # A pom of its own place: Maven leaves a directory `target` beside the one that it reads.
         copied = Path(shutil.copy(pom, making))
-        command = [maven, "-q", "-B", "-f", str(copied), *options]
+        command = [maven, "-q", "-B", *_SOON_SILENT, "-f", str(copied), *options]
         command += ["dependency:copy-dependencies", f"-DoutputDirectory={target}"]
         command += ["-DincludeScope=runtime"]
         try:
