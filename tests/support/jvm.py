@@ -7,7 +7,10 @@ only builds the driver's command line. The profile sets
 * the C1 compiler alone and the serial collector: a test ends before C2 pays off;
 * a dynamic class-data archive (JEP 350) of the classes that Spark loads for a streaming query,
   made once for each installation of PySpark and Java and kept in ``.cache/jvm``. A JVM with another
-  class path ignores it.
+  class path ignores it;
+* children by ``vfork``, without the JVM's own helper in between: where Hadoop's native library is
+  missing, Spark runs ``chmod`` for each file of a local checkpoint and ``readlink`` for each
+  rename, a hundred a second in these tests, and the helper doubles what each costs.
 
 Users' jobs never get this profile: it lives in the environment of the test run alone.
 """
@@ -26,7 +29,13 @@ from pathlib import Path
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "jvm"
 TRAINING = Path(__file__).with_name("jvm_training.py")
 #: Start-up first. The log is off because the JVM prints warnings about archives on stdout.
-FAST_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xlog:disable")
+FAST_START = (
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-XX:-UsePerfData",
+    "-Xlog:disable",
+    "-Djdk.lang.Process.launchMechanism=VFORK",
+)
 #: For JVMs of other programs (servers) that tests start.
 SERVER_OPTIONS = (
     "-XX:TieredStopAtLevel=1",
