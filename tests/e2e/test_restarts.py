@@ -102,10 +102,22 @@ def test_jobs_come_back(flinkish: Flinkish, tmp_path: Path) -> None:
     assert flinkish.ok("restart", "-q", a).out.strip() == a
     goes_on(flinkish, a, outs["a"])
     assert states(flinkish, a)[-4:] == ["FINISHED", "RESTARTING", "CREATED", "RUNNING"]
+    flinkish.ok("cancel", a)
+    flinkish.ok("cancel", b)
+    for out in outs.values():
+        check_counted(out)
+
+
+@pytest.mark.deep
+def test_from_a_savepoint_it_is_another_job(flinkish: Flinkish, tmp_path: Path) -> None:
+    """What it goes on from cannot be started in place any more."""
+    outs = {"a": tmp_path / "a", "b": tmp_path / "b"}
+    jobs = {name: start(flinkish, name, out) for name, out in outs.items()}
+    a, b = jobs["a"], jobs["b"]
+    for job in jobs.values():
+        flinkish.wait_for_batch(job, 1)
     savepoint = flinkish.ok("stop", "-q", a, "-p", str(tmp_path / "sp")).out.strip()
     flinkish.ok("cancel", b)
-
-    # From a savepoint it is another job, and what it goes on from cannot be started in place.
     other = flinkish.ok("restart", "-q", b, "--from", savepoint).out.strip()
     assert other not in jobs.values()
     assert flinkish.job(other)["name"] == "b"
@@ -116,5 +128,4 @@ def test_jobs_come_back(flinkish: Flinkish, tmp_path: Path) -> None:
     assert refused.code == 13
     assert "has gone on from its state" in refused.err
     flinkish.ok("cancel", other)
-    for out in outs.values():
-        check_counted(out)
+    check_counted(outs["a"])

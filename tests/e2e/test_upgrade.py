@@ -80,7 +80,7 @@ def goes_on(flinkish: Flinkish, out: Path) -> str:
 def test_in_place(flinkish: Flinkish, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
-    good, bad = versions(tmp_path)
+    good, _ = versions(tmp_path)
     words = ("--savepointPath", "sp")
     old = flinkish.run("counted.py", str(out), options=("--name", "rides"))
     flinkish.wait_for_batch(old, 1)
@@ -105,8 +105,19 @@ def test_in_place(flinkish: Flinkish, tmp_path: Path) -> None:
     assert done["state"] == "UPGRADED"
     assert goes_on(flinkish, out) == done["new_job_id"]
     assert (out / "good").exists()
+    flinkish.ok("cancel", "rides")
 
-    # The way back, from a handover: the bad one waits at its first query while the good one stops.
+
+@pytest.mark.deep
+def test_the_way_back_from_a_handover(flinkish: Flinkish, tmp_path: Path) -> None:
+    """The bad version waits at its first query while the good one stops."""
+    out = tmp_path / "out"
+    out.mkdir()
+    good, bad = versions(tmp_path)
+    old = flinkish.run(good, str(out), options=("--name", "rides"))
+    flinkish.wait_for_batch(old, 1)
+
+    words = ("--savepointPath", "sp")
     handover = ("upgrade", "in-place", "rides", "--to", str(bad), *words, "--handover")
     assert (
         "1. start the driver of the new program beside" in flinkish.ok(*handover, "--dry-run").out
