@@ -16,7 +16,7 @@ from flinkish.client.purge_files import Leftover, find_leftovers, found_below, r
 from flinkish.client.submission import checkpoint_directory
 from flinkish.errors import FlinkishError, PartialFailure, StorageError
 from flinkish.launch.other_jobs import standing
-from flinkish.registry.in_use import outlived
+from flinkish.registry.in_use import outlived, resumed_runs
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, QueryStatus, SavepointRecord
 from flinkish.registry.liveness import reconcile
@@ -244,17 +244,22 @@ def _facts(
 
 
 def _stand(registry: Registry, jobs: Sequence[JobRecord]) -> dict[str, str]:
-    """Return the ended jobs that the next ``run --resume`` goes on from, with that as the reason.
+    """Return the ended jobs that other runs go on from, with that as the reason.
 
-    Those of a name that has a job now are needed by that one, or no more.
+    The next ``run --resume`` of a name does so, and a job that has been resumed and may start
+    further queries. Each may need several runs: one that was killed had not started all queries of
+    the one before.
     """
-    running = {job.name for job in jobs if not job.state.is_final}
-    names = {job.name for job in jobs if job.launch.resumes} - running
+    active = [job for job in jobs if not job.state.is_final]
+    resumed = [job for job in active if job.launch.restore and job.launch.restore.job]
+    names = {job.name for job in jobs if job.launch.resumes} - {job.name for job in active}
     found = [standing(registry, name) for name in sorted(names)]
+    stand = [each.job for each in found if each is not None]
     return {
-        each.job.job_id: "flinkish run --resume goes on from it"
-        for each in found
-        if each is not None
+        run.job.job_id: "flinkish run --resume goes on from it"
+        for job in (*stand, *resumed)
+        for run in resumed_runs(registry, job).runs
+        if run.job.state.is_final
     }
 
 

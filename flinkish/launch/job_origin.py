@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.errors import NoCommittedBatch, WrongState
 from flinkish.launch.offline import ever_ran, left_without_batch
+from flinkish.registry.in_use import resumed_runs
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord
 from flinkish.spec.calls import JobOrigin
 from flinkish.spec.requests import LeftOut
 
 
-def job_origin(registry: Registry, job: JobRecord) -> JobOrigin:
+def job_origin(
+    registry: Registry, job: JobRecord, only: Collection[str] | None = None
+) -> JobOrigin:
     """Return what a savepoint of a job would have if it were stopped now.
+
+    Parameters
+    ----------
+    only
+        The names of the queries that are wanted; None for all.
 
     Raises
     ------
@@ -25,7 +34,7 @@ def job_origin(registry: Registry, job: JobRecord) -> JobOrigin:
     NotSavepointable
         No savepoint can be taken of a query.
     """
-    queries = registry.queries(job.job_id)
+    queries = [q for q in registry.queries(job.job_id) if only is None or q.name in only]
     facts = registry.facts(job.job_id)
     committed = {each.name: newest_committed_batch(each.checkpoint_dir) for each in queries}
     who = f"job {job.name} ({job.job_id})"
@@ -58,19 +67,25 @@ def job_origin(registry: Registry, job: JobRecord) -> JobOrigin:
 def resumed_origin(registry: Registry, job: JobRecord) -> JobOrigin:
     """Return what ``run --resume`` goes on from: a job, and what that had not taken up yet.
 
-    A job that was resumed itself may have ended before its program had started every query. Those
-    go on from the job that it was resumed from. Raises as :func:`job_origin`.
+    A job may have been ended before its program had started every query. Those go on from the job
+    that it was resumed from.
+
+    Raises
+    ------
+    FlinkishError
+        As :func:`job_origin`; of earlier jobs only the checkpoints that are needed are looked at.
     """
     origin = job_origin(registry, job)
-    spec = job.launch.restore
-    if spec is None or spec.job is None or spec.allow_non_restored:
-        return origin
-    earlier = resumed_origin(registry, registry.job(spec.job))
-    taken: set[str | None] = set()
-    for query in registry.queries(job.job_id):
-        rows = (query.plan or {}).get("queries", ())
-        taken |= {query.name, *(row.get("from") for row in rows)}
-    rest = tuple(query for query in earlier.queries if query.name not in taken)
-    return replace(
-        origin, queries=(*origin.queries, *rest), facts={**earlier.facts, **origin.facts}
-    )
+    found = resumed_runs(registry, job)
+    queries, facts = list(origin.queries), dict(origin.facts)
+    for run in found.runs[1:]:
+        names = {
+            each.name
+            for each in run.queries
+            if each.batch_id is not None or newest_committed_batch(each.checkpoint_dir) is not None
+        }
+        if names:
+            earlier = job_origin(registry, run.job, names)
+            queries += earlier.queries
+            facts = {**earlier.facts, **facts}
+    return replace(origin, queries=tuple(queries), facts=facts)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+import shutil
+import sys
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,8 +20,19 @@ from flinkish.config import Config
 from flinkish.errors import Superseded
 from flinkish.launch.job_origin import resumed_origin
 from flinkish.launch.other_jobs import came_from, standing
+from flinkish.registry.in_use import taken_by
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState, Launch, QueryStatus, RestoreSpec
+from flinkish.registry.jobs import (
+    JobRecord,
+    JobState,
+    Launch,
+    QueryStatus,
+    Request,
+    RequestKind,
+    RequestState,
+    RestoreSpec,
+    arguments_for,
+)
 from tests.cli.conftest import Command
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 
@@ -36,17 +52,48 @@ class Jobs:
         batch: int | None,
         query_id: str = "shared",
         restore: RestoreSpec | None = None,
+        *,
+        query: str = "q",
+        state: JobState = JobState.FAILED,
+        plan: Mapping[str, Any] | None = None,
     ) -> str:
-        root = self._directory / digit
+        job_id = digit * (32 // len(digit))
+        root = self._directory / job_id / query
         if batch is not None:
             CheckpointLikeness(root).run_to(batch)
         launch = replace(self._launch, restore=restore)
-        job = JobRecord(digit * 32, name, JobState.RUNNING, self.registry.now(), launch)
+        own = str(root.parent)
+        now = self.registry.now()
+        job = JobRecord(job_id, name, JobState.RUNNING, now, launch, checkpoint_dir=own)
         self.registry.add_job(job)
-        query = replace(QueryStatus("q", query_id, "r", str(root)), active=False)
-        self.registry.heartbeat(job.job_id, [query])
-        self.registry.transition(job.job_id, JobState.FAILED)
+        status = QueryStatus(query, query_id, "r", str(root), False, batch, plan=plan)
+        self.registry.heartbeat(job.job_id, [status])
+        self.registry.transition(job.job_id, state)
         return job.job_id
+
+    def after(self, digit: str, before: str, batch: int = 4, **more: Any) -> str:
+        """A run of the name "cron" that went on from another one."""
+        spec = RestoreSpec(str(self._directory / before), job=before)
+        return self.ran(digit, "cron", batch, restore=spec, **{"plan": took("q"), **more})
+
+    def stopped(self, job_id: str) -> None:
+        """Let a ``stop`` have ended a job."""
+        kind, done = RequestKind.STOP, RequestState.COMPLETED
+        self.registry.record_request(
+            Request("f" * 32, job_id, kind, done, self.registry.now(), arguments_for(kind, "/sp"))
+        )
+
+    def offered(self, job_id: str) -> dict[str, int | None]:
+        """The queries that the next run gets, with their batches."""
+        origin = resumed_origin(self.registry, self.registry.job(job_id))
+        return {q.name: newest_committed_batch(q.checkpoint_dir) for q in origin.queries}
+
+
+def took(*names: str, query: str = "q", **more: Any) -> dict[str, Any]:
+    """The plan of a query that began with the positions of saved ones."""
+    row = {"name": query, "from": names[0], "from_batch": 3, "batch_id": 3}
+    sources = [{"query": query, "from": {"query": name, "entry": 0}} for name in names]
+    return {"queries": [row], "sources": sources, **more}
 
 
 def test_the_newest_run_that_has_committed(cli: Command, tmp_path: Path) -> None:
@@ -80,14 +127,77 @@ def test_queries_that_the_newest_run_had_not_started(cli: Command, tmp_path: Pat
         registry.heartbeat(first, [second])
         spec = RestoreSpec(str(tmp_path), job=first)
         killed = jobs.ran("b", "cron", 4, restore=spec)
-        origin = resumed_origin(registry, registry.job(killed))
-        batches = {q.name: newest_committed_batch(q.checkpoint_dir) for q in origin.queries}
-        assert batches == {"q": 4, "second": 1}
+        assert jobs.offered(killed) == {"q": 4, "second": 1}
         dropped = jobs.ran("c", "cron", 4, restore=replace(spec, allow_non_restored=True))
-        origin = resumed_origin(registry, registry.job(dropped))
-        assert [query.name for query in origin.queries] == ["q"], "dropped on purpose"
+        assert jobs.offered(dropped) == {"q": 4, "second": 1}, "it was killed before it dropped any"
+        rows = [{"query": "second", "verdict": "dropped", "from": {"query": "second"}}]
+        said = jobs.after("d", first, plan=took("q", operators=rows))
+        assert jobs.offered(said) == {"q": 4}, "dropped on purpose"
+        ended = jobs.after("e", first, state=JobState.FINISHED)
+        assert jobs.offered(ended) == {"q": 4}, "its program was through"
+        jobs.stopped(ended)
+        assert jobs.offered(ended) == {"q": 4, "second": 1}
         assert came_from(registry, registry.job(dropped)) == [first]
         assert came_from(registry, registry.job(first)) == []
+
+
+def test_a_long_chain_of_runs_of_which_old_ones_are_gone(cli: Command, tmp_path: Path) -> None:
+    cli.ok("list")
+    with cli.registry() as registry:
+        jobs = Jobs(registry, tmp_path)
+        newest = first = jobs.ran(f"{0:04x}", "cron", 3)
+        for number in range(1, 60):
+            newest = jobs.after(f"{number:04x}", newest)
+        shutil.rmtree(tmp_path / first)
+        shutil.rmtree(tmp_path / (f"{30:04x}" * 8))
+        allowed = sys.getrecursionlimit()
+        sys.setrecursionlimit(len(inspect.stack()) + 50)
+        try:
+            assert jobs.offered(newest) == {"q": 4}
+        finally:
+            sys.setrecursionlimit(allowed)
+        registry.begin_purge(registry.job(first), {})
+        registry.forget(first)
+        assert jobs.offered(newest) == {"q": 4}
+
+
+@pytest.mark.parametrize(
+    ("plan", "taken"),
+    [
+        (None, {"q"}),
+        (took("q"), {"q"}),
+        (took("a", "b"), {"q", "a", "b"}),
+        (took("q", operators=[{"verdict": "as-is", "from": {"query": "b"}}]), {"q"}),
+        (took("q", operators=[{"verdict": "dropped", "from": {"query": "b"}}]), {"q", "b"}),
+        ({"operators": [{"verdict": "as-is", "from": {"query": "b"}}]}, {"q", "b"}),
+        ({"queries": [{"name": "q", "from": None, "from_batch": 3}]}, {"q", None}),
+        ({"queries": [{"name": "q", "from": None, "from_batch": None}]}, {"q"}),
+        ({"sources": [{"from": None}], "operators": [{"from": None}]}, {"q"}),
+    ],
+)
+def test_what_a_query_took(plan: dict[str, Any] | None, taken: set[str | None]) -> None:
+    assert taken_by([QueryStatus("q", "i", "r", "/c", plan=plan)]) == taken
+
+
+def test_a_purge_leaves_all_that_the_next_run_goes_on_from(cli: Command, tmp_path: Path) -> None:
+    cli.ok("list")
+    with cli.registry() as registry:
+        jobs = Jobs(registry, tmp_path, resumes=True)
+        old = jobs.ran("a", "cron", 3)
+        whole = jobs.after("b", old, state=JobState.FINISHED)
+        second = replace(QueryStatus("second", "i", "r", str(tmp_path / whole / "second")))
+        CheckpointLikeness(tmp_path / whole / "second").run_to(1)
+        registry.heartbeat(whole, [replace(second, active=False, batch_id=1)])
+        middle = jobs.after("c", whole)
+        newest = jobs.after("d", middle)
+        time.sleep(0.01)
+        purge = ("purge", "--ended-before", "1ms", "--failed", "--yes")
+        assert cli.ok(*purge, "-q").out.split() == [old]
+        assert jobs.offered(newest) == {"q": 4, "second": 1}
+        last = jobs.after("e", newest, state=JobState.FINISHED)
+        time.sleep(0.01)
+        assert cli.ok(*purge, "-q").out.split() == [whole, middle, newest]
+        assert jobs.offered(last) == {"q": 4}
 
 
 def test_a_purge_leaves_what_the_next_run_goes_on_from(cli: Command, tmp_path: Path) -> None:
