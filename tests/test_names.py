@@ -206,7 +206,7 @@ COVERED_BY = {
     "operators/tagging": "driver/test_uid",
     "registry/database": "registry/test_sqlite",
     "registry/fast_list": "cli/commands/test_list",
-    "registry/in_use": "e2e/test_check",
+    "registry/in_use": "client/test_resuming",
     "registry/job_table": "registry/test_job_registry",
     "registry/requests": "registry/test_job_registry",
     "registry/rows": "registry/test_job_registry",

@@ -16,7 +16,7 @@ from flinkish.client.purge_files import Leftover, find_leftovers, found_below, r
 from flinkish.client.submission import checkpoint_directory
 from flinkish.errors import FlinkishError, PartialFailure, StorageError
 from flinkish.launch.other_jobs import standing
-from flinkish.registry.in_use import outlived, resumed_runs
+from flinkish.registry.in_use import offered_names, outlived, resumed_runs
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, QueryStatus, SavepointRecord
 from flinkish.registry.liveness import reconcile
@@ -220,7 +220,15 @@ def _facts(
     runs = registry.runs()
     news = {job.job_id for job in registry.unacknowledged()}
     records = registry.savepoints()
-    known = [_known(job, runs.get(job.job_id, ()), news=job.job_id in news) for job in jobs]
+    known = [
+        _known(
+            job,
+            runs.get(job.job_id, ()),
+            origin=_origin(job, runs, records),
+            news=job.job_id in news,
+        )
+        for job in jobs
+    ]
     chosen = {f.job.job_id for f in known if standing_reason(f, rules) is None}
     saving = dict.fromkeys(registry.jobs_in_upgrades(), "an upgrade of it is not finished")
     saving |= _stand(registry, jobs)
@@ -263,10 +271,10 @@ def _stand(registry: Registry, jobs: Sequence[JobRecord]) -> dict[str, str]:
     }
 
 
-def _known(job: JobRecord, queries: Sequence[QueryStatus], *, news: bool) -> JobFacts:
+def _known(
+    job: JobRecord, queries: Sequence[QueryStatus], *, origin: str | None, news: bool
+) -> JobFacts:
     """Return what the registry knows of a job."""
-    restore = job.launch.restore
-    needs_origin = restore is not None and not restore.is_awaited and not outlived(queries)
     return JobFacts(
         job,
         tuple(
@@ -274,9 +282,23 @@ def _known(job: JobRecord, queries: Sequence[QueryStatus], *, news: bool) -> Job
             for q in queries
         ),
         None if job.checkpoint_dir is None else _place(job.checkpoint_dir),
-        _place(restore.path) if restore is not None and needs_origin else None,
+        origin,
         news,
     )
+
+
+def _origin(
+    job: JobRecord,
+    runs: Mapping[str, Sequence[QueryStatus]],
+    savepoints: Sequence[SavepointRecord],
+) -> str | None:
+    """Return the place that a job was restored from, as long as it needs that."""
+    spec = job.launch.restore
+    if spec is None or spec.is_awaited:
+        return None
+    # What the next run needs, after one that has ended, is looked up apart (_stand).
+    offered = () if job.state.is_final else offered_names(spec, runs, savepoints)
+    return None if outlived(runs.get(job.job_id, ()), offered) else _place(spec.path)
 
 
 def _looked_up(facts: JobFacts) -> JobFacts:

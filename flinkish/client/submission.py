@@ -162,7 +162,8 @@ def prepare(
         from flinkish.restore.source.job_source import open_job
 
         origin = resumed_origin(context.registry, context.registry.job(spec.job))
-        check_source(context, open_job(origin), spark)
+        source = open_job(origin, drops=spec.allow_non_restored)
+        check_source(context, source, spark)
     return Submission(chosen, launch, installation, unique)
 
 

@@ -68,7 +68,7 @@ def resumed_origin(registry: Registry, job: JobRecord) -> JobOrigin:
     """Return what ``run --resume`` goes on from: a job, and what that had not taken up yet.
 
     A job may have been ended before its program had started every query. Those go on from the job
-    that it was resumed from.
+    that it was resumed from, or from the savepoint that it was restored from.
 
     Raises
     ------
@@ -88,4 +88,11 @@ def resumed_origin(registry: Registry, job: JobRecord) -> JobOrigin:
             earlier = job_origin(registry, run.job, names)
             queries += earlier.queries
             facts = {**earlier.facts, **facts}
-    return replace(origin, queries=tuple(queries), facts=facts)
+    return replace(
+        origin,
+        queries=tuple(queries),
+        facts=facts,
+        began_with="" if found.began_with is None else found.began_with.path,
+        claimed=found.began_with is not None and found.began_with.claim_mode == "claim",
+        taken=tuple(sorted(found.taken, key=str)),
+    )

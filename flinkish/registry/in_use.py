@@ -8,7 +8,7 @@ that its program has not started: a program of bounded queries starts one behind
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -154,6 +154,29 @@ def _recorded_names(
     return frozenset(str(query["name"]) for query in record.queries if query.get("name"))
 
 
+def offered_names(
+    spec: RestoreSpec,
+    runs: Mapping[str, Sequence[QueryStatus]],
+    savepoints: Iterable[SavepointRecord],
+) -> Collection[str | None]:
+    """Return the names of the queries that a job began with, as far as they are known. Pure.
+
+    Parameters
+    ----------
+    runs
+        The queries of each job.
+    savepoints
+        All that were recorded.
+    """
+    if spec.job is None:
+        return _recorded_names(savepoints, spec.path) or frozenset()
+    return {
+        query.name
+        for query in runs.get(spec.job, ())
+        if query.batch_id is not None or query.restored_batch is not None
+    }
+
+
 def savepoints_in_use(registry: Registry) -> InUse:
     """Return what the registry knows; jobs whose driver is dead are ignored.
 
@@ -161,40 +184,80 @@ def savepoints_in_use(registry: Registry) -> InUse:
     """
     found = reconcile(registry, registry.jobs(states=ACTIVE_STATES))
     jobs = [job for job in found if not job.state.is_final]
-    queries = registry.queries_of([job.job_id for job in jobs])
-    protected = {
-        job.launch.restore.path: f"job {job.name} ({job.job_id[:6]}) was restored from it and has "
-        "no commit of its own yet"
-        for job in jobs
-        if job.launch.restore is not None
-        and not job.launch.restore.is_awaited
-        and not outlived(queries.get(job.job_id, ()))
-    }
+    savepoints = registry.savepoints(include_disposed=True)
     writing = tuple(
         (request.savepoint.target, job.job_id)
         for job in jobs
         for request in registry.requests(job.job_id)
         if not request.state.is_final and request.savepoint is not None
     )
-    savepoints = registry.savepoints(include_disposed=True)
+    everyone = registry.jobs()
     # One without a request was imported, or taken of a foreign checkpoint: its job is another's.
     own = [savepoint for savepoint in savepoints if savepoint.request_id is not None]
     return InUse(
-        protected,
+        dict(_protected(registry, jobs, everyone, savepoints)),
         frozenset(job.job_id for job in jobs),
         writing,
-        frozenset([job.job_id for job in registry.jobs()] + [each.job_id for each in own]),
+        frozenset([job.job_id for job in everyone] + [each.job_id for each in own]),
         tuple(savepoint.path for savepoint in own if savepoint.disposed is None),
         tuple(savepoint.path for savepoint in savepoints if savepoint.disposed is None),
     )
 
 
-def outlived(queries: Sequence[QueryStatus]) -> bool:
-    """Return whether every restored query of a job has committed a batch of its own. Pure.
+def _protected(
+    registry: Registry,
+    active: Sequence[JobRecord],
+    everyone: Sequence[JobRecord],
+    savepoints: Sequence[SavepointRecord],
+) -> Iterator[tuple[str, str]]:
+    """Yield the savepoints that must stay, with the reasons."""
+    recorded = {savepoint.path for savepoint in savepoints}
+    for job in (*_standing(registry, everyone, active), *active):
+        began_with = resumed_runs(registry, job).began_with
+        if began_with is not None and began_with.path in recorded:
+            yield (
+                began_with.path,
+                f"job {job.name} ({job.job_id[:6]}) goes on from it and has not started all of its "
+                "queries yet",
+            )
+    queries = registry.queries_of([job.job_id for job in active])
+    for job in active:
+        spec = job.launch.restore
+        if spec is not None and not spec.is_awaited and not outlived(queries.get(job.job_id, ())):
+            yield (
+                spec.path,
+                f"job {job.name} ({job.job_id[:6]}) was restored from it and has no commit of its "
+                "own yet",
+            )
 
-    The plan of a query records what it restored and at which batch it started. Queries that the
-    program has not started yet can be ignored: no restored query commits before every query in the
-    savepoint has an owner (``flinkish.driver.runtime.restore_gate``).
+
+def _standing(
+    registry: Registry, everyone: Sequence[JobRecord], active: Sequence[JobRecord]
+) -> Iterator[JobRecord]:
+    """Yield the newest run of each name that ``run --resume`` may go on from, if it restored."""
+    seen = {job.name for job in active}
+    ended = [job for job in everyone if job.state.is_final]
+    for job in sorted(ended, key=lambda job: (job.end_time or 0.0, job.start_time), reverse=True):
+        if job.name in seen or not (job.launch.resumes or job.has_given_name):
+            continue
+        if any(query.batch_id is not None for query in registry.queries(job.job_id)):
+            seen.add(job.name)
+            if job.launch.restore is not None:
+                yield job
+
+
+def outlived(queries: Sequence[QueryStatus], offered: Collection[str | None] = ()) -> bool:
+    """Return whether a job needs what it began with no more. Pure.
+
+    Every restored query has committed a batch of its own, and none is left for a query that the
+    program has not started yet: a program that waits for a bounded query may start the next only
+    after it (``flinkish.driver.runtime.restore_gate``). The plan of a query records what it
+    restored and at which batch it started.
+
+    Parameters
+    ----------
+    offered
+        The names of the queries that it began with (:func:`offered_names`).
     """
     restored = [
         (query, entry)
@@ -202,7 +265,11 @@ def outlived(queries: Sequence[QueryStatus]) -> bool:
         for entry in _plans(query)
         if entry.get("from_batch") is not None
     ]
-    return bool(restored) and all(_has_own_commit(query, entry) for query, entry in restored)
+    return (
+        bool(restored)
+        and all(_has_own_commit(query, entry) for query, entry in restored)
+        and set(offered) <= taken_by(queries)
+    )
 
 
 def _plans(query: QueryStatus) -> Sequence[Mapping[str, Any]]:

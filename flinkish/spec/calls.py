@@ -70,6 +70,14 @@ class JobOrigin:
         The queries that a savepoint would have, and their facts by name.
     left_out, complete
         As in a savepoint.
+    began_with
+        The savepoint that the job was restored from, if it was ended before all queries of that
+        had been started; else empty.
+    claimed
+        Whether the job was to delete ``began_with`` as soon as it needed it no more.
+    taken
+        The names of the queries of ``began_with`` that are not needed any more; None is that of a
+        plain checkpoint.
     """
 
     job_id: str
@@ -80,6 +88,9 @@ class JobOrigin:
     working_directory: str | None = None
     left_out: tuple[LeftOut, ...] = ()
     complete: bool = True
+    began_with: str = ""
+    claimed: bool = False
+    taken: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -96,7 +107,7 @@ class RestoreQuestion:
         The places that queries of other jobs write to.
     """
 
-    VERSION: ClassVar[int] = 3
+    VERSION: ClassVar[int] = 4
 
     spec: RestoreSpec
     runs: Mapping[str, tuple[KnownRun, ...]] = field(default_factory=dict)

@@ -17,10 +17,15 @@ from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.client.context import Context
 from flinkish.client.resuming import run_to_resume
 from flinkish.config import Config
-from flinkish.errors import Superseded
+from flinkish.driver.plan.uid_rules import Planning
+from flinkish.driver.plan.writer_settings import WriterFacts
+from flinkish.driver.restore.restorer import lost_origin
+from flinkish.driver.runtime.earlier_runs import run_of
+from flinkish.driver.runtime.query_setup import Prepared, Preparer
+from flinkish.errors import ConsentNeeded, Superseded
 from flinkish.launch.job_origin import resumed_origin
 from flinkish.launch.other_jobs import came_from, standing
-from flinkish.registry.in_use import taken_by
+from flinkish.registry.in_use import offered_names, outlived, savepoints_in_use, taken_by
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import (
     JobRecord,
@@ -31,6 +36,7 @@ from flinkish.registry.jobs import (
     RequestKind,
     RequestState,
     RestoreSpec,
+    SavepointRecord,
     arguments_for,
 )
 from tests.cli.conftest import Command
@@ -194,10 +200,16 @@ def test_a_purge_leaves_all_that_the_next_run_goes_on_from(cli: Command, tmp_pat
         purge = ("purge", "--ended-before", "1ms", "--failed", "--yes")
         assert cli.ok(*purge, "-q").out.split() == [old]
         assert jobs.offered(newest) == {"q": 4, "second": 1}
-        last = jobs.after("e", newest, state=JobState.FINISHED)
+        (query,) = registry.queries(newest)
+        root = CheckpointLikeness(tmp_path / "later").run_to(5).root
+        now = replace(registry.job(newest), job_id="e" * 32, state=JobState.RUNNING)
+        registry.add_job(now)
+        registry.heartbeat(now.job_id, [replace(query, checkpoint_dir=str(root), batch_id=5)])
+        assert cli.ok(*purge, "-q").out.split() == [newest], "the second is not started yet"
+        registry.transition(now.job_id, JobState.FINISHED)
         time.sleep(0.01)
-        assert cli.ok(*purge, "-q").out.split() == [whole, middle, newest]
-        assert jobs.offered(last) == {"q": 4}
+        assert cli.ok(*purge, "-q").out.split() == [whole, middle]
+        assert jobs.offered(now.job_id) == {"q": 5}
 
 
 def test_a_purge_leaves_what_the_next_run_goes_on_from(cli: Command, tmp_path: Path) -> None:
@@ -212,6 +224,103 @@ def test_a_purge_leaves_what_the_next_run_goes_on_from(cli: Command, tmp_path: P
     assert cli.ok(*purge, "-q").out.split() == [old, refused]
     (kept,) = (job for job in cli.ok(*purge, "--json").json()["jobs"] if job["job_id"] == newest)
     assert "flinkish run --resume goes on from it" in str(kept)
+
+
+def recorded(registry: Registry, path: str, *names: str) -> None:
+    """Record a savepoint of queries."""
+    queries = tuple({"name": name, "batch_id": 3, "query_id": name} for name in names)
+    registry.add_savepoint(SavepointRecord(path, "j", 1.0, "native", 1, 1, 0.1, queries))
+
+
+@pytest.mark.parametrize(
+    ("names", "state", "more", "began_with"),
+    [
+        (("q", "second"), JobState.FAILED, {}, "/sp"),
+        (("q", "second"), JobState.FAILED, {"allow_non_restored": True}, "/sp"),
+        (("q", "second"), JobState.FINISHED, {}, ""),
+        (("q",), JobState.FAILED, {}, ""),
+        ((), JobState.FAILED, {}, "/sp"),  # nobody knows what it has
+    ],
+)
+def test_a_killed_run_that_had_begun_with_a_savepoint(
+    cli: Command,
+    tmp_path: Path,
+    names: tuple[str, ...],
+    state: JobState,
+    more: dict[str, bool],
+    began_with: str,
+) -> None:
+    cli.ok("list")
+    with cli.registry() as registry:
+        if names:
+            recorded(registry, "/sp", *names)
+        jobs, spec = Jobs(registry, tmp_path), RestoreSpec("/sp", **more)  # type: ignore[arg-type]
+        ran = jobs.ran("a", "cron", 4, restore=spec, plan=took("q"), state=state)
+        for job_id in (ran, jobs.after("b", ran)):
+            origin = resumed_origin(registry, registry.job(job_id))
+            assert (origin.began_with, origin.claimed) == (began_with, False)
+            assert not began_with or origin.taken == ("q",)
+            protected = savepoints_in_use(registry).protected
+            assert list(protected) == [began_with] * bool(began_with and names)
+
+
+def test_what_a_running_job_has_not_started_is_needed(cli: Command, tmp_path: Path) -> None:
+    """A program of bounded queries that waits for the first, which has committed a batch."""
+    cli.ok("list")
+    with cli.registry() as registry:
+        recorded(registry, "/sp", "q", "second")
+        jobs = Jobs(registry, tmp_path)
+        spec = RestoreSpec("/sp")
+        job = registry.job(jobs.ran("a", "cron", 4, restore=spec, plan=took("q")))
+        running = replace(job, job_id="b" * 32, state=JobState.RUNNING)
+        registry.add_job(running)
+        first = replace(registry.queries(job.job_id)[0], active=True)
+        registry.heartbeat(running.job_id, [first])
+        assert "has not started all" in savepoints_in_use(registry).protected["/sp"]
+        registry.heartbeat(running.job_id, [first, replace(first, name="second")])
+        assert not savepoints_in_use(registry).protected
+
+
+def test_outlived() -> None:
+    begun = QueryStatus("q", "i", "r", "/c", batch_id=4, plan=took("q"))
+    assert not outlived([replace(begun, batch_id=3)])
+    assert outlived([begun], {"q"})
+    assert not outlived([begun], {"q", "second"})
+    spec, second = RestoreSpec("/c", job="j"), QueryStatus("second", "i", "r", "/c")
+    assert offered_names(spec, {"j": [begun, second]}, ()) == {"q"}, "second has nothing to give"
+
+
+@pytest.mark.parametrize(
+    ("names", "more", "is_lost"),
+    [
+        (("q", "second"), {}, True),
+        (("q",), {}, False),
+        (("q", "second"), {"claim_mode": "claim"}, False),
+        (("q", "second"), {"allow_non_restored": True}, False),
+    ],
+)
+def test_a_query_whose_savepoint_is_gone_when_its_job_is_started_again(
+    cli: Command, tmp_path: Path, names: tuple[str, ...], more: dict[str, Any], is_lost: bool
+) -> None:
+    cli.ok("list")
+    with cli.registry() as registry:
+        recorded(registry, "/sp", *names)
+        spec = RestoreSpec("/sp", **more)
+        job_id = Jobs(registry, tmp_path).ran("a", "cron", 4, restore=spec, plan=took("q"))
+        lost = lost_origin(registry, registry.job(job_id), spec)
+        assert (lost is not None) == is_lost
+        again = [run_of(query) for query in registry.queries(job_id)]
+    if lost is None:
+        return
+    earlier = {run.name: run for run in again}
+    preparer = Preparer(str(tmp_path), Planning({}), None, list, earlier, lost=lost)
+    new = Prepared("second", False, None, None, None, ())
+    with pytest.raises(ConsentNeeded, match="'second' may be one of them") as refused:
+        preparer._placed(new, WriterFacts(), None)
+    assert f"flinkish restart {job_id} --from SAVEPOINT" in refused.value.hint
+    first = preparer._resumed(replace(new, name="q"), earlier["q"], {})
+    again_at = preparer._placed(replace(first, location="file:///own"), WriterFacts(), None)
+    assert again_at.location == first.location
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,8 @@ DOCUMENTS = [
             facts={"q": QueryFacts("run", ({"uid": "lines"},))},
             spark_version="4.3.0",
             left_out=(LeftOut("p", "it ended"),),
+            began_with="/sp",
+            taken=("q", None),
         ),
     ),
     Described(({"name": "q", "operators": [{"uid": None}]},), {"verdict": "ok"}),

@@ -28,10 +28,13 @@ from flinkish.errors import (
     WrongState,
 )
 from flinkish.launch.job_origin import resumed_origin
+from flinkish.registry.in_use import resumed_runs
 from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import JobRecord
 from flinkish.restore.check.version_check import fit_offers
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
 from flinkish.restore.plan.document import compare_with_expected
+from flinkish.restore.plan.left_out import LostOrigin
 from flinkish.restore.plan.new_offsets import parse_target
 from flinkish.restore.plan.non_restored_state import NonRestored
 from flinkish.restore.plan.plan_text import plan_lines
@@ -114,7 +117,8 @@ class Restorer:
         """Return the restorer of a job that is started again, for queries not started before.
 
         All state of the savepoint has had an owner, or was dropped by consent, when the job first
-        ran. So nothing is checked again.
+        ran, but for queries that the program starts behind a bounded one. So nothing is checked
+        again.
 
         Parameters
         ----------
@@ -124,7 +128,8 @@ class Restorer:
         Returns
         -------
         Restorer or None
-            None when the savepoint is gone: the job had claimed it, or it was disposed of.
+            None when the savepoint is gone: the job had claimed it, or it was disposed of. Whether
+            a query may start without it, :func:`lost_origin` tells.
         """
         try:
             found = Restorer(registry, job_id, spec, planning)
@@ -314,6 +319,24 @@ def _origin(registry: Registry, spec: RestoreSpec) -> JobOrigin | None:
     return None if spec.job is None else resumed_origin(registry, registry.job(spec.job))
 
 
+def lost_origin(registry: Registry, job: JobRecord, spec: RestoreSpec) -> LostOrigin | None:
+    """Return what a job began with, and lacks now for queries that it had not started; else None.
+
+    A claimed savepoint is deleted only when all of it has an owner.
+
+    Parameters
+    ----------
+    job
+        A job that is started again, of which :meth:`Restorer.resumed` is None.
+    """
+    if spec.claim_mode == "claim" or spec.allow_non_restored:
+        return None
+    found = resumed_runs(registry, job)
+    if found.began_with is None and not any(run.queries for run in found.runs[1:]):
+        return None
+    return LostOrigin(job.job_id, spec.path)
+
+
 def _has_committed(restored_at: int, checkpoint: str) -> bool:
     """Return whether a restored checkpoint's commit log has a batch newer than the restored one.
 
@@ -343,7 +366,9 @@ def offers_here(spec: RestoreSpec, job: JobOrigin | None = None) -> RestoreSourc
     """
     from pyspark import __version__ as spark
 
-    return fit_offers(open_restore_source(spec.path) if job is None else open_job(job), spark)
+    if job is None:
+        return fit_offers(open_restore_source(spec.path), spark)
+    return fit_offers(open_job(job, drops=spec.allow_non_restored), spark)
 
 
 def plan_start(

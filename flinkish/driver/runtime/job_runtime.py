@@ -21,7 +21,7 @@ from flinkish.driver.log import log
 from flinkish.driver.plan.uid_rules import Planning
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.restore.other_jobs import OtherJobs
-from flinkish.driver.restore.restorer import Restorer
+from flinkish.driver.restore.restorer import Restorer, lost_origin
 from flinkish.driver.restore.start_judge import StartJudge
 from flinkish.driver.runtime.earlier_runs import earlier_runs
 from flinkish.driver.runtime.file_sink_log import file_sink_log_ready
@@ -72,6 +72,7 @@ class Runtime:
         planning = Planning(job.launch.options)
         spec = job.launch.restore
         earlier = earlier_runs(registry, job)
+        lost = None
         if spec is None or spec.is_awaited:
             self.restorer = None
         elif job.state is JobState.RESTARTING:
@@ -81,13 +82,14 @@ class Runtime:
                 if run.restored_batch is not None
             }
             self.restorer = Restorer.resumed(registry, job.job_id, spec, planning, given)
+            lost = lost_origin(registry, job, spec) if self.restorer is None else None
         else:
             self.restorer = Restorer(registry, job.job_id, spec, planning)
         path = None if spec is None else spec.path
         mode = _agreed(job.launch, again=job.state is JobState.RESTARTING)
         self._judge = StartJudge(registry, job, OtherJobs(registry, job.job_id, path), mode)
         self._preparer = Preparer(
-            checkpoint_root, planning, self.restorer, self.queries, earlier, self._judge
+            checkpoint_root, planning, self.restorer, self.queries, earlier, self._judge, lost
         )
         self._checkpoint_root = checkpoint_root
         self._hold_lock = threading.Lock()

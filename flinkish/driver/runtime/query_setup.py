@@ -31,6 +31,7 @@ from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.driver.spark.settings import configured
 from flinkish.operators.state_semantics import StateSemantics
 from flinkish.restore.plan.changed_settings import refuse_in_place
+from flinkish.restore.plan.left_out import LostOrigin
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,8 @@ class Preparer:
         The queries of the job's last driver, by name, when the job is started again.
     judge
         Judges the starts of queries that are not restored; None lets all of them start.
+    lost
+        What the job began with, when that is gone and may have had further queries.
     """
 
     def __init__(
@@ -82,8 +85,10 @@ class Preparer:
         queries: Callable[[], Sequence[ManagedQuery]],
         earlier: Mapping[str, EarlierRun] | None = None,
         judge: StartJudge | None = None,
+        lost: LostOrigin | None = None,
     ) -> None:
         self._judge = judge
+        self._lost = lost
         self._names = Names(checkpoint_root)
         self._planning = planning
         self._restorer = restorer
@@ -208,6 +213,11 @@ class Preparer:
         ----------
         prepared
             The query; its ``location`` is the program's own.
+
+        Raises
+        ------
+        ConsentNeeded
+            What the query may have to go on from is gone.
         """
         name, own = prepared.name, prepared.location
         with self._lock:
@@ -217,6 +227,8 @@ class Preparer:
             # original job at the program's own location.
             again = replace(prepared, location=restored_at)
             return self._continued(again, self._known(name))
+        if self._lost is not None and restored_at is None and self._newest(name) is None:
+            raise self._lost.refusal(name)
         is_fresh = self._is_fresh(name)
         directory = self._names.directory(name, fresh=is_fresh)
         local = storage.is_local(directory)

@@ -8,7 +8,9 @@ processes its input from the beginning again. Pure.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from flinkish.errors import ConsentNeeded
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.spec.requests import LeftOut
 
@@ -55,3 +57,27 @@ def check_left_out(
         "been one of them, and would start empty",
         advice,
     )
+
+
+@dataclass(frozen=True)
+class LostOrigin:
+    """What a job began with, which is gone though not all of its queries had been started.
+
+    Attributes
+    ----------
+    path
+        The savepoint, or the checkpoints of the job before.
+    """
+
+    job_id: str
+    path: str
+
+    def refusal(self, name: str) -> ConsentNeeded:
+        """Return the refusal to start a query that the job has not started before."""
+        return ConsentNeeded(
+            f"job {self.job_id} began with {self.path}, which is gone, and was ended before it had "
+            f"started all queries of that: '{name}' may be one of them, and would start empty",
+            hint="go on from a savepoint that has it with: flinkish restart "
+            f"{self.job_id} --from SAVEPOINT",
+            reasons=["left-out"],
+        )

@@ -10,9 +10,14 @@ from typing import Any
 
 from flinkish.checkpoint.cut import Cut, FilesVanished
 from flinkish.checkpoint.wholeness import read_whole_cut
-from flinkish.errors import Corrupt, FlinkishError
+from flinkish.errors import Corrupt, FlinkishError, SavepointNotFound
 from flinkish.restore.recipe import SourceCheckpoint
-from flinkish.restore.source.restore_source import RestorableQuery, RestoreSource, of_record
+from flinkish.restore.source.restore_source import (
+    RestorableQuery,
+    RestoreSource,
+    of_record,
+    open_restore_source,
+)
 from flinkish.savepoint.write.query_records import check_operators, query_record, query_source
 from flinkish.spec.calls import JobOrigin
 from flinkish.spec.queries import QueryFacts, QueryStatus
@@ -22,25 +27,63 @@ _ATTEMPTS = 20
 _PAUSE = 0.1
 
 
-def open_job(job: JobOrigin) -> RestoreSource:
+def open_job(job: JobOrigin, *, drops: bool = False) -> RestoreSource:
     """Open the newest committed batch of each query of a job. Nothing is copied or locked.
+
+    Queries that the job was restored with and had not started are those of its savepoint.
+
+    Parameters
+    ----------
+    drops
+        Whether these queries are dropped if that savepoint is gone (``-n``).
 
     Raises
     ------
     NoCommittedBatch
         A query has no committed batch.
+    SavepointNotFound
+        The savepoint that the job began with is gone, and queries of it may not have been started.
     FilesVanished
         Spark trims a checkpoint faster than it can be read.
     Corrupt, UnsupportedFormat, StorageError
-        A checkpoint cannot be read.
+        A checkpoint or the savepoint cannot be read.
     """
-    return RestoreSource(
+    found = RestoreSource(
         {query.name: _open_query(query, job.facts.get(query.name), job) for query in job.queries},
         is_savepoint=False,
         spark_version=job.spark_version,
         left_out=job.left_out,
         complete=job.complete,
     )
+    if not job.began_with:
+        return found
+    saved = _began_with(job, drops=drops)
+    if saved is None:
+        return replace(found, complete=found.complete and job.claimed)
+    taken = {*job.taken, *found.by_key}
+    rest = {key: offer for key, offer in saved.by_key.items() if key not in taken}
+    left_out = tuple(each for each in saved.left_out if each.query not in job.taken)
+    return replace(
+        found,
+        by_key={**found.by_key, **rest},
+        left_out=(*found.left_out, *left_out),
+        complete=found.complete and saved.complete,
+    )
+
+
+def _began_with(job: JobOrigin, *, drops: bool) -> RestoreSource | None:
+    """Open the savepoint that a job began with; None if it is gone, and may be."""
+    try:
+        return open_restore_source(job.began_with)
+    except SavepointNotFound as gone:
+        if drops or job.claimed:  # a claimed one is deleted when all its queries were started
+            return None
+        raise SavepointNotFound(
+            f"job {job.job_id} was ended before it had started all queries of {job.began_with}, "
+            f"as far as is known, and that savepoint is gone: {gone.message}",
+            hint="give -n to go on without it: such queries start from the beginning",
+            path=job.began_with,
+        ) from gone
 
 
 def _open_query(query: QueryStatus, facts: QueryFacts | None, job: JobOrigin) -> RestorableQuery:

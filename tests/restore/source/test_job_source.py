@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flinkish.checkpoint.cut import Cut, FilesVanished, read_cut
-from flinkish.errors import Corrupt
+from flinkish.errors import Corrupt, SavepointNotFound
 from flinkish.restore.source.job_source import newest_cut, open_job
 from flinkish.restore.source.restore_source import open_restore_source
 from flinkish.savepoint.format.contents import SavepointJob
@@ -47,6 +47,45 @@ def test_it_is_what_its_savepoint_is(tmp_path: Path) -> None:
     assert set(one.origin.files) == set(other.origin.files)
     assert one.origin.root == str(root)
     assert replace(found, by_key={}, is_savepoint=True) == replace(expected, by_key={})
+
+
+def saved_queries(tmp_path: Path, *names: str) -> str:
+    """A savepoint of queries at batch 2."""
+    roots = {name: CheckpointLikeness(tmp_path / "old" / name).run_to(2).root for name in names}
+    queries = [QueryStatus(name, f"id-{name}", "run", str(root)) for name, root in roots.items()]
+    return write_savepoint(
+        str(tmp_path / "sp"),
+        SavepointJob("j", "j", left_out=(LeftOut("p", "late", True), LeftOut("a", "late", True))),
+        [query_source(query, None) for query in queries],
+        trigger="savepoint",
+        reporter=SilentSavepointReporter(),
+    ).path
+
+
+def test_queries_that_a_restored_job_had_not_started_are_its_savepoints(tmp_path: Path) -> None:
+    root = CheckpointLikeness(tmp_path / "a").run_to(4).root
+    query, path = QueryStatus("a", "id", "run", str(root)), saved_queries(tmp_path, "a", "b", "c")
+    job = JobOrigin("j", False, (query,), began_with=path, taken=("a", "c"))
+    found = open_job(job)
+    assert {key: each.query.batch_id for key, each in found.by_key.items()} == {"a": 4, "b": 2}
+    assert [each.query for each in found.left_out] == ["p"], "its job began it meanwhile"
+    assert found.complete
+
+    gone = replace(job, began_with=str(tmp_path / "gone"))
+    with pytest.raises(SavepointNotFound, match="before it had started all queries") as refused:
+        open_job(gone)
+    assert "give -n" in refused.value.hint
+    dropping, claimed = open_job(gone, drops=True), open_job(replace(gone, claimed=True))
+    assert list(dropping.by_key) == list(claimed.by_key) == ["a"]
+    assert (dropping.complete, claimed.complete) == (False, True)
+
+
+def test_a_plain_checkpoint_that_a_job_began_with(tmp_path: Path) -> None:
+    root = CheckpointLikeness(tmp_path / "a").run_to(4).root
+    plain = str(CheckpointLikeness(tmp_path / "plain").run_to(2).root)
+    job = JobOrigin("j", False, (QueryStatus("a", "i", "r", str(root)),), began_with=plain)
+    assert set(open_job(job).by_key) == {"a", None}
+    assert set(open_job(replace(job, taken=(None,))).by_key) == {"a"}
 
 
 @pytest.mark.parametrize(
