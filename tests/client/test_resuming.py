@@ -20,6 +20,7 @@ from flinkish.config import Config
 from flinkish.driver.plan.uid_rules import Planning
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.restore.restorer import lost_origin
+from flinkish.driver.restore.start_judge import begun_run
 from flinkish.driver.runtime.earlier_runs import run_of
 from flinkish.driver.runtime.query_setup import Prepared, Preparer
 from flinkish.errors import ConsentNeeded, Superseded
@@ -210,6 +211,21 @@ def test_a_purge_leaves_all_that_the_next_run_goes_on_from(cli: Command, tmp_pat
         time.sleep(0.01)
         assert cli.ok(*purge, "-q").out.split() == [whole, middle]
         assert jobs.offered(now.job_id) == {"q": 5}
+
+
+def test_a_run_that_was_ended_in_the_first_batch_of_a_query(cli: Command, tmp_path: Path) -> None:
+    cli.ok("list")
+    with cli.registry() as registry:
+        jobs = Jobs(registry, tmp_path)
+        jobs.ran("a", "cron", 3)
+        killed, refused = (registry.job(jobs.ran(digit, "cron", None)) for digit in "bc")
+        assert begun_run(registry, refused, "q") is None, "it has planned nothing"
+        root = CheckpointLikeness(tmp_path / killed.job_id / "q").run_to(0).root
+        shutil.rmtree(root / "commits")
+        begun = begun_run(registry, refused, "q")
+        assert begun is not None
+        assert (begun.job_id, begun.batch) == (killed.job_id, 0)
+        assert begun_run(registry, killed, "q") is None, "the newest other one has planned nothing"
 
 
 def test_a_purge_leaves_what_the_next_run_goes_on_from(cli: Command, tmp_path: Path) -> None:

@@ -89,17 +89,25 @@ class StartJudge:
         elif (sink.format or "").lower() not in KEEP_NOTHING:
             ahead = self._ahead(query_id, begins) or self._moved(query_id, begins)
 
-        def judged(stands: EarlierRun | None) -> ConsentNeeded | Agreed | None:
+        def judged(
+            stands: EarlierRun | None, begun: EarlierRun | None
+        ) -> ConsentNeeded | Agreed | None:
             return judge_start(
-                begins, position, ahead=ahead, written=written, stands=stands, mode=self._mode
+                *(begins, position),
+                ahead=ahead,
+                written=written,
+                stands=stands,
+                begun=begun,
+                mode=self._mode,
             )
 
         # First: where another job is at work, that is what the user has to know.
         is_empty = position is None or position.newest_batch is None
         self._others.take(name, sink, query_id, session, is_empty=is_empty)
-        found = judged(None)
+        found = judged(None, None)
         if isinstance(found, ConsentNeeded):
-            found = judged(self._stands())  # for the ways out, and looked up only for them
+            # For the ways out, and looked up only for them.
+            found = judged(self._stands(), begun_run(self._registry, self._job, name))
             assert isinstance(found, ConsentNeeded)
             raise found
         if found is None:
@@ -202,6 +210,31 @@ class StartJudge:
         if found is None or found.batch is None:
             return None
         return EarlierRun(found.job.name, found.job.job_id, found.batch)
+
+
+def begun_run(registry: Registry, job: JobRecord, name: str) -> EarlierRun | None:
+    """Return the newest ended run of a job's name if it has begun a query and committed nothing.
+
+    It was ended in the first batch of the query, which its sink may have already.
+    """
+    ended = [
+        each
+        for each in registry.jobs(name=job.name)
+        if each.state.is_final and each.job_id != job.job_id
+    ]
+    for each in sorted(ended, key=lambda each: each.end_time or 0.0, reverse=True):
+        query = next((q for q in registry.queries(each.job_id) if q.name == name), None)
+        if query is None:
+            continue
+        try:
+            planned = newest_planned_batch(query.checkpoint_dir)
+            committed = newest_committed_batch(query.checkpoint_dir)
+        except StorageError:
+            return None
+        if planned is None or committed is not None or query.batch_id is not None:
+            return None
+        return EarlierRun(each.name, each.job_id, planned, query.checkpoint_dir)
+    return None
 
 
 def _beginning(name: str, stateful: bool, location: str) -> tuple[Beginning | None, str | None]:

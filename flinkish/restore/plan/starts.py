@@ -108,6 +108,7 @@ def judge_start(
     ahead: EarlierRun | None = None,
     written: EarlierRun | None = None,
     stands: EarlierRun | None = None,
+    begun: EarlierRun | None = None,
     mode: SinkMode | None = None,
 ) -> ConsentNeeded | Agreed | None:
     """Decide whether a query may start where it is about to.
@@ -122,6 +123,8 @@ def judge_start(
         The run of this job's name that has written the same input to the same table.
     stands
         The newest run of this job's name, which ``run --resume`` goes on from.
+    begun
+        The run of this job's name that has planned its first batch of the query and committed none.
     mode
         ``--sink-ahead``.
 
@@ -154,6 +157,12 @@ def judge_start(
     else:
         return None
     ways = list(_ways(begins, stands if ahead is None else ahead))
+    if sink and begins.is_new and begun is not None and _has_begun_all(begun, position):
+        ways.insert(
+            0,
+            f"let {begun.describe()} go on in place, which was ended in batch {begun.batch}, with: "
+            f"flinkish restart {begun.job_id}",
+        )
     if sink and begins.is_new:
         ways.append("--sink-ahead rebase starts with the batch after those (all input is written)")
     if sink and ahead is None and not breaks:
@@ -176,6 +185,12 @@ def _sink_ahead(begins: Beginning, position: SinkPosition | None) -> str:
         f"the {position.format} sink {position.path} has batch {newest}, and would drop the "
         f"output up to that batch without a word"
     )
+
+
+def _has_begun_all(begun: EarlierRun, position: SinkPosition | None) -> bool:
+    """Return whether a run has planned every batch that a sink has."""
+    newest = None if position is None else position.newest_batch
+    return newest is not None and newest <= begun.batch
 
 
 def _twice(written: EarlierRun) -> str:

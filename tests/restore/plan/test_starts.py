@@ -53,6 +53,22 @@ def test_starts(
         assert "flinkish run --name job --resume" in found.hint
 
 
+@pytest.mark.parametrize(
+    ("begins", "position", "reached", "is_said"),
+    [
+        (NEW, replace(FILES, newest_batch=0), 0, True),
+        (NEW, FILES, 0, False),  # another run has written what follows
+        (OWN, replace(FILES, newest_batch=6), 6, False),
+    ],
+)
+def test_a_run_that_was_ended_in_its_first_batch_goes_on_in_place(
+    begins: Beginning, position: SinkPosition, reached: int, is_said: bool
+) -> None:
+    found = judge_start(begins, position, begun=replace(AHEAD, batch=reached))
+    assert isinstance(found, ConsentNeeded)
+    assert (f"flinkish restart {AHEAD.job_id}" in found.hint) == is_said
+
+
 WRITER = KnownWriter("b" * 32, "orig", "RUNNING", "seen", "/out")
 
 
