@@ -14,6 +14,11 @@ from flinkish.restore.source.restore_inputs import NewSink
 _FILE_FORMATS = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
 _TABLE_FORMATS = frozenset({"delta", "iceberg"})
 
+#: Where classes are from that a program may name in place of one of these formats.
+_CLASSES = ("org.apache.spark.", "org.apache.iceberg.", "com.databricks.spark.", "io.delta.")
+#: Formats by the packages of their classes.
+_PACKAGES = {name: name for name in (*_FILE_FORMATS, *_TABLE_FORMATS)} | {"kafka010": "kafka"}
+
 
 @dataclass(frozen=True)
 class Output:
@@ -42,6 +47,13 @@ def output_of(sink: NewSink, session: Any) -> Output | None:
     if sink.path is None or (kind and kind not in _FILE_FORMATS):
         return None
     return Output(_one_name(sink.path), False)
+
+
+def short_format(format: str) -> str:
+    """Return the short name of a format of Spark, Delta or Iceberg that is given by its class."""
+    if not format.startswith(_CLASSES):
+        return format
+    return next((_PACKAGES[part] for part in format.split(".") if part in _PACKAGES), format)
 
 
 def same_place(one: str, other: str) -> bool:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from flinkish.driver.plan.outputs import short_format
 from flinkish.driver.plan.plan_extraction import PlannedQuery, PlannedSource
 from flinkish.driver.plan.restore_environment import qualified
-from flinkish.driver.plan.writer_settings import WriterFacts, why_not_savepointable
+from flinkish.driver.plan.writer_settings import WriterFacts, own_location, why_not_savepointable
 from flinkish.driver.tables.sink_tables import resolve
 from flinkish.errors import TableError
 from flinkish.registry.jobs import OperatorStatus
@@ -37,9 +39,9 @@ def new_query(
     modules
         The modules whose classes a snapshot of typed state may name.
     """
-    sink = new_sink(facts, session)
+    sink, own = new_sink(facts, session), own_location(facts, session)
     if planned is None:
-        return NewQuery(name, None, None, sink, settings, session=session)
+        return NewQuery(name, None, None, sink, settings, checkpoint=own, session=session)
     identities = planned.identities
     return NewQuery(
         name,
@@ -74,6 +76,7 @@ def new_query(
         sink=sink,
         settings=settings,
         modules=modules,
+        checkpoint=own,
         session=session,
     )
 
@@ -81,7 +84,9 @@ def new_query(
 def new_sink(facts: WriterFacts, session: Any) -> NewSink:
     """Describe the sink of a starting query: where it writes to, as far as its catalog knows."""
     problem = why_not_savepointable(facts)
-    place, unreadable = facts.place, ""
+    given = facts.place
+    default = session.conf.get("spark.sql.sources.default", "parquet")
+    place, unreadable = replace(given, format=short_format(given.format or default)), ""
     try:
         place = resolve(place, session)
     except TableError as error:

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from flinkish import storage
-from flinkish.checkpoint.cut import newest_planned_batch
+from flinkish.checkpoint.cut import newest_committed_batch, newest_planned_batch
+from flinkish.checkpoint.discovery import query_id_of
 from flinkish.driver.log import log
 from flinkish.driver.plan.outputs import output_of, same_place
 from flinkish.driver.tables.sink_tables import SinkPlace, open_table
 from flinkish.driver.tables.source_tables import ask_table
 from flinkish.driver.tables.table import Table
-from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible, TableError
+from flinkish.errors import (
+    ConsentNeeded,
+    Corrupt,
+    FlinkishError,
+    Incompatible,
+    StorageError,
+    TableError,
+)
 from flinkish.restore.check.file_places import file_reading
 from flinkish.restore.check.file_sinks import file_sink_position
 from flinkish.restore.check.kafka_topics import ask_for
@@ -26,7 +35,13 @@ from flinkish.restore.plan.query_id import OtherRun, QueryIdentity
 from flinkish.restore.plan.sinks import Continuation, SinkMode, SinkPlan, SinkPosition, judge_sink
 from flinkish.restore.plan.source_findings import SourceAnswer
 from flinkish.restore.plan.source_row import FileReading
-from flinkish.restore.plan.starts import Agreed, Beginning, judge_start, judge_writers
+from flinkish.restore.plan.starts import (
+    Agreed,
+    Beginning,
+    checkpoint_not_read,
+    judge_start,
+    judge_writers,
+)
 from flinkish.restore.plan.table_commits import (
     Drift,
     RollbackTarget,
@@ -39,6 +54,9 @@ from flinkish.restore.recipe import Recipe
 from flinkish.restore.source.restore_inputs import NewQuery, NewSink, NewSource, SavedSource
 from flinkish.restore.source.restore_source import RestorableQuery
 from flinkish.spec.calls import KnownWriter
+
+#: A URL of Hadoop, with or without a host: ``dbfs:/a``, ``hdfs:///a``, ``hdfs://host:8020/a``.
+_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?=/)(?://(?P<host>[^/]*))?(?P<path>.*)")
 
 
 class DriverRestoreEnvironment:
@@ -106,15 +124,22 @@ class DriverRestoreEnvironment:
         return judge_sink(position, query, mode)
 
     def start(self, new: NewQuery, mode: SinkMode | None) -> ConsentNeeded | Agreed | None:
-        """Judge a query that the savepoint does not have, and that starts with batch 0."""
-        position = file_sink_position(new.sink.format, new.sink.path, storage)
+        """Judge a query that the savepoint does not have: it starts as without a restore."""
+        stateful = new.operators is None or bool(new.operators)
+        begins, query_id = Beginning(new.name, stateful), None
+        if new.checkpoint is not None:
+            try:
+                location = str(qualified(new.checkpoint, new.session))
+                begins, query_id = beginning(new.name, stateful, location)
+            except StorageError as error:
+                return checkpoint_not_read(new.name, new.checkpoint, error)
+        position = start_position(new.sink, new.session, query_id)
         output = output_of(new.sink, new.session)
         if position is not None and output is not None:
             taken = judge_writers(position, output.place, self._writers(), (), mode)
             if taken is not None:
                 return ConsentNeeded(taken.text, hint=taken.advice, reasons=[taken.reason])
-        stateful = new.operators is None or bool(new.operators)
-        return judge_start(Beginning(new.name, stateful), position, mode=mode)
+        return judge_start(begins, position, mode=mode)
 
     def input_files(
         self, new: NewQuery, offer: RestorableQuery, plan: QueryPlan, moved: Collection[int]
@@ -223,6 +248,42 @@ def _position(new: NewQuery, offer: RestorableQuery, batch_id: int) -> SinkPosit
     )
 
 
+def start_position(sink: NewSink, session: Any, query_id: str | None) -> SinkPosition | None:
+    """Return the newest batch of a sink by which it would skip; None if it records none."""
+    kind, shown = (sink.format or "parquet").lower(), sink.table or sink.path or ""
+    if sink.unreadable:
+        return SinkPosition(kind, shown, by_query_id=True, unreadable=sink.unreadable)
+    table = open_table(SinkPlace(sink.format, sink.path, sink.table), session)
+    if table is None:
+        return file_sink_position(sink.format, sink.path, storage)
+    try:
+        if query_id is None or not table.exists():
+            return None
+        reading = table.read(query_id)
+    except TableError as error:
+        return SinkPosition(kind, shown, by_query_id=True, unreadable=error.message)
+    return SinkPosition(
+        *(kind, shown, reading.newest_batch),
+        by_query_id=True,
+        computes_skipped=reading.computes_skipped,
+    )
+
+
+def beginning(name: str, stateful: bool, location: str) -> tuple[Beginning, str | None]:
+    """Return where a query is about to begin, and its query id if it has one.
+
+    Raises StorageError where its checkpoint cannot be read from here.
+    """
+    try:
+        root = storage.locate(location)
+        planned, committed = newest_planned_batch(root), newest_committed_batch(root)
+        query_id = query_id_of(root)
+    except Corrupt:  # it has no metadata
+        is_new = planned is None and committed is None
+        return Beginning(name, stateful, None if is_new else root, committed, planned), None
+    return Beginning(name, stateful, root, committed, planned), query_id
+
+
 def _since(
     table: Table, reading: TableReading, offer: RestorableQuery, recorded: int | None, batch_id: int
 ) -> tuple[Drift, RollbackTarget | None]:
@@ -278,10 +339,20 @@ def input_url(path: str, session: Any) -> str:
 
 
 def qualified(path: str | None, session: Any) -> str | None:
-    """Return a sink's path with the file system that Spark would write to, unless that is local."""
-    if path is None or "://" in path or path.startswith("file:"):
+    """Return a path with the file system that Spark would write to, unless that is local.
+
+    A URL without a host, such as ``hdfs:///out``, gets that of the default file system, as in
+    Hadoop's ``Path.makeQualified``; it stays as it is where the default is another one.
+    """
+    if path is None or path.startswith("file:"):
         return path
-    default = str(session._jsc.hadoopConfiguration().get("fs.defaultFS") or "")
+    url = _URL.fullmatch(path)
+    if url is not None and url["host"]:
+        return path
+    default = str(session._jsc.hadoopConfiguration().get("fs.defaultFS") or "").rstrip("/")
+    if url is not None:
+        known = default.lower().startswith(f"{url['scheme'].lower()}://")
+        return f"{default}/{url['path'].lstrip('/')}" if known else path
     if default.startswith("file:") or not default:
         return os.path.abspath(path)
-    return default.rstrip("/") + "/" + path.lstrip("/")
+    return default + "/" + path.lstrip("/")

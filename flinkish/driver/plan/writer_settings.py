@@ -67,6 +67,15 @@ class WriterFacts:
         return {key: value for key, value in facts.items() if value}
 
 
+def own_location(facts: WriterFacts, session: Any) -> str | None:
+    """Return the program's own checkpoint location, as it wrote it, or None."""
+    own = facts.options.get("checkpointlocation")
+    if own is None and facts.query_name is not None:
+        configured = session.conf.get("spark.sql.streaming.checkpointLocation", None)
+        own = f"{configured.rstrip('/')}/{facts.query_name}" if configured else None
+    return own
+
+
 def interval_seconds(text: str) -> float | None:
     """Return the seconds of a trigger's interval, such as ``1 minute 30 seconds``; None if unknown.
 

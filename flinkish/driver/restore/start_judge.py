@@ -8,26 +8,29 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from flinkish import storage
 from flinkish.checkpoint.cut import newest_committed_batch, newest_planned_batch
-from flinkish.checkpoint.discovery import query_id_of
-from flinkish.driver.log import log
 from flinkish.driver.plan.outputs import output_of, same_place
 from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.planned_queries import new_sink
-from flinkish.driver.plan.restore_environment import qualified
+from flinkish.driver.plan.restore_environment import beginning, qualified, start_position
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.restore.empty_checkpoint import make_empty
 from flinkish.driver.restore.other_jobs import OtherJobs
 from flinkish.driver.tables.sink_tables import SinkPlace, open_table
-from flinkish.errors import ConsentNeeded, Corrupt, StorageError, TableError
+from flinkish.errors import ConsentNeeded, StorageError, TableError
 from flinkish.launch.other_jobs import came_from, standing
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, QueryFacts
-from flinkish.restore.check.file_sinks import file_sink_position
 from flinkish.restore.plan.query_id import newest_batch
-from flinkish.restore.plan.sinks import SinkMode, SinkPosition
-from flinkish.restore.plan.starts import KEEP_NOTHING, Agreed, Beginning, EarlierRun, judge_start
+from flinkish.restore.plan.sinks import SinkMode
+from flinkish.restore.plan.starts import (
+    KEEP_NOTHING,
+    Agreed,
+    Beginning,
+    EarlierRun,
+    checkpoint_not_read,
+    judge_start,
+)
 from flinkish.restore.source.restore_inputs import NewSink
 
 
@@ -78,11 +81,12 @@ class StartJudge:
         """
         sink = new_sink(facts, session)
         stateful = planned is None or bool(planned.operators)
-        begins, query_id = _beginning(name, stateful, str(qualified(location, session)))
-        if begins is None:
+        try:
+            begins, query_id = beginning(name, stateful, str(qualified(location, session)))
+        except StorageError as error:
             self._others.take(name, sink, None, session, is_empty=True)
-            return []
-        position = self._position(name, sink, session, query_id)
+            return [checkpoint_not_read(name, location, error).text]
+        position = start_position(sink, session, query_id)
         ahead = written = None
         if query_id is None:
             written = self._written(name, planned, sink, session)
@@ -115,33 +119,6 @@ class StartJudge:
         if found.rebase_to is not None:
             make_empty(planned, session, found.rebase_to, str(qualified(location, session)))
         return [found.text]
-
-    def _position(
-        self, name: str, sink: NewSink, session: Any, query_id: str | None
-    ) -> SinkPosition | None:
-        """Return the newest batch of a sink by which it would skip; None if it records none."""
-        shown = sink.table or sink.path or ""
-        found: SinkPosition | None = None
-        try:
-            table = open_table(SinkPlace(sink.format, sink.path, sink.table), session)
-            if table is None:
-                found = file_sink_position(sink.format, sink.path, storage)
-            elif query_id is not None and table.exists():
-                reading = table.read(query_id)
-                kind = (sink.format or "").lower()
-                found = SinkPosition(
-                    kind,
-                    shown,
-                    reading.newest_batch,
-                    by_query_id=True,
-                    computes_skipped=reading.computes_skipped,
-                )
-        except TableError as error:
-            log(f"query '{name}': which batches {shown} has is not known: {error.message}")
-        if found is not None and found.unreadable is not None:
-            log(f"query '{name}': which batches {shown} has is not known: {found.unreadable}")
-            return None
-        return found
 
     def _ahead(self, query_id: str, begins: Beginning) -> EarlierRun | None:
         """Return the job that has gone on with a query in another checkpoint, the furthest."""
@@ -235,24 +212,6 @@ def begun_run(registry: Registry, job: JobRecord, name: str) -> EarlierRun | Non
             return None
         return EarlierRun(each.name, each.job_id, planned, query.checkpoint_dir)
     return None
-
-
-def _beginning(name: str, stateful: bool, location: str) -> tuple[Beginning | None, str | None]:
-    """Return where a query is about to begin, and its query id if it has one.
-
-    None where its checkpoint cannot be read from here.
-    """
-    try:
-        root = storage.locate(location)
-        planned, committed = newest_planned_batch(root), newest_committed_batch(root)
-        query_id = query_id_of(root)
-    except Corrupt:  # it has no metadata
-        is_new = planned is None and committed is None
-        return Beginning(name, stateful, None if is_new else root, committed, planned), None
-    except StorageError as error:
-        log(f"query '{name}': its checkpoint {location} cannot be read here: {error.message}")
-        return None, None
-    return Beginning(name, stateful, root, committed, planned), query_id
 
 
 def _signatures(known: QueryFacts) -> list[str]:

@@ -56,8 +56,8 @@ def file_sink_position(
     kind = (format or "parquet").lower()
     if path is None or not keeps_log(format):
         return None
-    log = os.path.join(locate(path), FILE_LOG)
     try:
+        log = os.path.join(locate(path), FILE_LOG)  # Spark knows places that flinkish does not
         names = storage.list_names(log)
         newest = max((n for name in names if (n := batch_of(name)) is not None), default=None)
         empty = newest is not None and not _has_files(log, names, storage)

@@ -317,7 +317,9 @@ class RestorePlanner:
                 refusal = ConsentNeeded(left_out.text, hint=left_out.advice, reasons=[left_out.id])
         start = self._environment.start(new, self.options.sink_ahead)
         if isinstance(start, Agreed):
-            checks.append(Check("sink-ahead", RestoreOutcome.NOTE, start.text))
+            known = start.reason != "sink-unreadable"
+            outcome = RestoreOutcome.NOTE if known else RestoreOutcome.WARNING
+            checks.append(Check(start.reason, outcome, start.text))
         elif refusal is None:
             refusal = start
         return QueryRestore(new.name, plan, checks=tuple(checks), refusal=refusal)

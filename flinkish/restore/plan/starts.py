@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from flinkish.errors import ConsentNeeded
+from flinkish.errors import ConsentNeeded, StorageError
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan, SinkPosition
 from flinkish.spec.calls import KnownWriter
 
@@ -87,7 +87,7 @@ class EarlierRun:
 
 @dataclass(frozen=True)
 class Agreed:
-    """A start that the user's choice permits.
+    """A start that the user's choice permits, or that could not be judged.
 
     Attributes
     ----------
@@ -95,10 +95,14 @@ class Agreed:
         A note about what happens.
     rebase_to
         The batch after which the query begins to count; None for its own numbers.
+    reason
+        An id for programs; ``sink-unreadable`` where nobody knows whether there is anything to
+        agree to.
     """
 
     text: str
     rebase_to: int | None = None
+    reason: str = "sink-ahead"
 
 
 def judge_start(
@@ -154,6 +158,8 @@ def judge_start(
         why, reason = sink, "sink-ahead"
     elif written is not None:
         why, reason = _twice(written), "table-written"
+    elif position is not None and position.unreadable is not None:
+        return _not_known(begins, position)
     else:
         return None
     ways = list(_ways(begins, stands if ahead is None else ahead))
@@ -191,6 +197,24 @@ def _has_begun_all(begun: EarlierRun, position: SinkPosition | None) -> bool:
     """Return whether a run has planned every batch that a sink has."""
     newest = None if position is None else position.newest_batch
     return newest is not None and newest <= begun.batch
+
+
+def _not_known(begins: Beginning, position: SinkPosition) -> Agreed:
+    """Return the note on a sink whose batches cannot be read, though Spark may reach it."""
+    what = f"which batches the {position.format} sink {position.path} has is not known"
+    why = f"{what}: {position.unreadable}"
+    if not position.by_query_id:
+        why += (
+            f"; if it has batches after {begins.last_batch}, it drops their output without a word"
+        )
+    return Agreed(f"{begins.describe()}: {why}", reason="sink-unreadable")
+
+
+def checkpoint_not_read(query: str, location: str, error: StorageError) -> Agreed:
+    """Return the note on a query whose own checkpoint cannot be read from here."""
+    what = f"its checkpoint {location} cannot be read from here: {error.message}"
+    text = f"query '{query}': {what}; whether its sink is ahead of it is not known"
+    return Agreed(text, reason="sink-unreadable")
 
 
 def _twice(written: EarlierRun) -> str:

@@ -276,7 +276,8 @@ class NewSink:
     Attributes
     ----------
     format, path
-        As the program gives them; those of a table as its catalog has them.
+        As the program gives them, the format by its short name or the session's default; those of a
+        table as its catalog has them.
     output_mode
         None if the program does not set it.
     problem
@@ -305,6 +306,8 @@ class NewQuery:
         The session's values of the settings that the savepoint pins.
     modules
         The modules whose classes a snapshot of typed state may name.
+    checkpoint
+        The program's own checkpoint location, as it gives it; None without one.
     session
         The session that starts it, for those who look things up; opaque to a planner.
     """
@@ -315,4 +318,5 @@ class NewQuery:
     sink: NewSink = field(default_factory=NewSink)
     settings: Mapping[str, str] = field(default_factory=dict)
     modules: tuple[str, ...] = DEFAULT_MODULES
+    checkpoint: str | None = None
     session: Any = field(default=None, compare=False, repr=False)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
+from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment, qualified
 from flinkish.errors import ConsentNeeded, Corrupt
 from flinkish.restore.plan.kafka_reading import BrokerAnswer
 from flinkish.restore.plan.query_id import QueryIdentity
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan
+from flinkish.restore.plan.starts import Agreed
 from flinkish.restore.recipe import Recipe
 from flinkish.restore.source.job_source import open_job
 from flinkish.restore.source.restore_inputs import NewQuery, NewSink
@@ -96,6 +98,63 @@ def test_a_query_that_the_savepoint_does_not_have(
     (tmp_path / "_spark_metadata").mkdir()
     (tmp_path / "_spark_metadata" / "9.compact").touch()
     assert isinstance(environment.start(new, mode), ConsentNeeded) is asks
+
+
+@pytest.mark.parametrize(
+    ("committed", "sink_at", "asks"), [(3, 3, False), (3, 4, True), (None, 3, True)]
+)
+def test_a_query_that_goes_on_in_its_own_checkpoint(
+    tmp_path: Path, committed: int | None, sink_at: int, asks: bool
+) -> None:
+    """And that the savepoint does not have: it begins where its checkpoint is."""
+    if committed is not None:
+        CheckpointLikeness(tmp_path / "own").run_to(committed)
+    (tmp_path / "out/_spark_metadata").mkdir(parents=True)
+    (tmp_path / "out/_spark_metadata" / str(sink_at)).write_text("v1\n{}")
+    own = f"file:{tmp_path}/own"
+    query = NewQuery("q", sink=NewSink("csv", str(tmp_path / "out")), checkpoint=own)
+    found = DriverRestoreEnvironment(lambda _: ()).start(query, None)
+    assert isinstance(found, ConsentNeeded) is asks, found
+    if asks and committed is not None:
+        assert "would go on after batch 3" in str(found)
+
+
+def test_a_start_that_cannot_be_judged_is_noted(tmp_path: Path) -> None:
+    environment = DriverRestoreEnvironment(lambda _: ())
+    for query in (
+        NewQuery("q", sink=NewSink("csv", "wasbs://c@acct/out")),
+        NewQuery("q", sink=NewSink("csv", str(tmp_path)), checkpoint="wasbs://c@acct/own"),
+    ):
+        found = environment.start(query, None)
+        assert isinstance(found, Agreed)
+        assert found.reason == "sink-unreadable"
+        assert "wasbs://" in found.text
+
+
+HDFS = "hdfs://nn:8020"
+
+
+@pytest.mark.parametrize(
+    ("path", "default", "expected"),
+    [
+        ("hdfs:///out", HDFS, f"{HDFS}/out"),
+        ("hdfs:/out", f"{HDFS}/", f"{HDFS}/out"),
+        ("hdfs://other/out", HDFS, "hdfs://other/out"),
+        ("/out", HDFS, f"{HDFS}/out"),
+        ("dbfs:/out", HDFS, "dbfs:/out"),
+        ("dbfs:/out", "file:///", "dbfs:/out"),
+        ("hdfs:///out", "", "hdfs:///out"),
+        ("file:/out", HDFS, "file:/out"),
+        ("s3a://bucket/out", HDFS, "s3a://bucket/out"),
+        ("/a/10:30", "file:///", "/a/10:30"),
+    ],
+)
+def test_a_path_gets_the_host_of_the_default_file_system(
+    path: str, default: str, expected: str
+) -> None:
+    hadoop = SimpleNamespace(get=lambda _: default)
+    session = SimpleNamespace(_jsc=SimpleNamespace(hadoopConfiguration=lambda: hadoop))
+    assert qualified(path, session) == expected
 
 
 def test_a_link_leads_to_the_same_sink(tmp_path: Path) -> None:

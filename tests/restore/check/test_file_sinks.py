@@ -109,6 +109,16 @@ def test_a_sink_without_path_or_log_says_nothing(tmp_path: Path) -> None:
     assert (empty.newest_batch, empty.unreadable) == (None, None)
 
 
+@pytest.mark.parametrize(
+    "path", ["hdfs:///user/x/out", "dbfs:/out", "wasbs://c@acct/out", "hdfs://nn/a?b", "file:out"]
+)
+def test_a_place_that_only_spark_knows_is_not_readable_from_here(path: str) -> None:
+    found = position("parquet", path)
+    assert found is not None
+    assert (found.path, found.newest_batch) == (path, None)
+    assert found.unreadable
+
+
 def test_a_sink_elsewhere_is_not_readable_from_here() -> None:
     found = position("orc", "adl9://store/out")
     assert found is not None

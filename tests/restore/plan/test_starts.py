@@ -16,6 +16,7 @@ NEW = Beginning("q")
 OWN = Beginning("q", checkpoint="/own", committed=4, planned=5)
 FILES = SinkPosition("parquet", "/out", 5)
 AHEAD = EarlierRun("job", "a" * 32, 7, "/elsewhere")
+STALE = "checkpoint-stale"
 WRITTEN = EarlierRun("job", "a" * 32, 7, "the delta table /t")
 
 
@@ -25,6 +26,8 @@ WRITTEN = EarlierRun("job", "a" * 32, 7, "the delta table /t")
         (NEW, None, {}, None),
         (NEW, replace(FILES, newest_batch=None), {}, None),
         (NEW, replace(FILES, newest_batch=0), {}, "sink-ahead"),
+        (NEW, replace(FILES, newest_batch=None, unreadable="no host"), {}, "unreadable"),
+        (NEW, replace(FILES, newest_batch=None, unreadable="no host"), {"ahead": AHEAD}, STALE),
         (NEW, FILES, {"mode": "rebase"}, 5),
         (OWN, replace(FILES, newest_batch=6), {"mode": "rebase"}, "sink-ahead"),
         (NEW, FILES, {"mode": "accept"}, "agreed"),
@@ -44,6 +47,10 @@ def test_starts(
     found = judge_start(begins, position, stands=AHEAD, **more)
     if reason is None:
         assert found is None
+    elif reason == "unreadable":
+        assert isinstance(found, Agreed)
+        assert found.reason == "sink-unreadable"
+        assert "which batches the parquet sink /out has is not known: no host" in found.text
     elif isinstance(reason, int) or reason == "agreed":
         assert isinstance(found, Agreed)
         assert found.rebase_to == (reason if isinstance(reason, int) else None)
