@@ -154,6 +154,7 @@ def prepare(
         check_unchanged(plan, launch, spark)
         spec = plan.restore_spec(spec.claim_mode)
     launch = replace(programs.pinned(launch, installation), restore=spec, resumes=resume)
+    launch = replace(launch, named=name is not None)
     if spec is None:
         launch = replace(launch, sink_ahead=restore.sink_ahead)
     elif spec.job is None:

@@ -112,6 +112,8 @@ class Launch:
         :data:`SINK_MODES`.
     resumes
         Whether ``run --resume`` started it, so that the next such run goes on from it.
+    named
+        Whether the user has named the job, so that its runs belong together.
     """
 
     application: str | None
@@ -132,6 +134,7 @@ class Launch:
     secret_arguments: tuple[str, ...] = ()
     sink_ahead: str | None = field(default=None, metadata=OMIT_DEFAULT)
     resumes: bool = field(default=False, metadata=OMIT_DEFAULT)
+    named: bool = field(default=False, metadata=OMIT_DEFAULT)
 
     @property
     def default_name(self) -> str:

@@ -6,10 +6,15 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from flinkish.driver.plan.writer_settings import WriterFacts
+from flinkish.driver.restore.other_jobs import OtherJobs
+from flinkish.driver.restore.start_judge import StartJudge
+from flinkish.errors import ConsentNeeded
 from flinkish.registry.claims import file_resource, query_resource
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, Launch, RestoreSpec, SavepointRecord
@@ -163,6 +168,32 @@ def test_a_job_that_went_on_under_another_query_id(
     assert batches == [0, 1, 1]
 
 
+def test_a_sink_without_batch_numbers_is_written_again(
+    spark: Any, new_job: NewJob, tmp_path: Path
+) -> None:
+    """By a program without a checkpointLocation that is run again and again under one name."""
+    batches: list[int] = []
+    program = Copy(spark, tmp_path, count=batches)
+    for files in ((), (), ("a",)):  # a run that has committed nothing counts for none
+        program.give(*files)
+        ended = run(new_job, program, named=True)
+        assert ended.state is JobState.FINISHED, ended.failure
+    refused = refusal(run(new_job, program, named=True))
+    assert refused["reasons"] == ["sink-written"]
+    assert f"({ended.job_id}) has written the batches up to 0" in refused["message"]
+    assert "to its foreachBatch sink" in refused["message"]
+    for way in ("--name test --resume", "--sink-ahead rebase"):
+        assert way in refused["hint"]
+    assert batches == [0]
+
+    for agreed in ({"named": True, "sink_ahead": "rebase"}, {}):
+        again = new_job(**agreed).start(program)
+        assert again.wait().state is JobState.FINISHED
+        (query,) = again.runtime.queries()
+        assert any("it would all be written again" in note for note in query.notes)
+    assert batches == [0, 0, 0]
+
+
 def test_not_beside_another_job_on_the_output_or_the_query(
     spark: Any, new_job: NewJob, registry: Registry, tmp_path: Path
 ) -> None:
@@ -190,3 +221,28 @@ def test_not_beside_another_job_on_the_output_or_the_query(
     registry.transition(other.job_id, JobState.FAILED)
     assert run(new_job, program).state is JobState.FINISHED
     assert program.written() == ["a", "b"]
+
+
+def test_a_start_is_judged_by_what_the_job_before_it_has_left(
+    registry: Registry, tmp_path: Path
+) -> None:
+    """That ended while its output was taken from it: its last batch counts."""
+    log = tmp_path / "out" / "_spark_metadata"
+    log.mkdir(parents=True)
+
+    class Ending(OtherJobs):
+        def take(self, *arguments: Any, **more: Any) -> None:
+            (log / "7").write_text("v1\n{}")  # the other job's last batch
+            super().take(*arguments, **more)
+
+    job = JobRecord("a" * 32, "test", JobState.CREATED, 1.0, Launch("/x.py"), driver=process_ref())
+    registry.add_job(job)
+    judge = StartJudge(registry, job, Ending(registry, job.job_id))
+    facts = WriterFacts(query_name="q", format="csv", path=str(tmp_path / "out"))
+    hadoop = SimpleNamespace(get=lambda _: "file:///")
+    session: Any = SimpleNamespace(
+        conf=SimpleNamespace(get=lambda _key, default=None: default),
+        _jsc=SimpleNamespace(hadoopConfiguration=lambda: hadoop),
+    )
+    with pytest.raises(ConsentNeeded, match="has batch 7"):
+        judge.admit("q", None, facts, session, str(tmp_path / "new"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from flinkish import storage
@@ -131,6 +132,7 @@ class DriverRestoreEnvironment:
             try:
                 location = str(qualified(new.checkpoint, new.session))
                 begins, query_id = beginning(new.name, stateful, location)
+                begins = replace(begins, has_place=True)
             except StorageError as error:
                 return checkpoint_not_read(new.name, new.checkpoint, error)
         position = start_position(new.sink, new.session, query_id)

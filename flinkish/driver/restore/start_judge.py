@@ -6,14 +6,16 @@ are those of :mod:`flinkish.restore.plan.starts`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
+from flinkish import storage
 from flinkish.checkpoint.cut import newest_committed_batch, newest_planned_batch
-from flinkish.driver.plan.outputs import output_of, same_place
+from flinkish.driver.plan.outputs import output_of, same_place, short_format
 from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.planned_queries import new_sink
 from flinkish.driver.plan.restore_environment import beginning, qualified, start_position
-from flinkish.driver.plan.writer_settings import WriterFacts
+from flinkish.driver.plan.writer_settings import WriterFacts, own_location
 from flinkish.driver.restore.empty_checkpoint import make_empty
 from flinkish.driver.restore.other_jobs import OtherJobs
 from flinkish.driver.tables.sink_tables import SinkPlace, open_table
@@ -21,6 +23,7 @@ from flinkish.errors import ConsentNeeded, StorageError, TableError
 from flinkish.launch.other_jobs import came_from, standing
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, QueryFacts
+from flinkish.restore.check.file_sinks import file_sink_position
 from flinkish.restore.plan.query_id import newest_batch
 from flinkish.restore.plan.sinks import SinkMode
 from flinkish.restore.plan.starts import (
@@ -29,6 +32,7 @@ from flinkish.restore.plan.starts import (
     Beginning,
     EarlierRun,
     checkpoint_not_read,
+    is_read_again,
     judge_start,
 )
 from flinkish.restore.source.restore_inputs import NewSink
@@ -81,11 +85,20 @@ class StartJudge:
         """
         sink = new_sink(facts, session)
         stateful = planned is None or bool(planned.operators)
+        own = str(qualified(location, session))
         try:
-            begins, query_id = beginning(name, stateful, str(qualified(location, session)))
+            begins, query_id = beginning(name, stateful, own)
         except StorageError as error:
             self._others.take(name, sink, None, session, is_empty=True)
             return [checkpoint_not_read(name, location, error).text]
+        before = file_sink_position(sink.format, sink.path, storage)
+        is_empty = before is None or before.newest_batch is None
+        # First: where another job is at work, that is what the user has to know. What is judged
+        # after it nobody changes any more: a job that held it has ended.
+        self._others.take(name, sink, query_id, session, is_empty=is_empty)
+        if query_id is not None:
+            begins, _ = beginning(name, stateful, own)
+        begins = replace(begins, has_place=own_location(facts, session) is not None)
         position = start_position(sink, session, query_id)
         ahead = written = None
         if query_id is None:
@@ -102,12 +115,10 @@ class StartJudge:
                 written=written,
                 stands=stands,
                 begun=begun,
+                named=self._job.launch.named,
                 mode=self._mode,
             )
 
-        # First: where another job is at work, that is what the user has to know.
-        is_empty = position is None or position.newest_batch is None
-        self._others.take(name, sink, query_id, session, is_empty=is_empty)
         found = judged(None, None)
         if isinstance(found, ConsentNeeded):
             # For the ways out, and looked up only for them.
@@ -117,7 +128,7 @@ class StartJudge:
         if found is None:
             return []
         if found.rebase_to is not None:
-            make_empty(planned, session, found.rebase_to, str(qualified(location, session)))
+            make_empty(planned, session, found.rebase_to, own)
         return [found.text]
 
     def _ahead(self, query_id: str, begins: Beginning) -> EarlierRun | None:
@@ -163,11 +174,16 @@ class StartJudge:
     def _written(
         self, name: str, planned: PlannedQuery | None, sink: NewSink, session: Any
     ) -> EarlierRun | None:
-        """Return the run of this job's name that has written the same input to the same table."""
+        """Return the run of this job's name that has written the same input to the same place."""
         output = output_of(sink, session)
-        if output is None or not output.is_table or planned is None:
+        if planned is None:
             return None
         reads = sorted(source.signature for source in planned.sources)
+        if output is None:
+            again = any(is_read_again(each.signature, each.options) for each in planned.sources)
+            return self._wrote_alike(name, reads, sink) if again else None
+        if not output.is_table:
+            return None
         for job in reversed(self._registry.jobs(name=self._job.name)):
             if job.job_id == self._job.job_id:
                 continue
@@ -180,6 +196,27 @@ class StartJudge:
                 shown = f"the {sink.format} table {sink.table or sink.path}"
                 return EarlierRun(job.name, job.job_id, batch, shown)
         return None
+
+    def _wrote_alike(self, name: str, reads: list[str], sink: NewSink) -> EarlierRun | None:
+        """Return the newest run of this job's name if it has written the same input to such a sink.
+
+        For a sink without batch numbers, whose place is not known; where there is a path, to that.
+        """
+        kind = (sink.format or "").lower()
+        found = standing(self._registry, self._job.name, but=self._job.job_id)
+        if found is None or sink.table is not None or kind in KEEP_NOTHING:
+            return None
+        query = next((each for each in found.queries if each.name == name), None)
+        known = self._registry.facts(found.job.job_id).get(name)
+        batch = None if query is None else newest_batch(query)
+        if batch is None or known is None or _signatures(known) != reads:
+            return None
+        before = short_format(str(known.sink.get("format", "")))
+        is_there = sink.path is None or _writes_to(known, sink)
+        if before.lower() != kind or not is_there:
+            return None
+        shown = f"its {sink.format} sink"
+        return EarlierRun(found.job.name, found.job.job_id, batch, shown, to_table=False)
 
     def _stands(self) -> EarlierRun | None:
         """Return where the job of this name stands."""

@@ -8,15 +8,18 @@ those that it has, without a word, and a checkpoint may be one that another job 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from flinkish.errors import ConsentNeeded, StorageError
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan, SinkPosition
+from flinkish.restore.plan.source_row import kind_of
 from flinkish.spec.calls import KnownWriter
 
 #: Sinks that keep nothing, so that it does not matter what a query writes to them again.
 KEEP_NOTHING = frozenset({"console", "memory", "noop"})
+#: What the formats of sources begin with whose rows are made up, or not there to be read again.
+_GONE = ("memory", "rate", "socket", "textsocket")
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,8 @@ class Beginning:
         The checkpoint that it goes on in; None for a new one.
     committed, planned
         The newest batches of that checkpoint's logs; None where there is none.
+    has_place
+        Whether the program gives it a ``checkpointLocation``.
     """
 
     query: str
@@ -40,6 +45,7 @@ class Beginning:
     checkpoint: str | None = None
     committed: int | None = None
     planned: int | None = None
+    has_place: bool = False
 
     @property
     def is_new(self) -> bool:
@@ -73,12 +79,16 @@ class EarlierRun:
         The newest batch that it has committed.
     checkpoint
         Where.
+    to_table
+        Whether it has written to a table, which still has its batches; else to a sink that keeps no
+        batch numbers.
     """
 
     name: str
     job_id: str
     batch: int
     checkpoint: str = ""
+    to_table: bool = True
 
     def describe(self) -> str:
         """Return a text for messages."""
@@ -105,6 +115,23 @@ class Agreed:
     reason: str = "sink-ahead"
 
 
+def is_read_again(signature: str, options: Mapping[str, str]) -> bool:
+    """Return whether a source gives a query that starts anew what it gave to an earlier run.
+
+    Parameters
+    ----------
+    options
+        Those of :data:`~flinkish.restore.source.restore_inputs.SOURCE_OPTIONS`.
+    """
+    kind = kind_of(signature)
+    if kind == "kafka":  # by default it begins with what comes
+        given = {name.lower(): value.strip().lower() for name, value in options.items()}
+        starts = [given.get(f"starting{what}") for what in ("offsets", "timestamp")]
+        starts.append(given.get("startingoffsetsbytimestamp"))
+        return any(start not in (None, "latest") for start in starts)
+    return not kind.startswith(_GONE)
+
+
 def judge_start(
     begins: Beginning,
     position: SinkPosition | None,
@@ -113,6 +140,7 @@ def judge_start(
     written: EarlierRun | None = None,
     stands: EarlierRun | None = None,
     begun: EarlierRun | None = None,
+    named: bool = True,
     mode: SinkMode | None = None,
 ) -> ConsentNeeded | Agreed | None:
     """Decide whether a query may start where it is about to.
@@ -124,11 +152,14 @@ def judge_start(
     ahead
         The run that has gone on with this query in another checkpoint, if there is one.
     written
-        The run of this job's name that has written the same input to the same table.
+        The run of this job's name that has written the same input to the same table, or to the same
+        kind of sink without batch numbers.
     stands
         The newest run of this job's name, which ``run --resume`` goes on from.
     begun
         The run of this job's name that has planned its first batch of the query and committed none.
+    named
+        Whether the user has named the job: runs of a program's name may be of several jobs.
     mode
         ``--sink-ahead``.
 
@@ -138,9 +169,11 @@ def judge_start(
         The refusal, or what was agreed to; None where nothing is asked.
     """
     sink = _sink_ahead(begins, position)
-    if ahead is None and sink and position is not None and begins.is_new and mode == "rebase":
+    counts_on = mode == "rebase" or (position is not None and not position.has_files)
+    if ahead is None and sink and position is not None and begins.is_new and counts_on:
         newest = position.newest_batch or 0
-        what = f"the {position.format} sink {position.path} has batch {newest}"
+        has = f"batch {newest}" if position.has_files else f"empty batches up to {newest}"
+        what = f"the {position.format} sink {position.path} has {has}"
         text = f"query '{begins.query}' starts in a new checkpoint with batch {newest + 1}: {what}"
         return Agreed(text, newest)
     breaks = begins.stateful and not (position is not None and position.computes_skipped)
@@ -156,28 +189,33 @@ def judge_start(
         why += f"; {sink}" if sink else "; what that has read would be read and written again"
     elif sink:
         why, reason = sink, "sink-ahead"
+    elif written is not None and not (named or written.to_table):
+        ways = "give the query a checkpointLocation, or the job a --name to go on with --resume"
+        return Agreed(f"{begins.describe()}: {_twice(written)}; {ways}", reason="sink-written")
     elif written is not None:
-        why, reason = _twice(written), "table-written"
+        why, reason = _twice(written), "table-written" if written.to_table else "sink-written"
     elif position is not None and position.unreadable is not None:
         return _not_known(begins, position)
     else:
         return None
-    ways = list(_ways(begins, stands if ahead is None else ahead))
+    choices = list(_ways(begins, stands if ahead is None else ahead))
     if sink and begins.is_new and begun is not None and _has_begun_all(begun, position):
-        ways.insert(
+        choices.insert(
             0,
             f"let {begun.describe()} go on in place, which was ended in batch {begun.batch}, with: "
             f"flinkish restart {begun.job_id}",
         )
     if sink and begins.is_new:
-        ways.append("--sink-ahead rebase starts with the batch after those (all input is written)")
+        choices.append(
+            "--sink-ahead rebase starts with the batch after those (all input is written)"
+        )
     if sink and ahead is None and not breaks:
-        ways.append("--sink-ahead accept lets it drop them")
-    if reason == "table-written":
-        ways.append("--sink-ahead rebase writes it all again")
+        choices.append("--sink-ahead accept lets it drop them")
+    if written is not None and reason.endswith("-written"):
+        choices.append("--sink-ahead rebase writes it all again")
     if position is not None:
-        ways.append("or write to another path" if sink else "or write to another table")
-    return ConsentNeeded(f"{begins.describe()}: {why}", hint="; ".join(ways), reasons=[reason])
+        choices.append("or write to another path" if sink else "or write to another table")
+    return ConsentNeeded(f"{begins.describe()}: {why}", hint="; ".join(choices), reasons=[reason])
 
 
 def _sink_ahead(begins: Beginning, position: SinkPosition | None) -> str:
@@ -218,9 +256,10 @@ def checkpoint_not_read(query: str, location: str, error: StorageError) -> Agree
 
 
 def _twice(written: EarlierRun) -> str:
+    what = "they would be there twice" if written.to_table else "it would all be written again"
     return (
         f"{written.describe()} has written the batches up to {written.batch} of the same input to "
-        f"{written.checkpoint}, and they would be there twice"
+        f"{written.checkpoint}, and {what}"
     )
 
 
@@ -232,8 +271,12 @@ def _ways(begins: Beginning, stands: EarlierRun | None) -> Iterable[str]:
             f"--name {stands.name} --resume"
         )
     yield "start from a savepoint with -s PATH"
-    if begins.checkpoint is not None and begins.planned is not None:
+    if begins.is_new and not begins.has_place:
+        yield "give the query a checkpointLocation, in which its next start goes on"
+    if begins.checkpoint is not None and begins.committed is not None:
         yield f"go on from this checkpoint with -s {begins.checkpoint} --sink-ahead rebase"
+    elif begins.checkpoint is not None and begins.planned is None:
+        yield f"remove {begins.checkpoint}, which has no batch, and give --sink-ahead rebase"
 
 
 def judge_writers(

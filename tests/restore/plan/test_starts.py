@@ -9,7 +9,14 @@ import pytest
 
 from flinkish.errors import ConsentNeeded
 from flinkish.restore.plan.sinks import SinkPosition
-from flinkish.restore.plan.starts import Agreed, Beginning, EarlierRun, judge_start, judge_writers
+from flinkish.restore.plan.starts import (
+    Agreed,
+    Beginning,
+    EarlierRun,
+    is_read_again,
+    judge_start,
+    judge_writers,
+)
 from flinkish.spec.calls import KnownWriter
 
 NEW = Beginning("q")
@@ -18,6 +25,7 @@ FILES = SinkPosition("parquet", "/out", 5)
 AHEAD = EarlierRun("job", "a" * 32, 7, "/elsewhere")
 STALE = "checkpoint-stale"
 WRITTEN = EarlierRun("job", "a" * 32, 7, "the delta table /t")
+AGAIN = replace(WRITTEN, checkpoint="its kafka sink", to_table=False)
 
 
 @pytest.mark.parametrize(
@@ -29,6 +37,8 @@ WRITTEN = EarlierRun("job", "a" * 32, 7, "the delta table /t")
         (NEW, replace(FILES, newest_batch=None, unreadable="no host"), {}, "unreadable"),
         (NEW, replace(FILES, newest_batch=None, unreadable="no host"), {"ahead": AHEAD}, STALE),
         (NEW, FILES, {"mode": "rebase"}, 5),
+        (NEW, replace(FILES, has_files=False), {}, 5),
+        (OWN, replace(FILES, newest_batch=6, has_files=False), {}, "sink-ahead"),
         (OWN, replace(FILES, newest_batch=6), {"mode": "rebase"}, "sink-ahead"),
         (NEW, FILES, {"mode": "accept"}, "agreed"),
         (replace(NEW, stateful=True), FILES, {"mode": "accept"}, "sink-ahead"),
@@ -39,6 +49,11 @@ WRITTEN = EarlierRun("job", "a" * 32, 7, "the delta table /t")
         (OWN, None, {"ahead": AHEAD, "mode": "accept"}, "checkpoint-stale"),
         (NEW, None, {"written": WRITTEN}, "table-written"),
         (NEW, None, {"written": WRITTEN, "mode": "rebase"}, "agreed"),
+        (NEW, None, {"written": WRITTEN, "named": False}, "table-written"),
+        (NEW, None, {"written": AGAIN}, "sink-written"),
+        (NEW, None, {"written": AGAIN, "mode": "accept"}, "sink-written"),
+        (NEW, None, {"written": AGAIN, "mode": "rebase"}, "agreed"),
+        (NEW, None, {"written": AGAIN, "named": False}, "agreed"),
     ],
 )
 def test_starts(
@@ -74,6 +89,43 @@ def test_a_run_that_was_ended_in_its_first_batch_goes_on_in_place(
     found = judge_start(begins, position, begun=replace(AHEAD, batch=reached))
     assert isinstance(found, ConsentNeeded)
     assert (f"flinkish restart {AHEAD.job_id}" in found.hint) == is_said
+
+
+@pytest.mark.parametrize(
+    ("begins", "ways", "others"),
+    [
+        (NEW, ["give the query a checkpointLocation"], ["-s /own"]),
+        (replace(NEW, has_place=True), [], ["checkpointLocation", "remove"]),
+        (OWN, ["-s /own --sink-ahead rebase"], ["checkpointLocation", "remove"]),
+        (replace(OWN, committed=None, planned=None), ["remove /own"], ["-s /own"]),
+        (replace(OWN, committed=None, planned=0), [], ["remove", "-s /own"]),
+    ],
+)
+def test_the_ways_that_lead_on(begins: Beginning, ways: list[str], others: list[str]) -> None:
+    found = judge_start(begins, replace(FILES, newest_batch=6))
+    assert isinstance(found, ConsentNeeded)
+    assert all(way in found.hint for way in ways), found.hint
+    assert not any(other in found.hint for other in others), found.hint
+
+
+@pytest.mark.parametrize(
+    ("signature", "options", "again"),
+    [
+        ("file[/in]", {}, True),
+        ("delta[/in]", {}, True),
+        ("rate[rowsPerSecond=7]", {}, False),
+        ("rate-micro-batch", {}, False),
+        ("textsocket[host=a]", {}, False),
+        ("MemoryStream[value#1]", {}, False),
+        ("kafka[subscribe=a]", {}, False),
+        ("kafka[subscribe=a]", {"startingOffsets": "Latest"}, False),
+        ("kafka[subscribe=a]", {"startingoffsets": "earliest"}, True),
+        ("kafka[subscribe=a]", {"startingOffsets": '{"a":{"0":3}}'}, True),
+        ("kafka[subscribe=a]", {"startingTimestamp": "1000"}, True),
+    ],
+)
+def test_what_a_source_gives_again(signature: str, options: dict[str, str], again: bool) -> None:
+    assert is_read_again(signature, options) is again
 
 
 WRITER = KnownWriter("b" * 32, "orig", "RUNNING", "seen", "/out")

@@ -47,6 +47,7 @@ class InProcessJob:
         quiet: float = 0.5,
         again: JobRecord | None = None,
         sink_ahead: str | None = None,
+        named: bool = False,
     ) -> None:
         self.registry = registry
         launch = Launch(
@@ -54,6 +55,7 @@ class InProcessJob:
             restore=restore,
             options=dict(options or {}),
             sink_ahead=sink_ahead,
+            named=named,
         )
         job_id = new_job_id() if again is None else again.job_id
         job = again or JobRecord(
