@@ -8,7 +8,7 @@ from typing import Any
 
 from flinkish.launch import spark_submit
 from flinkish.launch.describer import describe_program
-from flinkish.launch.other_jobs import known_writers
+from flinkish.launch.other_jobs import known_writers, runs_under_other_ids
 from flinkish.launch.spark_submit import Installation
 from flinkish.registry.job_registry import Registry
 from flinkish.restore.check.version_check import version_gate
@@ -86,12 +86,18 @@ def check_restore(
 def known_runs(
     registry: Registry, query_ids: Sequence[str], own: str | None
 ) -> dict[str, tuple[KnownRun, ...]]:
-    """Return what the registry knows of jobs that ran the savepoint's queries, without ``own``."""
+    """Return what the registry knows of jobs that ran the savepoint's queries, without ``own``.
+
+    Also of those that went back to an earlier batch of them, under another query id.
+    """
     return {
-        query_id: tuple(
-            KnownRun(job.job_id, job.state.value, newest_batch(query), newest_begun(query))
-            for job, query in registry.find_query(query_id)
-            if job.job_id != own
+        query_id: (
+            *(
+                KnownRun(job.job_id, job.state.value, newest_batch(query), newest_begun(query))
+                for job, query in registry.find_query(query_id)
+                if job.job_id != own
+            ),
+            *runs_under_other_ids(registry, query_id, own),
         )
         for query_id in query_ids
     }

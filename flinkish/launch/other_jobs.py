@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.errors import JobNotFound, StorageError
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, QueryStatus
 from flinkish.registry.liveness import reconcile
-from flinkish.spec.calls import KnownWriter
+from flinkish.spec.calls import KnownRun, KnownWriter
 
 
 def known_writers(registry: Registry, own: str | None) -> tuple[KnownWriter, ...]:
@@ -88,6 +89,54 @@ def came_from(registry: Registry, job: JobRecord) -> list[str]:
         except JobNotFound:
             break
     return found
+
+
+def runs_under_other_ids(
+    registry: Registry, query_id: str, but: str | None = None
+) -> list[KnownRun]:
+    """Return the runs that went back to an earlier batch of a query, which got another query id.
+
+    And those that have gone on from them under that id. A fork is none of them: it is to stand
+    beside the query. Of these runs only those that write to Kafka, whose rows count for the query.
+
+    Parameters
+    ----------
+    but
+        A job that does not count.
+    """
+    known = registry.find_query(query_id)
+    names = {query.name for _, query in known}
+    jobs = {job.job_id for job, _ in known}
+    saved = {each.path: each.job_id for each in registry.savepoints(include_disposed=True)}
+    since: dict[str, tuple[int, int]] = {}
+    for job in registry.jobs():
+        spec = job.launch.restore
+        if spec is None or spec.fork or (spec.job or saved.get(spec.path)) not in jobs:
+            continue
+        for query in registry.queries(job.job_id):
+            row = _restored(query)
+            if query.query_id != query_id and row.get("from") in names and _writes_kafka(row):
+                since.setdefault(query.query_id, (int(row["from_batch"]), int(row["batch_id"])))
+    found = []
+    for other, (batch, first) in since.items():
+        for job, query in registry.find_query(other):
+            if job.job_id != but:
+                newest = max(query.batch_id or 0, _committed(query) or 0, first)
+                last = batch + newest - first
+                found.append(KnownRun(job.job_id, job.state.value, last, since=batch))
+    return found
+
+
+def _restored(query: QueryStatus) -> Mapping[str, Any]:
+    """Return the row of a query in the plan of its restore; empty if it was not restored."""
+    rows = (query.plan or {}).get("queries", ())
+    row: Mapping[str, Any] = next((row for row in rows if row.get("name") == query.name), {})
+    whole = type(row.get("from_batch")) is int and type(row.get("batch_id")) is int
+    return row if whole else {}
+
+
+def _writes_kafka(row: Mapping[str, Any]) -> bool:
+    return str((row.get("writes") or {}).get("format")).lower() == "kafka"
 
 
 def _committed(query: QueryStatus) -> int | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from flinkish.spec.codec import OMIT_DEFAULT
 from flinkish.spec.launch import RestoreSpec
 from flinkish.spec.queries import QueryFacts, QueryStatus
 from flinkish.spec.requests import LeftOut
@@ -23,12 +24,16 @@ class KnownRun:
         The newest known batch of the query, from its commit log or its reports.
     begun_batch
         The newest batch that its offset log has planned, where that is known.
+    since
+        The batch after which it went on under another query id; ``last_batch`` counts from there.
+        None for a run of the query's own id.
     """
 
     job_id: str
     state: str
     last_batch: int | None = None
     begun_batch: int | None = None
+    since: int | None = field(default=None, metadata=OMIT_DEFAULT)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from flinkish.client.dryrun import known_runs
-from flinkish.registry.jobs import JobRecord, JobState, Launch, QueryStatus
+from flinkish.registry.jobs import (
+    JobRecord,
+    JobState,
+    Launch,
+    QueryStatus,
+    RestoreSpec,
+    SavepointRecord,
+)
 from flinkish.spec.calls import KnownRun
 from tests.cli.conftest import Command
 from tests.support.checkpoints.handwritten import CheckpointLikeness
@@ -31,3 +38,42 @@ def test_what_a_killed_job_has_committed_and_begun(cli: Command, tmp_path: Path)
         assert found == {"nobodys": ()}
         (other,) = known_runs(registry, ["shared"], "a" * 32)["shared"]
         assert other.job_id == "b" * 32
+
+
+def test_a_job_that_went_back_under_another_query_id(cli: Command) -> None:
+    """And one that has gone on from it; a fork and a query with another sink are none of them."""
+
+    def row(batch: int, format: str = "kafka") -> dict[str, object]:
+        writes = {"format": format}
+        found = {"name": "q", "from": "q", "from_batch": batch, "batch_id": batch, "writes": writes}
+        return {"queries": [found]}
+
+    sp = "/savepoints/sp"
+    cli.ok("list")
+    with cli.registry() as registry:
+        runs = (
+            ("a", None, "shared", 20, None),
+            ("b", RestoreSpec(sp), "back", 8, row(5)),
+            ("c", RestoreSpec("/c", job="b" * 32), "back", 11, row(8)),
+            ("d", RestoreSpec(sp, fork=True), "fork", 9, row(5)),
+            ("e", RestoreSpec(sp), "files", 9, row(5, "csv")),
+            ("f", RestoreSpec(sp), "shared", 9, row(5)),
+        )
+        for digit, restore, query_id, batch, plan in runs:
+            launch = Launch("/a.py", restore=restore)
+            job = JobRecord(digit * 32, "job", JobState.INITIALIZING, 1.0, launch)
+            registry.add_job(job)
+            query = QueryStatus("q", query_id, "r", "/gone", batch_id=batch, plan=plan)
+            registry.heartbeat(job.job_id, [query])
+        saved = SavepointRecord(sp, "a" * 32, 1.0, "native", 1, 1, 0.1, ())
+        registry.add_savepoint(saved)
+        found = known_runs(registry, ["shared"], None)["shared"]
+        assert {run.job_id[0]: (run.since, run.last_batch) for run in found} == {
+            "a": (None, 20),
+            "b": (5, 8),
+            "c": (5, 11),
+            "f": (None, 9),
+        }
+        assert {run.job_id[0] for run in known_runs(registry, ["shared"], "b" * 32)["shared"]} == {
+            *("a", "c", "f")
+        }

@@ -67,6 +67,8 @@ class DriverRestoreEnvironment:
     ----------
     other_runs
         Returns all other jobs that ever ran a Spark query id.
+    under_other_ids
+        Returns the jobs that went back to an earlier batch of it, under another query id.
     offline
         Whether no broker is asked.
     writers
@@ -77,16 +79,22 @@ class DriverRestoreEnvironment:
         self,
         other_runs: Callable[[str], Sequence[OtherRun]],
         *,
+        under_other_ids: Callable[[str], Sequence[OtherRun]] = lambda _: (),
         offline: bool = False,
         writers: Callable[[], Sequence[KnownWriter]] = tuple,
     ) -> None:
         self._other_runs = other_runs
+        self._under_other_ids = under_other_ids
         self._writers = writers
         self._offline = offline
 
     def other_runs(self, query_id: str) -> Sequence[OtherRun]:
         """Return all other jobs that ever ran this Spark query id."""
         return self._other_runs(query_id)
+
+    def runs_under_other_ids(self, query_id: str) -> Sequence[OtherRun]:
+        """Return the jobs that went back to an earlier batch of a query, under another id."""
+        return self._under_other_ids(query_id)
 
     def sink(
         self,

@@ -9,7 +9,7 @@ from typing import Any
 from flinkish import storage
 from flinkish.driver.plan.outputs import output_of
 from flinkish.errors import ConsentNeeded
-from flinkish.launch.other_jobs import known_writers
+from flinkish.launch.other_jobs import known_writers, runs_under_other_ids
 from flinkish.registry.claims import Claim, file_resource, query_resource, table_resource
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
@@ -41,6 +41,16 @@ class OtherJobs:
             OtherRun(job.job_id, self._state_of(job), newest_batch(query), newest_begun(query))
             for job, query in self._registry.find_query(query_id)
             if job.job_id != self._job_id
+        ]
+
+    def runs_under_other_ids(self, query_id: str) -> Sequence[OtherRun]:
+        """Return the jobs that went back to an earlier batch of a query, under another id."""
+        return [
+            OtherRun(
+                *(run.job_id, self._state_of(self._registry.job(run.job_id)), run.last_batch),
+                since=run.since,
+            )
+            for run in runs_under_other_ids(self._registry, query_id, self._job_id)
         ]
 
     def writers(self) -> Sequence[KnownWriter]:

@@ -102,7 +102,10 @@ class Restorer:
             self._offers,
             options_of(spec, planning),
             DriverRestoreEnvironment(
-                self._others.runs, offline=spec.offline, writers=self._others.writers
+                self._others.runs,
+                under_other_ids=self._others.runs_under_other_ids,
+                offline=spec.offline,
+                writers=self._others.writers,
             ),
         )
 

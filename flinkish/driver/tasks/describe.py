@@ -12,6 +12,7 @@ import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 from flinkish.driver.plan.plan_extraction import PlannedQuery
@@ -108,17 +109,25 @@ class Description:
         """
         runs = {
             query_id: [
-                OtherRun(run.job_id, JobState(run.state), run.last_batch, run.begun_batch)
+                OtherRun(
+                    *(run.job_id, JobState(run.state), run.last_batch, run.begun_batch), run.since
+                )
                 for run in known
             ]
             for query_id, known in question.runs.items()
         }
+
+        def known_runs(query_id: str, *, other_id: bool = False) -> list[OtherRun]:
+            found = runs.get(query_id, ())
+            return [run for run in found if (run.since is not None) is other_id]
+
         self._spec = question.spec
         self._planner = RestorePlanner(
             offers_here(self._spec, question.job),
             options_of(self._spec, self._planning),
             DriverRestoreEnvironment(
-                lambda query_id: runs.get(query_id, ()),
+                known_runs,
+                under_other_ids=partial(known_runs, other_id=True),
                 offline=self._spec.offline,
                 writers=lambda: question.writers,
             ),

@@ -4,6 +4,7 @@ Spark's sink for Kafka (``KafkaWriter``, 3.5 to 4.3) writes without transactions
 numbers, so a batch that runs again is written again, whole: at-least-once. These batches run again:
 
 * those that other jobs with the query's id committed after the savepoint;
+* those of jobs that went back to an earlier batch of it, and so got another query id;
 * the batch that such a job had begun when it was killed or cancelled, of which some rows may be
   there;
 * the planned batch (in the offset log, not committed), which is replayed with the same input.
@@ -62,7 +63,7 @@ def judge_kafka_sink(
     batch
         The savepoint's committed batch.
     runs
-        The jobs that ran the query id of the savepoint.
+        The jobs that ran the query id of the savepoint, or went back to a batch of it.
     planned
         Whether the new checkpoint has a planned batch, which is replayed.
     """
@@ -86,8 +87,8 @@ def judge_kafka_sink(
     last = max(last, batch + 1 if planned else batch)
     if last == batch:
         text = (
-            f"{about}; no batch after {batch} was begun under its query id, so that it repeats "
-            "none; a fork, or a job that went back to an earlier savepoint, has other ids"
+            f"{about}; no batch after {batch} was begun by the jobs that ran it, so that it "
+            "repeats none; a fork is not one of them"
         )
         return WrittenAgain(KAFKA_SINK, RestoreOutcome.NOTE, text)
     return WrittenAgain(
@@ -108,20 +109,30 @@ def sink_format(sink: Mapping[str, Any]) -> str | None:
 
 def _last(run: OtherRun, batch: int) -> int:
     """Return the last batch of which a job may have written rows."""
+    begun = 0 if run.state.value == "FINISHED" else 1
+    if run.last_batch is not None and run.since is not None:  # whatever its batches hold
+        return max(run.since, batch) + run.last_batch - run.since + begun
     if run.last_batch is None or run.last_batch < batch:
         return batch
-    return run.last_batch + (0 if run.state.value == "FINISHED" else 1)
+    return run.last_batch + begun
 
 
 def _batches(first: int, last: int) -> str:
     return f"batch {first}" if first == last else f"{last - first + 1} batches, {first} to {last},"
 
 
+def _count(batches: int) -> str:
+    return "one batch" if batches == 1 else f"{batches} batches"
+
+
 def _why(runs: Sequence[OtherRun], batch: int, *, planned: bool) -> str:
     found = []
     for run in runs:
         last = _last(run, batch)
-        if last > batch:
+        if last > batch and run.since is not None:
+            what = f"job {run.job_id} went back to batch {run.since} under another query id"
+            found.append(f"{what} and may have begun {_count(last - max(run.since, batch))}")
+        elif last > batch:
             committed = run.last_batch if run.last_batch is not None else batch
             what = f"job {run.job_id} "
             what += f"went on to batch {committed}" if committed > batch else "ended with that one"

@@ -39,12 +39,15 @@ class OtherRun:
     """A job that ran the same Spark query id, as the registry knows it.
 
     ``begun_batch`` is the newest batch that its log has planned, committed or not, where known.
+    ``since`` is the batch after which it went on under another query id, if it did; ``last_batch``
+    counts from there.
     """
 
     job_id: str
     state: RunState
     last_batch: int | None
     begun_batch: int | None = None
+    since: int | None = None
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,9 @@ class RestoreEnvironment(Protocol):
     def other_runs(self, query_id: str) -> Sequence[OtherRun]:
         """Return all other jobs that ever ran this Spark query id."""
 
+    def runs_under_other_ids(self, query_id: str) -> Sequence[OtherRun]:
+        """Return the jobs that went back to an earlier batch of a query, under another id."""
+
     def sink(
         self,
         new: NewQuery,
@@ -334,10 +337,13 @@ class RestorePlanner:
         self, new: NewQuery, plan: QueryPlan, offer: RestorableQuery, recipe: Recipe
     ) -> WrittenAgain | None:
         """Return what a Kafka sink gets again; a running job would end with what it has planned."""
-        known = plan.own and not offer.live and (new.sink.format or "").lower() == "kafka"
+        runs: list[OtherRun] = []
+        if plan.own and not offer.live and (new.sink.format or "").lower() == "kafka":
+            runs += self._environment.other_runs(offer.query_id)
+            runs += self._environment.runs_under_other_ids(offer.query_id)
         return judge_kafka_sink(
             *(new.name, new.sink.format, sink_format(offer.query.sink), offer.query.batch_id),
-            self._environment.other_runs(offer.query_id) if known else (),
+            runs,
             planned=recipe.replays_planned and not offer.live,
         )
 

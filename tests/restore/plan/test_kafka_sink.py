@@ -16,6 +16,10 @@ def run(state: JobState, last: int | None, job: str = "j1") -> OtherRun:
     return OtherRun(job, state, last)
 
 
+def gone_back(since: int, batches: int, state: JobState = FINISHED) -> OtherRun:
+    return OtherRun("j3", state, since + batches, since=since)
+
+
 @pytest.mark.parametrize(
     ("runs", "planned", "batches"),
     [
@@ -32,6 +36,12 @@ def run(state: JobState, last: int | None, job: str = "j1") -> OtherRun:
         ([run(CANCELED, 7)], False, 1),
         ([run(FAILED, 7)], True, 1),
         ([run(FAILED, 9), run(FINISHED, 12, "j2")], False, 5),
+        ([run(FINISHED, 10), gone_back(3, 4)], False, 4),  # whatever its batches hold
+        ([gone_back(3, 4)], False, 4),
+        ([gone_back(7, 2)], False, 2),
+        ([gone_back(9, 2)], False, 4),  # two of the query's own, and these
+        ([gone_back(7, 0)], False, 0),
+        ([gone_back(7, 2, CANCELED)], False, 3),
     ],
 )
 def test_batches_after_the_savepoint(runs: list[OtherRun], planned: bool, batches: int) -> None:
@@ -56,6 +66,13 @@ def test_it_says_which_batches_and_why() -> None:
     assert alone is not None
     assert "of batch 8 is" in alone.text
     assert "ended with that one and may have begun batch 8" in alone.text
+
+
+def test_it_says_that_a_job_went_back() -> None:
+    found = judge_kafka_sink("q", "kafka", "kafka", 7, [gone_back(3, 2)], planned=False)
+    assert found is not None
+    assert "of 2 batches, 8 to 9, is written to it again" in found.text
+    assert "(job j3 went back to batch 3 under another query id and may have begun 2" in found.text
 
 
 def test_nobody_knows_while_a_job_goes_on() -> None:

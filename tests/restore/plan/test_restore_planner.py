@@ -73,6 +73,9 @@ class Facts:
     def materialisation(self, offer: RestorableQuery, recipe: Recipe) -> Incompatible | None:
         return self.impossible.get(recipe.rebase_to)
 
+    def runs_under_other_ids(self, query_id: str) -> Sequence[OtherRun]:
+        return ()
+
     def other_runs(self, query_id: str) -> Sequence[OtherRun]:
         assert query_id.startswith("id of ")
         return self.runs
