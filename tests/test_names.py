@@ -122,7 +122,6 @@ COVERED_BY = {
     "driver/runtime/hook": "driver/test_gate",
     "driver/runtime/job_runtime": "driver/test_gate",
     "driver/runtime/program_gate": "driver/test_gate",
-    "driver/runtime/query_setup": "driver/test_identity",
     "driver/runtime/quiesce": "driver/test_gate",
     "driver/runtime/rehearsal": "driver/test_rehearsal",
     "driver/runtime/restore_gate": "driver/test_identity",

@@ -48,9 +48,12 @@ class QueryStatus:
     last_batch_end
         When the newest batch of this driver ended, ISO 8601; None before it, and from a driver of
         an older flinkish.
+    own_location
+        The checkpoint location that the program gives, as it writes it; empty if it gives none,
+        None from a driver of an older flinkish. A restored query has its checkpoint elsewhere.
     """
 
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
 
     name: str
     query_id: str
@@ -69,6 +72,7 @@ class QueryStatus:
     waits_for_input: bool | None = field(default=None, metadata=OMIT_DEFAULT)
     trigger_interval: float | None = field(default=None, metadata=OMIT_DEFAULT)
     last_batch_end: str | None = field(default=None, metadata=OMIT_DEFAULT)
+    own_location: str | None = field(default=None, metadata=OMIT_DEFAULT)
 
     @property
     def restored_batch(self) -> int | None:

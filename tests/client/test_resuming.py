@@ -334,7 +334,8 @@ def test_a_query_whose_savepoint_is_gone_when_its_job_is_started_again(
     with pytest.raises(ConsentNeeded, match="'second' may be one of them") as refused:
         preparer._placed(new, WriterFacts(), None)
     assert f"flinkish restart {job_id} --from SAVEPOINT" in refused.value.hint
-    first = preparer._resumed(replace(new, name="q"), earlier["q"], {})
+    new = replace(new, name="q", own="file:///own")
+    first = preparer._resumed(new, earlier["q"], {})
     again_at = preparer._placed(replace(first, location="file:///own"), WriterFacts(), None)
     assert again_at.location == first.location
 

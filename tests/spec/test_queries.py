@@ -56,7 +56,7 @@ def test_only_the_version_was_added(document: object, before: str) -> None:
 def test_what_a_query_waits_for_needs_a_reader_that_knows_it() -> None:
     waiting = replace(STATUS, waits_for_input=True, trigger_interval=60.0)
     written = encode(waiting)
-    assert written["version"] == 2
+    assert written["version"] == 3
     assert decode(QueryStatus, written) == waiting
 
 

@@ -43,10 +43,10 @@ def output_of(sink: NewSink, session: Any) -> Output | None:
         kind = str(session.conf.get("spark.sql.sources.default", "parquet")).lower()
     if kind in _TABLE_FORMATS:
         known = sink.table if kind == "iceberg" and sink.table else sink.path or sink.table
-        return None if known is None else Output(_one_name(known), True)
+        return None if known is None else Output(one_name(known), True)
     if sink.path is None or (kind and kind not in _FILE_FORMATS):
         return None
-    return Output(_one_name(sink.path), False)
+    return Output(one_name(sink.path), False)
 
 
 def short_format(format: str) -> str:
@@ -58,10 +58,11 @@ def short_format(format: str) -> str:
 
 def same_place(one: str, other: str) -> bool:
     """Return whether two locations are one, whichever links lead there."""
-    return _one_name(one) == _one_name(other)
+    return one_name(one) == one_name(other)
 
 
-def _one_name(location: str) -> str:
+def one_name(location: str) -> str:
+    """Return the one name of a location, whichever links lead there."""
     try:
         found = storage.locate(location)
     except StorageError:

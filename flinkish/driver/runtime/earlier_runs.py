@@ -14,7 +14,8 @@ from typing import Any
 from flinkish import storage
 from flinkish.checkpoint.cut import newest_entries
 from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
-from flinkish.errors import NoCommittedBatch
+from flinkish.driver.plan.outputs import one_name
+from flinkish.errors import ConsentNeeded, NoCommittedBatch
 from flinkish.operators.state_semantics import StateSemantics
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, QueryFacts, QueryStatus
@@ -38,6 +39,9 @@ class EarlierRun:
         The meaning of its operators' state, by ordinal, where it is known.
     history_shift
         That of its history batches (:mod:`flinkish.restore.plan.history`).
+    own
+        The program's own checkpoint location, as it was written; empty for none, None if it is not
+        known.
     """
 
     name: str
@@ -48,6 +52,7 @@ class EarlierRun:
     meanings: Mapping[int, StateSemantics] = field(default_factory=dict)
     query_id: str = ""
     history_shift: int = 0
+    own: str | None = None
 
     @property
     def location(self) -> str:
@@ -55,6 +60,34 @@ class EarlierRun:
         if storage.is_local(self.checkpoint):
             return f"file://{self.checkpoint}"
         return storage.for_spark(self.checkpoint)
+
+    @property
+    def places(self) -> frozenset[str]:
+        """The names of the program's own checkpoint location; none if it is not known."""
+        found = {self.own, one_name(self.own)} if self.own else set()
+        if self.own != "" and self.restored_batch is None:
+            found.add(one_name(self.checkpoint))  # where Spark found it
+        return frozenset(found)
+
+    def refuse_other(self, name: str, own: str, place: str) -> ConsentNeeded | None:
+        """Return the refusal of an unnamed query that begins at another location than this one.
+
+        Parameters
+        ----------
+        name
+            The name that it was given, by its number: that of this run.
+        own, place
+            Its own location, as the program writes it, and the one name of that.
+        """
+        is_known = self.own is not None or self.restored_batch is None
+        if not is_known or not self.places.isdisjoint((own, place)):
+            return None
+        return ConsentNeeded(
+            f"the unnamed query with the checkpointLocation {own} would go on as '{name}' in "
+            f"{self.checkpoint}, which is that of another location",
+            hint="name the queries with queryName; or start the program anew, with flinkish run",
+            reasons=["query-unknown"],
+        )
 
     def read_settings(self) -> dict[str, str]:
         """Return the Spark settings that the checkpoint pins, and the one that it does not.
@@ -105,5 +138,6 @@ def run_of(query: QueryStatus, facts: QueryFacts | None = None) -> EarlierRun:
         *(query.name, query.checkpoint_dir, query.batch_id, query.plan, query.restored_batch),
         meanings={each.ordinal: each.meaning for each in known if each.meaning is not None},
         query_id=query.query_id,
+        own=query.own_location,
         history_shift=saved_shift(facts.sink if facts is not None else {}) or _planned(query),
     )

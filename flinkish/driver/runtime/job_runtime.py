@@ -321,6 +321,7 @@ class Runtime:
             planned=prepared.planned,
             notes=prepared.notes,
             plan=prepared.plan,
+            own=prepared.own,
         )
         self._gate.add(query)
         self.start_phase.started(query.name)

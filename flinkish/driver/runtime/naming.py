@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Collection
 
 
 class Names:
@@ -19,6 +20,8 @@ class Names:
         self._root = root
         self._lock = threading.Lock()
         self._names: set[str] = set()
+        #: Names of earlier runs of queries with a location of their own.
+        self._reserved: set[str] = set()
         self._by_location: dict[str, str] = {}
         self._runs: dict[str, int] = {}
 
@@ -40,11 +43,13 @@ class Names:
         """
         with self._lock:
             if location is not None and location in self._by_location:
+                self._names.add(self._by_location[location])
                 return self._by_location[location]
             if location is None and retried is not None:
                 return retried
+            taken = self._names | (self._reserved if location is None else set())
             number = 1
-            while f"query-{number}" in self._names:
+            while f"query-{number}" in taken:
                 number += 1
             name = f"query-{number}"
             self._names.add(name)
@@ -69,12 +74,36 @@ class Names:
         safe = directory_name(name)
         return os.path.join(self._root, safe if run == 1 else f"{safe}-{run}")
 
-    def resume(self, name: str, checkpoint: str) -> None:
-        """Count on from the run of ``name`` that an earlier driver of the job has left."""
+    def knows(self, location: str) -> bool:
+        """Return whether an unnamed query is known by this location."""
+        with self._lock:
+            return location in self._by_location
+
+    def resume(
+        self,
+        name: str,
+        checkpoint: str,
+        places: Collection[str] = (),
+        *,
+        reserved: bool = False,
+    ) -> None:
+        """Count on from the run of ``name`` that an earlier driver of the job has left.
+
+        Parameters
+        ----------
+        places
+            The program's own location of that query, as it may be written: there it is the same
+            query, in whichever order the queries start.
+        reserved
+            No query without a location of its own has this name.
+        """
         start = os.path.basename(checkpoint.rstrip("/"))
         rest = start.removeprefix(f"{directory_name(name)}-")
         with self._lock:
             self._runs[name] = int(rest) if rest != start and rest.isdigit() else 1
+            self._by_location.update(dict.fromkeys(places, name))
+            if reserved:
+                self._reserved.add(name)
 
 
 def directory_name(name: str) -> str:

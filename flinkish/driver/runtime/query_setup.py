@@ -11,7 +11,9 @@ from typing import Any
 from flinkish import storage
 from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
 from flinkish.driver.log import log
+from flinkish.driver.plan.outputs import one_name, same_place
 from flinkish.driver.plan.plan_extraction import PlannedQuery
+from flinkish.driver.plan.restore_environment import qualified
 from flinkish.driver.plan.uid_rules import Planning
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.restore import history
@@ -29,6 +31,7 @@ from flinkish.driver.runtime.naming import Names
 from flinkish.driver.runtime.running_query import ManagedQuery
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.driver.spark.settings import configured
+from flinkish.errors import ConsentNeeded
 from flinkish.operators.state_semantics import StateSemantics
 from flinkish.restore.plan.changed_settings import refuse_in_place
 from flinkish.restore.plan.left_out import LostOrigin
@@ -51,6 +54,8 @@ class Prepared:
         Messages for the user.
     plan
         Its part of the restore plan.
+    own
+        The program's own checkpoint location, as it wrote it; None if it gives none.
     """
 
     name: str
@@ -60,6 +65,7 @@ class Prepared:
     planned: PlannedQuery | None
     notes: tuple[str, ...]
     plan: Mapping[str, Any] | None = None
+    own: str | None = None
 
 
 class Preparer:
@@ -94,15 +100,17 @@ class Preparer:
         self._restorer = restorer
         self._queries = queries
         self._lock = threading.Lock()
-        #: Locations of the checkpoints restored in this job, by query name.
-        self._restored: dict[str, str] = {}
+        #: The program's own location and that of the checkpoint restored in this job, by query
+        #: name.
+        self._restored: dict[str, tuple[str | None, str]] = {}
         self._earlier = dict(earlier or {})
         #: Spark settings of the queries that go on in place, by query name.
         self._settings: dict[str, Mapping[str, str]] = {}
         #: Local properties of the tasks, by query name.
         self._properties: dict[str, Mapping[str, str]] = {}
         for run in self._earlier.values():
-            self._names.resume(run.name, run.checkpoint)
+            reserved = bool(run.own)
+            self._names.resume(run.name, run.checkpoint, run.places, reserved=reserved)
 
     def prepare(self, writer: Any, facts: WriterFacts) -> Prepared:
         """Do everything that can be refused before Spark is asked.
@@ -117,7 +125,7 @@ class Preparer:
         session = writer._spark
         own = own_location(facts, session)
         if facts.query_name is None:
-            name = self._names.generate(own, self._retried())
+            name = self._generated(own, session)
         else:
             name = self._names.given(str(facts.query_name))
         run = self._earlier.get(name)
@@ -128,7 +136,9 @@ class Preparer:
         planned, notes = self._planning.plan_to_run(name, writer, facts, settings)
         for note in notes:
             log(note)
-        prepared = Prepared(name, facts.query_name is None, own, None, planned, tuple(notes))
+        prepared = Prepared(
+            name, facts.query_name is None, own, None, planned, tuple(notes), own=own
+        )
         if run is not None:
             resumed = self._resumed(prepared, run, settings)
             return self._admitted(resumed, facts, session, run.location)
@@ -138,6 +148,25 @@ class Preparer:
         location = placed.location or own
         assert location is not None
         return self._admitted(placed, facts, session, location)
+
+    def _generated(self, own: str | None, session: Any) -> str:
+        """Return the name of a query that the program does not name.
+
+        Raises
+        ------
+        ConsentNeeded
+            A query of another location had the name in the job's last driver.
+        """
+        place = own
+        if own is not None and not self._names.knows(own):
+            place = one_name(str(qualified(own, session)))
+        name = self._names.generate(place, self._retried())
+        run = self._earlier.get(name)
+        if run is not None and own is not None and place is not None:
+            refusal = run.refuse_other(name, own, place)
+            if refusal is not None:
+                raise refusal
+        return name
 
     def _admitted(
         self, prepared: Prepared, facts: WriterFacts, session: Any, location: str
@@ -156,7 +185,7 @@ class Preparer:
         """Return the query with the checkpoint that it had in the job's last driver."""
         with self._lock:
             self._earlier.pop(run.name, None)  # the program's next start of it is another run
-            self._restored[run.name] = run.location
+            self._restored[run.name] = (prepared.own, run.location)
             self._settings[run.name] = {
                 key: value for key, value in settings.items() if key == SETTING_CHECKPOINT_FORMAT
             }
@@ -221,8 +250,11 @@ class Preparer:
         """
         name, own = prepared.name, prepared.location
         with self._lock:
-            restored_at = self._restored.get(name)
+            first, restored_at = self._restored.get(name, (None, None))
         if own is not None and restored_at is not None:
+            refusal = _refuse_second(name, first, own)
+            if refusal is not None:
+                raise refusal
             # The program starts it again: its history is the restored one, not that of the
             # original job at the program's own location.
             again = replace(prepared, location=restored_at)
@@ -243,7 +275,7 @@ class Preparer:
             )
             if restored.batch_id is not None:
                 with self._lock:
-                    self._restored[name] = location
+                    self._restored[name] = (own, location)
                 if own is not None:
                     log(
                         f"query '{name}': the program's checkpointLocation is not used, "
@@ -284,6 +316,18 @@ class Preparer:
         properties = self._properties.get(name, {})
         with configured(session, wanted), local_properties(session, properties):
             yield
+
+
+def _refuse_second(name: str, first: str | None, own: str) -> ConsentNeeded | None:
+    """Return the refusal of another query under the name of one that goes on elsewhere."""
+    if first is not None and (first == own or same_place(first, own)):
+        return None
+    return ConsentNeeded(
+        f"query '{name}' starts with the checkpointLocation {own}; under this name the job has "
+        f"gone on with a query that has {'none' if first is None else first}",
+        hint="give each query a queryName of its own",
+        reasons=["query-unknown"],
+    )
 
 
 def own_location(facts: WriterFacts, session: Any) -> str | None:

@@ -38,6 +38,8 @@ class ManagedQuery:
         Messages for the user.
     plan
         Its part of the restore plan.
+    own
+        The program's own checkpoint location, as it wrote it; None if it gives none.
     recorded
         Its facts that the registry already has.
     """
@@ -56,6 +58,7 @@ class ManagedQuery:
     planned: PlannedQuery | None = None
     notes: tuple[str, ...] = ()
     plan: Mapping[str, Any] | None = None
+    own: str | None = None
     quiesced: bool = False
     progress: Mapping[str, Any] = field(default_factory=dict)
     recorded: QueryFacts | None = None
@@ -161,6 +164,7 @@ def status_of(query: ManagedQuery) -> QueryStatus:
         waits_for_input=_waits_for_input(query),
         trigger_interval=query.facts.trigger_interval,
         last_batch_end=batch_end(facts),
+        own_location=query.own or "",
     )
 
 
