@@ -2,7 +2,7 @@
 
 A Spark query id runs once, and a file sink has one writer. Whoever starts a query takes both here
 before Spark is asked. A claim needs no release: it holds as long as its job has not ended, and its
-query runs.
+query runs. The claims of one driver are not those of the next one of its job.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from flinkish.errors import WrongState
 from flinkish.registry.database import Transaction
 from flinkish.registry.jobs import FINAL_STATES, JobRecord
 from flinkish.registry.queries import QueryReports
 from flinkish.registry.rows import JOB_COLUMNS, job_of, query_of
-from flinkish.registry.statements import lock
+from flinkish.registry.statements import locked
 
 _ID = "query:"
 _FILES = "files:"
@@ -83,18 +84,31 @@ class Claims(QueryReports):
         Returns
         -------
         list of Claim
-            What other jobs hold of it; if there is any, nothing was taken. A table is never held.
+            What other jobs hold of it, and the file sinks that other queries of this one write to;
+            if there is any, nothing was taken. A table is never held.
+
+        Raises
+        ------
+        WrongState
+            The job has ended: its driver was taken for dead.
         """
 
         def work(tx: Transaction) -> list[Claim]:
             self._database.serialize(tx)
-            lock(tx, job_id)
+            job = locked(tx, job_id)
+            if job.state.is_final:
+                raise WrongState(
+                    f"job {job.name} ({job.job_id}) is {job.state.value} by now and starts nothing",
+                    hint="see what runs with: flinkish list",
+                    job_id=job.job_id,
+                    state=job.state.value,
+                )
             others = [
                 claim
                 for each in resources
                 if not each.startswith(_TABLE)
                 for claim in _holders(tx, each)
-                if claim.job.job_id != job_id and claim.job.job_id not in over
+                if _is_other(claim, job_id, query) and claim.job.job_id not in over
             ]
             if others:
                 return others
@@ -125,6 +139,16 @@ class Claims(QueryReports):
         """Return the places that queries of jobs that have not ended write to."""
         rows = self._read(f"{_CLAIMS} AND substr(c.resource, 1, {len(_ID)}) <> '{_ID}' {_ORDER}")
         return _running(rows)
+
+
+def _is_other(claim: Claim, job_id: str, query: str) -> bool:
+    """Return whether a claim is one of another job, or of another query on a file sink. Pure.
+
+    Which of the queries of one program has a query id is Spark's to judge.
+    """
+    if claim.job.job_id != job_id:
+        return True
+    return claim.query != query and claim.resource.startswith(_FILES)
 
 
 def _holders(tx: Transaction, resource: str) -> list[Claim]:

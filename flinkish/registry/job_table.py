@@ -267,6 +267,8 @@ class JobTable(Purging):
             tx.execute(
                 "UPDATE flinkish_jobs SET acknowledged = NULL WHERE job_id = :id", id=job.job_id
             )
+            # The next driver takes its own, maybe for queries with other names.
+            tx.execute("DELETE FROM flinkish_claims WHERE job_id = :id", id=job.job_id)
             record_state(tx, job.job_id, JobState.RESTARTING, now, reason)
             return job_row(tx, job.job_id)
 

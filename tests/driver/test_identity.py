@@ -157,9 +157,9 @@ def test_another_plan_than_expected_stops_the_query_before_its_first_commit(
     batch = open_savepoint(path).queries[0].batch_id
     real = query_setup.Preparer.prepare
 
-    def exchanged(self: Any, writer: Any, facts: Any) -> Any:
+    def exchanged(self: Any, name: str, writer: Any, facts: Any) -> Any:
         """As if flinkish had read the ordinals the wrong way round."""
-        prepared = real(self, writer, facts)
+        prepared = real(self, name, writer, facts)
         assert prepared.planned is not None
         operators = prepared.planned.operators
         wrong = [dataclasses.replace(op, ordinal=1 - op.ordinal) for op in operators]

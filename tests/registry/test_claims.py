@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import pytest
+
+from flinkish.errors import WrongState
 from flinkish.registry.claims import file_resource, query_resource, table_resource
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, QueryStatus
@@ -51,3 +54,36 @@ def test_a_query_that_has_ended_holds_nothing(registry: Registry, make_job: Make
     registry.transition(b, JobState.FAILED)
     assert registry.claim_resources(a, "q", [ID, OUT]) == [], "it is about to start again"
     assert len(registry.writers()) == 1, "what it reported before does not count"
+
+
+def test_two_queries_of_one_job_on_one_file_sink(registry: Registry, make_job: MakeJob) -> None:
+    a, b = jobs(registry, make_job)
+    assert registry.claim_resources(a, "q1", [ID, OUT, TABLE]) == []
+    held = registry.claim_resources(a, "q2", [OUT])
+    assert [(c.resource, c.job.job_id, c.query) for c in held] == [(OUT, a, "q1")]
+    assert registry.claim_resources(a, "q2", [ID, TABLE]) == [], "Spark knows its own queries"
+    assert registry.claim_resources(a, "q1", [OUT]) == [], "the next round of a loop"
+    registry.heartbeat(a, [status("q1", "i", active=False)])
+    assert registry.claim_resources(a, "q2", [OUT]) == [], "behind the end of the first"
+    assert [(c.place, c.query) for c in registry.writers()] == [("/out", "q2")]
+    assert [c.query for c in registry.claim_resources(b, "q", [OUT])] == ["q2"]
+
+
+def test_a_driver_s_claims_are_not_those_of_the_next(registry: Registry, make_job: MakeJob) -> None:
+    a, b = jobs(registry, make_job)
+    assert registry.claim_resources(a, "q1", [OUT]) == []
+    registry.heartbeat(a, [status("q1", "i")])
+    registry.restart(registry.transition(a, JobState.FAILING), "again")
+    assert registry.claim_resources(a, "renamed", [OUT]) == []
+    assert [c.query for c in registry.claim_resources(b, "q", [OUT])] == ["renamed"]
+    assert len(registry.claim_resources(b, "q", [ID])) == 1, "its queries are to go on"
+
+
+def test_a_driver_that_was_taken_for_dead_takes_nothing(
+    registry: Registry, make_job: MakeJob
+) -> None:
+    a, b = jobs(registry, make_job)
+    registry.transition(a, JobState.FAILED)
+    with pytest.raises(WrongState, match="is FAILED by now"):
+        registry.claim_resources(a, "q", [OUT])
+    assert registry.claim_resources(b, "q", [OUT]) == []

@@ -76,7 +76,7 @@ class OtherJobs:
         Raises
         ------
         ConsentNeeded
-            A job that has not ended holds one of them.
+            A job that has not ended, or another query of this one, holds one of them.
         """
         resources = [] if query_id is None else [query_resource(query_id)]
         output = output_of(sink, session)
@@ -88,6 +88,9 @@ class OtherJobs:
             held = self._registry.claim_resources(self._job_id, query, resources, over=over)
             if not held:
                 return
+            here = [claim for claim in held if claim.job.job_id == self._job_id]
+            if here:
+                raise _in_use_here(query, here[0])
             ended = {claim.job.job_id for claim in held if self._is_over(claim, is_empty)}
             if not ended:
                 raise _in_use(query, held[0])
@@ -134,5 +137,15 @@ def _in_use(query: str, claim: Claim) -> ConsentNeeded:
         f"query '{query}' would write to {claim.place}, as {who}, does: of two queries on one file "
         "sink, the output of one is dropped",
         hint=f"{stop}; or write to another path",
+        reasons=["sink-in-use"],
+    )
+
+
+def _in_use_here(query: str, claim: Claim) -> ConsentNeeded:
+    """Return the refusal of a query whose output another query of the same program writes."""
+    return ConsentNeeded(
+        f"query '{query}' would write to {claim.place}, as query '{claim.query}' of the same "
+        "program does, which runs: of two queries on one file sink, the output of one is dropped",
+        hint="write to another path, or start the one when the other has ended",
         reasons=["sink-in-use"],
     )

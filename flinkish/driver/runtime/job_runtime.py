@@ -93,6 +93,9 @@ class Runtime:
         )
         self._checkpoint_root = checkpoint_root
         self._hold_lock = threading.Lock()
+        #: Names of the queries that are being started: their last reports are those of runs before.
+        self._starting: list[str] = []
+        self._reporting = threading.Lock()
         #: The final state of the job once its program ends; set by stop and cancel.
         self.ending: JobState | None = None
         self.fatal: FlinkishError | None = None
@@ -184,8 +187,12 @@ class Runtime:
             self.fatal = self.fatal or error
 
     def statuses(self) -> list[QueryStatus]:
-        """Return the present status of every query (asks the JVM)."""
-        return [status_of(query) for query in self.queries()]
+        """Return the present status of every query (asks the JVM).
+
+        Not of one that is being started again: that its last run has ended would be taken for the
+        end of what it holds by now.
+        """
+        return [status_of(query) for query in self.queries() if query.name not in self._starting]
 
     def report(self) -> JobState:
         """Write the heartbeat and, while Spark can be asked, the status of every query.
@@ -196,23 +203,56 @@ class Runtime:
         self.restore_gate.settle_late(self.interrupt)
         self.start_phase.look()
         self._running_if_started()
-        statuses = [] if self.session_stopped else self.statuses()
-        state = self._beat(statuses)
+        state, statuses = self._beat()
         self.settle_claim({s.name: s.batch_id for s in statuses})
         return state
 
-    def _beat(self, statuses: Sequence[QueryStatus]) -> JobState:
+    def _beat(self) -> tuple[JobState, Sequence[QueryStatus]]:
         """Write the heartbeat, and the facts of queries that are new or have changed.
 
         Spark describes the sources of a query in its first progress report, so facts can change.
         """
-        state = self.registry.heartbeat(self.job_id, statuses)
-        for query in self.queries() if statuses else ():
-            facts = lasting_facts(query)
-            if facts != query.recorded:
-                self.registry.record_facts(self.job_id, query.name, query.query_id, facts)
-                query.recorded = facts
-        return state
+        with self._reporting:
+            statuses = [] if self.session_stopped else self.statuses()
+            state = self.registry.heartbeat(self.job_id, statuses)
+            for query in self.queries() if statuses else ():
+                facts = lasting_facts(query)
+                if facts != query.recorded:
+                    self.registry.record_facts(self.job_id, query.name, query.query_id, facts)
+                    query.recorded = facts
+        return state, statuses
+
+    @contextmanager
+    def _taking(self, name: str) -> Iterator[list[Any]]:
+        """Start query ``name`` inside the block, which appends Spark's handle of it.
+
+        Before, the queries that have ended are reported: what they held is free for this one. What
+        it has taken is given up if Spark does not start it.
+        """
+        with self._reporting:
+            ended = [query for query in self.queries() if spark_jvm.has_ended(query.jsq)]
+            if ended:
+                self.registry.heartbeat(self.job_id, [status_of(query) for query in ended])
+            self._starting.append(name)
+        handles: list[Any] = []
+        try:
+            yield handles
+        except BaseException:
+            if not handles:
+                self._give_up(name)
+            raise
+        finally:
+            self._starting.remove(name)
+
+    def _give_up(self, name: str) -> None:
+        """Give up what a query has taken that does not start, unless a run of it is at work."""
+        runs = [query for query in self.queries() if query.name == name]
+        if any(query.quiesced or not spark_jvm.has_ended(query.jsq) for query in runs):
+            return
+        try:
+            self.registry.claim_resources(self.job_id, name, [])
+        except FlinkishError as error:  # what kept the query from starting is what counts
+            log(f"query '{name}' has not started, and may hold its output still: {error.message}")
 
     @property
     def is_held(self) -> bool:
@@ -292,7 +332,29 @@ class Runtime:
         session = writer._spark
         self.session_created(session)
         try:
-            prepared = self._preparer.prepare(writer, facts)
+            name = self._preparer.name_of(facts, session)
+        except FlinkishError as error:
+            self.fail(error)
+            raise
+        with self._taking(name) as handles:
+            query = self._begun(name, writer, facts, begin, handles)
+            self._gate.add(query)
+        self.start_phase.started(query.name)
+        self._beat()
+        return query.handle
+
+    def _begun(
+        self,
+        name: str,
+        writer: Any,
+        facts: WriterFacts,
+        begin: Callable[[], Any],
+        handles: list[Any],
+    ) -> ManagedQuery:
+        """Prepare a query and let Spark start it; its handle is appended to ``handles`` at once."""
+        session = writer._spark
+        try:
+            prepared = self._preparer.prepare(name, writer, facts)
         except FlinkishError as error:
             self.fail(error)
             raise
@@ -305,8 +367,9 @@ class Runtime:
             file_sink_log_ready(session, prepared.name, facts.format, checkpoint),
         ):
             handle = begin()
+            handles.append(handle)
             started(handle._jsq)  # at once: before it plans a batch
-        query = ManagedQuery(
+        return ManagedQuery(
             name=prepared.name,
             generated_name=prepared.generated_name,
             facts=kept,
@@ -323,10 +386,6 @@ class Runtime:
             plan=prepared.plan,
             own=prepared.own,
         )
-        self._gate.add(query)
-        self.start_phase.started(query.name)
-        self._beat(self.statuses())
-        return handle
 
     def _let_go(self, _queries: Sequence[ManagedQuery]) -> None:
         """Do what follows when queries that were held may run."""
@@ -340,7 +399,7 @@ class Runtime:
         if not self.start_phase.is_over or self.restore_gate.closed:
             return
         self._is_running = True
-        self._beat(self.statuses())
+        self._beat()
         names = ", ".join(f"'{query.name}'" for query in queries)
         reason = f"{'query' if len(queries) == 1 else 'queries'} {names} started"
         missing = self.start_phase.missing

@@ -112,8 +112,25 @@ class Preparer:
             reserved = bool(run.own)
             self._names.resume(run.name, run.checkpoint, run.places, reserved=reserved)
 
-    def prepare(self, writer: Any, facts: WriterFacts) -> Prepared:
+    def name_of(self, facts: WriterFacts, session: Any) -> str:
+        """Return the name of a query that is about to start; an unnamed one is given one.
+
+        Raises
+        ------
+        ConsentNeeded
+            An unnamed query would be given the checkpoint of another.
+        """
+        if facts.query_name is None:
+            return self._generated(own_location(facts, session), session)
+        return self._names.given(str(facts.query_name))
+
+    def prepare(self, name: str, writer: Any, facts: WriterFacts) -> Prepared:
         """Do everything that can be refused before Spark is asked.
+
+        Parameters
+        ----------
+        name
+            That of :meth:`name_of`.
 
         Raises
         ------
@@ -124,10 +141,6 @@ class Preparer:
         """
         session = writer._spark
         own = own_location(facts, session)
-        if facts.query_name is None:
-            name = self._generated(own, session)
-        else:
-            name = self._names.given(str(facts.query_name))
         run = self._earlier.get(name)
         if run is not None:
             settings: Mapping[str, str] = run.read_settings()

@@ -45,7 +45,8 @@ def preparer(*earlier: EarlierRun, restorer: Any = None) -> Preparer:
 
 def prepare(job: Preparer, own: str | None, name: str | None = None) -> Prepared:
     options = {} if own is None else {"checkpointlocation": own}
-    return job.prepare(WRITER, WriterFacts(options=options, query_name=name))
+    facts = WriterFacts(options=options, query_name=name)
+    return job.prepare(job.name_of(facts, SESSION), WRITER, facts)
 
 
 def run(name: str, checkpoint: str, own: str | None, **more: Any) -> EarlierRun:

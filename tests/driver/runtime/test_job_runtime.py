@@ -1,0 +1,133 @@
+"""What a job's driver tells of its queries, and holds for them, while the program starts one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from flinkish.driver.plan.writer_settings import WriterFacts
+from flinkish.driver.runtime.job_runtime import Runtime
+from flinkish.driver.runtime.running_query import ManagedQuery
+from flinkish.registry.claims import file_resource
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import JobRecord, JobState, Launch
+
+A, B = "a" * 32, "b" * 32
+OUT = file_resource("/out")
+
+
+@dataclass
+class Run:
+    """As Py4J shows a query of the JVM that has made no progress."""
+
+    is_active: bool = True
+
+    def getClass(self) -> Any:
+        return SimpleNamespace(getSimpleName=lambda: "MicroBatchExecution")
+
+    def queryExecutionThread(self) -> Run:
+        return self
+
+    def isAlive(self) -> bool:
+        return self.is_active
+
+    def status(self) -> Any:
+        return SimpleNamespace(isDataAvailable=lambda: True)
+
+    def lastProgress(self) -> None:
+        return None
+
+    def exception(self) -> Any:
+        return SimpleNamespace(isEmpty=lambda: True)
+
+
+def runtime(registry: Registry, root: Path) -> Runtime:
+    for letter in "ab":
+        job = JobRecord(letter * 32, letter, JobState.CREATED, 1.0, Launch("/a.py"))
+        registry.add_job(job)
+    return Runtime(registry, registry.job(A), str(root))
+
+
+def started(runtime: Runtime, name: str, root: Path) -> Run:
+    run = Run()
+    query = ManagedQuery(
+        name=name,
+        generated_name=False,
+        facts=WriterFacts(),
+        writer=None,
+        begin=lambda: None,
+        handle=SimpleNamespace(_jsq=run),
+        root_uri=f"file://{root}/{name}",
+        session=None,
+        query_id=f"id-{name}",
+        run_id="r",
+    )
+    runtime._gate.add(query)
+    return run
+
+
+def held(registry: Registry, job: str = B, query: str = "q") -> list[str]:
+    return [claim.query for claim in registry.claim_resources(job, query, [OUT])]
+
+
+def test_a_report_voids_no_claim_of_a_query_that_starts_again(
+    registry: Registry, tmp_path: Path
+) -> None:
+    job = runtime(registry, tmp_path)
+    run = started(job, "q", tmp_path)
+    job.report()
+    run.is_active = False
+    with job._taking("q") as handles:
+        assert registry.claim_resources(A, "q", [OUT]) == []
+        job.report()
+        assert held(registry) == ["q"]
+        handles.append(started(job, "q", tmp_path))
+    job.report()
+    assert held(registry) == ["q"]
+
+
+def test_what_has_ended_is_reported_before_the_next_start(
+    registry: Registry, tmp_path: Path
+) -> None:
+    job = runtime(registry, tmp_path)
+    assert registry.claim_resources(A, "q1", [OUT]) == []
+    run = started(job, "q1", tmp_path)
+    job.report()
+    assert held(registry, A, "q2") == ["q1"]
+    run.is_active = False
+    with job._taking("q2"):
+        assert held(registry, A, "q2") == []
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_a_query_that_spark_does_not_start_holds_nothing(
+    registry: Registry, tmp_path: Path, is_begun: bool
+) -> None:
+    job = runtime(registry, tmp_path)
+    started(job, "other", tmp_path)
+
+    def start() -> None:
+        with job._taking("q") as handles:
+            assert registry.claim_resources(A, "q", [OUT]) == []
+            handles += [Run()] * is_begun
+            raise ValueError("refused")
+
+    with pytest.raises(ValueError, match="refused"):
+        start()
+    job.report()
+    assert held(registry) == ["q"] * is_begun
+
+
+def test_a_second_start_that_spark_refuses_takes_nothing_from_the_first(
+    registry: Registry, tmp_path: Path
+) -> None:
+    job = runtime(registry, tmp_path)
+    assert registry.claim_resources(A, "q", [OUT]) == []
+    started(job, "q", tmp_path)
+    with pytest.raises(ValueError, match="runs already"), job._taking("q"):
+        raise ValueError("runs already")
+    assert held(registry) == ["q"]
