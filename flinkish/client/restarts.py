@@ -128,10 +128,11 @@ def check_alone(registry: Registry, job: JobRecord) -> None:
     for other in reconcile(registry, named):
         if not other.state.is_final and other.job_id != job.job_id:
             raise name_taken(other)
-    successor = registry.successor(job)
-    if successor is not None:
+    while (successor := registry.successor(job)) is not None:
         (current,) = reconcile(registry, [successor])
-        raise superseded(job, current)
+        if current.state.is_final == successor.state.is_final:
+            raise superseded(job, current)
+        # Dead, as it turns out: it counts only if it had a query.
 
 
 def with_secrets(

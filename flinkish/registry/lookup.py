@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from flinkish.errors import AmbiguousJob, FlinkishError, JobNotFound, UsageError
-from flinkish.registry.jobs import JobRecord
+from flinkish.registry.jobs import JobRecord, RestoreSpec
 
 ID_LENGTH = 32
 MIN_PREFIX = 4
@@ -67,6 +67,19 @@ def choose(
     raise _nothing(reference, by_name)
 
 
+def takes_up(restore: RestoreSpec | None, job_id: str, savepoints: Collection[str]) -> bool:
+    """Return whether a restore goes on from a job: from its checkpoints or a savepoint of it. Pure.
+
+    Parameters
+    ----------
+    savepoints
+        The paths of the job's savepoints.
+    """
+    if restore is None or restore.fork:
+        return False
+    return restore.job == job_id or (bool(restore.path) and restore.path in savepoints)
+
+
 def without_superseded(
     jobs: Sequence[JobRecord],
     query_ids: Mapping[str, Collection[str]],
@@ -74,9 +87,10 @@ def without_superseded(
 ) -> list[JobRecord]:
     """Return the jobs that no later one of them has gone on from. Pure.
 
-    A later job goes on from another when it runs one of its queries, when it began with one of its
-    savepoints, or when both began with the same one, as after an upgrade that was rolled back. A
-    fork leaves the other as it is, and so does a job that never started a query.
+    A later job goes on from another when it runs one of its queries, when it began with its
+    checkpoints or one of its savepoints, or when both began with the same one, as after an upgrade
+    that was rolled back. A fork leaves the other as it is, and so does a job that never started a
+    query.
 
     Parameters
     ----------
@@ -92,11 +106,8 @@ def without_superseded(
         restore, own = later.launch.restore, job.launch.restore
         if not set(query_ids[later.job_id]).isdisjoint(query_ids[job.job_id]):
             return True
-        if restore is None or restore.fork or not restore.path:
-            return False
-        return restore.path in savepoints[job.job_id] or (
-            own is not None and not own.fork and own.path == restore.path
-        )
+        both = () if own is None or own.fork else (own.path,)
+        return takes_up(restore, job.job_id, (*savepoints[job.job_id], *both))
 
     return [job for job in jobs if not any(goes_on(later, job) for later in jobs)]
 

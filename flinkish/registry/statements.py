@@ -8,6 +8,7 @@ from typing import Any
 from flinkish.errors import JobNotFound, NameTaken, Superseded
 from flinkish.registry.database import Row, Transaction
 from flinkish.registry.jobs import FINAL_STATES, JobRecord, JobState
+from flinkish.registry.lookup import takes_up
 from flinkish.registry.rows import JOB_COLUMNS, UPDATABLE, job_of
 
 #: Values in one statement's IN list; SQLite's oldest limit on parameters is 999.
@@ -74,7 +75,10 @@ def name_taken(holder: JobRecord) -> NameTaken:
 
 
 def successor_row(rows: Callable[..., Sequence[Row]], job: JobRecord) -> JobRecord | None:
-    """Return the newest job that has gone on from a job's state: it runs one of its queries.
+    """Return the newest job that has gone on from a job's state, or is about to.
+
+    It has run one of its queries, or was started from its checkpoints or a savepoint of it when it
+    had ended; of those that have ended only one that had a query of its own, of whichever id.
 
     Parameters
     ----------
@@ -97,7 +101,32 @@ def successor_row(rows: Callable[..., Sequence[Row]], job: JobRecord) -> JobReco
         since=job.start_time if job.end_time is None else job.end_time,
         **final,
     )
-    return job_of(found[0]) if found else None
+    jobs = [job_of(row) for row in found]
+    if job.end_time is not None:
+        jobs += _started_from(rows, job, job.end_time)
+    return max(jobs, key=lambda each: each.start_time, default=None)
+
+
+def _started_from(
+    rows: Callable[..., Sequence[Row]], job: JobRecord, ended: float
+) -> Iterator[JobRecord]:
+    """Yield the jobs that were started from a job's state when it had ended."""
+    saved = rows("SELECT path FROM flinkish_savepoints WHERE job_id = :id", id=job.job_id)
+    paths = {str(row["path"]) for row in saved}
+    later = rows(
+        f"SELECT {JOB_COLUMNS}, EXISTS (SELECT 1 FROM flinkish_queries q "
+        "WHERE q.job_id = flinkish_jobs.job_id) AS has_run FROM flinkish_jobs "
+        "WHERE start_time >= :ended AND job_id <> :id",
+        ended=ended,
+        id=job.job_id,
+    )
+    for row in later:
+        values = dict(row)
+        has_run = bool(values.pop("has_run"))
+        other = job_of(values)
+        is_meant = has_run or not other.state.is_final
+        if is_meant and takes_up(other.launch.restore, job.job_id, paths):
+            yield other
 
 
 def superseded(job: JobRecord, successor: JobRecord) -> Superseded:

@@ -20,6 +20,7 @@ from flinkish.errors import (
     ProgramFailed,
     RegistryError,
     RequestNotFound,
+    Superseded,
     UsageError,
     WrongState,
 )
@@ -102,6 +103,60 @@ def test_a_name_is_free_when_its_job_has_ended(registry: Registry, make_job: Mak
     assert registry.restart(ended, "again").state is JobState.RESTARTING
     with pytest.raises(NameTaken, match=f"{old.job_id}, which is RESTARTING"):
         registry.add_job(third, unique_name=True)
+
+
+@pytest.mark.parametrize(
+    ("restore", "state", "has_run", "gone_on"),
+    [
+        (RestoreSpec("/cp/a", job="ORIGIN"), JobState.INITIALIZING, False, True),  # about to
+        (RestoreSpec("/sp/1"), JobState.RUNNING, True, True),  # under a new query id
+        (RestoreSpec("/sp/1"), JobState.FAILED, True, True),
+        (RestoreSpec("/sp/1"), JobState.FAILED, False, False),  # it was refused
+        (RestoreSpec("/sp/1", fork=True), JobState.RUNNING, True, False),
+        (RestoreSpec("/sp/2"), JobState.RUNNING, True, False),
+        (None, JobState.RUNNING, True, False),
+    ],
+)
+def test_a_job_that_another_was_started_from_is_not_started_again(
+    registry: Registry,
+    make_job: MakeJob,
+    restore: RestoreSpec | None,
+    state: JobState,
+    has_run: bool,
+    gone_on: bool,
+) -> None:
+    old = make_job()
+    registry.add_job(old)
+    registry.heartbeat(old.job_id, [query()])
+    registry.add_savepoint(savepoint("/sp/1", old.job_id, 1.0))
+    ended = registry.transition(old.job_id, JobState.FAILED)
+    if restore is not None and restore.job is not None:
+        restore = replace(restore, job=old.job_id)
+    assert ended.end_time is not None
+    new = make_job("other", state, launch=Launch("/a.py", restore=restore))
+    new = replace(new, start_time=ended.end_time + 1)
+    registry.add_job(new)
+    if has_run:
+        registry.heartbeat(new.job_id, [query(query_id="another")])
+    if gone_on:
+        assert registry.successor(ended) == registry.job(new.job_id)
+        with pytest.raises(Superseded, match=new.job_id):
+            registry.restart(ended, "again")
+    else:
+        assert registry.restart(ended, "again").state is JobState.RESTARTING
+
+
+def test_a_copy_that_was_started_beside_a_job_does_not_end_it(
+    registry: Registry, make_job: MakeJob
+) -> None:
+    """From a savepoint of a job that ran: it has query ids of its own."""
+    old, new = make_job(), make_job(launch=Launch("/a.py", restore=RestoreSpec("/sp/1")))
+    for job, query_id in ((old, "id-1"), (new, "id-2")):
+        registry.add_job(job)
+        registry.heartbeat(job.job_id, [query(query_id=query_id)])
+    registry.add_savepoint(savepoint("/sp/1", old.job_id, 1.0))
+    failing = registry.transition(old.job_id, JobState.FAILING)
+    assert registry.restart(failing, "again").state is JobState.RESTARTING
 
 
 def test_a_job_comes_back_as_it_was_given(registry: Registry, make_job: MakeJob) -> None:

@@ -82,6 +82,7 @@ def test_names_and_patterns(name: str, pattern: str, matches: bool) -> None:
     [
         (RestoreSpec("/sp/a"), None, ("y",), "b"),  # from its savepoint
         (RestoreSpec("/sp/a", fork=True), None, ("y",), "ab"),
+        (RestoreSpec("/cp/a", job="a"), None, ("y",), "b"),  # from its checkpoints
         (RestoreSpec("/sp/a"), None, (), "ab"),  # refused before it had a query
         (RestoreSpec("/sp/0"), RestoreSpec("/sp/0"), ("y",), "b"),  # an upgrade was rolled back
         (RestoreSpec("/sp/0"), None, ("y",), "ab"),

@@ -11,7 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.registry.jobs import JobRecord, JobState, Launch, ProcessRef, QueryStatus
+from flinkish.registry.jobs import (
+    JobRecord,
+    JobState,
+    Launch,
+    ProcessRef,
+    QueryStatus,
+    RestoreSpec,
+)
 from flinkish.registry.liveness import is_alive, process_ref
 from tests.cli.conftest import Command, wait_until
 from tests.support.savepoint.small_savepoints import make_savepoint
@@ -148,6 +155,16 @@ def test_not_when_another_job_has_gone_on_from_its_state(cli: Command) -> None:
     assert f"rides-2 ({later})" in refused.err
     assert "has gone on from its state" in refused.err
     assert cli("restart", later, "--dry-run").code == 0, "the one that has gone on can"
+
+
+def test_one_that_died_before_it_had_a_query_has_not_gone_on(cli: Command) -> None:
+    job = add(cli, "a", "rides", query=query(cli, None))
+    with cli.registry() as registry:
+        gone = ProcessRef(os.uname().nodename, 4_194_304, 1)
+        launch = Launch("/a.py", restore=RestoreSpec("/cp/a", job=job))
+        later = JobRecord("b" * 32, "later", JobState.INITIALIZING, registry.now(), launch)
+        registry.add_job(replace(later, supervisor=gone, driver=gone))
+    assert cli("restart", job, "--dry-run").code == 0
 
 
 def test_secrets_have_to_be_given_again(cli: Command) -> None:
