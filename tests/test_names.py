@@ -103,7 +103,6 @@ COVERED_BY = {
     "driver/job": "e2e/test_lifecycle",
     "driver/log": "driver/test_bare_python",
     "driver/plan/initial_buffers": "driver/test_state_pairs",
-    "driver/plan/outputs": "driver/test_starts",
     "driver/plan/plan_classes": "driver/plan/test_plan_extraction",
     "driver/plan/plan_nodes": "driver/plan/test_plan_extraction",
     "driver/plan/plan_steps": "driver/plan/test_plan_extraction",

@@ -1,8 +1,9 @@
-"""What the queries of jobs hold while they run: their query ids, and the places they write to.
+"""What queries hold while they run: their query ids, checkpoints and the places they write to.
 
 A Spark query id runs once, and a file sink has one writer. Whoever starts a query takes both here
-before Spark is asked. A claim needs no release: it holds as long as its job has not ended, and its
-query runs. The claims of one driver are not those of the next one of its job.
+before Spark is asked; the checkpoint too, as a new one has no query id yet. A claim needs no
+release: it holds as long as its job has not ended, and its query runs. The claims of one driver are
+not those of the next one of its job.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from flinkish.registry.statements import locked
 _ID = "query:"
 _FILES = "files:"
 _TABLE = "table:"
+_CHECKPOINT = "checkpoint:"
 _FINAL = ", ".join(sorted(f"'{state.value}'" for state in FINAL_STATES))
 _JOB = ", ".join(f"j.{column.strip()}" for column in JOB_COLUMNS.split(","))
 _CLAIMS = (
@@ -47,6 +49,11 @@ def table_resource(place: str) -> str:
     return _TABLE + place
 
 
+def checkpoint_resource(place: str) -> str:
+    """Return the resource of a checkpoint at a location."""
+    return _CHECKPOINT + place
+
+
 @dataclass(frozen=True)
 class Claim:
     """A resource that the query of a job holds."""
@@ -61,8 +68,13 @@ class Claim:
         return self.resource.startswith(_TABLE)
 
     @property
+    def is_checkpoint(self) -> bool:
+        """Whether it is a checkpoint."""
+        return self.resource.startswith(_CHECKPOINT)
+
+    @property
     def place(self) -> str:
-        """The place that the query writes to, or its query id."""
+        """The place that the query writes to, its checkpoint, or its query id."""
         return self.resource.partition(":")[2]
 
 
@@ -137,7 +149,8 @@ class Claims(QueryReports):
 
     def writers(self) -> list[Claim]:
         """Return the places that queries of jobs that have not ended write to."""
-        rows = self._read(f"{_CLAIMS} AND substr(c.resource, 1, {len(_ID)}) <> '{_ID}' {_ORDER}")
+        written = f"substr(c.resource, 1, {len(_FILES)}) IN ('{_FILES}', '{_TABLE}')"
+        rows = self._read(f"{_CLAIMS} AND {written} {_ORDER}")
         return _running(rows)
 
 

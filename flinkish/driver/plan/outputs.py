@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish import storage
-from flinkish.errors import StorageError
+from flinkish.driver.tables.table import table_errors
+from flinkish.errors import StorageError, TableError
 from flinkish.restore.source.restore_inputs import NewSink
 
 #: The formats that Spark writes with its file sink; None is one of them by default.
 _FILE_FORMATS = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
+_OWN_CATALOG = "spark_catalog"
 _TABLE_FORMATS = frozenset({"delta", "iceberg"})
 
 #: Where classes are from that a program may name in place of one of these formats.
@@ -44,9 +46,30 @@ def output_of(sink: NewSink, session: Any) -> Output | None:
     if kind in _TABLE_FORMATS:
         known = sink.table if kind == "iceberg" and sink.table else sink.path or sink.table
         return None if known is None else Output(one_name(known), True)
-    if sink.path is None or (kind and kind not in _FILE_FORMATS):
+    if kind and kind not in _FILE_FORMATS:
         return None
-    return Output(one_name(sink.path), False)
+    path = sink.path
+    if path is None and sink.table is not None and session is not None:
+        path = _place_to_be(sink.table, session)
+    return None if path is None else Output(one_name(path), False)
+
+
+def _place_to_be(table: str, session: Any) -> str | None:
+    """Return where Spark puts the files of a table that it makes; None if a catalog decides that.
+
+    So ``SessionCatalog.defaultTablePath`` does (3.5 to 4.3).
+    """
+    *outer, name = table.replace("`", "").lower().split(".")
+    catalog = session.catalog
+    first = outer.pop(0) if len(outer) > 1 else str(catalog.currentCatalog())
+    if first != _OWN_CATALOG or len(outer) > 1:
+        return None
+    try:
+        with table_errors(table, "its catalog"):
+            database = catalog.getDatabase(outer[0] if outer else catalog.currentDatabase())
+    except TableError:
+        return None  # of another catalog, or the program is about to be told
+    return f"{str(database.locationUri).rstrip('/')}/{name}"
 
 
 def short_format(format: str) -> str:

@@ -7,10 +7,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from flinkish import storage
-from flinkish.driver.plan.outputs import output_of
+from flinkish.driver.plan.outputs import one_name, output_of
 from flinkish.errors import ConsentNeeded
 from flinkish.launch.other_jobs import known_writers, runs_under_other_ids
-from flinkish.registry.claims import Claim, file_resource, query_resource, table_resource
+from flinkish.registry.claims import (
+    Claim,
+    checkpoint_resource,
+    file_resource,
+    query_resource,
+    table_resource,
+)
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
 from flinkish.registry.liveness import reconcile
@@ -62,7 +68,14 @@ class OtherJobs:
         ]
 
     def take(
-        self, query: str, sink: NewSink, query_id: str | None, session: Any, *, is_empty: bool
+        self,
+        query: str,
+        sink: NewSink,
+        query_id: str | None,
+        session: Any,
+        *,
+        is_empty: bool,
+        checkpoint: str | None = None,
     ) -> None:
         """Take the query id and the output of a query that is about to start, for this job.
 
@@ -72,6 +85,8 @@ class OtherJobs:
             None for a new one, which Spark makes.
         is_empty
             Whether the sink has no batches.
+        checkpoint
+            Where it starts; None for a new checkpoint of this job's own, which no other job has.
 
         Raises
         ------
@@ -79,6 +94,8 @@ class OtherJobs:
             A job that has not ended, or another query of this one, holds one of them.
         """
         resources = [] if query_id is None else [query_resource(query_id)]
+        if checkpoint is not None:
+            resources.append(checkpoint_resource(one_name(checkpoint)))
         output = output_of(sink, session)
         if output is not None:
             make = table_resource if output.is_table else file_resource
@@ -103,7 +120,8 @@ class OtherJobs:
             return True
         elsewhere = job.driver is not None and job.driver.host != os.uname().nodename
         # A local directory of another host, which has the same name.
-        return elsewhere and is_empty and storage.is_local(claim.place)
+        is_other = is_empty or claim.is_checkpoint
+        return elsewhere and is_other and storage.is_local(claim.place)
 
     def _state_of(self, job: JobRecord) -> JobState:
         """Return a job's state; FINISHED also when it was stopped with the savepoint just now.
@@ -131,6 +149,13 @@ def _in_use(query: str, claim: Claim) -> ConsentNeeded:
             f"query '{query}' would run with the query id and the batches of {who}: a query runs "
             "once",
             hint=f"{stop}; or go on from a savepoint of it with -s PATH, under a new query id",
+            reasons=["query-in-use"],
+        )
+    if claim.is_checkpoint:
+        return ConsentNeeded(
+            f"query '{query}' would start in the checkpoint {claim.place}, in which {who}, runs: a "
+            "query runs once",
+            hint=f"{stop}; or give it another checkpointLocation",
             reasons=["query-in-use"],
         )
     return ConsentNeeded(

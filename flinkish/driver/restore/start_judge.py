@@ -85,19 +85,18 @@ class StartJudge:
         """
         sink = new_sink(facts, session)
         stateful = planned is None or bool(planned.operators)
-        own = str(qualified(location, session))
+        checkpoint = str(qualified(location, session))
         try:
-            begins, query_id = beginning(name, stateful, own)
+            begins, query_id = beginning(name, stateful, checkpoint)
         except StorageError as error:
-            self._others.take(name, sink, None, session, is_empty=True)
+            self._others.take(name, sink, None, session, is_empty=True, checkpoint=checkpoint)
             return [checkpoint_not_read(name, location, error).text]
         before = file_sink_position(sink.format, sink.path, storage)
         is_empty = before is None or before.newest_batch is None
         # First: where another job is at work, that is what the user has to know. What is judged
         # after it nobody changes any more: a job that held it has ended.
-        self._others.take(name, sink, query_id, session, is_empty=is_empty)
-        if query_id is not None:
-            begins, _ = beginning(name, stateful, own)
+        self._others.take(name, sink, query_id, session, is_empty=is_empty, checkpoint=checkpoint)
+        begins, query_id = beginning(name, stateful, checkpoint)
         begins = replace(begins, has_place=own_location(facts, session) is not None)
         position = start_position(sink, session, query_id)
         ahead = written = None
@@ -128,7 +127,7 @@ class StartJudge:
         if found is None:
             return []
         if found.rebase_to is not None:
-            make_empty(planned, session, found.rebase_to, own)
+            make_empty(planned, session, found.rebase_to, checkpoint)
         return [found.text]
 
     def _ahead(self, query_id: str, begins: Beginning) -> EarlierRun | None:

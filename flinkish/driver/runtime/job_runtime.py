@@ -19,7 +19,7 @@ from typing import Any
 
 from flinkish.driver.log import log
 from flinkish.driver.plan.uid_rules import Planning
-from flinkish.driver.plan.writer_settings import WriterFacts
+from flinkish.driver.plan.writer_settings import WriterFacts, own_location
 from flinkish.driver.restore.other_jobs import OtherJobs
 from flinkish.driver.restore.restorer import Restorer, lost_origin
 from flinkish.driver.restore.start_judge import StartJudge
@@ -27,7 +27,7 @@ from flinkish.driver.runtime.earlier_runs import earlier_runs
 from flinkish.driver.runtime.file_sink_log import file_sink_log_ready
 from flinkish.driver.runtime.handover import await_turn
 from flinkish.driver.runtime.program_gate import ProgramGate
-from flinkish.driver.runtime.query_setup import Preparer, own_location
+from flinkish.driver.runtime.query_setup import Preparer
 from flinkish.driver.runtime.quiesce import quiesce, stop_hard
 from flinkish.driver.runtime.restore_gate import RestoreGate
 from flinkish.driver.runtime.running_query import (

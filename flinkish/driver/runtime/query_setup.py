@@ -15,7 +15,7 @@ from flinkish.driver.plan.outputs import one_name, same_place
 from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.restore_environment import qualified
 from flinkish.driver.plan.uid_rules import Planning
-from flinkish.driver.plan.writer_settings import WriterFacts
+from flinkish.driver.plan.writer_settings import WriterFacts, own_location
 from flinkish.driver.restore import history
 from flinkish.driver.restore.restorer import Restorer
 from flinkish.driver.restore.start_judge import StartJudge
@@ -341,12 +341,3 @@ def _refuse_second(name: str, first: str | None, own: str) -> ConsentNeeded | No
         hint="give each query a queryName of its own",
         reasons=["query-unknown"],
     )
-
-
-def own_location(facts: WriterFacts, session: Any) -> str | None:
-    """Return the program's own checkpoint location, as it wrote it, or None."""
-    own = facts.options.get("checkpointlocation")
-    if own is None and facts.query_name is not None:
-        configured = session.conf.get("spark.sql.streaming.checkpointLocation", None)
-        own = f"{configured.rstrip('/')}/{facts.query_name}" if configured else None
-    return own

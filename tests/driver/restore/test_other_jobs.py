@@ -9,11 +9,14 @@ import pytest
 from flinkish.driver.restore.other_jobs import OtherJobs
 from flinkish.errors import ConsentNeeded
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState, Launch, QueryStatus
+from flinkish.registry.jobs import JobRecord, JobState, Launch, ProcessRef, QueryStatus
 from flinkish.registry.liveness import process_ref
 from flinkish.restore.source.restore_inputs import NewSink
 
 OUT = NewSink("csv", "/out")
+
+
+KAFKA = NewSink("kafka")
 
 
 def add(registry: Registry, letter: str) -> OtherJobs:
@@ -35,3 +38,23 @@ def test_of_two_queries_of_one_program_the_second_is_refused(registry: Registry)
     job.take("q2", OUT, None, None, is_empty=True)
     with pytest.raises(ConsentNeeded, match="as query 'q2' of job a "):
         add(registry, "b").take("q", OUT, None, None, is_empty=True)
+
+
+def test_of_two_first_runs_in_one_checkpoint_the_second_is_refused(registry: Registry) -> None:
+    """The checkpoint has no query id yet by which they would know of each other."""
+    one, other = add(registry, "a"), add(registry, "b")
+    one.take("q", KAFKA, None, None, is_empty=True, checkpoint="/chk")
+    with pytest.raises(ConsentNeeded, match="in the checkpoint /chk, in which query 'q' of job a "):
+        other.take("q", KAFKA, None, None, is_empty=True, checkpoint="file:///chk/")
+    assert other.writers() == [], "nobody writes there"
+    one.take("renamed", KAFKA, None, None, is_empty=True, checkpoint="/chk")
+    other.take("q", KAFKA, None, None, is_empty=True, checkpoint="/another")
+    registry.transition("a" * 32, JobState.FAILED)
+    other.take("q", KAFKA, None, None, is_empty=True, checkpoint="/chk")
+
+
+def test_a_local_checkpoint_of_another_host_is_another(registry: Registry) -> None:
+    add(registry, "a").take("q", KAFKA, None, None, is_empty=True, checkpoint="/chk")
+    registry.update_job("a" * 32, driver=ProcessRef("another-host", 1))
+    other = add(registry, "b")
+    other.take("q", KAFKA, None, None, is_empty=False, checkpoint="/chk")

@@ -1,0 +1,44 @@
+"""The place that a query writes to is one for all who write there, whatever they call it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flinkish.driver.plan.outputs import Output, output_of
+from flinkish.driver.plan.planned_queries import new_sink
+from flinkish.driver.plan.writer_settings import WriterFacts
+from flinkish.restore.source.restore_inputs import NewSink
+
+
+def place(spark: Any, table: str, format_name: str | None = None) -> Output | None:
+    return output_of(new_sink(WriterFacts(format=format_name, table=table), spark), spark)
+
+
+@pytest.mark.spark
+def test_a_table_has_its_place_before_it_is_made(spark: Any) -> None:
+    spark.sql("CREATE DATABASE IF NOT EXISTS places")
+    try:
+        for name, other in (
+            ("made", "spark_catalog.default.Made"),
+            ("places.made", "`places`.made"),
+        ):
+            before = place(spark, name)
+            assert before is not None
+            assert not before.is_table
+            assert place(spark, other) == before
+            spark.sql(f"CREATE TABLE {name} (value BIGINT) USING parquet")
+            assert place(spark, name) == before, "and Spark has made it there"
+        assert place(spark, "elsewhere.made") is None, "no such database"
+        assert place(spark, "a.b.made") is None, "another catalog"
+        assert place(spark, "made2", "rate") is None, "no files"
+    finally:
+        spark.sql("DROP TABLE IF EXISTS made")
+        spark.sql("DROP DATABASE places CASCADE")
+
+
+def test_a_table_of_several_writers_goes_by_its_name() -> None:
+    found = output_of(NewSink("iceberg", None, "c.db.t"), None)
+    assert found is not None
+    assert found.is_table
