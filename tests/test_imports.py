@@ -89,6 +89,7 @@ STARTUP = (
         for name in (
             *("__init__", "database", "fast_list", "job_registry", "job_table", "jobs"),
             *("liveness", "lookup", "requests", "rows", "savepoint_table", "schema", "sqlite"),
+            "sqlite_file",
         )
     ),
     *(

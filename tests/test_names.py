@@ -208,6 +208,7 @@ COVERED_BY = {
     "registry/rows": "registry/test_job_registry",
     "registry/savepoint_table": "registry/test_job_registry",
     "registry/schema": "registry/test_sqlite",
+    "registry/sqlite_file": "cli/commands/test_list",
     "registry/statements": "registry/test_job_registry",
     "registry/upgrades": "upgrade/test_in_place",
     "restore/materialize/empty_state": "restore/materialize/test_state_files",

@@ -92,10 +92,11 @@ def list_plainly(arguments: Sequence[str]) -> bool:
         return False
     flags, name = parsed
     from flinkish.registry.fast_list import read_jobs, registry_path
+    from flinkish.registry.sqlite_file import is_absent
 
     try:
         path = registry_path(os.environ, os.getcwd())
-    except OSError:  # the working directory is gone
+    except OSError:  # the working directory is gone, or nobody may look at the registry
         return False
     if path is None:
         return False
@@ -114,7 +115,7 @@ def list_plainly(arguments: Sequence[str]) -> bool:
         said = failed_notice(failed)
         if not rows:
             told = notice(running=running, scheduled=scheduled, everything=everything, name=name)
-            absent = [] if os.path.exists(path) else [absent_notice(f"sqlite:///{path}")]
+            absent = [absent_notice(f"sqlite:///{path}")] if is_absent(path) else []
             said = [*told, *absent, *said]
         width = terminal_width(sys.stderr)
         sys.stderr.write("".join(f"{part}\n" for line in said for part in folded(line, width)))

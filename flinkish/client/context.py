@@ -130,7 +130,7 @@ class _OpenedRegistry:
             url = self._config.registry_url()
             path = sqlite_path(url)
             is_default = self._config.setting("registry.url").origin == "default"
-            if is_default and path is not None and not os.path.exists(path):
+            if is_default and path is not None and Registry.is_absent(path):
                 self._registry, self.is_absent = Registry.absent(path), True
             else:
                 self._registry = Registry.open(url, create=False)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 
 from flinkish.registry.schema import UNACKNOWLEDGED, VERSION
+from flinkish.registry.sqlite_file import is_absent
 
 TYPE_CHECKING = False  # type checkers know this name; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def registry_path(environ: Mapping[str, str], cwd: str) -> str | None:
 
     None when a configuration file exists or any other ``FLINKISH_*`` variable may matter (an
     invalid one must be reported), or when a file that is named does not exist. The default one is
-    there only after the first ``run``.
+    there only after the first ``run``. Raises OSError where it cannot be told.
     """
     named = None
     for variable in environ:
@@ -82,8 +83,9 @@ def registry_path(environ: Mapping[str, str], cwd: str) -> str | None:
         path = path[10:]
     if not path.startswith("/") or path != path.strip():
         return None
-    is_absent_default = named is None and not os.path.exists(path)
-    return path if is_absent_default or os.path.isfile(path) else None
+    if is_absent(path):
+        return path if named is None else None
+    return path if os.path.isfile(path) else None
 
 
 #: Variables of which every value is valid and that ``list`` does not use.
@@ -108,7 +110,7 @@ def read_jobs(
     running, scheduled, everything, name
         As in :func:`flinkish.cli.commands.jobs_table.ListOptions`.
     """
-    if not os.path.exists(path):
+    if is_absent(path):
         return [], []
     import sqlite3
 

@@ -52,6 +52,17 @@ class Registry(SavepointTable, UpgradeRecords):
         """Return an empty registry in memory, for a SQLite file that nobody has made yet."""
         return cls(AbsentDatabase(path))
 
+    @staticmethod
+    def is_absent(path: str) -> bool:
+        """Return whether nobody has made the SQLite file of a registry yet, or it is empty.
+
+        Raises
+        ------
+        RegistryError
+            Nobody can tell: it cannot be looked at.
+        """
+        return SqliteDatabase.is_absent(path)
+
     def close(self) -> None:
         """Close the connection."""
         self._database.close()

@@ -28,6 +28,7 @@ from flinkish.registry.database import (
     storable,
 )
 from flinkish.registry.schema import VERSION
+from flinkish.registry.sqlite_file import is_absent
 
 T = TypeVar("T")
 
@@ -59,13 +60,14 @@ class SqliteDatabase(Database):
             raise RegistryError(
                 f"the registry {path} is a directory", hint="name a file, such as registry.db in it"
             )
-        if not os.path.exists(path):
+        if self.is_absent(path):
             if not create:
                 raise RegistryError(
                     f"there is no registry at {path}",
                     hint="flinkish run makes one; is registry.url (FLINKISH_REGISTRY) right?",
                 )
-            self._make_file()
+            if not os.path.exists(path):
+                self._make_file()
         if not os.access(path, os.R_OK):
             raise RegistryError(
                 f"the registry {path} is not readable by this user",
@@ -77,6 +79,24 @@ class SqliteDatabase(Database):
         except BaseException:
             self.close()
             raise
+
+    @staticmethod
+    def is_absent(path: str) -> bool:
+        """Return whether nobody has made the registry at ``path`` yet.
+
+        Raises
+        ------
+        RegistryError
+            Nobody can tell.
+        """
+        try:
+            return is_absent(path)
+        except OSError as error:
+            raise RegistryError(
+                f"the registry {path} cannot be looked at: {error.strerror}",
+                hint="make it accessible to this user (is its disk mounted?), or set registry.url "
+                "(FLINKISH_REGISTRY) to your own",
+            ) from error
 
     def read(self, sql: str, parameters: Parameters) -> list[Row]:
         with self._lock:

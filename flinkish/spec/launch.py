@@ -11,6 +11,8 @@ from flinkish.spec.codec import OMIT_DEFAULT
 
 #: The values of ``--sink-ahead``.
 SINK_MODES = ("rebase", "accept", "rollback")
+#: The fewest state partitions that can be asked for.
+LEAST_PARALLELISM = 1
 #: The values of ``--verify``: logs and metadata by their digests and all files by their sizes, or
 #: all files by their digests.
 VERIFY_LEVELS = ("logs", "full")

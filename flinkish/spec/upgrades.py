@@ -10,6 +10,9 @@ from typing import Any, ClassVar
 from flinkish.spec.codec import OMIT_DEFAULT
 from flinkish.spec.launch import Launch, RestoreSpec
 
+#: The fewest batches that a new program can be asked for.
+LEAST_HEALTH_BATCHES = 0
+
 
 class UpgradeKind(str, Enum):
     """How the new program takes over from the old job.

@@ -73,6 +73,12 @@ def locate(text: str) -> str:
     return "/".join([f"{scheme}://{authority}", *parts])
 
 
+def locate_from(directory: str, text: str) -> str:
+    """Convert a path or URL as :func:`locate` does; a relative path starts at ``directory``."""
+    scheme, _ = _split(text)
+    return locate(text if scheme else os.path.join(directory, os.path.expanduser(text)))
+
+
 def _split(text: str) -> tuple[str, str]:
     """Split a URL into its scheme in lower case and the text after the colon; a path has no scheme.
 

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from flinkish.client.restoring import check_uid_map
 from flinkish.config import parse_duration
-from flinkish.errors import UsageError
-from flinkish.spec.launch import SINK_MODES, RestoreSpec
-from flinkish.spec.upgrades import Health
+from flinkish.errors import FlinkishError, UsageError
+from flinkish.spec.launch import LEAST_PARALLELISM, SINK_MODES, RestoreSpec
+from flinkish.spec.upgrades import LEAST_HEALTH_BATCHES, Health
+from flinkish.storage.locations import locate_from
 from flinkish.upgrade.target import Changes
 
 #: The keys of an entry, and of ``[defaults]`` but for ``job``, with the types of their values.
@@ -39,6 +41,7 @@ _KEYS: Mapping[str, type | tuple[type, ...]] = {
     "health-timeout": str,
     "handover": bool,
 }
+_LEAST = {"parallelism": LEAST_PARALLELISM, "health-batches": LEAST_HEALTH_BATCHES}
 _PATHS = ("to", "spark-home")
 _NAMES = {str: "text", list: "a list of texts", dict: "a table of texts", int: "a whole number"}
 
@@ -99,12 +102,15 @@ def parse_fleet(table: Mapping[str, Any], directory: str) -> tuple[FleetEntry, .
     if "job" in defaults:
         raise _wrong("[defaults] names a job", "name jobs in [[upgrade]]")
     found: list[FleetEntry] = []
+    _check(defaults, "[defaults]")
     for number, entry in enumerate(entries, start=1):
+        where = f"[[upgrade]] number {number}"
         if not isinstance(entry, dict) or "job" not in entry:
-            raise _wrong(f"[[upgrade]] number {number} has no job", 'add: job = "NAME"')
+            raise _wrong(f"{where} has no job", 'add: job = "NAME"')
+        _check(entry, where)
         merged = {**defaults, **entry}
         merged["conf"] = {**defaults.get("conf", {}), **entry.get("conf", {})}
-        found.append(_entry(merged, f"[[upgrade]] number {number}", directory))
+        found.append(_entry(merged, where, directory))
         earlier = [each.pattern for each in found[:-1]]
         if found[-1].pattern in earlier:
             first = earlier.index(found[-1].pattern) + 1
@@ -115,7 +121,8 @@ def parse_fleet(table: Mapping[str, Any], directory: str) -> tuple[FleetEntry, .
     return tuple(found)
 
 
-def _entry(table: Mapping[str, Any], where: str, directory: str) -> FleetEntry:
+def _check(table: Mapping[str, Any], where: str) -> None:
+    """Check the keys of an entry or of the defaults, and each value by itself."""
     for key, value in table.items():
         kind = _KEYS.get(key)
         if kind is None:
@@ -125,18 +132,24 @@ def _entry(table: Mapping[str, Any], where: str, directory: str) -> FleetEntry:
         if not _is_of(value, kind):
             what = _NAMES.get(kind, "true or false") if isinstance(kind, type) else "another type"
             raise _wrong(f"{key} of {where} is {value!r}", f"it has to be {what}")
+        if key in _LEAST and value < _LEAST[key]:
+            raise _wrong(f"{key} of {where} is {value}", f"it has to be {_LEAST[key]} or more")
+    sink_ahead = table.get("sink-ahead")
+    if sink_ahead not in (None, *SINK_MODES):
+        words = f"it takes {', '.join(SINK_MODES)}"
+        raise _wrong(f"sink-ahead of {where} is {sink_ahead!r}", words)
+
+
+def _entry(table: Mapping[str, Any], where: str, directory: str) -> FleetEntry:
     paths = {
         key: os.path.normpath(os.path.join(directory, os.path.expanduser(table[key])))
         for key in _PATHS
         if key in table
     }
     arguments = table.get("args")
-    sink_ahead = table.get("sink-ahead")
-    if sink_ahead not in (None, *SINK_MODES):
-        words = f"it takes {', '.join(SINK_MODES)}"
-        raise _wrong(f"sink-ahead of {where} is {sink_ahead!r}", words)
     offsets: Mapping[str, str] = table.get("set-offsets", {})
     program, patience = paths.get("to"), table.get("health-timeout")
+    target = table.get("savepoint-path")
     return FleetEntry(
         pattern=table["job"],
         changes=Changes(
@@ -153,9 +166,9 @@ def _entry(table: Mapping[str, Any], where: str, directory: str) -> FleetEntry:
         restore=RestoreSpec(
             "",
             allow_non_restored=table.get("allow-non-restored-state", False),
-            uid_map=tuple(table.get("uid-map", {}).items()),
+            uid_map=_uid_map(table.get("uid-map", {}), where),
             reset_sources=tuple(table.get("reset-sources", ())),
-            sink_ahead=sink_ahead,
+            sink_ahead=table.get("sink-ahead"),
             parallelism=table.get("parallelism"),
             accept_lost_rows=table.get("accept-lost-rows", False),
             accept_partial=tuple(table.get("accept-partial", ())),
@@ -167,10 +180,24 @@ def _entry(table: Mapping[str, Any], where: str, directory: str) -> FleetEntry:
             table.get("health-batches", Health.batches),
             Health.timeout if patience is None else parse_duration(patience),
         ),
-        target=table.get("savepoint-path"),
+        target=None if target is None else _location(target, where, directory),
         timeout=parse_duration(table["timeout"]) if "timeout" in table else None,
         handover=table.get("handover", False),
     )
+
+
+def _uid_map(pairs: Mapping[str, str], where: str) -> tuple[tuple[str, str], ...]:
+    try:
+        return check_uid_map(pairs.items())
+    except UsageError as error:
+        raise _wrong(f"uid-map of {where}: {error.message}", error.hint) from error
+
+
+def _location(text: str, where: str, directory: str) -> str:
+    try:
+        return locate_from(directory, text)
+    except FlinkishError as error:
+        raise _wrong(f"savepoint-path of {where}: {error.message}", error.hint) from error
 
 
 def _target(text: str, where: str) -> str:

@@ -63,6 +63,13 @@ def test_an_entry_says_what_is_other() -> None:
         ({"upgrade": [{"job": "a", "args": [1]}]}, "args of [[upgrade]] number 1"),
         ({"upgrade": [{"job": "a", "parallelism": True}]}, "parallelism of"),
         ({"upgrade": [{"job": "a", "conf": {"spark.x": 1}}]}, "conf of"),
+        ({"upgrade": [{"job": "a", "conf": 1}]}, "conf of [[upgrade]] number 1 is 1"),
+        ({"upgrade": [{"job": "a"}], "defaults": {"conf": "x"}}, "conf of [defaults] is 'x'"),
+        ({"upgrade": [{"job": "a", "uid-map": {"x": "n", "y": "n"}}]}, "one new uid twice"),
+        ({"upgrade": [{"job": "a", "uid-map": {"x": ""}}]}, "uid-map of [[upgrade]] number 1"),
+        ({"upgrade": [{"job": "a", "parallelism": 0}]}, "parallelism of [[upgrade]] number 1 is 0"),
+        ({"upgrade": [{"job": "a", "health-batches": -1}]}, "health-batches of"),
+        ({"upgrade": [{"job": "a", "savepoint-path": "file:x"}]}, "savepoint-path of"),
         ({"upgrade": [{"job": "a", "sink-ahead": "x"}]}, "sink-ahead of"),
         ({"upgrade": [{"job": "a"}], "defaults": {"job": "b"}}, "[defaults] names a job"),
         ({"upgrade": [{"job": "a"}], "default": {}}, "'default' is not known"),
@@ -81,3 +88,18 @@ def test_a_wrong_file_is_told_where(table: dict[str, Any], what: str) -> None:
 def test_a_wrong_duration() -> None:
     with pytest.raises(UsageError):
         parse_fleet({"upgrade": [{"job": "a", "health-timeout": "soon"}]}, "/srv")
+
+
+@pytest.mark.parametrize(
+    ("written", "target"),
+    [
+        ("sp/daily", "/srv/fleet/sp/daily"),
+        ("../sp", "/srv/sp"),
+        ("/data/sp", "/data/sp"),
+        ("s3://bucket/sp", "s3://bucket/sp"),
+        ("file:///data/sp", "/data/sp"),
+    ],
+)
+def test_savepoints_go_where_the_file_says_seen_from_it(written: str, target: str) -> None:
+    (entry,) = parse_fleet({"upgrade": [{"job": "a", "savepoint-path": written}]}, "/srv/fleet")
+    assert entry.target == target

@@ -43,6 +43,7 @@ def prune(call: Call, directory: str, garbage: bool, dry_run: bool, yes: bool, *
     if not garbage or not policy.is_empty:
         policy.check()  # before the registry is opened
     with call.session() as session:
+        session.warn_of_absent_registry()  # nobody knows then what running jobs need
         names = dry_run or session.out.json
 
         def carry_out(*, dry_run: bool, agreed: set[str] | None = None) -> PruneResult:

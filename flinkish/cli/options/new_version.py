@@ -23,7 +23,7 @@ from flinkish.client.program import program_file
 from flinkish.client.set_offsets import offsets_of
 from flinkish.config import working_directory
 from flinkish.registry.jobs import JobRecord, RestoreSpec
-from flinkish.spec.upgrades import Health, UpgradeKind
+from flinkish.spec.upgrades import LEAST_HEALTH_BATCHES, Health, UpgradeKind
 from flinkish.upgrade.preparation import Ready, prepare
 from flinkish.upgrade.target import Changes
 
@@ -39,7 +39,7 @@ _to_option = click.option(
 _health_batches_option = click.option(
     "--health-batches",
     metavar="N",
-    type=click.IntRange(min=0),
+    type=click.IntRange(min=LEAST_HEALTH_BATCHES),
     default=3,
     show_default=True,
     help="Every query of the new program has to commit so many batches.",

@@ -11,6 +11,7 @@ from flinkish.cli.options.arguments import F, complete_file
 from flinkish.client.program import Program
 from flinkish.errors import UsageError
 from flinkish.launch.deploy_mode import DEPLOY_MODE
+from flinkish.spec.launch import LEAST_PARALLELISM
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ program_words = click.argument(
 parallelism_option = click.option(
     "-p",
     "--parallelism",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=LEAST_PARALLELISM),
     metavar="N",
     help="State partitions (spark.sql.shuffle.partitions).",
 )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -181,6 +183,68 @@ def test_no_registry_yet(cli: Command) -> None:
     assert cli("status", "abcd").code == 10
     assert cli("savepoint", "--all", "-q", str(cli.directory / "sp")).code == 0
     assert not default.parent.exists()
+
+
+def test_an_empty_file_is_no_registry_yet(cli: Command) -> None:
+    default = cli.directory / "state" / "flinkish" / "registry.db"
+    default.parent.mkdir(parents=True)
+    default.touch()
+    assert "There is no registry yet" in cli.ok("list").err
+    saved = cli.ok("savepoint", "--all", "-q", str(cli.directory / "sp"))
+    assert f"there is no registry at sqlite:///{default}" in saved.err
+    assert cli("stop", "abcd").code == 10
+    assert default.stat().st_size == 0
+
+
+def test_prune_says_that_no_registry_tells_what_jobs_need(cli: Command) -> None:
+    (cli.directory / "sp").mkdir()
+    pruned = cli.ok("savepoint", "prune", "sp", "--keep-last", "1", "--yes", "-q")
+    assert "warning: there is no registry at" in pruned.err
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["default", "named"])
+@pytest.mark.parametrize("why", ["link", "directory-link", "refused"])
+def test_a_registry_that_cannot_be_looked_at_is_not_absent(
+    cli: Command, monkeypatch: pytest.MonkeyPatch, why: str, named: bool
+) -> None:
+    default = cli.directory / "state" / "flinkish" / "registry.db"
+    default.parent.parent.mkdir(exist_ok=True)
+    if why == "directory-link":
+        default.parent.symlink_to("nowhere")
+    else:
+        default.parent.mkdir()
+    if why == "link":
+        default.symlink_to("nowhere.db")
+    look = os.stat
+
+    def refuse(path: Any, *rest: Any, **options: Any) -> os.stat_result:
+        if str(path).startswith(str(default.parent)):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return look(path, *rest, **options)
+
+    if named:
+        monkeypatch.setenv("FLINKISH_REGISTRY", str(default))
+    cause = {
+        "link": f"the link {default} leads nowhere",
+        "directory-link": f"the link {default.parent} leads nowhere",
+        "refused": "Permission denied",
+    }[why]
+    (cli.directory / "sp").mkdir()
+    with monkeypatch.context() as patch:
+        if why == "refused":
+            patch.setattr(os, "stat", refuse)
+        assert entry.list_plainly([]) is False
+        for words in (
+            ("list",),
+            ("list", "--since", "1d"),
+            ("savepoint", "--all", "-q", "sp"),
+            ("recover",),
+            ("stop", "abcd"),
+            ("savepoint", "prune", "sp", "--keep-last", "1", "--yes", "-q"),
+        ):
+            result = cli(*words)
+            assert result.code == 16, (words, result)
+            assert f"the registry {default} cannot be looked at: {cause}" in result.err
 
 
 @pytest.mark.parametrize(

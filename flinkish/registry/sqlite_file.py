@@ -1,0 +1,32 @@
+"""Whether the file of a SQLite registry is there. It imports next to nothing, see fast_list."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+
+def is_absent(path: str) -> bool:
+    """Return whether nobody has made a registry yet: its file is not there, or empty.
+
+    Parameters
+    ----------
+    path
+        Absolute path of the file.
+
+    Raises
+    ------
+    OSError
+        Nobody can tell: a directory may not be entered, or a link leads to what is not there (its
+        disk may not be mounted).
+    """
+    try:
+        return os.stat(path).st_size == 0 and not os.path.isdir(path)
+    except FileNotFoundError:
+        pass
+    there = path
+    while not os.path.lexists(there):
+        there = os.path.dirname(there)
+    if not os.path.exists(there):
+        raise FileNotFoundError(errno.ENOENT, f"the link {there} leads nowhere", path)
+    return True
