@@ -79,7 +79,7 @@ class FlinkishError(Exception):
     def advice(self) -> str:
         """The hint, with the job's id in place of ``JOB`` where the error knows the job."""
         job = self.data.get("job_id")
-        return self.hint.replace(" JOB", f" {job}") if job else self.hint
+        return with_job(self.hint, str(job)) if job else self.hint
 
     def to_record(self) -> dict[str, Any]:
         """Return the error as JSON data: ``{"id", "code", "message", "hint"}`` and its facts."""
@@ -318,11 +318,48 @@ class DriverLost(FlinkishError):
     default_hint = "see the end of its log with: flinkish logs JOB"
 
 
+def with_job(hint: str, job_id: str) -> str:
+    """Return a hint with a job's id in place of ``JOB`` in its commands. Pure.
+
+    Only the first argument of a flinkish command is such a place, and nothing inside quotes is: a
+    path may have the word in it.
+    """
+    import re
+
+    # The first part passes over what quoted() has made.
+    pattern = r"""((?<!\w)'(?:[^']|'"'"')*'|(?<!\w)\$'(?:[^'\\]|\\.)*')|"""
+    pattern += r"(\bflinkish (?:[a-z][a-z-]* ){1,2})JOB(?=$|[\s;,.)])"
+    return re.sub(pattern, lambda found: found[1] or f"{found[2]}{job_id}", hint)
+
+
 def quoted(word: str) -> str:
-    """Return a name or a path as a shell reads it, for a command in a message."""
+    """Return a name or a path as a shell reads it, for a command in a message.
+
+    What is not printable is written as bash, zsh and ksh read it in ``$'...'``, because a message
+    is one line of printable characters.
+    """
+    if not word.isprintable():
+        return f"$'{''.join(map(_in_dollar_quotes, word))}'"
     from shlex import quote
 
     return quote(word)
+
+
+def quoted_path(path: str) -> str:
+    """Return a path as :func:`quoted` does, and so that no command takes it for an option."""
+    return quoted(f"./{path}" if path.startswith("-") else path)
+
+
+def _in_dollar_quotes(character: str) -> str:
+    if character in "\\'":
+        return f"\\{character}"
+    if character.isprintable():
+        return character
+    short = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character)
+    is_byte = "\udc80" <= character <= "\udcff"  # of a name that is no UTF-8
+    handler = "surrogateescape" if is_byte else "surrogatepass"
+    octal = (f"\\{byte:03o}" for byte in character.encode(errors=handler))
+    return short or "".join(octal)
 
 
 def error_classes() -> Iterator[type[FlinkishError]]:

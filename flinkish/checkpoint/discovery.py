@@ -7,7 +7,7 @@ from flinkish.checkpoint.errors import unreadable
 from flinkish.checkpoint.format.errors import CheckpointFormatError
 from flinkish.checkpoint.format.logs import parse_query_id
 from flinkish.checkpoint.format.names import COMMITS, METADATA, OFFSETS
-from flinkish.errors import Corrupt, SavepointNotFound, quoted
+from flinkish.errors import Corrupt, SavepointNotFound, quoted_path
 
 #: What to do about a checkpoint whose ``metadata`` is lost.
 _HINT_METADATA = (
@@ -43,7 +43,7 @@ def find_checkpoints(path: str) -> dict[str | None, str]:
         if savepoints:
             raise SavepointNotFound(
                 f"{path} is not a savepoint, but holds some: {savepoints}",
-                hint=f"name one of them; see: flinkish savepoint list {quoted(path)}",
+                hint=f"name one of them; see: flinkish savepoint list {quoted_path(path)}",
                 path=path,
             )
         raise SavepointNotFound(

@@ -149,11 +149,18 @@ def report_lost_result(argv: Sequence[str], failure: OSError, status: int) -> in
     lines = said.splitlines()
     error = ResultNotWritten(
         f"the result could not be written to stdout: {failure.strerror or failure}",
-        hint=f"the command has done its work; its result is: {lines[0]}" if len(lines) == 1 else "",
+        hint=_what_is_lost(lines, status),
         result=said,
     )
     _output_of(common_options_behind(argv)).error(error)
     return status or error.code
+
+
+def _what_is_lost(lines: Sequence[str], status: int) -> str:
+    """Return the hint about a result that nobody got: do not run the command again for it. Pure."""
+    if len(lines) == 1:
+        return f"the command has done its work; its result is: {lines[0]}"
+    return "" if status else "the command has done its work: only its result is lost"
 
 
 def _check_text(argv: Sequence[str]) -> None:

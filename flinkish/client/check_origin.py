@@ -12,7 +12,7 @@ from flinkish.errors import (
     JobNotFound,
     SavepointNotFound,
     UsageError,
-    quoted,
+    quoted_path,
 )
 from flinkish.registry.jobs import JobRecord
 from flinkish.storage.local import status_of
@@ -117,5 +117,6 @@ def find_origin(context: Context, word: str) -> JobRecord | str:
         which = f"job {job.name} ({job.job_id})"
     raise UsageError(
         f"{word!r} means {which}, and is a path here",
-        hint=f"for the savepoint: -s {quoted(word)}; for the job: its id, or other digits of it",
+        hint=f"for the savepoint: -s {quoted_path(word)}; for the job: its id, or other digits of "
+        "it",
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from flinkish.client.context import Context
 from flinkish.client.requests import SAVEPOINT_DIR
-from flinkish.errors import NoSavepointDirectory, quoted
+from flinkish.errors import NoSavepointDirectory, quoted_path
 
 if TYPE_CHECKING:
     from flinkish.savepoint.directory.leases import FoundLease
@@ -110,5 +110,5 @@ def damage_text(locks: Locks, lease: FoundLease, *, gone: bool) -> str:
         state = f"it counts for nothing {leases.STALE:.0f} s after it was last written"
     return (
         f"{text}; {state}; to remove it: "
-        f"flinkish savepoint unlock --force --yes {quoted(locks.directory)}"
+        f"flinkish savepoint unlock --force --yes {quoted_path(locks.directory)}"
     )

@@ -19,6 +19,7 @@ from flinkish.errors import (
     WrongState,
     from_record,
     quoted,
+    quoted_path,
 )
 from flinkish.registry.jobs import JobRecord, Request, RequestKind, RequestState, arguments_for
 from flinkish.registry.waiting import wait_job, wait_request
@@ -96,7 +97,7 @@ def job_to_save(context: Context, reference: str, target: str | None) -> JobReco
             raise
         raise UsageError(
             f"{target!r} is a job, {reference!r} is not: the job comes first, then the directory",
-            hint=f"flinkish savepoint {quoted(target)} {quoted(reference)}",
+            hint=f"flinkish savepoint {quoted(target)} {quoted_path(reference)}",
         ) from None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flinkish.client.context import Context
 from flinkish.client.restoring import Restore
-from flinkish.errors import Superseded, UsageError
+from flinkish.errors import Superseded, UsageError, quoted
 from flinkish.launch.other_jobs import Standing, standing
 from flinkish.launch.termination import wait_until_gone
 from flinkish.registry.jobs import JobRecord
@@ -69,8 +69,9 @@ def _check_newest(context: Context, found: Standing) -> None:
                     f"job {job.name} ({job.job_id}) stands at batch {committed} of query "
                     f"'{query.name}', and job {now.name} ({now.job_id}), which is "
                     f"{now.state.value}, has gone on from its state to batch {batch}",
-                    hint=f"go on from that one with: flinkish run --name {now.name} {_FLAG}; or "
-                    "start from a savepoint with -s PATH",
+                    hint="go on from that one with: "
+                    f"flinkish run --name {quoted(now.name)} {_FLAG}; or start from a "
+                    "savepoint with -s PATH",
                     job_id=now.job_id,
                     state=now.state.value,
                 )

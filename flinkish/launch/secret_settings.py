@@ -21,7 +21,13 @@ from dataclasses import replace
 
 from flinkish.config import MASK, is_secret
 from flinkish.config.secrets import holds_secret, is_reference, mask_words
-from flinkish.errors import InvalidConfiguration, LaunchFailed, StorageError, UsageError, quoted
+from flinkish.errors import (
+    InvalidConfiguration,
+    LaunchFailed,
+    StorageError,
+    UsageError,
+    quoted_path,
+)
 from flinkish.spec.codec import decode, encode
 from flinkish.spec.launch import Launch, Secrets
 
@@ -159,7 +165,7 @@ def read_arguments(path: str) -> tuple[str, ...]:
     UsageError
         It is not a file (or pipe) that only this user can read.
     """
-    chmod = f"chmod 600 {quoted(path)}"
+    chmod = f"chmod 600 {quoted_path(path)}"
     try:
         with open(path, "rb") as file:
             facts = os.fstat(file.fileno())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sys
@@ -96,7 +97,7 @@ def test_list(cli: Command, place: str) -> None:
     }.items() <= rows[0].items()
     text = cli.ok("savepoint", "list", place).out.splitlines()
     assert text[0].split() == [
-        *("CREATED", "JOB", "NAME", "BY", "SPARK", "QUERIES", "SIZE", "STATE", "PATH")
+        *("CREATED", "(UTC)", "JOB", "NAME", "BY", "SPARK", "QUERIES", "SIZE", "STATE", "PATH")
     ]
     assert text[1].split() == [
         *("2026-01-15", "08:00:00", "fedcba", "job", "savepoint", "4.3.0"),
@@ -120,6 +121,25 @@ def test_list_shows_what_is_damaged_and_counts_what_is_unfinished(cli: Command, 
     rows = cli.ok("savepoint", "list", place, "--json").json()["savepoints"]
     assert rows[1]["error"]["id"] == "corrupt"
     assert cli.ok("savepoint", "list", place, "-q").out == good + "\n"
+
+
+def test_list_tells_what_cannot_be_read_from_what_is_damaged(
+    cli: Command, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good, secret = make_savepoint(place, 2), make_savepoint(place, 1)
+    opened = os.open
+
+    def refuse(path: Any, *rest: Any, **options: Any) -> int:
+        if str(path).startswith(secret):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return opened(path, *rest, **options)
+
+    monkeypatch.setattr(os, "open", refuse)
+    rows = cli.ok("savepoint", "list", place, "--json").json()["savepoints"]
+    assert [(row["path"], row["state"]) for row in rows] == [
+        (good, "complete"),
+        (secret, "unreadable"),
+    ]
 
 
 def test_list_tells_what_is_not_whole_a_link_and_a_time_in_the_future(
@@ -390,9 +410,13 @@ def test_prune(cli: Command, place: str) -> None:
     ("words", "message"),
     [
         ([], "policy is empty"),
+        (["--keep-last", "1", "--retain", "3"], "--keep-last and --retain: 1, 3"),
+        (["--keep-within", "1d", "--max-age", "7d"], "--keep-within and --max-age: 1d, 7d"),
         (["--keep-last", "0"], "0 is not in the range"),
         (["--keep-within", "soon"], "--keep-within: 'soon' is not a duration"),
         (["--keep-within", "7"], "--keep-within: '7' has no unit"),
+        (["--keep-within", "1m"], "--keep-within: '1m' may be minutes or months"),
+        (["--max-age", "7 M "], "--keep-within: '7 M ' may be minutes or months"),
         (["--max-age", " 7.5 "], "--keep-within: ' 7.5 ' has no unit"),
     ],
 )

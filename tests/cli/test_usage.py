@@ -15,7 +15,7 @@ from flinkish.cli.app import common_options_behind, root
 from flinkish.cli.base import Command as FlinkishCommand
 from flinkish.cli.base import scan
 from flinkish.cli.commands.cancel import resolve_words
-from flinkish.errors import UsageError
+from flinkish.errors import FlinkishError, UsageError, quoted, quoted_path
 from tests.cli.conftest import ROOT, Command
 
 MISTAKES = [
@@ -30,6 +30,7 @@ MISTAKES = [
     (["stop", "-type", "odd", "x"], "unknown savepoint type 'odd'"),
     (["savepoint"], "missing JobID"),
     (["savepoint", "a", "b", "c"], "unexpected extra argument"),
+    (["purge", "--ended-before", "1m"], "--ended-before: '1m' may be minutes or months"),
     (["savepoint", "x", "-type", "avro"], "unknown savepoint type 'avro'"),
     (["savepoint", "x", "--timeout", "soon"], "--timeout: 'soon' is not a duration"),
     (["savepoint", "-etached", "x"], "no such option '-etached'"),
@@ -54,6 +55,7 @@ MISTAKES = [
     (["run", "--uid-map", "a=c", "--uid-map=b=c", "app.py"], "one new uid twice: 'a=c' and 'b=c'"),
     (["run", "-cm", "legacy", "app.py"], "claim mode legacy does not exist here"),
     (["run", "-rm", "odd", "app.py"], "unknown claim mode 'odd'"),
+    (["run", "--spark-home", "nowhere", "app.py"], "nowhere is no Spark"),
     (["run", "-p", "0", "app.py"], "0 is not in the range"),
     (["run", "-p", "x", "app.py"], "not a valid integer"),
     (["run", "--conf", "novalue", "app.py"], "is not KEY=VALUE"),
@@ -377,3 +379,41 @@ def test_sub_words_of_savepoint(cli: Command, tmp_path: Path) -> None:
     # A job of that name is reached by its id.
     job = cli.ok(*cli.run_words("serve", "-d", "-q", "--name", "show")).out.strip()
     assert cli.ok("savepoint", job[:6], str(tmp_path / "sp"), "-q").out
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["plain", "", "it's", "a\nb", "\n'\\", "tab\there", "\x1b[0m1", "z\u200b1", "é\r", "\udcff0"],
+    ids=ascii,
+)
+def test_a_quoted_word_is_printable_and_what_the_shell_reads(word: str) -> None:
+    shown = quoted(word)
+    assert shown.isprintable()
+    read = subprocess.run(["bash", "-c", f"printf %s {shown}"], capture_output=True, check=True)
+    assert read.stdout == word.encode(errors="surrogateescape")
+
+
+def test_a_quoted_path_is_no_option(cli: Command) -> None:
+    assert [quoted_path(path) for path in ("-x y", "x", "/-x")] == ["'./-x y'", "x", "/-x"]
+    (cli.directory / "-x" / "savepoint-1").mkdir(parents=True)
+    (cli.directory / "-x" / "savepoint-1" / "_metadata").touch()
+    assert "flinkish savepoint list ./-x" in cli("savepoint", "show", "--", "-x").err
+
+
+@pytest.mark.parametrize(
+    ("hint", "advice"),
+    [
+        ("the job's log: flinkish logs JOB", "the job's log: flinkish logs abc123"),
+        ("flinkish savepoint JOB TARGET; or", "flinkish savepoint abc123 TARGET; or"),
+        ("flinkish upgrade in-place JOB --to X", "flinkish upgrade in-place abc123 --to X"),
+        (f"flinkish run -s {quoted('/NIGHTLY JOB/sp')}", "flinkish run -s '/NIGHTLY JOB/sp'"),
+        (
+            f"job's: flinkish run -s {quoted('/flinkish logs JOB /it' + chr(39) + 's JOB')}",
+            "job's: flinkish run -s '/flinkish logs JOB /it'\"'\"'s JOB'",
+        ),
+        (f"{quoted(chr(10) + ' flinkish logs JOB')}", "$'\\n flinkish logs JOB'"),
+    ],
+)
+def test_a_jobs_id_stands_where_a_command_takes_it(hint: str, advice: str) -> None:
+    assert FlinkishError("x", hint=hint, job_id="abc123").advice == advice
+    assert FlinkishError("x", hint=hint).advice == hint

@@ -117,10 +117,10 @@ def test_the_newest_run_that_has_committed(cli: Command, tmp_path: Path) -> None
         found = run_to_resume(context, "cron")
         assert found is not None
         assert found.job_id == newest
-        moved = jobs.ran("f", "renamed", 6)
-        with pytest.raises(Superseded, match=f"job renamed \\({moved}\\)") as refused:
+        moved = jobs.ran("f", "re named", 6)
+        with pytest.raises(Superseded, match=f"job re named \\({moved}\\)") as refused:
             run_to_resume(context, "cron")
-        assert "--name renamed --resume" in refused.value.hint
+        assert "--name 're named' --resume" in refused.value.hint
 
 
 def test_queries_that_the_newest_run_had_not_started(cli: Command, tmp_path: Path) -> None:

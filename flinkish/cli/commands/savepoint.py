@@ -23,7 +23,7 @@ from flinkish.cli.session import Session
 from flinkish.client import requests
 from flinkish.client.context import accept
 from flinkish.client.retention import not_pruned, remove_old
-from flinkish.errors import UsageError, quoted
+from flinkish.errors import UsageError, quoted_path
 from flinkish.registry.jobs import JobRecord, Request, RequestKind
 
 if TYPE_CHECKING:
@@ -333,7 +333,7 @@ def _finish(
         out.warning(text)
     out.note(
         "You can resume your program from this savepoint with: "
-        f"flinkish run -s {quoted(str(path))} APP.py"
+        f"flinkish run -s {quoted_path(str(path))} APP.py"
     )
     if removal.error is not None:
         raise not_pruned(target, removal.error)

@@ -9,10 +9,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flinkish.cli.base import Call, command
-from flinkish.cli.output.text import iso_time, size_text, table, table_time, terminal_width
+from flinkish.cli.output.text import (
+    fitting_time,
+    iso_time,
+    size_text,
+    table,
+    terminal_width,
+    utc_time,
+)
 from flinkish.client.catalog import Listed, list_directory, list_registry
 from flinkish.client.requests import SAVEPOINT_DIR
-from flinkish.errors import FlinkishError, UnsupportedFormat, UsageError, quoted
+from flinkish.errors import FlinkishError, StorageError, UnsupportedFormat, UsageError, quoted_path
 
 if TYPE_CHECKING:
     from flinkish.registry.jobs import SavepointRecord
@@ -26,8 +33,8 @@ def list_savepoints(call: Call, directory: str | None, registry: bool) -> int:
     """List the savepoints directly below a directory, newest first.
 
     DIR defaults to execution.checkpointing.savepoint-dir; where that is not set the savepoints of
-    the registry are listed. Their times are those in their metadata. A look at the sizes of their
-    files tells those that are not whole (verify reads them).
+    the registry are listed. Their times are those in their metadata, in UTC. A look at the
+    sizes of their files tells those that are not whole (verify reads them).
     """
     if directory is not None and registry:
         raise UsageError(
@@ -69,7 +76,7 @@ def _unfinished(listed: Listed) -> str:
     return (
         f"{count} unfinished or disposed {'ones are' if count > 1 else 'one is'} not shown; what "
         "nobody writes any more is removed by: flinkish savepoint prune --garbage "
-        f"{quoted(listed.location)}"
+        f"{quoted_path(listed.location)}"
         if count
         else ""
     )
@@ -100,6 +107,9 @@ def _gone(record: SavepointRecord) -> dict[str, Any]:
 
 
 def _state(error: FlinkishError) -> str:
+    """Return the state of a savepoint that is not whole, or that nobody can look at."""
+    if isinstance(error, StorageError):
+        return "unreadable"
     return "unsupported" if isinstance(error, UnsupportedFormat) else "damaged"
 
 
@@ -148,7 +158,7 @@ def _document(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def render(rows: list[dict[str, Any]], width: int | None = None) -> list[str]:
     """Return the savepoints as a table for people, of at most ``width`` columns. Pure."""
-    head = ("CREATED", "JOB", "NAME", "BY", "SPARK", "QUERIES", "SIZE", "STATE", "PATH")
+    head = ("CREATED (UTC)", "JOB", "NAME", "BY", "SPARK", "QUERIES", "SIZE", "STATE", "PATH")
     cells = [_cells(row, width) for row in rows]
     flexible = {2: 8, 5: 10, 8: 24}
     return table(head, cells, right="6", width=width, flexible=flexible, optional=(4, 3, 5))
@@ -157,7 +167,7 @@ def render(rows: list[dict[str, Any]], width: int | None = None) -> list[str]:
 def _cells(row: Mapping[str, Any], width: int | None) -> tuple[str, ...]:
     queries = ", ".join(f"{name} at {batch}" for name, batch in row["queries"].items())
     return (
-        table_time(row["created"], width),
+        fitting_time(utc_time(row["created"]), width),
         (row["job_id"] or "-")[:6],
         row["job_name"] or "-",
         row["trigger"] or "-",

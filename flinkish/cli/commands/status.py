@@ -27,7 +27,7 @@ from flinkish.cli.output.text import (
 from flinkish.cli.output.upgrades_text import document, upgrade_row
 from flinkish.client.job_description import JobDescription, describe_job
 from flinkish.config import mask_secrets
-from flinkish.errors import UsageError
+from flinkish.errors import UsageError, with_job
 from flinkish.launch.restart_strategy import name_of
 from flinkish.launch.secret_settings import shown_arguments
 from flinkish.registry.jobs import (
@@ -180,7 +180,7 @@ def render(description: JobDescription, width: int | None = None) -> list[str]:
         told = [f"failure ({job.failure.get('id')}): {job.failure.get('message')}"]
         told += [f"  {line}" for line in job.failure.get("tail") or ()]
         if job.failure.get("hint"):
-            told.append(f"hint: {job.failure['hint']}".replace(" JOB", f" {job.job_id}"))
+            told.append(f"hint: {with_job(str(job.failure['hint']), job.job_id)}")
         lines += ["", *_sentences(told, width)]
     lines += ["", "STATES"]
     for change in description.history:

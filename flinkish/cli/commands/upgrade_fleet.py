@@ -14,7 +14,7 @@ from flinkish.cli.output.printer import Output
 from flinkish.cli.output.text import table
 from flinkish.cli.output.upgrades_text import document
 from flinkish.config import read_toml
-from flinkish.errors import UsageError, quoted
+from flinkish.errors import UsageError, quoted_path
 from flinkish.upgrade.fleet import FleetResult, carry_out, exit_code
 from flinkish.upgrade.fleet_file import FleetEntry, parse_fleet
 
@@ -43,7 +43,7 @@ def fleet(call: Call, file: str, at_once: int, keep_going: bool, dry_run: bool) 
     out = call.out
     with call.session() as session:
         message = "stopped; upgrades that were under way are not finished"
-        with interruptible(message, f"flinkish upgrade fleet {quoted(file)}"):
+        with interruptible(message, f"flinkish upgrade fleet {quoted_path(file)}"):
             results = carry_out(
                 *(session, entries),
                 at_once=at_once,

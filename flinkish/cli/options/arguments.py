@@ -91,13 +91,21 @@ def parse_seconds(
 def parse_age(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
     """Return the seconds of a duration that decides what is removed: it has to have a unit.
 
-    Elsewhere a bare number means seconds. Who writes ``7`` here means days, and would lose them.
+    Elsewhere a bare number means seconds. Who writes ``7`` here means days, and would lose them;
+    who writes ``1m`` or ``7M`` may mean months, as other tools of retention do.
     """
     seconds = parse_seconds(ctx, parameter, value)
     if value is not None and not any(character.isalpha() for character in value):
         raise UsageError(
             f"{parameter.opts[0]}: {value!r} has no unit",
             hint=f"write days, hours or minutes, such as {value.strip()}d or {value.strip()}h",
+        )
+    word = (value or "").strip()
+    if word[-1:] in ("m", "M"):
+        number = word[:-1].rstrip()
+        raise UsageError(
+            f"{parameter.opts[0]}: {value!r} may be minutes or months",
+            hint=f"write {number}min for minutes, or days, such as 30d for a month",
         )
     return seconds
 

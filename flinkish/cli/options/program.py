@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -114,10 +115,23 @@ client_python_option = click.option(
     metavar="PYTHON",
     help="Python of the driver.",
 )
+
+
+def _spark_home(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    """Refuse a directory without a Spark: a wrong argument, unlike a recorded one that has gone."""
+    if value and not os.path.isfile(os.path.join(os.path.expanduser(value), "bin/spark-submit")):
+        raise UsageError(
+            f"--spark-home: {value} is no Spark: it has no bin/spark-submit",
+            hint="name the directory of a Spark, or leave it out for SPARK_HOME or pyspark",
+        )
+    return value
+
+
 spark_home_option = click.option(
     "--spark-home",
     metavar="DIR",
     type=click.Path(),
+    callback=_spark_home,
     help="The Spark to use. Default: SPARK_HOME, else the installed pyspark.",
 )
 conf_option = click.option(

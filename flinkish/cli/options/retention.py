@@ -3,10 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import click
 
 from flinkish.cli.options.arguments import F, parse_age
+from flinkish.errors import UsageError
+
+
+def _only(_ctx: click.Context, parameter: click.Parameter, values: tuple[Any, ...]) -> Any:
+    """Return the one value of an option of retention, which may be given once; None without it.
+
+    Click would take the last of several, and what the first would have kept were deleted.
+    """
+    if len(set(values)) > 1:
+        raise UsageError(
+            f"several values for {' and '.join(parameter.opts)}: {', '.join(map(str, values))}",
+            hint="give one of them: what no rule keeps is deleted",
+        )
+    return values[0] if values else None
+
+
+def _only_age(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> Any:
+    """Return the seconds of the one age, see :func:`_only`."""
+    return parse_age(ctx, parameter, _only(ctx, parameter, values))
 
 
 def keep_options(last: str) -> Callable[[F], F]:
@@ -14,26 +34,27 @@ def keep_options(last: str) -> Callable[[F], F]:
 
     ``last`` is the help of ``--keep-last``.
     """
-    count = click.IntRange(min=1)
+    once: dict[str, Any] = {"type": click.IntRange(min=1), "multiple": True, "callback": _only}
     options = (
         click.option(
-            "--keep-weekly", type=count, metavar="N", help="The newest of each of N weeks (UTC)."
+            "--keep-weekly", **once, metavar="N", help="The newest of each of N weeks (UTC)."
         ),
         click.option(
-            "--keep-daily", type=count, metavar="N", help="The newest of each of N days (UTC)."
+            "--keep-daily", **once, metavar="N", help="The newest of each of N days (UTC)."
         ),
         click.option(
-            "--keep-hourly", type=count, metavar="N", help="The newest of each of N hours (UTC)."
+            "--keep-hourly", **once, metavar="N", help="The newest of each of N hours (UTC)."
         ),
         click.option(
             "--keep-within",
             "--max-age",
             "keep_within",
-            callback=parse_age,
+            multiple=True,
+            callback=_only_age,
             metavar="DURATION",
             help="Those not older than this, such as 7d. Needs a unit.",
         ),
-        click.option("--keep-last", "--retain", "keep_last", type=count, metavar="N", help=last),
+        click.option("--keep-last", "--retain", "keep_last", **once, metavar="N", help=last),
     )
 
     def add(function: F) -> F:

@@ -1,7 +1,8 @@
 """How results, notices and errors reach the user: stdout for the result, stderr for the rest.
 
 Names, paths and messages come from elsewhere (other users' jobs, directories that others write
-into). Characters in them that are not printable are escaped here, and in
+into). Characters in them that are not printable are escaped here (what ``-q`` writes into a pipe
+is not, see :meth:`Output.line`), and in
 :func:`flinkish.units.table` before columns are aligned. No other part of the command writes to the
 terminal. JSON does its own escaping.
 """
@@ -51,8 +52,14 @@ class Output:
         self.debug = debug
 
     def line(self, text: str = "") -> None:
-        """Write one line of the result."""
-        sys.stdout.write(visible(text) + "\n")
+        """Write one line of the result; with ``-q`` raw into a pipe or a file, for scripts.
+
+        It is escaped on a terminal, and where it is no text. Line ends in it are always escaped: a
+        name must not add a line to a list that a script reads.
+        """
+        is_text = not any("\ud800" <= character <= "\udfff" for character in text)
+        raw = self.quiet and is_text and not sys.stdout.isatty()
+        sys.stdout.write((text.replace("\n", "\\n") if raw else visible(text)) + "\n")
 
     def text(self, text: str) -> None:
         """Write lines of the result, with their ends, in which everything is escaped already."""

@@ -59,7 +59,11 @@ _WIDE = 100
 
 def table_time(seconds: float | None, width: int | None) -> str:
     """Return a time as :func:`local_time`; on a narrow terminal without the year and seconds."""
-    text = local_time(seconds)
+    return fitting_time(local_time(seconds), width)
+
+
+def fitting_time(text: str, width: int | None) -> str:
+    """Return a time of a table; on a narrow terminal without the year and seconds."""
     return text if width is None or width >= _WIDE else text[5:16] or text
 
 

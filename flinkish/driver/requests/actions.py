@@ -36,7 +36,7 @@ from flinkish.errors import (
     StorageError,
     WrongState,
     from_record,
-    quoted,
+    quoted_path,
 )
 from flinkish.registry.jobs import JobState, Request, RequestKind, RequestState
 from flinkish.savepoint.format import digests
@@ -254,7 +254,7 @@ class Actions:
             kept, facts = f"; a native savepoint is kept at {path}", {"savepoint": path}
             hint = f"{error.hint}; " if error.hint else ""
             hint += "end the job with -type native, or run it from there: "
-            hint += f"flinkish run -s {quoted(path)}"
+            hint += f"flinkish run -s {quoted_path(path)}"
         return from_record({**error.to_record(), "message": what + kept, "hint": hint, **facts})
 
     def _end_all(self) -> str:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from flinkish import storage
-from flinkish.errors import Corrupt, FlinkishError, SavepointNotFound, UsageError, quoted
+from flinkish.errors import Corrupt, FlinkishError, SavepointNotFound, UsageError, quoted_path
 from flinkish.savepoint.directory import sharing
 from flinkish.savepoint.directory.places import (
     credible_time,
@@ -164,7 +164,7 @@ def read_catalog(directory: str, *, whole: bool = False) -> Catalog:
     if FILE_NAME in listing.files:
         raise UsageError(
             f"{location} is itself a savepoint, not a directory of savepoints",
-            hint=f"see what is inside with: flinkish savepoint show {quoted(location)}",
+            hint=f"see what is inside with: flinkish savepoint show {quoted_path(location)}",
         )
     paths = [storage.join(location, name) for name in sorted(listing.directories)]
     found = read_paths(paths, whole=whole)

@@ -25,7 +25,7 @@ from dataclasses import replace
 from types import TracebackType
 
 from flinkish import storage
-from flinkish.errors import Locked, StorageError, UnsafePath, quoted
+from flinkish.errors import Locked, StorageError, UnsafePath, quoted_path
 from flinkish.savepoint.directory.lease_files import (
     STALE,
     FoundLease,
@@ -202,7 +202,7 @@ def _locked(target: str, other: FoundLease) -> Locked:
         return Locked(
             f"{target} is locked: {file} is damaged ({other.damage})",
             hint=f"it counts for nothing {STALE:.0f} s after it was last written; if nobody is at "
-            f"work there, remove it: flinkish savepoint unlock --force --yes {quoted(target)}",
+            f"work there, remove it: flinkish savepoint unlock --force --yes {quoted_path(target)}",
             path=target,
             file=file,
         )
@@ -210,7 +210,7 @@ def _locked(target: str, other: FoundLease) -> Locked:
     return Locked(
         f"{target} is locked: {record.describe()} ({file})",
         hint="wait for it to end; if its process is surely gone: "
-        f"flinkish savepoint unlock {quoted(target)}",
+        f"flinkish savepoint unlock {quoted_path(target)}",
         path=target,
         file=file,
         owner=record.owner,

@@ -13,7 +13,7 @@ from flinkish import storage
 from flinkish.checkpoint.format.drain import MAX_WATERMARK_MS
 from flinkish.checkpoint.format.names import STATE, is_state_data
 from flinkish.checkpoint.operators import expected_partitions
-from flinkish.errors import Corrupt, SavepointNotFound, UnsupportedFormat, UsageError, quoted
+from flinkish.errors import Corrupt, SavepointNotFound, UnsupportedFormat, UsageError, quoted_path
 from flinkish.savepoint.format import digests
 from flinkish.savepoint.format.contents import FileRecord, Header, OperatorRecord, QueryRecord
 from flinkish.savepoint.format.file_table import FileTable
@@ -109,7 +109,7 @@ def open_savepoint(path: str) -> OpenSavepoint:
         if below:
             error.hint = (
                 f"it holds {counted(below, 'savepoint')}: name one of them; see: "
-                f"flinkish savepoint list {quoted(path)}"
+                f"flinkish savepoint list {quoted_path(path)}"
             )
         raise
     return OpenSavepoint(
