@@ -4,6 +4,7 @@ A restored job needs its savepoint as a fallback until its own queries have comm
 before that, its checkpoint holds nothing that the savepoint does not. It also needs it for queries
 that its program has not started: a program of bounded queries starts one behind the other. So does
 ``run --resume`` after a job that was ended before its program was through (:func:`resumed_runs`).
+An upgrade that is not finished goes back to its savepoints, whatever became of the new job.
 """
 
 from __future__ import annotations
@@ -211,6 +212,10 @@ def _protected(
     savepoints: Sequence[SavepointRecord],
 ) -> Iterator[tuple[str, str]]:
     """Yield the savepoints that must stay, with the reasons."""
+    for upgrade in registry.unfinished_upgrades():
+        for path in (upgrade.savepoint, upgrade.old_savepoint, upgrade.restore.path):
+            if path:
+                yield path, f"upgrade {upgrade.upgrade_id[:6]} is not finished"
     recorded = {savepoint.path for savepoint in savepoints}
     for job in (*_standing(registry, everyone, active), *active):
         began_with = resumed_runs(registry, job).began_with

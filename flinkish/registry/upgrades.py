@@ -128,6 +128,14 @@ class UpgradeRecords(Purging):
         )
         return [_upgrade_of(row)[0] for row in rows]
 
+    def unfinished_upgrades(self) -> list[Upgrade]:
+        """Return the upgrades that are not finished, oldest first."""
+        rows = self._read(
+            f"SELECT {_COLUMNS} FROM flinkish_upgrades WHERE state NOT IN ({_FINAL}) "
+            "ORDER BY created, upgrade_id"
+        )
+        return [_upgrade_of(row)[0] for row in rows]
+
     def jobs_in_upgrades(self) -> set[str]:
         """Return the ids of the jobs of upgrades that are not finished."""
         rows = self._read(

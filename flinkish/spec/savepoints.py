@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+#: The trigger of a savepoint that was taken of checkpoints without a driver.
+TRIGGER_OFFLINE = "offline"
+
 
 @dataclass(frozen=True)
 class SavedQuery:

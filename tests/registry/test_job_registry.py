@@ -24,6 +24,7 @@ from flinkish.errors import (
     UsageError,
     WrongState,
 )
+from flinkish.registry.in_use import savepoints_in_use
 from flinkish.registry.job_registry import Registry, new_job_id
 from flinkish.registry.jobs import (
     FINAL_STATES,
@@ -42,6 +43,7 @@ from flinkish.registry.jobs import (
 )
 from flinkish.spec.requests import CancelArguments, LeftOut, RequestResult, SavepointArguments
 from flinkish.spec.savepoints import SavedQuery, SavepointResult
+from flinkish.spec.upgrades import Upgrade, UpgradeState
 
 MakeJob = Callable[..., JobRecord]
 
@@ -717,3 +719,40 @@ def test_only_one_of_many_starts_a_job_again(
         assert sum(threads.map(restart, range(8))) == 1
     states = [change.state for change in registry.state_history(job.job_id)]
     assert states.count(JobState.RESTARTING) == 1
+
+
+@pytest.mark.parametrize("state", UpgradeState)
+def test_an_unfinished_upgrade_needs_its_savepoints(
+    registry: Registry, state: UpgradeState
+) -> None:
+    """Although its new job is dead: what it goes back to is one of them."""
+    upgrade = Upgrade(
+        upgrade_id=new_job_id(),
+        job_id=new_job_id(),
+        name="rides",
+        state=state,
+        created=1.0,
+        launch=Launch("/app.py"),
+        restore=RestoreSpec("/sp/restored"),
+        target="/sp",
+        timeout=60.0,
+        savepoint="/sp/taken",
+        old_savepoint="/sp/promoted",
+    )
+    registry.add_upgrade(upgrade, ProcessRef("host", 1, 1))
+    registry.add_upgrade(
+        replace(
+            upgrade,
+            upgrade_id=new_job_id(),
+            job_id=new_job_id(),
+            state=UpgradeState.STOPPING,
+            restore=RestoreSpec(""),
+            savepoint=None,
+            old_savepoint=None,
+        ),
+        ProcessRef("host", 1, 1),
+    )
+    needed = {"/sp/restored", "/sp/taken", "/sp/promoted"}
+    protected = savepoints_in_use(registry).protected
+    assert set(protected) == (set() if state.is_final else needed)
+    assert all(upgrade.upgrade_id[:6] in reason for reason in protected.values())

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain, islice
 
 from flinkish import storage
 from flinkish.savepoint.directory import sharing
+from flinkish.savepoint.directory.catalog import read_paths
 from flinkish.savepoint.format.metadata import FILE_NAME
 from flinkish.savepoint.format.reader import OpenSavepoint, open_savepoint
 
@@ -56,6 +57,7 @@ def dispose(
     follow: bool = True,
     tell: Tell | None = None,
     gone: Collection[str] = (),
+    siblings: Sequence[OpenSavepoint] | None = None,
 ) -> Disposed:
     """Delete the savepoint at ``path`` (its directory or ``_metadata`` file).
 
@@ -74,6 +76,9 @@ def dispose(
         Called with the location of each removed entry; directories end with a slash.
     gone
         For a dry run: locations that are already removed by then, as other dry runs have reported.
+    siblings
+        The savepoints in the same directory, opened; None: they are read. One that has been renamed
+        or copied uses files by its metadata without a list of its name.
 
     Raises
     ------
@@ -87,14 +92,21 @@ def dispose(
     """
     savepoint = open_savepoint(path)
     place = _Place.of(savepoint.path, follow, dry_run, tell, gone)
+    if siblings is None:
+        siblings = _siblings_of(savepoint.path)
     with closing(_Files(savepoint)) as files:
         _check_lists(savepoint)
+        listed = sharing.users_of(savepoint.path)
+        unlisted = _unlisted_users(savepoint.path, listed, siblings, gone)
+        for each in unlisted:  # before anything is removed: its metadata may be gone by now
+            files.mark_used(_held_in(savepoint.path, each))
         place.remove([FILE_NAME])
         if not dry_run and storage.is_local(savepoint.path):
             storage.sync_directory(savepoint.path)
         users = sharing.live_users(savepoint.path, time.time(), gone)
         for user in users:
             files.mark_used(sharing.read_references(savepoint.path, user))
+        users = tuple(sorted({*users, *(storage.base_name(each.path) for each in unlisted)}))
         foreign = files.mark_listed(_listed(savepoint))
         counts = files.counts()
         result = Disposed(
@@ -123,10 +135,50 @@ def dispose(
             dry_run=dry_run,
             tell=tell,
             gone=gone,
+            siblings=siblings,
         )
     if dry_run:
         return result
     return Disposed(**{**vars(result), "gone": not storage.exists(savepoint.path)})
+
+
+def _siblings_of(path: str) -> tuple[OpenSavepoint, ...]:
+    """Open the readable savepoints beside the one at ``path``; links to any are left out."""
+    parent = storage.parent(path)
+    names = sorted(storage.list_directory(parent).directories)
+    others = [storage.join(parent, name) for name in names if name != storage.base_name(path)]
+    found = read_paths(others, whole=True).savepoints
+    return tuple(each.opened for each in found if each.opened and each.leads_to is None)
+
+
+def _unlisted_users(
+    holder: str,
+    listed: Collection[str],
+    siblings: Sequence[OpenSavepoint],
+    gone: Collection[str],
+    *,
+    apart: str | None = None,
+) -> tuple[OpenSavepoint, ...]:
+    """Return the savepoints whose metadata has files in ``holder``, where they have no list.
+
+    They were renamed or copied. Those named in ``listed``, the one named ``apart``, and those that
+    have been disposed of are left out.
+    """
+    name = storage.base_name(holder)
+    return tuple(
+        each
+        for each in siblings
+        if name in each.holders
+        and storage.base_name(each.path) not in {*listed, apart}
+        and sharing.is_whole(each.path, gone)
+    )
+
+
+def _held_in(holder: str, user: OpenSavepoint) -> Iterator[str]:
+    """Return the files of ``holder``, relative to it, that the metadata of ``user`` lists."""
+    name = storage.base_name(holder)
+    held = (record.held for record in user.iter_files() if record.held is not None)
+    return (path.partition("/")[2] for path in held if sharing.holder_of(path) == name)
 
 
 @dataclass(frozen=True)
@@ -300,11 +352,17 @@ def release_holder(holder: str, user: str) -> bool:
     StorageError
         The storage refuses an operation.
     """
-    return _release(holder, user, dry_run=False, tell=None, gone=())
+    return _release(holder, user, dry_run=False, tell=None, gone=(), siblings=None)
 
 
 def _release(
-    holder: str, user: str, *, dry_run: bool, tell: Tell | None, gone: Collection[str]
+    holder: str,
+    user: str,
+    *,
+    dry_run: bool,
+    tell: Tell | None,
+    gone: Collection[str],
+    siblings: Sequence[OpenSavepoint] | None,
 ) -> bool:
     place = _Place.of(holder, False, dry_run, tell, gone)
     mine = set(sharing.read_references(holder, user))
@@ -324,8 +382,12 @@ def _release(
     going = {own_list}
     if not whole:
         used = {path for other in others for path in sharing.read_references(holder, other)}
+        if siblings is None:
+            siblings = _siblings_of(holder)
+        unlisted = _unlisted_users(holder, others, siblings, gone, apart=user)
+        used.update(path for each in unlisted for path in _held_in(holder, each))
         free = mine - used
-        lists = () if others else _list_names(holder)
+        lists = () if others or unlisted else _list_names(holder)
         place.remove(sorted(free))
         place.remove(name for name in lists if name != own_list)
         going |= {*free, *lists}

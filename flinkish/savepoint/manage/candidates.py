@@ -16,7 +16,9 @@ from dataclasses import dataclass, replace
 
 from flinkish.savepoint.directory.catalog import Catalog, CatalogEntry
 from flinkish.savepoint.directory.places import place_keys
+from flinkish.savepoint.format.contents import Header
 from flinkish.savepoint.manage.generations import Candidate, by_clock, is_newest
+from flinkish.spec.savepoints import TRIGGER_OFFLINE
 
 
 @dataclass(frozen=True)
@@ -84,12 +86,22 @@ def generations(
             run=entry.header.job_id,
             batches={query.query_id: query.batch_id for query in entry.queries},
             taken_here=any(key in taken_here for key in places[entry.path]),
+            has_all=_has_all_queries(entry.header),
         )
         for entry in entries
         if keys[entry.path] in scope
     ]
     clock = time.time() if now is None else now
     return _without_copies(_with_running(found, known.running, clock), entries)
+
+
+def _has_all_queries(header: Header) -> bool:
+    """Return whether a savepoint has all queries of its job, as far as could be known.
+
+    One of checkpoints that no job held has those that somebody named.
+    """
+    pending = any(each.pending for each in header.left_out)
+    return header.complete and not pending and header.trigger != TRIGGER_OFFLINE
 
 
 def _by_place(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:

@@ -17,6 +17,10 @@ The parents of a savepoint (what its job was restored from) say only which jobs 
 (:mod:`flinkish.savepoint.manage.candidates`): a parent is often gone, and says nothing of
 savepoints that were taken beside it.
 
+A savepoint that was taken while queries of its job were missing says nothing of these: it makes
+none dispensable that has a query which it has not. One that has all the queries of its job does,
+or a query that a program has dropped would keep a savepoint for ever.
+
 A relation between two savepoints that asks for no third one has a merit of its own: what is kept
 now is kept the next time, too, whatever was removed in between.
 """
@@ -52,6 +56,8 @@ class Candidate:
     taken_here
         Whether this registry knows that one of its jobs has taken it. One of which it does not can
         be a forgery, and makes none dispensable of which it does.
+    has_all
+        Whether it has all queries that its job had then, as far as could be known.
     """
 
     path: str
@@ -62,6 +68,7 @@ class Candidate:
     run: str = ""
     batches: Mapping[str, int] = field(default_factory=dict)
     taken_here: bool = False
+    has_all: bool = True
 
 
 @dataclass(frozen=True)
@@ -101,11 +108,13 @@ def progress(one: Candidate, other: Candidate) -> int:
 def replaces(one: Candidate, other: Candidate) -> bool:
     """Return whether ``one``, which is later by the clock, makes ``other`` dispensable.
 
-    They are of one job, or have a query in common, and the batches do not say the opposite.
+    They are of one job, or have a query in common, and the batches do not say the opposite. If
+    ``one`` has all queries of its job, the program has dropped those that only ``other`` has.
     """
     related = one.run == other.run or not one.batches.keys().isdisjoint(other.batches)
     trusted = one.taken_here or not other.taken_here
-    return related and trusted and progress(other, one) <= 0
+    covers = one.has_all or other.batches.keys() <= one.batches.keys()
+    return related and trusted and covers and progress(other, one) <= 0
 
 
 def is_newest(job: Sequence[Timed], index: int) -> bool:

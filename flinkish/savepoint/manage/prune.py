@@ -28,6 +28,7 @@ from flinkish.savepoint.directory.catalog import (
 from flinkish.savepoint.directory.dispose import Tell, directories_of, dispose
 from flinkish.savepoint.directory.places import is_future, place_keys
 from flinkish.savepoint.format.metadata import FILE_NAME
+from flinkish.savepoint.format.reader import OpenSavepoint
 from flinkish.savepoint.manage.candidates import Generation, Known, generations
 from flinkish.savepoint.manage.retention import Policy, plan_whole
 
@@ -192,7 +193,8 @@ def prune(
         ]
         # The oldest goes first, so that an interruption leaves a sensible selection.
         gone: set[str] = set()
-        done = [_carry_out(outcome, dry_run, names, gone) for outcome in reversed(outcomes)]
+        opened = [entry.opened for entry in catalog.own if entry.opened is not None]
+        done = [_carry_out(outcome, dry_run, names, gone, opened) for outcome in reversed(outcomes)]
     seen = {outcome.savepoint.path for outcome in done} | {each.path for each in damaged}
     return Pruned(
         location,
@@ -269,10 +271,17 @@ def _exclusive(directory: str, dry_run: bool, owner: str) -> AbstractContextMana
     return leases.Lease.take(directory, leases.Kind.PRUNE, owner=owner)
 
 
-def _carry_out(outcome: PruneOutcome, dry_run: bool, names: bool, before: set[str]) -> PruneOutcome:
+def _carry_out(
+    outcome: PruneOutcome,
+    dry_run: bool,
+    names: bool,
+    before: set[str],
+    opened: Sequence[OpenSavepoint],
+) -> PruneOutcome:
     """Remove the savepoint, or plan its removal, and return the outcome.
 
     ``before`` contains the locations removed for earlier savepoints; those of this one are added.
+    ``opened`` are the savepoints that the directory had at the start.
     """
     if outcome.keep:
         return outcome
@@ -280,7 +289,7 @@ def _carry_out(outcome: PruneOutcome, dry_run: bool, names: bool, before: set[st
     tell = gone.append if names else None
     path, known = outcome.savepoint.path, before if dry_run else ()
     try:
-        done = dispose(path, dry_run=dry_run, follow=False, tell=tell, gone=known)
+        done = dispose(path, dry_run=dry_run, follow=False, tell=tell, gone=known, siblings=opened)
     except FlinkishError as error:
         return replace(outcome, error=error, gone=tuple(gone))
     before.update(gone)

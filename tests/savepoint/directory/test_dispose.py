@@ -1,16 +1,24 @@
 from __future__ import annotations
 
 import os
+import shutil
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from flinkish import storage
 from flinkish.checkpoint.cut import read_cut
 from flinkish.errors import Corrupt, SavepointNotFound
+from flinkish.savepoint.directory import sharing
 from flinkish.savepoint.directory.dispose import dispose
-from flinkish.savepoint.format.reader import open_savepoint
+from flinkish.savepoint.format.reader import FULL, check_files, open_savepoint
+from flinkish.savepoint.manage.prune import prune
+from flinkish.savepoint.manage.retention import Policy
 from tests.savepoint.conftest import Taking
 from tests.support.checkpoints.handwritten import CheckpointLikeness
+from tests.support.savepoint.small_savepoints import make_savepoint
 
 
 def test_everything_of_it_goes(likeness: CheckpointLikeness, take: Taking) -> None:
@@ -78,3 +86,53 @@ def test_a_damaged_one_is_refused_whole(likeness: CheckpointLikeness, take: Taki
     with pytest.raises(Corrupt):
         dispose(str(path))
     assert sorted(path.rglob("*")) == before
+
+
+def share_an_hour_ago(directory: Path) -> tuple[str, str]:
+    """A savepoint, and a later one that uses its only file, with a list of more than an hour."""
+    first = make_savepoint(str(directory), time.time() - 9000, batch_id=4)
+    held = f"{storage.base_name(first)}/0-counts/metadata"
+    second = make_savepoint(str(directory), time.time() - 5000, batch_id=9, held=held)
+    sharing.write_references(first, storage.base_name(second), ["0-counts/metadata"])
+    os.utime(sharing.list_of(first, storage.base_name(second)), (1.0, 1.0))
+    return first, second
+
+
+def renamed(directory: Path) -> tuple[str, str]:
+    first, second = share_an_hour_ago(directory)
+    os.rename(second, directory / "before-release")
+    return first, str(directory / "before-release")
+
+
+def copied(directory: Path) -> tuple[str, str]:
+    first, second = share_an_hour_ago(directory)
+    shutil.copytree(second, directory / "nightly")
+    dispose(second)
+    return first, str(directory / "nightly")
+
+
+@pytest.mark.parametrize("change", [renamed, copied])
+@pytest.mark.parametrize("way", [dispose, lambda _: None], ids=["dispose", "prune"])
+def test_one_under_another_name_keeps_the_files_that_it_shares(
+    tmp_path: Path, change: Callable[[Path], tuple[str, str]], way: Callable[[str], object]
+) -> None:
+    first, second = change(tmp_path)
+    way(first)
+    prune(str(tmp_path), Policy(keep_last=1), {})
+    assert not storage.exists(f"{first}/_metadata")
+    check_files(open_savepoint(second), FULL)
+
+
+def test_who_uses_files_under_another_name_is_told(tmp_path: Path) -> None:
+    first, _ = renamed(tmp_path)
+    plan, done = dispose(first, dry_run=True), dispose(first)
+    assert plan.users == done.users == ("before-release",)
+    assert plan.kept == done.kept == 1
+
+
+def test_a_copy_outlives_its_original_whose_files_another_holds(tmp_path: Path) -> None:
+    first, second = share_an_hour_ago(tmp_path)
+    shutil.copytree(second, tmp_path / "nightly")
+    dispose(first)
+    dispose(second)
+    check_files(open_savepoint(str(tmp_path / "nightly")), FULL)

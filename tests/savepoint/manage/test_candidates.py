@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 
 from flinkish.errors import Corrupt, FlinkishError
@@ -12,6 +14,7 @@ from flinkish.savepoint.format.contents import Header, QueryRecord
 from flinkish.savepoint.manage.candidates import Known, generations
 from flinkish.savepoint.manage.generations import by_clock
 from flinkish.savepoint.manage.retention import Policy, plan_whole
+from flinkish.spec.requests import LeftOut
 from tests.support.examples import examples
 
 NOW = 1_700_000_000.0
@@ -273,6 +276,40 @@ def test_a_clock_here_that_is_behind_removes_nothing_by_age() -> None:
     for policy in (Policy(keep_within=DAY), Policy(keep_daily=1)):
         assert len(left_of(*all_in_the_future, policy=policy)) == 4
     assert left_of(*all_in_the_future) == {"4"}
+
+
+def queries_of(name: str, created: float, batches: dict[str, int], **header: Any) -> CatalogEntry:
+    """A savepoint of several queries of one job."""
+    one = entry(name, created)
+    records = tuple(QueryRecord(q, f"{n}-{q}", q, b) for n, (q, b) in enumerate(batches.items()))
+    return replace(one, queries=records, header=replace(one.header, **header))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"complete": False},
+        {"left_out": (LeftOut("clicks", "no input", pending=True),)},
+        {"trigger": "offline"},
+    ],
+    ids=["not all started", "one is pending", "one checkpoint of several"],
+)
+def test_one_that_lacks_a_query_leaves_the_last_one_that_has_it(header: dict[str, Any]) -> None:
+    first = queries_of("1", 1.0, {"orders": 30, "clicks": 800})
+    second = queries_of("2", 2.0, {"orders": 40, "clicks": 900})
+    third = queries_of("3", 3.0, {"orders": 41}, **header)
+    fourth = queries_of("4", 4.0, {"orders": 42}, **header)
+    assert left_of(first, second, third) == {"2", "3"}
+    assert left_of(first, second, third, fourth) == {"2", "4"}, "it stands for its equals"
+    fifth = queries_of("5", 5.0, {"orders": 43, "clicks": 901})
+    assert left_of(first, second, third, fourth, fifth) == {"5"}
+
+
+@pytest.mark.parametrize("left_out", [(), (LeftOut("clicks", "it has ended"),)])
+def test_a_query_that_a_program_has_dropped_keeps_nothing(left_out: tuple[LeftOut, ...]) -> None:
+    first = queries_of("1", 1.0, {"orders": 40, "clicks": 900})
+    second = queries_of("2", 2.0, {"orders": 41}, left_out=left_out)
+    assert left_of(first, second) == {"2"}
 
 
 def test_parents_in_circles_end() -> None:
