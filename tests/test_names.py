@@ -19,6 +19,7 @@ COVERED_BY = {
     "checkpoint/discovery": "restore/source/test_plain_checkpoints",
     "checkpoint/errors": "checkpoint/test_cut",
     "checkpoint/fileset": "checkpoint/test_cut",
+    "checkpoint/format/checksum_files": "checkpoint/test_wholeness",
     "checkpoint/format/errors": "checkpoint/format/test_archives",
     "checkpoint/format/file_ends": "checkpoint/test_wholeness",
     "checkpoint/operators": "checkpoint/test_cut",

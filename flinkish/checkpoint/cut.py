@@ -14,13 +14,18 @@ leaves an incomplete later state version.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from flinkish import storage as fs
-from flinkish.checkpoint.errors import FilesVanished, missing, unreadable
+from flinkish.checkpoint.errors import HINT_WHOLE, FilesVanished, missing, unreadable
 from flinkish.checkpoint.fileset import FileSet, ListedFile
+from flinkish.checkpoint.format.checksum_files import (
+    checksum_file_of,
+    checksums_of,
+    recorded_checksums,
+)
 from flinkish.checkpoint.format.errors import CheckpointFormatError
 from flinkish.checkpoint.format.logs import (
     NO_OFFSET,
@@ -185,6 +190,30 @@ def read_cut(root: str, batch_id: int | None = None) -> Cut:
         raise missing(root, batch, str(error.filename), newest_committed_batch) from error
 
 
+def checksum_fault(location: str, size: int, blocks: Iterable[bytes]) -> str | None:
+    """Return what is wrong with a file that Hadoop's checksum file contradicts; else None.
+
+    A checksum file that is missing, or for another size, says nothing.
+
+    Parameters
+    ----------
+    location
+        Where Spark wrote the file; the checksum file is beside it.
+    size, blocks
+        Its size, and its bytes in blocks of whole chunks (:data:`.checksum_files.CHUNK`).
+    """
+    if not fs.is_local(location):
+        return None
+    try:
+        content = fs.read_bytes(checksum_file_of(location))
+    except FileNotFoundError:
+        return None
+    recorded = recorded_checksums(content, size)
+    if recorded is None or recorded == b"".join(map(checksums_of, blocks)):
+        return None
+    return "has other bytes than its checksum file says"
+
+
 class _Reader:
     """Collects one cut. Each call has its own reader, whose methods share what was read."""
 
@@ -238,9 +267,13 @@ class _Reader:
         path = os.path.join(self.root, relative)
         data = fs.read_bytes(path)
         try:
-            return parser(data, relative)
+            parsed = parser(data, relative)
         except CheckpointFormatError as error:
             raise unreadable(path, error) from error
+        fault = checksum_fault(path, len(data), [data])
+        if fault is not None:
+            raise Corrupt(f"{path} {fault}", hint=HINT_WHOLE, path=path)
+        return parsed
 
     def _commits(self) -> dict[int, CommitEntry]:
         """Return the commit of the batch and, where state files have ids, the preceding ones."""

@@ -6,9 +6,18 @@ from flinkish import storage
 from flinkish.checkpoint.errors import unreadable
 from flinkish.checkpoint.format.errors import CheckpointFormatError
 from flinkish.checkpoint.format.logs import parse_query_id
-from flinkish.checkpoint.format.names import COMMITS, METADATA, OFFSETS
+from flinkish.checkpoint.format.names import (
+    COMMITS,
+    METADATA,
+    OFFSETS,
+    SOURCES,
+    STATE,
+    numbers_among,
+)
 from flinkish.errors import Corrupt, SavepointNotFound, quoted_path
 
+#: The directories of a checkpoint.
+_PARTS = frozenset({OFFSETS, COMMITS, SOURCES, STATE})
 #: What to do about a checkpoint whose ``metadata`` is lost.
 _HINT_METADATA = (
     "copy it back from a backup; where it is lost for good, write one with a new id, which makes "
@@ -27,7 +36,7 @@ def find_checkpoints(path: str) -> dict[str | None, str]:
     SavepointNotFound
         The path is neither.
     Corrupt
-        A checkpoint lacks its file ``metadata``.
+        A checkpoint lacks its file ``metadata`` or its directory ``offsets``.
     """
     root = storage.locate(path)
     if is_checkpoint(root):
@@ -58,21 +67,39 @@ def find_checkpoints(path: str) -> dict[str | None, str]:
 def is_checkpoint(location: str) -> bool:
     """Return whether a directory looks like a Spark query's checkpoint.
 
+    One that Spark has only just begun, of which there is nothing but ``metadata``, does not.
+
     Raises
     ------
     Corrupt
-        It is one, without the file ``metadata``.
+        It is one, without the file ``metadata`` or the directory ``offsets``.
     """
     listing = storage.list_directory(location)
+    there = _PARTS.intersection(listing.directories)
     if METADATA in listing.files:
-        return OFFSETS in listing.directories
-    if not {OFFSETS, COMMITS} <= set(listing.directories):
+        if there and OFFSETS not in there:
+            raise Corrupt(
+                f"the checkpoint {location} lacks its directory {OFFSETS}, which says what each "
+                "batch has read",
+                hint="copy it back from a backup, or name the other checkpoints one by one",
+                path=storage.join(location, OFFSETS),
+            )
+        return OFFSETS in there
+    if not {OFFSETS, COMMITS} <= there and not any(
+        _has_numbers(storage.join(location, name)) for name in sorted(there)
+    ):
         return False
     raise Corrupt(
         f"the checkpoint {location} lacks its file {METADATA}, which has the query's id",
         hint=_HINT_METADATA,
         path=storage.join(location, METADATA),
     )
+
+
+def _has_numbers(location: str) -> bool:
+    """Return whether a directory holds what Spark names by numbers: batches, operators, sources."""
+    listing = storage.list_directory(location)
+    return bool(numbers_among([*listing.files, *listing.directories]))
 
 
 def query_id_of(root: str) -> str:

@@ -1,8 +1,8 @@
-"""Whether the files of a checkpoint are whole, as far as it can be seen without reading them.
+"""Whether the files of a checkpoint are whole, as far as it can be seen without reading the state.
 
 A cut says which files there must be; here their ends are looked at
-(:mod:`flinkish.checkpoint.format.file_ends`), and on a local disk whether Hadoop's checksum file
-beside each is for a file of that size.
+(:mod:`flinkish.checkpoint.format.file_ends`), and on a local disk Hadoop's checksum file beside
+each: of state, whether it is for a file of that size; of all else, whether it has its checksums.
 """
 
 from __future__ import annotations
@@ -12,16 +12,25 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from flinkish import storage
-from flinkish.checkpoint.cut import Cut, newest_committed_batch, read_cut
+from flinkish.checkpoint.cut import Cut, checksum_fault, newest_committed_batch, read_cut
 from flinkish.checkpoint.errors import HINT_WHOLE, FilesVanished, missing
+from flinkish.checkpoint.format.checksum_files import checksum_file_of, size_of_checksum_file
 from flinkish.checkpoint.format.file_ends import TAIL, end_fault, has_end, source_log_fault
-from flinkish.checkpoint.format.names import COMMITS, SOURCES, is_state_data, numbers_among
+from flinkish.checkpoint.format.names import (
+    COMMITS,
+    SOURCES,
+    STATE,
+    is_state_data,
+    numbers_among,
+)
 from flinkish.checkpoint.format.pins import PIN_CODEC, pinned
 from flinkish.checkpoint.format.source_logs import is_file_source_log, log_offset
 from flinkish.errors import Corrupt, FlinkishError, NoCommittedBatch
 
 #: Bytes up to which an entry of a source's log is read as a whole.
 _WHOLE_LOG = 1 << 18
+#: Bytes of a file that are in memory together: whole chunks of a checksum file.
+_BLOCK = 1 << 20
 #: The number of damaged files that an error names.
 _NAMED = 3
 #: The most batches that are tried for one that is whole.
@@ -79,8 +88,11 @@ def damaged_files(
             reason = end_fault(path, size, tail, codec)
             if reason is None and has_sidecars and _sidecar_of_another(f"{beside}/{path}", size):
                 reason = f"has {size} bytes, and its checksum file is for another size"
-        elif path.startswith(f"{SOURCES}/"):
-            reason = _source_fault(location, size, strict=only_files)
+        elif path.startswith((f"{SOURCES}/", f"{STATE}/")):  # the logs were parsed
+            if path.startswith(f"{SOURCES}/"):
+                reason = _source_fault(location, size, strict=only_files)
+            if reason is None and has_sidecars:
+                reason = checksum_fault(f"{beside}/{path}", size, _blocks(location))
         return None if reason is None else DamagedFile(path, reason)
 
     for found in storage.in_flight(root, look, files):
@@ -102,14 +114,22 @@ def _source_fault(location: str, size: int, *, strict: bool) -> str | None:
     return source_log_fault(data, complete=size <= _WHOLE_LOG)
 
 
+def _blocks(location: str) -> Iterator[bytes]:
+    """Yield the bytes of a file; all blocks but the last are full."""
+    with storage.open_file(location) as file:
+        while block := file.read(_BLOCK):
+            while len(block) < _BLOCK and (more := file.read(_BLOCK - len(block))):
+                block += more
+            yield block
+
+
 def _sidecar_of_another(path: str, size: int) -> bool:
     """Return whether Hadoop's checksum file, of 512 bytes a checksum, is for another size."""
-    head, _, name = path.rpartition("/")
     try:
-        found = os.stat(f"{head}/.{name}.crc").st_size
+        found = os.stat(checksum_file_of(path)).st_size
     except OSError:
         return False
-    return found != 8 + 4 * ((size + 511) // 512)
+    return found != size_of_checksum_file(size)
 
 
 def damage_error(root: str, batch: int, damaged: Sequence[DamagedFile]) -> Corrupt:

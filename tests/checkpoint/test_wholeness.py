@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from flinkish.checkpoint.cut import read_cut
 from flinkish.checkpoint.discovery import find_checkpoints, query_id_of
 from flinkish.checkpoint.wholeness import newest_whole_batch, read_whole_cut
 from flinkish.errors import Corrupt
-from tests.support.checkpoints.recorded import unpack
+from tests.support.checkpoints.recorded import change_one_digit, unpack
 
 
 def empty(path: Path) -> None:
@@ -74,6 +75,35 @@ def test_a_checksum_file_for_another_size_is_damage(tmp_path: Path) -> None:
     sidecar.write_bytes(b"crc\0" + (512).to_bytes(4, "big") + bytes(4 * 9))
     with pytest.raises(Corrupt, match=rf"{file.name} has \d+ bytes, and its checksum file"):
         read_whole_cut(str(root))
+
+
+@pytest.mark.parametrize(
+    ("file", "before"),
+    [
+        ("offsets/6", "batchWatermarkMs"),
+        ("offsets/5", "batchWatermarkMs"),
+        ("commits/6", "nextBatchWatermarkMs"),
+        ("metadata", "id"),
+        ("sources/0/5.compact", "timestamp"),
+        ("state/0/_metadata/metadata", "numPartitions"),
+    ],
+)
+def test_another_digit_in_a_log_is_damage(file: str, before: str, tmp_path: Path) -> None:
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    assert (read_whole_cut(str(root)).batch_id, file in read_cut(str(root)).files) == (6, True)
+    change_one_digit(root / file, before)
+    with pytest.raises(Corrupt, match="has other bytes than its checksum file says") as caught:
+        read_whole_cut(str(root))
+    assert caught.value.data["path"] == str(root / file)
+    (root / file).with_name(f".{(root / file).name}.crc").unlink()
+    assert read_whole_cut(str(root)).batch_id == 6, "without it nobody can tell"
+
+
+def test_another_digit_in_the_offsets_costs_one_batch(tmp_path: Path) -> None:
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    change_one_digit(root / "offsets/6", "batchWatermarkMs")
+    found = newest_whole_batch(str(root))
+    assert (found.batch, len(found.skipped)) == (5, 1)
 
 
 def test_the_lines_of_a_source_log_are_read(tmp_path: Path) -> None:
@@ -150,6 +180,41 @@ def test_a_checkpoint_without_metadata(tmp_path: Path) -> None:
     for path in (root, tmp_path):
         with pytest.raises(Corrupt, match="lacks its file metadata"):
             find_checkpoints(str(path))
+
+
+ENTRIES = ("metadata", "offsets", "commits", "sources", "state")
+
+
+@pytest.mark.parametrize(
+    "lost", [lost for count in range(1, len(ENTRIES)) for lost in combinations(ENTRIES, count)]
+)
+def test_a_checkpoint_that_lacks_something_is_never_left_out(
+    lost: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Of several, in silence: a savepoint of the others would seem to be one of all."""
+    unpack("spark43-hdfs-limit", tmp_path)
+    damaged = unpack("spark43-hdfs-agg", tmp_path)
+    for name in lost:
+        path = damaged / name
+        path.unlink() if name == "metadata" else shutil.rmtree(path)
+    left = set(ENTRIES) - {*lost}
+    if left == {"metadata"} or {"metadata", "offsets"} <= left:
+        # Spark has just begun the one; of the other the logs will tell.
+        found = find_checkpoints(str(tmp_path))
+        assert (damaged.name in found) == (left != {"metadata"})
+        return
+    for place in (tmp_path, damaged):
+        with pytest.raises(Corrupt) as caught:
+            find_checkpoints(str(place))
+        assert caught.value.data["path"] == str(damaged / lost[0])
+
+
+def test_names_alone_make_no_checkpoint(tmp_path: Path) -> None:
+    """Queries may have the names of Spark's directories."""
+    whole = unpack("spark43-hdfs-agg", tmp_path / "all")
+    whole.rename(tmp_path / "all/state")
+    (tmp_path / "all/other/sources/photos").mkdir(parents=True)
+    assert set(find_checkpoints(str(tmp_path / "all"))) == {"state"}
 
 
 def test_no_older_batch_is_a_way_out_of_damaged_metadata(tmp_path: Path) -> None:

@@ -18,7 +18,16 @@ from flinkish.restore.materialize.new_checkpoint import make_checkpoint
 from flinkish.restore.recipe import FreshSource, Recipe, SourceCheckpoint, TakenSource, TakenState
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 from tests.support.checkpoints.recorded import unpack
-from tests.support.restore.recipes import content, header, lines, make, older, rewrite, state_of
+from tests.support.restore.recipes import (
+    content,
+    forget_checksums,
+    header,
+    lines,
+    make,
+    older,
+    rewrite,
+    state_of,
+)
 
 # Sources and batches.
 
@@ -256,6 +265,7 @@ def with_names(root: Path, *entries: str) -> None:
     for path in (root / "offsets").glob("[0-9]*"):
         _, head, *_ = path.read_text().split("\n")
         path.write_text("\n".join(["v2", head, *entries]))
+        forget_checksums(path)
 
 
 def test_named_sources_keep_their_names(tmp_path: Path) -> None:

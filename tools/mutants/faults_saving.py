@@ -171,8 +171,8 @@ MUTANTS = (
     Mutant(
         "stale-sidecar-believed",
         "a Hadoop checksum file that does not fit the file's size gives its digest",
-        "sidecar_digest",
-        Replace("len(data) != 8 + 4 * ((size + _CHUNK - 1) // _CHUNK)", "len(data) < 8"),
+        "recorded_checksums",
+        Replace("len(content) != size_of_checksum_file(size)", "len(content) < 8"),
         ("tests/savepoint/format/test_digests.py",),
     ),
     Mutant(

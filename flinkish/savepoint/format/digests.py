@@ -5,8 +5,8 @@ The prefix names the form:
 - ``sha256:<hex>``: SHA-256 of the file's bytes;
 - ``crc32-512:<hex>``: SHA-256 over the CRC-32 of every 512 bytes, each as big-endian int32.
   Hadoop's local file system writes exactly these numbers to ``.<name>.crc`` beside every checkpoint
-  file (``ChecksumFileSystem``: ``b"crc\\0"``, int32 bytes per checksum, then the checksums), so the
-  digest of a linked file of any size is read from a small sidecar;
+  file (:mod:`flinkish.checkpoint.format.checksum_files`), so the digest of a linked file of any
+  size is read from a small sidecar;
 - ``md5:<hex>``: MD5 of the file's bytes, if S3 reported it for an object that it copied itself and
   reported no better digest.
 """
@@ -14,11 +14,13 @@ The prefix names the form:
 from __future__ import annotations
 
 import hashlib
-import os
-import struct
-import zlib
 from typing import IO
 
+from flinkish.checkpoint.format.checksum_files import (
+    checksum_file_of,
+    checksums_of,
+    recorded_checksums,
+)
 from flinkish.storage import is_local, open_file, read_bytes
 
 SHA256 = "sha256"
@@ -28,8 +30,6 @@ MD5 = "md5"
 #: Number of hex digits of each form.
 _DIGITS = {SHA256: 64, CRC32_512: 64, MD5: 32}
 
-_SIDECAR_MAGIC = b"crc\x00"
-_CHUNK = 512
 _BLOCK = 1 << 20
 
 
@@ -64,16 +64,11 @@ def sidecar_digest(path: str, size: int) -> str | None:
     A sidecar with another chunk size is ignored, and so is one that does not fit ``size`` (a
     remnant of a file that has been replaced).
     """
-    head, name = os.path.split(path)
     try:
-        data = read_bytes(os.path.join(head, f".{name}.crc"))
+        found = recorded_checksums(read_bytes(checksum_file_of(path)), size)
     except FileNotFoundError:
         return None
-    if data[:4] != _SIDECAR_MAGIC or data[4:8] != struct.pack(">i", _CHUNK):
-        return None
-    if len(data) != 8 + 4 * ((size + _CHUNK - 1) // _CHUNK):
-        return None
-    return f"{CRC32_512}:{hashlib.sha256(data[8:]).hexdigest()}"
+    return None if found is None else f"{CRC32_512}:{hashlib.sha256(found).hexdigest()}"
 
 
 def compute(path: str, algorithm: str) -> str:
@@ -91,7 +86,7 @@ def of_stream(file: IO[bytes], algorithm: str) -> str:
     # MD5 detects damage; it is not relied on against manipulation.
     digest = hashlib.md5(usedforsecurity=False) if algorithm == MD5 else hashlib.sha256()
     while block := _block(file):  # a multiple of the chunk, except the last
-        digest.update(_chunk_checksums(block) if algorithm == CRC32_512 else block)
+        digest.update(checksums_of(block) if algorithm == CRC32_512 else block)
     return f"{algorithm}:{digest.hexdigest()}"
 
 
@@ -101,12 +96,6 @@ def _block(file: IO[bytes]) -> bytes:
     while block and len(block) < _BLOCK and (more := file.read(_BLOCK - len(block))):
         block += more
     return block
-
-
-def _chunk_checksums(block: bytes) -> bytes:
-    view = memoryview(block)
-    checksums = [zlib.crc32(view[at : at + _CHUNK]) for at in range(0, len(block), _CHUNK)]
-    return struct.pack(f">{len(checksums)}I", *checksums)
 
 
 def algorithm_of(digest: str) -> str:

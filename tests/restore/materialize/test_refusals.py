@@ -26,7 +26,7 @@ from flinkish.restore.recipe import (
     TakenState,
 )
 from tests.support.checkpoints.recorded import unpack
-from tests.support.restore.recipes import origin, rewrite
+from tests.support.restore.recipes import forget_checksums, origin, rewrite
 
 ROOT = Path(__file__).parents[3] / "flinkish"
 MODULES = [
@@ -101,6 +101,7 @@ def v2_log(root: Path) -> None:
         head, conf, offset = path.read_text().split("\n")
         assert head == "v1"
         path.write_text(f"v2\n{conf}\n0:{offset}")
+        forget_checksums(path)
 
 
 def two_versions(tmp_path: Path) -> Recipe:

@@ -26,6 +26,7 @@ from flinkish.savepoint.write.writer import query_directory, write_savepoint
 from flinkish.spec.codec import encode_fields
 from tests.savepoint.conftest import JOB, Taking
 from tests.support.checkpoints.handwritten import LZ4_END, CheckpointLikeness
+from tests.support.checkpoints.recorded import change_one_digit, unpack
 
 
 class Told:
@@ -226,6 +227,20 @@ def test_a_lost_file_of_a_standing_job_is_corrupt(
 
     with pytest.raises(Corrupt, match=r"state/0/1/5\.zip"):
         save(likeness.root, tmp_path / "t", reporter=Told(lose))
+    assert list((tmp_path / "t").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "before"), [("offsets/6", "batchWatermarkMs"), ("sources/0/5.compact", "timestamp")]
+)
+def test_a_log_that_its_checksum_file_contradicts_is_not_taken(
+    file: str, before: str, tmp_path: Path
+) -> None:
+    """It has its size and its form: only a reader of the savepoint would have noticed."""
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    change_one_digit(root / file, before)
+    with pytest.raises(Corrupt, match=f"{file} has other bytes than its checksum file says"):
+        save(root, tmp_path / "t")
     assert list((tmp_path / "t").iterdir()) == []
 
 

@@ -32,3 +32,13 @@ def unpack(name: str, directory: Path) -> Path:
     with tarfile.open(ARCHIVES / f"{name}.tar.gz") as archive:
         archive.extractall(directory, filter="data")
     return directory / name
+
+
+def change_one_digit(path: Path, before: str) -> None:
+    """As a failing disk does: the file keeps its size and its form, and the checksum file tells."""
+    text = path.read_bytes()
+    at = text.index(before.encode()) + len(before)
+    while not text[at : at + 1].isdigit():
+        at += 1
+    digit = b"1" if text[at : at + 1] != b"1" else b"2"
+    path.write_bytes(text[:at] + digit + text[at + 1 :])

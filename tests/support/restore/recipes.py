@@ -44,10 +44,16 @@ def state_of(files: Mapping[str, bytes], ordinal: int) -> dict[str, bytes]:
     return {p.removeprefix(prefix): data for p, data in files.items() if p.startswith(prefix)}
 
 
+def forget_checksums(file: Path) -> None:
+    """Remove the checksum file of what a file was before it was changed on purpose."""
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+
+
 def rewrite(cut_root: str, path: str, old: str, new: str) -> None:
     file = Path(cut_root, path)
     assert old in file.read_text()
     file.write_text(file.read_text().replace(old, new))
+    forget_checksums(file)
 
 
 def older(name: str, tmp_path: Path, batch: int, watermark: int | None = None) -> Cut:
@@ -57,4 +63,5 @@ def older(name: str, tmp_path: Path, batch: int, watermark: int | None = None) -
     if watermark is not None:
         path = Path(root, f"commits/{batch}")
         path.write_text(re.sub(r'Ms":\d+', f'Ms":{watermark}', path.read_text()))
+        forget_checksums(path)
     return read_cut(root, batch)
