@@ -28,6 +28,7 @@ from tests.support.guides.blocks import (
 )
 from tests.support.guides.desk import elsewhere
 from tests.support.guides.transcripts import Comparison
+from tests.support.servers.jars import spark_jars
 
 #: Blocks that other tests read: programs, and configuration without commands.
 OTHERS = ("python", "json", "toml")
@@ -46,9 +47,10 @@ def parse(words: list[str]) -> None:
     group: click.Group = root
     context = click.Context(root, info_name="flinkish")
     rest = common_options_behind(words)
-    with tempfile.NamedTemporaryFile() as secrets:  # is read when it is parsed
+    with tempfile.NamedTemporaryFile() as secrets:  # what is looked at when it is parsed
+        there = {"--secret-args": secrets.name, "--spark-home": str(spark_jars().parent)}
         pairs = zip(["", *rest], rest, strict=False)
-        rest = [secrets.name if before == "--secret-args" else word for before, word in pairs]
+        rest = [there.get(before, word) for before, word in pairs]
         while True:
             name, command, rest = group.resolve_command(context, rest)
             assert command is not None

@@ -117,9 +117,11 @@ client_python_option = click.option(
 )
 
 
-def _spark_home(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+def _spark_home(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
     """Refuse a directory without a Spark: a wrong argument, unlike a recorded one that has gone."""
-    if value and not os.path.isfile(os.path.join(os.path.expanduser(value), "bin/spark-submit")):
+    if ctx.resilient_parsing or not value:  # the words are being completed
+        return value
+    if not os.path.isfile(os.path.join(os.path.expanduser(value), "bin/spark-submit")):
         raise UsageError(
             f"--spark-home: {value} is no Spark: it has no bin/spark-submit",
             hint="name the directory of a Spark, or leave it out for SPARK_HOME or pyspark",

@@ -45,8 +45,12 @@ def test_values_come_back_as_they_were(data: st.DataObject) -> None:
     value = data.draw(VALUES[cls])
     found = cls().deserialize(cls().serialize(value))
     assert type(found) is type(value)
-    assert found == value
-    assert str(found) == str(value) or isinstance(value, datetime)
+    if isinstance(value, datetime):
+        # Not by ==: in the hour that a zone has twice, Python calls two zones' times never equal.
+        assert found.replace(tzinfo=None) == value.replace(tzinfo=None)
+        assert found.utcoffset() == value.utcoffset()
+    else:
+        assert (found, str(found)) == (value, str(value))
 
 
 def test_what_equality_does_not_show() -> None:
