@@ -25,6 +25,7 @@ from flinkish.checkpoint.format.checksum_files import (
     checksum_file_of,
     checksums_of,
     recorded_checksums,
+    size_of_checksum_file,
 )
 from flinkish.checkpoint.format.errors import CheckpointFormatError
 from flinkish.checkpoint.format.logs import (
@@ -51,6 +52,7 @@ from flinkish.checkpoint.format.source_logs import (
 )
 from flinkish.checkpoint.operators import StoreInfo, read_operator
 from flinkish.errors import Corrupt, NoCommittedBatch
+from flinkish.storage import local
 
 __all__ = [
     "Cut",
@@ -204,8 +206,8 @@ def checksum_fault(location: str, size: int, blocks: Iterable[bytes]) -> str | N
     """
     if not fs.is_local(location):
         return None
-    try:
-        content = fs.read_bytes(checksum_file_of(location))
+    try:  # no more than it may have: whoever wrote it chose its size
+        content = local.read_range(checksum_file_of(location), 0, size_of_checksum_file(size) + 1)
     except FileNotFoundError:
         return None
     recorded = recorded_checksums(content, size)

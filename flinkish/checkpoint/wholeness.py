@@ -14,7 +14,11 @@ from dataclasses import dataclass
 from flinkish import storage
 from flinkish.checkpoint.cut import Cut, checksum_fault, newest_committed_batch, read_cut
 from flinkish.checkpoint.errors import HINT_WHOLE, FilesVanished, missing
-from flinkish.checkpoint.format.checksum_files import checksum_file_of, size_of_checksum_file
+from flinkish.checkpoint.format.checksum_files import (
+    blocks_of,
+    checksum_file_of,
+    size_of_checksum_file,
+)
 from flinkish.checkpoint.format.file_ends import TAIL, end_fault, has_end, source_log_fault
 from flinkish.checkpoint.format.names import (
     COMMITS,
@@ -29,8 +33,6 @@ from flinkish.errors import Corrupt, FlinkishError, NoCommittedBatch
 
 #: Bytes up to which an entry of a source's log is read as a whole.
 _WHOLE_LOG = 1 << 18
-#: Bytes of a file that are in memory together: whole chunks of a checksum file.
-_BLOCK = 1 << 20
 #: The number of damaged files that an error names.
 _NAMED = 3
 #: The most batches that are tried for one that is whole.
@@ -115,12 +117,8 @@ def _source_fault(location: str, size: int, *, strict: bool) -> str | None:
 
 
 def _blocks(location: str) -> Iterator[bytes]:
-    """Yield the bytes of a file; all blocks but the last are full."""
     with storage.open_file(location) as file:
-        while block := file.read(_BLOCK):
-            while len(block) < _BLOCK and (more := file.read(_BLOCK - len(block))):
-                block += more
-            yield block
+        yield from blocks_of(file)
 
 
 def _sidecar_of_another(path: str, size: int) -> bool:

@@ -21,7 +21,6 @@ from flinkish.client.reporter import Progress, Reporter
 from flinkish.config import working_directory
 from flinkish.errors import ConsentNeeded, Corrupt, FlinkishError, NoCommittedBatch, RegistryError
 from flinkish.launch.offline import (
-    TRIGGER,
     check_owner,
     check_savable,
     ever_ran,
@@ -48,7 +47,7 @@ from flinkish.savepoint.write.query_records import query_source
 from flinkish.savepoint.write.writer import write_savepoint
 from flinkish.spec.migration import Migration
 from flinkish.spec.requests import LeftOut, RequestResult, SavepointArguments
-from flinkish.spec.savepoints import SavepointRecord, SavepointResult
+from flinkish.spec.savepoints import TRIGGER_OFFLINE, SavepointRecord, SavepointResult
 from flinkish.storage import base_name, join, locate
 
 #: The value of ``--batch`` for the newest batch whose files are whole.
@@ -363,7 +362,7 @@ def _write_native(
         target,
         job,
         sources,
-        trigger=TRIGGER,
+        trigger=TRIGGER_OFFLINE,
         reporter=_WriterProgress(context.reporter),
         full=request.arguments.full,
         deadline=time.monotonic(),  # do not wait: a dead query never commits its first batch

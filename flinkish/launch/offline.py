@@ -16,10 +16,7 @@ from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, QueryFacts, QueryStatus
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.purging import why_purged
-from flinkish.spec.savepoints import TRIGGER_OFFLINE
 
-#: The trigger of savepoints without a driver, in their metadata and in the registry.
-TRIGGER = TRIGGER_OFFLINE
 #: Seconds after the last write to a checkpoint's logs during which its query may be running.
 RECENT = 300.0
 

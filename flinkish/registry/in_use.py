@@ -217,7 +217,8 @@ def _protected(
             if path:
                 yield path, f"upgrade {upgrade.upgrade_id[:6]} is not finished"
     recorded = {savepoint.path for savepoint in savepoints}
-    for job in (*_standing(registry, everyone, active), *active):
+    queries = registry.queries_of([job.job_id for job in everyone])
+    for job in (*_standing(everyone, active, queries), *active):
         began_with = resumed_runs(registry, job).began_with
         if began_with is not None and began_with.path in recorded:
             yield (
@@ -225,7 +226,6 @@ def _protected(
                 f"job {job.name} ({job.job_id[:6]}) goes on from it and has not started all of its "
                 "queries yet",
             )
-    queries = registry.queries_of([job.job_id for job in active])
     for job in active:
         spec = job.launch.restore
         if spec is not None and not spec.is_awaited and not outlived(queries.get(job.job_id, ())):
@@ -237,7 +237,9 @@ def _protected(
 
 
 def _standing(
-    registry: Registry, everyone: Sequence[JobRecord], active: Sequence[JobRecord]
+    everyone: Sequence[JobRecord],
+    active: Sequence[JobRecord],
+    queries: Mapping[str, Sequence[QueryStatus]],
 ) -> Iterator[JobRecord]:
     """Yield the newest run of each name that ``run --resume`` may go on from, if it restored."""
     seen = {job.name for job in active}
@@ -245,7 +247,7 @@ def _standing(
     for job in sorted(ended, key=lambda job: (job.end_time or 0.0, job.start_time), reverse=True):
         if job.name in seen or not (job.launch.resumes or job.has_given_name):
             continue
-        if any(query.batch_id is not None for query in registry.queries(job.job_id)):
+        if any(query.batch_id is not None for query in queries.get(job.job_id, ())):
             seen.add(job.name)
             if job.launch.restore is not None:
                 yield job

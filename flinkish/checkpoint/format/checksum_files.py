@@ -9,9 +9,12 @@ from __future__ import annotations
 import os
 import struct
 import zlib
+from collections.abc import Iterator
+from typing import IO
 
 #: Bytes per checksum; other numbers are not used by Spark.
 CHUNK = 512
+_BLOCK = 1 << 20
 _MAGIC = b"crc\x00"
 _HEAD = _MAGIC + struct.pack(">i", CHUNK)
 
@@ -27,6 +30,14 @@ def checksums_of(data: bytes) -> bytes:
     view = memoryview(data)
     checksums = [zlib.crc32(view[at : at + CHUNK]) for at in range(0, len(data), CHUNK)]
     return struct.pack(f">{len(checksums)}I", *checksums)
+
+
+def blocks_of(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield the rest of a file in blocks of whole chunks; only the last may be shorter."""
+    while block := file.read(_BLOCK):
+        while len(block) < _BLOCK and (more := file.read(_BLOCK - len(block))):
+            block += more  # one remote read may return less
+        yield block
 
 
 def size_of_checksum_file(size: int) -> int:

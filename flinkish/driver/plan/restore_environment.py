@@ -273,7 +273,9 @@ def start_position(sink: NewSink, session: Any, query_id: str | None) -> SinkPos
     except TableError as error:
         return SinkPosition(kind, shown, by_query_id=True, unreadable=error.message)
     return SinkPosition(
-        *(kind, shown, reading.newest_batch),
+        format=kind,
+        path=shown,
+        newest_batch=reading.newest_batch,
         by_query_id=True,
         computes_skipped=reading.computes_skipped,
     )

@@ -53,7 +53,9 @@ class OtherJobs:
         """Return the jobs that went back to an earlier batch of a query, under another id."""
         return [
             OtherRun(
-                *(run.job_id, self._state_of(self._registry.job(run.job_id)), run.last_batch),
+                job_id=run.job_id,
+                state=self._state_of(self._registry.job(run.job_id)),
+                last_batch=run.last_batch,
                 since=run.since,
             )
             for run in runs_under_other_ids(self._registry, query_id, self._job_id)

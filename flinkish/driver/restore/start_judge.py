@@ -109,7 +109,8 @@ class StartJudge:
             stands: EarlierRun | None, begun: EarlierRun | None
         ) -> ConsentNeeded | Agreed | None:
             return judge_start(
-                *(begins, position),
+                begins,
+                position,
                 ahead=ahead,
                 written=written,
                 stands=stands,

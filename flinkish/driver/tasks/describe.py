@@ -110,7 +110,11 @@ class Description:
         runs = {
             query_id: [
                 OtherRun(
-                    *(run.job_id, JobState(run.state), run.last_batch, run.begun_batch), run.since
+                    job_id=run.job_id,
+                    state=JobState(run.state),
+                    last_batch=run.last_batch,
+                    begun_batch=run.begun_batch,
+                    since=run.since,
                 )
                 for run in known
             ]

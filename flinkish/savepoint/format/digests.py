@@ -17,6 +17,7 @@ import hashlib
 from typing import IO
 
 from flinkish.checkpoint.format.checksum_files import (
+    blocks_of,
     checksum_file_of,
     checksums_of,
     recorded_checksums,
@@ -29,8 +30,6 @@ MD5 = "md5"
 
 #: Number of hex digits of each form.
 _DIGITS = {SHA256: 64, CRC32_512: 64, MD5: 32}
-
-_BLOCK = 1 << 20
 
 
 class UnknownDigest(ValueError):
@@ -85,17 +84,9 @@ def of_stream(file: IO[bytes], algorithm: str) -> str:
         raise UnknownDigest(algorithm)
     # MD5 detects damage; it is not relied on against manipulation.
     digest = hashlib.md5(usedforsecurity=False) if algorithm == MD5 else hashlib.sha256()
-    while block := _block(file):  # a multiple of the chunk, except the last
+    for block in blocks_of(file):
         digest.update(checksums_of(block) if algorithm == CRC32_512 else block)
     return f"{algorithm}:{digest.hexdigest()}"
-
-
-def _block(file: IO[bytes]) -> bytes:
-    """Read the next full block; only the last is shorter (one remote read may return less)."""
-    block = file.read(_BLOCK)
-    while block and len(block) < _BLOCK and (more := file.read(_BLOCK - len(block))):
-        block += more
-    return block
 
 
 def algorithm_of(digest: str) -> str:
