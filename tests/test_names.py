@@ -211,7 +211,6 @@ COVERED_BY = {
     "registry/schema": "registry/test_sqlite",
     "registry/sqlite_file": "cli/commands/test_list",
     "registry/statements": "registry/test_job_registry",
-    "registry/upgrades": "upgrade/test_in_place",
     "restore/materialize/empty_state": "restore/materialize/test_state_files",
     "restore/materialize/new_logs": "restore/test_combined",
     "restore/materialize/source_checkpoints": "restore/source/test_plain_checkpoints",

@@ -68,6 +68,8 @@ def plan_restart(
     WrongState
         The job has not ended, another job has gone on from its state or has its name, its program
         is gone, or its checkpoints are.
+    Locked
+        An upgrade that is not finished goes on from it, or has its name.
     UsageError
         Secrets are missing, or there are none.
     """
@@ -117,17 +119,18 @@ def _ended(context: Context, job: JobRecord) -> JobRecord:
 
 
 def check_alone(registry: Registry, job: JobRecord) -> None:
-    """Raise when another job has the name of ``job`` and runs, or has gone on from its state.
+    """Raise when another job has the name of ``job`` and runs, or goes on from its state.
 
     Raises
     ------
-    NameTaken, Superseded
+    NameTaken, Locked, Superseded
         As :meth:`.job_registry.Registry.restart`, which asks again.
     """
     named = registry.jobs(name=job.name) if job.has_given_name else ()
     for other in reconcile(registry, named):
         if not other.state.is_final and other.job_id != job.job_id:
             raise name_taken(other)
+    registry.check_not_in_upgrade(name=job.name if job.has_given_name else None, job=job)
     while (successor := registry.successor(job)) is not None:
         (current,) = reconcile(registry, [successor])
         if current.state.is_final == successor.state.is_final:
@@ -204,6 +207,8 @@ def restart_from(
         The job has not ended.
     NameTaken
         Another job has the name that somebody gave this one.
+    Locked
+        An upgrade that is not finished goes on from it, or has the name.
     UsageError
         Secrets are missing.
     SavepointNotFound, Corrupt, UnsupportedFormat, Incompatible
@@ -212,6 +217,7 @@ def restart_from(
     from flinkish.storage import locate
 
     job = _ended(context, job)
+    context.registry.check_not_in_upgrade(job=job)
     launch = with_secrets(job.launch, conf or {}, secret_args)
     # It is the same program: as when its checkpoint goes on, its failOnDataLoss decides.
     agreed = job.launch.restore.accept_partial if job.launch.restore is not None else ()

@@ -11,7 +11,7 @@ from flinkish.errors import FlinkishError, PartialFailure, RegistryError, Savepo
 
 if TYPE_CHECKING:
     from flinkish.savepoint.directory.catalog import CatalogEntry
-    from flinkish.savepoint.manage.prune import GarbageOutcome, PruneOutcome
+    from flinkish.savepoint.manage.prune import GarbageOutcome, Pruned, PruneOutcome
     from flinkish.savepoint.manage.retention import Policy
 
 
@@ -52,7 +52,8 @@ class PruneResult:
         Savepoints that cannot be read, or are not whole. They count for nothing and are not
         touched.
     warnings : tuple of str
-        Sentences about savepoints with times in the future.
+        Sentences about savepoints with times in the future, and about those that cannot be read
+        and for which others are kept.
     """
 
     directory: str
@@ -162,7 +163,7 @@ def prune_savepoints(
         )
         savepoints = done.savepoints
         unreadable = tuple((each.path, each.error) for each in (*done.unreadable, *done.damaged))
-        warnings = tuple(in_the_future(each) for each in done.future)
+        warnings = _warnings(done)
     if garbage:
         left = collect_garbage(
             location, in_use.writing, dry_run, agreed=agreed, owner=requester(), names=names
@@ -234,7 +235,7 @@ def remove_old(
     except FlinkishError as refused:
         return Removal(tuple(removed), refused)
     warnings = (
-        *(in_the_future(each) for each in done.future),
+        *_warnings(done),
         *(
             f"{each.path} was left alone, and counts for nothing: {each.error.message}"
             for each in done.damaged
@@ -247,6 +248,19 @@ def remove_old(
         f"{len(done.errors)} of them could not be removed: {first.message}", hint=first.hint
     )
     return Removal(tuple(removed), some, warnings)
+
+
+def _warnings(done: Pruned) -> tuple[str, ...]:
+    from flinkish.savepoint.directory.dispose import UNKNOWN_HINT
+
+    return (
+        *(in_the_future(each) for each in done.future),
+        *(
+            f"{each.path} cannot be read, and others are kept because it may use their files: "
+            f"{UNKNOWN_HINT}"
+            for each in done.unknown
+        ),
+    )
 
 
 def in_the_future(savepoint: CatalogEntry) -> str:

@@ -14,7 +14,7 @@ from flinkish.client.restoring import Restore, restore_spec
 from flinkish.client.resuming import check_resume, run_to_resume
 from flinkish.config import Config, working_directory
 from flinkish.config.secrets import MASK
-from flinkish.errors import NameTaken, UsageError
+from flinkish.errors import Locked, NameTaken, UsageError
 from flinkish.launch import launcher
 from flinkish.launch import spark_submit as programs
 from flinkish.launch.deploy_mode import check_deploy_mode
@@ -118,6 +118,8 @@ def prepare(
     ------
     NameTaken
         Another job has the name; :func:`holder_of` returns it.
+    Locked
+        An upgrade that is not finished has it.
     UsageError
         There is no such program, no savepoint to restore from, or no such deploy mode; or options
         contradict ``resume``.
@@ -188,6 +190,8 @@ def launch(context: Context, submission: Submission) -> JobRecord:
     ------
     NameTaken
         Another job got the name since it was checked.
+    Locked
+        An upgrade has it since.
     StorageError
         The job's log cannot be written.
     LaunchFailed
@@ -208,6 +212,9 @@ def launch(context: Context, submission: Submission) -> JobRecord:
         except NameTaken:
             _drop_log(job)
             _check_name(context, job.name)  # no error: its holder turned out to be dead
+        except Locked:
+            _drop_log(job)
+            raise
         else:
             return job
 
@@ -226,12 +233,16 @@ def _drop_log(job: JobRecord) -> None:
 
 
 def _check_name(context: Context, name: str) -> None:
-    """Raise NameTaken when a job of that name has not ended; one whose driver died has."""
+    """Raise NameTaken when a job of that name has not ended, Locked when it is being upgraded.
+
+    A job whose driver died has ended.
+    """
     registry = context.writable_registry  # the first job of a registry may have a name too
     found = reconcile(registry, registry.jobs(states=ACTIVE_STATES, name=name))
     holders = [job for job in found if not job.state.is_final]
     if holders:
         raise name_taken(holders[-1])
+    registry.check_not_in_upgrade(name=name)
 
 
 def check_restorable(context: Context, spec: RestoreSpec, spark: str | None) -> None:

@@ -21,6 +21,11 @@ def known_writers(registry: Registry, own: str | None) -> tuple[KnownWriter, ...
     claims = [claim for claim in registry.writers() if claim.job.job_id != own]
     jobs = {claim.job.job_id: claim.job for claim in claims}
     found = {job.job_id: job for job in reconcile(registry, jobs.values())}
+    queries = {
+        (job_id, query.name): query
+        for job_id, each in registry.queries_of(list(jobs)).items()
+        for query in each
+    }
     return tuple(
         KnownWriter(
             job_id=job.job_id,
@@ -29,9 +34,12 @@ def known_writers(registry: Registry, own: str | None) -> tuple[KnownWriter, ...
             query=claim.query,
             place=claim.place,
             is_table=claim.is_table,
-            elsewhere=job.driver is not None and job.driver.host != here,
+            elsewhere=(ref := job.driver or job.supervisor) is not None and ref.host != here,
+            last_batch=None if query is None else query.batch_id,
+            last_batch_end=None if query is None else query.last_batch_end,
         )
         for claim in claims
+        for query in (queries.get((claim.job.job_id, claim.query)),)
         if not (job := found[claim.job.job_id]).state.is_final
     )
 

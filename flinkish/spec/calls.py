@@ -50,6 +50,8 @@ class KnownWriter:
         Whether several queries may write there.
     elsewhere
         Whether its driver runs on another host, where a local path may be another directory.
+    last_batch, last_batch_end
+        The newest batch that it has committed, and when that ended, ISO 8601; None if not known.
     """
 
     job_id: str
@@ -59,6 +61,8 @@ class KnownWriter:
     place: str
     is_table: bool = False
     elsewhere: bool = False
+    last_batch: int | None = None
+    last_batch_end: str | None = None
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ class Upgrade:
     target
         The directory of the savepoint.
     timeout
-        Seconds that the savepoint may take.
+        Seconds that the job's savepoint may take, and its end where it is stopped, in all.
     request_id
         The request that stops the old job; of a shadow first the one that saves it.
     savepoint

@@ -6,6 +6,7 @@ another process can go on after the one that carried it out was killed.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -33,6 +34,7 @@ from flinkish.registry.jobs import (
     ProcessRef,
     Request,
     RequestKind,
+    RequestState,
     RestoreSpec,
 )
 from flinkish.registry.waiting import wait_job
@@ -69,6 +71,7 @@ class Execution:
         self._owner = owner
         self._secrets = secrets
         self._back = back
+        self._deadline = time.monotonic() + upgrade.timeout  # of the present savepoint or stop
 
     def effects(self) -> Mapping[UpgradeState, Callable[[], None]]:
         """Return what carries out each step; where there is none, nothing goes on by itself."""
@@ -185,7 +188,9 @@ class Execution:
         sent = [
             request
             for request in self._registry.requests(upgrade.job_id)
-            if request.kind is kind and request.created >= upgrade.created
+            if request.kind is kind
+            and request.created >= upgrade.created
+            and request.state is not RequestState.FAILED
         ]
         return sent[-1] if sent else None
 
@@ -200,6 +205,7 @@ class Execution:
             What is done, for the user, with ``{}`` for the job.
         """
         upgrade = self.upgrade
+        self._deadline = time.monotonic() + upgrade.timeout
         request = self._request(kind)
         if request is None:
             job = look(self._context, self._registry.job(upgrade.job_id))
@@ -219,6 +225,12 @@ class Execution:
             self._context.reporter.warning(warning)
         self._say(f"savepoint: {done.result.savepoint.path}")
         return done.result.savepoint.path
+
+    def _wait_for_old(self) -> None:
+        """Wait until the old job has ended, which has been stopped: within the stop's time."""
+        assert self.upgrade.request_id is not None
+        request = self._registry.request(self.upgrade.request_id)
+        requests.wait_end(self._context, request, self._deadline - time.monotonic())
 
     def _await(self, job_id: str, lacks: Callable[[JobRecord], str | None], what: str) -> JobRecord:
         """Wait until the new program lacks nothing, or has ended without a failure.

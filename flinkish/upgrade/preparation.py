@@ -92,7 +92,7 @@ def prepare(
     target : str
         The directory of the savepoint.
     timeout : float
-        Seconds that the savepoint may take.
+        Seconds that the job's savepoint may take, and its end where it is stopped, in all.
     health : Health
         When the new program counts as well.
     kind : UpgradeKind

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from flinkish import storage
-from flinkish.client import requests
 from flinkish.client.checking import Plan
 from flinkish.client.context import Context
 from flinkish.client.restarts import launch_in_place_of
@@ -53,7 +52,8 @@ class ShadowUpgrade(Execution):
                 job_id=shadow.job_id,
                 state=shadow.state.value,
             )
-        self._save(state=UpgradeState.PROMOTING, failure=None)
+        # Without the request of an earlier promotion, which has failed.
+        self._save(state=UpgradeState.PROMOTING, failure=None, request_id=None)
 
     def _save_job(self) -> None:
         path = self._saved(RequestKind.SAVEPOINT, "taking a savepoint of {}")
@@ -85,9 +85,7 @@ class ShadowUpgrade(Execution):
         old = look(self._context, self._registry.job(self.upgrade.job_id))
         if not old.state.is_final or self._request(RequestKind.STOP) is not None:
             path = self._saved(RequestKind.STOP, "stopping {} with a savepoint")
-            request = self._request(RequestKind.STOP)
-            assert request is not None
-            requests.wait_end(self._context, request, self.upgrade.timeout)
+            self._wait_for_old()
             self._save(old_savepoint=path)
         shadow = self._shadow()
         self._registry.rename(shadow.job_id, self.upgrade.name)

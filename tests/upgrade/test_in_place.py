@@ -154,6 +154,19 @@ def test_interrupted_at_each_record(
         left.run()
     with pytest.raises(Locked, match="is not finished"):
         context.registry.add_upgrade(replace(left.upgrade, upgrade_id="f" * 32), GONE)
+    if save in (2, 3) and not before:  # no job of the name runs
+        assert alive(context) == []
+        old = left.upgrade.job_id
+        for words in (
+            cli.run_words("serve", "-d", "--name", "rides"),
+            cli.run_words("serve", "-d", "--name", "rides", "--resume"),
+            ["restart", old],
+            ["restart", old, "--from", str(left.upgrade.savepoint)],
+        ):
+            refused = cli(*words)
+            assert refused.code == Locked.code, words
+            assert f"flinkish upgrade resume {ID}" in refused.err
+        assert alive(context) == []
     done = (rollback if back else resume)(context, ID[:31]).run()
     (running,) = alive(context)
     if not back:

@@ -10,7 +10,7 @@ import pytest
 
 from flinkish.client.context import Context
 from flinkish.errors import FlinkishError, UsageError, WrongState
-from flinkish.registry.jobs import JobState, RestoreSpec
+from flinkish.registry.jobs import JobState, RequestKind, RestoreSpec
 from flinkish.spec.queries import QueryFacts
 from flinkish.spec.upgrades import Upgrade, UpgradeKind, UpgradeState
 from flinkish.upgrade.shadow import ShadowUpgrade, check_apart, find_shadow, place_of, places_of
@@ -18,6 +18,8 @@ from flinkish.upgrade.takeover import promote, resume, rollback
 from tests.cli.conftest import Command
 from tests.upgrade.test_in_place import GONE, ID, Dying, Killed, alive, begun, new, state
 from tests.upgrade.test_in_place import context as context
+
+STOP = RequestKind.STOP
 
 
 def shadow(cli: Command, context: Context, mode: str = "saving") -> Upgrade:
@@ -99,6 +101,10 @@ def test_a_job_that_cannot_be_stopped_goes_on_with_its_shadow(
     assert after.state is UpgradeState.SHADOWING
     assert "memory sink" in (after.failure or {})["message"]
     assert sorted(alive(context)) == sorted([job.job_id, str(done.new_job_id)])
+    context.registry.save_upgrade(after, GONE)
+    assert promote(context, ID).run().state is UpgradeState.SHADOWING
+    stops = [each for each in context.registry.requests(job.job_id) if each.kind is STOP]
+    assert len(stops) == 2, "it is asked again, not told the old answer"
 
 
 @pytest.mark.parametrize("back", [False, True])

@@ -25,7 +25,7 @@ def ack(call: Call, jobs: tuple[str, ...], every: bool) -> int:
         done = acknowledge(session, jobs)
         out = session.out
         if out.json:
-            out.document({"jobs": [{"job_id": job.job_id, "name": job.name} for job in done]})
+            session.document({"jobs": [{"job_id": job.job_id, "name": job.name} for job in done]})
             return 0
         for job in done:
             out.line(job.job_id if out.quiet else f"Acknowledged: {job.name} ({job.job_id}).")

@@ -30,11 +30,11 @@ def metrics(call: Call, output: str | None) -> int:
     with call.session() as session:
         found = measure(session)
         session.warn_of_absent_registry()
-    if output is not None:
-        write_text(output, prometheus_text(found))
-    if call.out.json:
-        call.out.document(document(found))
-    elif output is None:
+        if output is not None:
+            write_text(output, prometheus_text(found))
+        if call.out.json:
+            session.document(document(found))
+    if output is None and not call.out.json:
         copy_log(prometheus_text(found), sys.stdout)
     return 0
 

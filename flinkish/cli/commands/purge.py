@@ -11,6 +11,7 @@ from flinkish.cli.base import Call, command
 from flinkish.cli.options.arguments import dry_run_option, parse_age
 from flinkish.cli.output.printer import Output
 from flinkish.cli.output.text import counted, iso_time, local_time, size_text, table
+from flinkish.cli.session import Session
 from flinkish.client.purge import PurgeOutcome, PurgeResult, purge_jobs
 from flinkish.client.purge_files import Leftover
 from flinkish.errors import FlinkishError
@@ -53,7 +54,7 @@ def purge(call: Call, age: float, failed: bool, dry_run: bool, yes: bool) -> int
             agreed = {each.job.job_id for each in planned.going}
             agreed |= {each.location for each in leftovers}
             done = purge_jobs(session, age, failed=failed, agreed=agreed)
-        _show(session.out, done)
+        _show(session, done)
         session.warn_of_absent_registry()
     if done.failure is not None:
         raise done.failure
@@ -70,9 +71,10 @@ def _ask(out: Output, planned: PurgeResult) -> None:
     out.agree_to_remove(f"{' and '.join(what)} ({size_text(size)})", names)
 
 
-def _show(out: Output, done: PurgeResult) -> None:
+def _show(session: Session, done: PurgeResult) -> None:
+    out = session.out
     if out.json:
-        out.document(
+        session.document(
             {
                 "ended_before": iso_time(done.ended_before),
                 "dry_run": done.dry_run,

@@ -28,7 +28,7 @@ def recover(call: Call, dry_run: bool) -> int:
             session, dry_run=dry_run, on_recovery=lambda one: _tell(out, one, dry_run=dry_run)
         )
         if out.json:
-            out.document({"dry_run": dry_run, **document(found)})
+            session.document({"dry_run": dry_run, **document(found)})
         elif not found:
             out.note("Nothing to do: no job of this host is lost.")
             session.warn_of_absent_registry()

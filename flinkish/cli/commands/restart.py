@@ -18,7 +18,7 @@ from flinkish.errors import UsageError
 from flinkish.registry.jobs import JobRecord
 
 
-@command("restart", exit_codes=(4, 5, 10, 11, 13, 14, 15))
+@command("restart", exit_codes=(4, 5, 10, 11, 12, 13, 14, 15))
 @job_argument
 @click.option(
     "--from",

@@ -68,7 +68,7 @@ def _claim_mode(_ctx: click.Context, parameter: click.Parameter, value: str | No
 
 @command(
     "run",
-    exit_codes=(4, 5, 11, 13, 14, 15),
+    exit_codes=(4, 5, 11, 12, 13, 14, 15),
     context_settings={"allow_interspersed_args": False},
     options_metavar="[OPTIONS]",
 )

@@ -75,9 +75,7 @@ def save_all(
     }
     removal = remove_old(session, target, policy, taken.keys(), taken.values())
     if out.json:
-        shown = document(outcomes, removal, policy, troubles)
-        absent = session.absent_registry
-        out.document(shown if absent is None else {**shown, "absent_registry": absent})
+        session.document(document(outcomes, removal, policy, troubles))
     _tell_removal(out, target, removal)
     return exit_code(outcomes, removal, troubles)
 

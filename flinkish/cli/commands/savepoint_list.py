@@ -51,7 +51,8 @@ def list_savepoints(call: Call, directory: str | None, registry: bool) -> int:
         rows, notice = _rows(listed), _unfinished(listed)
         out = session.out
         if out.json:
-            out.document({"savepoints": [_document(row) for row in rows]})
+            write = session.document if where is None else out.document
+            write({"savepoints": [_document(row) for row in rows]})
         elif out.quiet:
             for row in rows:
                 if row["state"] == "complete":

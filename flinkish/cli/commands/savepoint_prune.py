@@ -12,6 +12,7 @@ from flinkish.cli.options.arguments import dry_run_option
 from flinkish.cli.options.retention import keep_options
 from flinkish.cli.output.printer import Output
 from flinkish.cli.output.text import counted, iso_time, size_text, table, utc_time
+from flinkish.cli.session import Session
 from flinkish.client.retention import PruneResult, not_removed, prune_savepoints
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def prune(call: Call, directory: str, garbage: bool, dry_run: bool, yes: bool, *
             done = carry_out(
                 dry_run=False, agreed=agreed | {each.found.path for each in planned.trash}
             )
-        _show(session.out, done, dry_run)
+        _show(session, done, dry_run)
     error = not_removed(done, len(planned.going) + len(planned.trash))
     if error is not None:
         raise error
@@ -84,10 +85,11 @@ def _ask(out: Output, planned: PruneResult) -> None:
     out.agree_to_remove(f"{' and '.join(what)} in {location}", names)
 
 
-def _show(out: Output, done: PruneResult, dry_run: bool) -> None:
+def _show(session: Session, done: PruneResult, dry_run: bool) -> None:
+    out = session.out
     location, savepoints, left = done.directory, done.savepoints, done.garbage
     if out.json:
-        out.document(
+        session.document(
             {
                 "directory": location,
                 "dry_run": dry_run,

@@ -56,7 +56,8 @@ _timeout_option = click.option(
     "--timeout",
     callback=parse_seconds,
     metavar="DURATION",
-    help="How long the job's savepoint may take. Default: client.timeout.",
+    help="How long the job's savepoint may take, from the request to the job's end. Default: "
+    "client.timeout.",
 )
 
 

@@ -38,7 +38,7 @@ from flinkish.driver.runtime.running_query import (
 )
 from flinkish.driver.runtime.start_phase import StartPhase
 from flinkish.driver.spark import jvm as spark_jvm
-from flinkish.errors import FlinkishError, GivenUp, ProgramFailed
+from flinkish.errors import FlinkishError, GivenUp, ProgramFailed, UsageError
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, Launch, QueryStatus
 
@@ -223,13 +223,22 @@ class Runtime:
         return state, statuses
 
     @contextmanager
-    def _taking(self, name: str) -> Iterator[list[Any]]:
+    def _taking(self, name: str, session: Any) -> Iterator[list[Any]]:
         """Start query ``name`` inside the block, which appends Spark's handle of it.
 
         Before, the queries that have ended are reported: what they held is free for this one. What
         it has taken is given up if Spark does not start it.
+
+        Raises
+        ------
+        UsageError
+            A query of the name runs in another session. Spark only looks at the names of its own.
         """
         with self._reporting:
+            if self._is_taken(name, session):
+                error = _name_of_two(name)
+                self.fail(error)
+                raise error
             ended = [query for query in self.queries() if spark_jvm.has_ended(query.jsq)]
             if ended:
                 self.registry.heartbeat(self.job_id, [status_of(query) for query in ended])
@@ -243,6 +252,17 @@ class Runtime:
             raise
         finally:
             self._starting.remove(name)
+
+    def _is_taken(self, name: str, session: Any) -> bool:
+        """Return whether a query of another session has the name, and runs or is being started."""
+        if name in self._starting:
+            return True
+        own = session._jsparkSession
+        return any(
+            not query.session._jsparkSession.equals(own)
+            for query in self.queries()
+            if query.name == name and not spark_jvm.has_ended(query.jsq)
+        )
 
     def _give_up(self, name: str) -> None:
         """Give up what a query has taken that does not start, unless a run of it is at work."""
@@ -336,7 +356,7 @@ class Runtime:
         except FlinkishError as error:
             self.fail(error)
             raise
-        with self._taking(name) as handles:
+        with self._taking(name, session) as handles:
             query = self._begun(name, writer, facts, begin, handles)
             self._gate.add(query)
         self.start_phase.started(query.name)
@@ -520,3 +540,11 @@ def _agreed(launch: Launch, *, again: bool) -> str | None:
     """
     mode = launch.sink_ahead if launch.restore is None else launch.restore.sink_ahead
     return mode if mode == "accept" or not again else None
+
+
+def _name_of_two(name: str) -> UsageError:
+    """Return the refusal of a second query of a name: a job knows its queries by their names."""
+    return UsageError(
+        f"two queries of the program that run at once are named '{name}'",
+        hint="give each query a queryName of its own, also in another session (newSession)",
+    )

@@ -39,7 +39,12 @@ from flinkish.checkpoint.format.pins import (
     pinned,
 )
 from flinkish.checkpoint.format.schema_files import FamilySchemas, parse_schema_file, schema_version
-from flinkish.engine.errors import EngineError, StateFormatError, engine_errors
+from flinkish.engine.errors import (
+    EngineError,
+    MissingStateFile,
+    StateFormatError,
+    engine_errors,
+)
 from flinkish.engine.stores.directories import StateSource, read_bytes
 from flinkish.engine.stores.files import StoreFiles
 
@@ -156,16 +161,17 @@ def read_checkpoint(source: StateSource, batch: int | None = None) -> Checkpoint
     Raises
     ------
     EngineError
-        No batch is committed, or the requested one is not.
+        No batch is committed.
     StateFormatError
-        A file is damaged or of an unknown version.
+        A file is damaged, missing (that of the requested batch, too), or of an unknown version.
     """
     committed = numbers_among(source.names(COMMITS))
     chosen = max(committed, default=None) if batch is None else batch
-    if chosen is None or chosen not in committed:
-        what = "no committed batch" if batch is None else f"no commit of batch {batch}"
-        raise EngineError(f"the checkpoint has {what}: there is no state to read")
+    if chosen is None:
+        raise EngineError("the checkpoint has no committed batch: there is no state to read")
     offsets, commit = f"{OFFSETS}/{chosen}", f"{COMMITS}/{chosen}"
+    if chosen not in committed:
+        raise MissingStateFile(commit, None, f"there is no commit of batch {chosen}")
     pins = parse_offsets(read_bytes(source, offsets), offsets).pins
     ids = parse_commit(read_bytes(source, commit), commit).state_ids
     return CheckpointState(chosen, pins, read_operators(source, chosen, pins, ids))

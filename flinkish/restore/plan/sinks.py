@@ -82,6 +82,8 @@ class SinkPosition:
         (:mod:`.file_sink_log`) that wrote nothing, or had only batches without rows.
     drift
         What others have done to a table since the savepoint.
+    written
+        When the newest batch of a local file sink was written, in seconds since the epoch.
     """
 
     format: str
@@ -94,6 +96,7 @@ class SinkPosition:
     computes_skipped: bool = False
     has_files: bool = True
     drift: Drift = field(default_factory=Drift)
+    written: float | None = None
 
 
 @dataclass(frozen=True)

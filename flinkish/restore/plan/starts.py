@@ -10,12 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from flinkish.errors import ConsentNeeded, StorageError
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan, SinkPosition
 from flinkish.restore.plan.source_row import kind_of
 from flinkish.spec.calls import KnownWriter
 
+#: How a user learns whether a local path of another host is another directory.
+NEXT_BATCH = (
+    "if that path is another directory on its host, try again a minute after its next batch: then "
+    "that shows"
+)
+#: Seconds by which the clocks of two hosts, and that of the storage, may differ.
+_CLOCKS = 60.0
 #: Sinks that keep nothing, so that it does not matter what a query writes to them again.
 KEEP_NOTHING = frozenset({"console", "memory", "noop"})
 #: What the formats of sources begin with whose rows are made up, or not there to be read again.
@@ -279,6 +287,31 @@ def _ways(begins: Beginning, stands: EarlierRun | None) -> Iterable[str]:
         yield f"remove {begins.checkpoint}, which has no batch, and give --sink-ahead rebase"
 
 
+def may_be_another_directory(writer: KnownWriter) -> bool:
+    """Return whether the place of a writer is a local path of another host. Pure."""
+    return writer.elsewhere and not writer.is_table and writer.place.startswith("/")
+
+
+def is_another_directory(writer: KnownWriter, sink: SinkPosition) -> bool:
+    """Return whether a writer's place is another host's own directory of the name. Pure.
+
+    It may be one that both hosts have mounted. Then the batch that the writer has committed last is
+    in the log of the sink, and nothing there is older than it.
+    """
+    if not may_be_another_directory(writer):
+        return False
+    if sink.newest_batch is None:
+        return True
+    if writer.last_batch is None:
+        return False
+    if sink.newest_batch < writer.last_batch:
+        return True
+    if sink.written is None or writer.last_batch_end is None:
+        return False
+    ended = datetime.fromisoformat(writer.last_batch_end.replace("Z", "+00:00")).timestamp()
+    return sink.written < ended - _CLOCKS
+
+
 def judge_writers(
     sink: SinkPosition,
     place: str,
@@ -303,8 +336,8 @@ def judge_writers(
             continue
         if each.is_table and mode == "rebase":
             continue
-        if each.elsewhere and place.startswith("/") and sink.newest_batch is None:
-            continue  # a local directory of another host
+        if is_another_directory(each, sink):
+            continue
         what = "the rows of one input would be there twice"
         if not each.is_table:
             what = "of two queries on one file sink, the output of one is dropped"
@@ -313,6 +346,8 @@ def judge_writers(
             f"writes to the {sink.format} sink {sink.path} too: {what}"
         )
         advice = f"stop that job first, with: flinkish stop {each.job_id}; or write to another path"
+        if may_be_another_directory(each):
+            advice += f"; {NEXT_BATCH}"
         if each.is_table:
             advice += "; --sink-ahead rebase writes it all again"
         permit: tuple[SinkMode, ...] = ("rebase",) if each.is_table else ()

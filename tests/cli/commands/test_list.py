@@ -202,6 +202,25 @@ def test_prune_says_that_no_registry_tells_what_jobs_need(cli: Command) -> None:
     assert "warning: there is no registry at" in pruned.err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("savepoint", "prune", "sp", "--keep-last", "1"),
+        ("savepoint", "list", "--registry"),
+        ("purge", "--ended-before", "1d"),
+        ("ack", "--all"),
+        ("recover",),
+        ("metrics",),
+        ("savepoint", "--all", "sp"),
+    ],
+    ids=" ".join,
+)
+def test_json_says_that_there_is_no_registry(cli: Command, words: tuple[str, ...]) -> None:
+    (cli.directory / "sp").mkdir()
+    absent = cli.ok(*words, "--json").json()["absent_registry"]
+    assert absent == f"sqlite:///{cli.directory}/state/flinkish/registry.db"
+
+
 @pytest.mark.parametrize("named", [False, True], ids=["default", "named"])
 @pytest.mark.parametrize("why", ["link", "directory-link", "refused"])
 def test_a_registry_that_cannot_be_looked_at_is_not_absent(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -51,6 +52,22 @@ def test_of_two_first_runs_in_one_checkpoint_the_second_is_refused(registry: Reg
     other.take("q", KAFKA, None, None, is_empty=True, checkpoint="/another")
     registry.transition("a" * 32, JobState.FAILED)
     other.take("q", KAFKA, None, None, is_empty=True, checkpoint="/chk")
+
+
+def test_a_local_sink_of_another_host(registry: Registry, tmp_path: Path) -> None:
+    log = tmp_path / "_spark_metadata"
+    log.mkdir()
+    (log / "3").write_text("v1\n{}")
+    out = NewSink("csv", str(tmp_path))
+    add(registry, "a").take("q", out, None, None, is_empty=False)
+    registry.update_job("a" * 32, driver=ProcessRef("another-host", 1))
+    registry.heartbeat("a" * 32, [replace(QueryStatus("q", "i", "r", "/c"), batch_id=3)])
+    other = add(registry, "b")
+    with pytest.raises(ConsentNeeded) as refused:  # maybe both have mounted it
+        other.take("q", out, None, None, is_empty=False)
+    assert "try again a minute after its next batch" in refused.value.hint
+    registry.heartbeat("a" * 32, [replace(QueryStatus("q", "i", "r", "/c"), batch_id=4)])
+    other.take("q", out, None, None, is_empty=False)
 
 
 def test_a_local_checkpoint_of_another_host_is_another(registry: Registry) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from flinkish.restore.plan.starts import (
     Agreed,
     Beginning,
     EarlierRun,
+    is_another_directory,
     is_read_again,
     judge_start,
     judge_writers,
@@ -129,6 +131,32 @@ def test_what_a_source_gives_again(signature: str, options: dict[str, str], agai
 
 
 WRITER = KnownWriter("b" * 32, "orig", "RUNNING", "seen", "/out")
+AWAY = replace(WRITER, elsewhere=True, last_batch=5, last_batch_end="2026-01-01T00:10:00Z")
+ENDED = datetime(2026, 1, 1, 0, 10, tzinfo=timezone.utc).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("writer", "newest", "written", "is_another"),
+    [
+        (AWAY, None, None, True),
+        (AWAY, 4, ENDED, True),  # batch 5 would be there
+        (AWAY, 5, ENDED, False),
+        (AWAY, 9, ENDED + 3.0, False),  # it has gone on since it was heard of
+        (AWAY, 9, ENDED - 3.0, False),  # a clock is not so exact
+        (AWAY, 9, ENDED - 100.0, True),  # its batch 5 was written later than all that is there
+        (AWAY, 9, None, False),
+        (replace(AWAY, last_batch_end=None), 9, ENDED - 100.0, False),
+        (replace(AWAY, last_batch=None), 4, ENDED - 100.0, False),
+        (replace(AWAY, elsewhere=False), 4, ENDED, False),
+        (replace(AWAY, place="s3://b/out"), 4, ENDED, False),
+        (replace(AWAY, is_table=True), 4, ENDED, False),
+    ],
+)
+def test_a_local_path_of_another_host(
+    writer: KnownWriter, newest: int | None, written: float | None, is_another: bool
+) -> None:
+    sink = replace(FILES, newest_batch=newest, written=written)
+    assert is_another_directory(writer, sink) is is_another
 
 
 @pytest.mark.parametrize(
@@ -153,3 +181,4 @@ def test_writers(
     if plan is not None:
         assert "job orig" in plan.text
         assert "flinkish stop bbbb" in plan.advice
+        assert ("another directory on its host" in plan.advice) is writer.elsewhere
