@@ -8,7 +8,7 @@ from typing import Any
 
 from flinkish.launch import spark_submit
 from flinkish.launch.describer import describe_program
-from flinkish.launch.other_jobs import known_writers, runs_under_other_ids
+from flinkish.launch.known_jobs import known_writers, runs_under_other_ids
 from flinkish.launch.spark_submit import Installation
 from flinkish.registry.job_registry import Registry
 from flinkish.restore.check.version_check import version_gate

@@ -15,8 +15,8 @@ from flinkish.client.context import Context
 from flinkish.client.purge_files import Leftover, find_leftovers, found_below, remove_leftover
 from flinkish.client.submission import checkpoint_directory
 from flinkish.errors import FlinkishError, PartialFailure, StorageError
-from flinkish.launch.other_jobs import standing
-from flinkish.registry.in_use import offered_names, outlived, resumed_runs
+from flinkish.launch.known_jobs import standing
+from flinkish.registry.in_use import outlived
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, QueryStatus, SavepointRecord
 from flinkish.registry.liveness import reconcile
@@ -32,6 +32,7 @@ from flinkish.registry.purge_plan import (
     plan_purge,
     standing_reason,
 )
+from flinkish.registry.resumed_runs import offered_names, resumed_runs
 from flinkish.restore.plan.query_id import newest_batch
 from flinkish.savepoint.directory.leases import LeaseRecord, read_leases
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flinkish.client.context import Context
 from flinkish.client.restoring import Restore
 from flinkish.errors import Superseded, UsageError, quoted
-from flinkish.launch.other_jobs import Standing, standing
+from flinkish.launch.known_jobs import Standing, standing
 from flinkish.launch.termination import wait_until_gone
 from flinkish.registry.jobs import JobRecord
 from flinkish.registry.liveness import reconcile

@@ -25,8 +25,8 @@ from flinkish.driver.runtime.earlier_runs import run_of
 from flinkish.driver.runtime.query_setup import Prepared, Preparer
 from flinkish.errors import ConsentNeeded, Superseded
 from flinkish.launch.job_origin import resumed_origin
-from flinkish.launch.other_jobs import came_from, standing
-from flinkish.registry.in_use import offered_names, outlived, savepoints_in_use, taken_by
+from flinkish.launch.known_jobs import came_from, standing
+from flinkish.registry.in_use import outlived, savepoints_in_use
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import (
     JobRecord,
@@ -40,6 +40,7 @@ from flinkish.registry.jobs import (
     SavepointRecord,
     arguments_for,
 )
+from flinkish.registry.resumed_runs import offered_names, taken_by
 from tests.cli.conftest import Command
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 

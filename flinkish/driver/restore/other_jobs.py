@@ -9,7 +9,7 @@ from typing import Any
 from flinkish import storage
 from flinkish.driver.plan.outputs import one_name, output_of
 from flinkish.errors import ConsentNeeded
-from flinkish.launch.other_jobs import known_writers, runs_under_other_ids
+from flinkish.launch.known_jobs import known_writers, runs_under_other_ids
 from flinkish.registry.claims import (
     Claim,
     checkpoint_resource,

@@ -28,9 +28,9 @@ from flinkish.errors import (
     WrongState,
 )
 from flinkish.launch.job_origin import resumed_origin
-from flinkish.registry.in_use import resumed_runs
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord
+from flinkish.registry.resumed_runs import resumed_runs
 from flinkish.restore.check.version_check import fit_offers
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
 from flinkish.restore.plan.document import compare_with_expected

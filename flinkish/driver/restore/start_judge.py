@@ -20,7 +20,7 @@ from flinkish.driver.restore.empty_checkpoint import make_empty
 from flinkish.driver.restore.other_jobs import OtherJobs
 from flinkish.driver.tables.sink_tables import SinkPlace, open_table
 from flinkish.errors import ConsentNeeded, StorageError, TableError
-from flinkish.launch.other_jobs import came_from, standing
+from flinkish.launch.known_jobs import came_from, standing
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, QueryFacts
 from flinkish.restore.check.file_sinks import file_sink_position

@@ -12,6 +12,7 @@ from flinkish.errors import JobNotFound, StorageError
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, QueryStatus
 from flinkish.registry.liveness import reconcile
+from flinkish.registry.resumed_runs import newest_run
 from flinkish.spec.calls import KnownRun, KnownWriter
 
 
@@ -73,13 +74,17 @@ def standing(registry: Registry, name: str, but: str | None = None) -> Standing 
     but
         A run that does not count.
     """
-    jobs = [job for job in registry.jobs(name=name) if job.state.is_final and job.job_id != but]
-    for job in sorted(jobs, key=lambda job: (job.end_time or 0.0, job.start_time), reverse=True):
+    seen: dict[str, Standing] = {}
+
+    def has_committed(job: JobRecord) -> bool:
         queries = registry.queries(job.job_id)
         committed = {query.name: _committed(query) for query in queries}
-        if any(q.batch_id is not None or committed[q.name] is not None for q in queries):
-            return Standing(job, tuple(queries), committed)
-    return None
+        seen[job.job_id] = Standing(job, tuple(queries), committed)
+        return any(q.batch_id is not None or committed[q.name] is not None for q in queries)
+
+    runs = (job for job in registry.jobs(name=name) if job.job_id != but)
+    job = newest_run(runs, has_committed)
+    return None if job is None else seen[job.job_id]
 
 
 def came_from(registry: Registry, job: JobRecord) -> list[str]:
