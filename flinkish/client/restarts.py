@@ -10,7 +10,7 @@ from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.client.context import Context
 from flinkish.client.submission import check_restorable
 from flinkish.config import MASK
-from flinkish.errors import DriverLost, FlinkishError, UsageError, WrongState
+from flinkish.errors import DriverLost, FlinkishError, NonRestoredState, UsageError, WrongState
 from flinkish.launch import launcher, spark_submit
 from flinkish.launch.restart_strategy import name_of
 from flinkish.launch.termination import wait_until_gone
@@ -67,7 +67,7 @@ def plan_restart(
     ------
     WrongState
         The job has not ended, another job has gone on from its state or has its name, its program
-        is gone, or its checkpoints are.
+        is gone, or its checkpoints are, or it was refused for state that it leaves behind.
     Locked
         An upgrade that is not finished goes on from it, or has its name.
     UsageError
@@ -82,6 +82,15 @@ def plan_restart(
         raise WrongState(
             f"{who} was to take over from another job, which did not come about",
             hint="upgrade that job again",
+            job_id=job.job_id,
+            state=job.state.value,
+        )
+    failure = job.failure or {}
+    if failure.get("id") == NonRestoredState.id:
+        raise WrongState(
+            f"{who} was refused as state would have been left behind, and would go on without it "
+            f"now: {failure.get('message')}",
+            hint=f"start the program anew with flinkish run; {failure.get('hint')}",
             job_id=job.job_id,
             state=job.state.value,
         )

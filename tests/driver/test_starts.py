@@ -245,4 +245,4 @@ def test_a_start_is_judged_by_what_the_job_before_it_has_left(
         _jsc=SimpleNamespace(hadoopConfiguration=lambda: hadoop),
     )
     with pytest.raises(ConsentNeeded, match="has batch 7"):
-        judge.admit("q", None, facts, session, str(tmp_path / "new"))
+        judge.admit("q", None, facts, session, str(tmp_path / "new"), again=False)

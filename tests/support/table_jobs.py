@@ -113,6 +113,11 @@ class TableJobs:
         program = (self.format, self.source, target, *words)
         return self.flinkish.run(PROGRAM, *program, options=options)
 
+    def refuse(self, target: str, *words: str, options: tuple[str, ...]) -> Result:
+        """Start a job that is refused, and return how."""
+        program = (str(PROGRAMS / PROGRAM), self.format, self.source, target, *words)
+        return self.flinkish("run", "-m", "local[2]", *LIGHT, *options, *program)
+
     def check(self, target: str, *words: str, restore: tuple[str, ...]) -> Result:
         """Plan a restore, without running it."""
         options = ("--json", "-m", "local[2]", *LIGHT, *self.options, *restore)
@@ -211,6 +216,13 @@ def check_an_older_savepoint(jobs: TableJobs, mode: str, *words: str, registry: 
     plan = jobs.check(target, *words, restore=restore).json()
     assert plan["sinks"][0]["verdict"] == mode, plan
     assert jobs.ids() == Counter(range(7)), "a check has changed the table"
+
+    if mode == "rollback":
+        # A start that is refused when the query has been judged and started: nothing is changed.
+        wrong = (*restore, "--accept-partial", "nothing", *jobs.options)
+        refused = jobs.refuse(target, *words, options=wrong)
+        assert refused.code == 2, refused
+        assert jobs.ids() == Counter(range(7)), "a refused start has changed the table"
 
     again = jobs.run(target, *words, restore=restore)
     jobs.feed(2)

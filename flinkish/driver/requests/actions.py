@@ -105,7 +105,7 @@ class Actions:
                     self._limit = limit_of(request, self._savepoint_timeout, now=registry.now())
                     in_flight.enter_context(self._when_started(request))
                 else:
-                    self._runtime.restore_gate.open()  # a query that is held cannot end
+                    self._runtime.restore_gate.end_or_open()  # one that is held cannot end
                     in_flight.enter_context(self._runtime.in_flight())
                 if self._runtime.ending is not None:
                     raise WrongState(f"the job is ending ({self._runtime.ending.value})")

@@ -31,6 +31,7 @@ from flinkish.restore.plan.starts import (
     Agreed,
     Beginning,
     EarlierRun,
+    agreed_mode,
     checkpoint_not_read,
     is_read_again,
     judge_start,
@@ -64,6 +65,8 @@ class StartJudge:
         facts: WriterFacts,
         session: Any,
         location: str,
+        *,
+        again: bool,
     ) -> list[str]:
         """Let a query start, with its query id and its output taken for this job.
 
@@ -72,6 +75,8 @@ class StartJudge:
         location
             Its checkpoint, which may not exist yet. One whose first batch has another number than 0
             is made here.
+        again
+            Whether it goes on where the job's last driver left it.
 
         Returns
         -------
@@ -116,7 +121,7 @@ class StartJudge:
                 stands=stands,
                 begun=begun,
                 named=self._job.launch.named,
-                mode=self._mode,
+                mode=agreed_mode(self._mode, again=again),
             )
 
         found = judged(None, None)

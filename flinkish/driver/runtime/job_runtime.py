@@ -40,7 +40,7 @@ from flinkish.driver.runtime.start_phase import StartPhase
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import FlinkishError, GivenUp, ProgramFailed, UsageError
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState, Launch, QueryStatus
+from flinkish.registry.jobs import JobRecord, JobState, QueryStatus
 
 #: The setting with the number of queries that the program starts (``run --queries``).
 QUERIES = "execution.start.queries"
@@ -86,7 +86,7 @@ class Runtime:
         else:
             self.restorer = Restorer(registry, job.job_id, spec, planning)
         path = None if spec is None else spec.path
-        mode = _agreed(job.launch, again=job.state is JobState.RESTARTING)
+        mode = job.launch.sink_ahead if spec is None else spec.sink_ahead
         self._judge = StartJudge(registry, job, OtherJobs(registry, job.job_id, path), mode)
         self._preparer = Preparer(
             checkpoint_root, planning, self.restorer, self.queries, earlier, self._judge, lost
@@ -190,9 +190,13 @@ class Runtime:
         """Return the present status of every query (asks the JVM).
 
         Not of one that is being started again: that its last run has ended would be taken for the
-        end of what it holds by now.
+        end of what it holds by now. Nor of one whose table has to go back first: a driver that is
+        killed before that has not begun with it, and the next one restores it anew.
         """
-        return [status_of(query) for query in self.queries() if query.name not in self._starting]
+        left = {*self._starting}
+        if self.restorer is not None:
+            left |= self.restorer.to_roll_back()
+        return [status_of(query) for query in self.queries() if query.name not in left]
 
     def report(self) -> JobState:
         """Write the heartbeat and, while Spark can be asked, the status of every query.
@@ -215,7 +219,10 @@ class Runtime:
         with self._reporting:
             statuses = [] if self.session_stopped else self.statuses()
             state = self.registry.heartbeat(self.job_id, statuses)
-            for query in self.queries() if statuses else ():
+            reported = {status.name for status in statuses}
+            for query in self.queries():
+                if query.name not in reported:
+                    continue
                 facts = lasting_facts(query)
                 if facts != query.recorded:
                     self.registry.record_facts(self.job_id, query.name, query.query_id, facts)
@@ -409,6 +416,7 @@ class Runtime:
 
     def _let_go(self, _queries: Sequence[ManagedQuery]) -> None:
         """Do what follows when queries that were held may run."""
+        self._beat()  # with those that were not reported while their tables had to go back
         self._running_if_started()
 
     def _running_if_started(self) -> None:
@@ -530,16 +538,6 @@ class Runtime:
         """Settle the claimed savepoint: see :meth:`Restorer.settle_claim`."""
         if self.restorer is not None:
             self.restorer.settle_claim(committed)
-
-
-def _agreed(launch: Launch, *, again: bool) -> str | None:
-    """Return what the user agreed to for a sink that is ahead.
-
-    Of a job that is started again only that output may be dropped: it may have ended before it had
-    come past the sink's batches.
-    """
-    mode = launch.sink_ahead if launch.restore is None else launch.restore.sink_ahead
-    return mode if mode == "accept" or not again else None
 
 
 def _name_of_two(name: str) -> UsageError:

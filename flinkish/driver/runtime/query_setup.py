@@ -154,13 +154,13 @@ class Preparer:
         )
         if run is not None:
             resumed = self._resumed(prepared, run, settings)
-            return self._admitted(resumed, facts, session, run.location)
+            return self._admitted(resumed, facts, session, run.location, again=True)
         placed = self._placed(prepared, facts, session)
         if placed.restored_batch is not None:
             return placed  # the plan of its restore has judged it
         location = placed.location or own
         assert location is not None
-        return self._admitted(placed, facts, session, location)
+        return self._admitted(placed, facts, session, location, again=False)
 
     def _generated(self, own: str | None, session: Any) -> str:
         """Return the name of a query that the program does not name.
@@ -182,12 +182,20 @@ class Preparer:
         return name
 
     def _admitted(
-        self, prepared: Prepared, facts: WriterFacts, session: Any, location: str
+        self,
+        prepared: Prepared,
+        facts: WriterFacts,
+        session: Any,
+        location: str,
+        *,
+        again: bool,
     ) -> Prepared:
         """Return a query that is not restored now, if it may start in that checkpoint."""
         if self._judge is None:
             return prepared
-        notes = self._judge.admit(prepared.name, prepared.planned, facts, session, location)
+        notes = self._judge.admit(
+            *(prepared.name, prepared.planned, facts, session, location), again=again
+        )
         for note in notes:
             log(note)
         return replace(prepared, notes=(*prepared.notes, *notes))

@@ -113,7 +113,7 @@ class _Index:
         UsageError
             Several operators have the name, and nothing says which one is meant.
         """
-        found = _named(self._own, old) or _named(self._others, old)
+        found = named_operators(self._own, old) or named_operators(self._others, old)
         if len(found) > 1:
             raise UsageError(
                 f"the uid map is ambiguous: several operators of the savepoint are {old!r}, of the "
@@ -127,7 +127,8 @@ class _Index:
         return operator.operator_id_v2 if v2 else operator.operator_id_v3
 
 
-def _named(operators: Sequence[SavedOperator], old: str) -> list[SavedOperator]:
+def named_operators(operators: Sequence[SavedOperator], old: str) -> list[SavedOperator]:
+    """Return the saved operators that a name of the user's may mean: as ``by_old_name``."""
     wanted = old.lower()
     return (
         [op for op in operators if op.uid == old]
@@ -148,7 +149,7 @@ def check_uid_map(uid_map: Mapping[str, str], saved: Sequence[SavedQueryFacts]) 
     """Raise UsageError when ``--uid-map`` names an operator or source that the savepoint lacks."""
     every = [op for query in saved for op in query.operators]
     for new, old in uid_map.items():
-        if not _named(every, old) and not any(
+        if not named_operators(every, old) and not any(
             source.uid == old for query in saved for source in query.sources or ()
         ):
             known = sorted({op.uid for query in saved for op in query.operators if op.uid})

@@ -140,6 +140,21 @@ def is_read_again(signature: str, options: Mapping[str, str]) -> bool:
     return not kind.startswith(_GONE)
 
 
+def agreed_mode(mode: SinkMode | None, *, again: bool) -> SinkMode | None:
+    """Return what the user's choice for sinks that are ahead means for one query.
+
+    Parameters
+    ----------
+    mode
+        ``--sink-ahead``, as the job was first started with.
+    again
+        Whether the query goes on where the job's last driver left it. Then only output may still be
+        dropped, as it may not have come past the sink's batches: it has counted on already, and is
+        not to be written all again.
+    """
+    return mode if mode == "accept" or not again else None
+
+
 def judge_start(
     begins: Beginning,
     position: SinkPosition | None,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from flinkish.errors import NonRestoredState
 from flinkish.registry.jobs import (
     JobRecord,
     JobState,
@@ -113,6 +114,15 @@ def test_a_checkpoint_that_is_gone_is_named(cli: Command) -> None:
     assert refused.code == 13
     assert "had committed batch 7" in refused.err
     assert str(cli.directory / "cp") in refused.err
+
+
+def test_state_that_a_refused_start_left_behind_is_not_dropped(cli: Command) -> None:
+    """In place nothing is checked again."""
+    left = NonRestoredState("no operator takes: uid 'y'").to_record()
+    refused = cli("restart", add(cli, "a", "rides", failure=left, query=query(cli, None)))
+    assert refused.code == 13
+    assert "uid 'y'" in refused.err
+    assert "-n" in refused.err
 
 
 def test_a_program_that_is_gone_is_named(cli: Command) -> None:

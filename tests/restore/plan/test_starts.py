@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from flinkish.errors import ConsentNeeded
-from flinkish.restore.plan.sinks import SinkPosition
+from flinkish.restore.plan.sinks import SinkMode, SinkPosition
 from flinkish.restore.plan.starts import (
     Agreed,
     Beginning,
     EarlierRun,
+    agreed_mode,
     is_another_directory,
     is_read_again,
     judge_start,
@@ -28,6 +29,25 @@ AHEAD = EarlierRun("job", "a" * 32, 7, "/elsewhere")
 STALE = "checkpoint-stale"
 WRITTEN = EarlierRun("job", "a" * 32, 7, "the delta table /t")
 AGAIN = replace(WRITTEN, checkpoint="its kafka sink", to_table=False)
+
+
+@pytest.mark.parametrize(
+    ("mode", "again", "agreed"),
+    [
+        ("rebase", True, None),
+        (
+            "rebase",
+            False,
+            "rebase",
+        ),  # of a job that starts again, but this query for the first time
+        ("accept", True, "accept"),
+        (None, False, None),
+    ],
+)
+def test_what_was_agreed_to_holds_for_a_query_that_has_yet_to_begin(
+    mode: SinkMode | None, again: bool, agreed: SinkMode | None
+) -> None:
+    assert agreed_mode(mode, again=again) == agreed
 
 
 @pytest.mark.parametrize(
