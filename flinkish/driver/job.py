@@ -17,6 +17,7 @@ from flinkish.driver.script import (
     ProgramOutcome,
     last_line,
     outcome_lines,
+    own_places,
     print_traceback,
     program_failed,
     python_traceback,
@@ -116,7 +117,11 @@ def conclude(
         The driver's exit status.
     """
     if outcome.error is not None and runtime.ending is None:
-        print_traceback(outcome.error)
+        if runtime.fatal is None:
+            print_traceback(outcome.error)
+        # A refusal is no fault of the program's code, and says itself what to do.
+        for place in own_places(outcome.error) if runtime.fatal is not None else ():
+            log(f"job failed at {place}")
     runtime.program_ended()
     runtime.wait_for_requests()
     if runtime.jvm_is_gone():

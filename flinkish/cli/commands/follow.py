@@ -12,7 +12,7 @@ from flinkish.client.context import requester
 from flinkish.client.waiting import STARTING, look, not_canceled, not_failed, with_queries
 from flinkish.errors import WrongState
 from flinkish.launch.job_logs import Follower
-from flinkish.log_lines import ProgramOutput
+from flinkish.log_lines import FollowedOutput
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind
 from flinkish.spec.requests import CancelArguments
 
@@ -35,7 +35,7 @@ def follow_to_the_end(
     out = session.out
     assert job.log_path is not None
     log = Follower(job.log_path)
-    own = None if verbose else ProgramOutput()
+    own = None if verbose else FollowedOutput()
     if own is not None:
         out.note(f"Spark's log is left out (-v shows it); see: flinkish logs {job.job_id}")
     submitted = out.json  # one document only: at the end
@@ -65,7 +65,7 @@ def follow_to_the_end(
     return 0
 
 
-def _copy(out: Output, text: str, own: ProgramOutput | None, *, end: bool = False) -> None:
+def _copy(out: Output, text: str, own: FollowedOutput | None, *, end: bool = False) -> None:
     if own is not None:
         text = "".join(own.finish() if end else own.feed(text))
     if text and not (out.json or out.quiet):
