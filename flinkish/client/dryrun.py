@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from flinkish.launch import spark_submit
 from flinkish.launch.describer import describe_program
@@ -19,6 +18,7 @@ from flinkish.restore.source.job_source import open_job
 from flinkish.restore.source.restore_source import open_restore_source
 from flinkish.spec.calls import JobOrigin, KnownRun
 from flinkish.spec.launch import Launch, RestoreSpec
+from flinkish.spec.plan import RestorePlan
 
 
 def check_restore(
@@ -31,8 +31,8 @@ def check_restore(
     show_log: Callable[[str], object],
     registry: Registry,
     job: JobOrigin | None = None,
-) -> dict[str, Any]:
-    """Return the plan of restoring ``spec`` with the program of ``launch``, as plain data.
+) -> RestorePlan:
+    """Return the plan of restoring ``spec`` with the program of ``launch``.
 
     Parameters
     ----------
@@ -74,13 +74,7 @@ def check_restore(
     )
     assert described.plan is not None  # it was requested
     plan = with_checks(described.plan, [*checks, gate.check])
-    return {
-        "verdict": plan.pop("verdict"),
-        "exit_code": plan.pop("exit_code"),
-        "savepoint": spec.path,
-        "version": gate.record,
-        **plan,
-    }
+    return replace(plan, savepoint=spec.path, version=gate.versions)
 
 
 def known_runs(

@@ -19,8 +19,9 @@ from flinkish import storage
 from flinkish.config.secrets import mask_words
 from flinkish.errors import ConsentNeeded, Corrupt, Incompatible, StorageError, UsageError
 from flinkish.launch.secret_settings import redaction_of, shown_arguments
-from flinkish.spec.codec import decode
+from flinkish.spec.codec import decode, decode_fields, encode_fields
 from flinkish.spec.launch import Launch, RestoreSpec
+from flinkish.spec.plan import RestorePlan
 from flinkish.storage import storage_error
 
 _KIND = "flinkish restore plan"
@@ -40,7 +41,7 @@ class PlanFile:
     options
         The requested fields of :class:`~flinkish.spec.launch.RestoreSpec`.
     plan
-        The plan's document.
+        What ``check`` has found.
     """
 
     savepoint: str
@@ -51,7 +52,7 @@ class PlanFile:
     program_digest: str
     spark_version: str | None
     options: Mapping[str, Any]
-    plan: Mapping[str, Any]
+    plan: RestorePlan
 
     def restore_spec(self, claim_mode: str) -> RestoreSpec:
         """Return the restore of this plan; the driver's plan must equal this one."""
@@ -61,7 +62,7 @@ class PlanFile:
 
 
 def make_plan_file(
-    spec: RestoreSpec, launch: Launch, spark_version: str | None, plan: Mapping[str, Any]
+    spec: RestoreSpec, launch: Launch, spark_version: str | None, plan: RestorePlan
 ) -> PlanFile:
     """Return the plan of restoring ``spec`` with the program of ``launch``, bound to its inputs.
 
@@ -86,7 +87,7 @@ def make_plan_file(
 
 def save(plan: PlanFile, path: str) -> None:
     """Write a plan to a file atomically; to a pipe or a device directly. Raises StorageError."""
-    record = {"kind": _KIND, "schema_version": _VERSION, **asdict(plan)}
+    record = {"kind": _KIND, "schema_version": _VERSION, **encode_fields(plan)}
     data = (json.dumps(record, indent=2) + "\n").encode()
     if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
         try:
@@ -133,19 +134,11 @@ def load(path: str) -> PlanFile:
     except KeyError as error:
         raise UsageError(f"{path} lacks {error}", hint="make it again") from error
     try:
-        plan = decode(PlanFile, known)
+        plan = decode_fields(PlanFile, known)
         plan.restore_spec("NO_CLAIM")
     except Corrupt as error:
         raise UsageError(f"{path} is damaged: {error.message}", hint="make it again") from error
-    if not _has_tables(plan.plan):
-        raise UsageError(f"{path} is damaged", hint="make it again")
     return plan
-
-
-def _has_tables(plan: Mapping[str, Any]) -> bool:
-    """Return whether every list in the plan has rows: decisions are compared row by row."""
-    tables = [table for table in plan.values() if isinstance(table, list)]
-    return all(isinstance(row, dict) for table in tables for row in table)
 
 
 def check_unchanged(plan: PlanFile, launch: Launch, spark_version: str | None) -> None:
@@ -171,14 +164,14 @@ def check_unchanged(plan: PlanFile, launch: Launch, spark_version: str | None) -
                 f"{what} has changed since the plan was made{detail}",
                 hint="make a new plan with: flinkish check -o FILE",
             )
-    if plan.plan.get("exit_code") == ConsentNeeded.code:
+    if plan.plan.exit_code == ConsentNeeded.code:
         raise ConsentNeeded(
-            f"the plan needs a consent: its verdict is {plan.plan.get('verdict')}",
+            f"the plan needs a consent: its verdict is {plan.plan.verdict}",
             hint="make it again with the option that it asks for: flinkish check -o FILE",
         )
-    if plan.plan.get("exit_code") != 0:
+    if plan.plan.exit_code != 0:
         raise Incompatible(
-            f"the plan says no: its verdict is {plan.plan.get('verdict')}",
+            f"the plan says no: its verdict is {plan.plan.verdict}",
             hint="see it with: flinkish check",
         )
 

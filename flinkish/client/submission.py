@@ -25,6 +25,8 @@ from flinkish.launch.spark_submit import Installation
 from flinkish.registry.jobs import ACTIVE_STATES, JobRecord, Launch, RestoreSpec
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.statements import name_taken
+from flinkish.spec.codec import encode_fields
+from flinkish.spec.plan import RestorePlan
 
 if TYPE_CHECKING:
     from flinkish.client.planfile import PlanFile
@@ -68,14 +70,19 @@ class Start:
 
     Parameters
     ----------
-    plan : mapping or None
+    restore_plan : RestorePlan or None
         The restore plan that was carried out; None without a restore.
     notes : sequence of str
         The driver's notes about the start of the queries.
     """
 
-    plan: Mapping[str, Any] | None
+    restore_plan: RestorePlan | None
     notes: Sequence[str]
+
+    @property
+    def plan(self) -> Mapping[str, Any] | None:
+        """The restore plan as plain data, as ``flinkish run --json`` prints it."""
+        return None if self.restore_plan is None else encode_fields(self.restore_plan)
 
 
 def prepare(

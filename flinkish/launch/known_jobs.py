@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.errors import JobNotFound, StorageError
@@ -14,6 +13,7 @@ from flinkish.registry.jobs import JobRecord, QueryStatus
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.resumed_runs import newest_run
 from flinkish.spec.calls import KnownRun, KnownWriter
+from flinkish.spec.plan import QueryRow
 
 
 def known_writers(registry: Registry, own: str | None) -> tuple[KnownWriter, ...]:
@@ -127,9 +127,11 @@ def runs_under_other_ids(
         if spec is None or spec.fork or (spec.job or saved.get(spec.path)) not in jobs:
             continue
         for query in registry.queries(job.job_id):
-            row = _restored(query)
-            if query.query_id != query_id and row.get("from") in names and _writes_kafka(row):
-                since.setdefault(query.query_id, (int(row["from_batch"]), int(row["batch_id"])))
+            row = query.planned
+            if row is None or row.from_batch is None or row.batch_id is None:
+                continue
+            if query.query_id != query_id and row.origin in names and _writes_kafka(row):
+                since.setdefault(query.query_id, (row.from_batch, row.batch_id))
     found = []
     for other, (batch, first) in since.items():
         for job, query in registry.find_query(other):
@@ -140,16 +142,8 @@ def runs_under_other_ids(
     return found
 
 
-def _restored(query: QueryStatus) -> Mapping[str, Any]:
-    """Return the row of a query in the plan of its restore; empty if it was not restored."""
-    rows = (query.plan or {}).get("queries", ())
-    row: Mapping[str, Any] = next((row for row in rows if row.get("name") == query.name), {})
-    whole = type(row.get("from_batch")) is int and type(row.get("batch_id")) is int
-    return row if whole else {}
-
-
-def _writes_kafka(row: Mapping[str, Any]) -> bool:
-    return str((row.get("writes") or {}).get("format")).lower() == "kafka"
+def _writes_kafka(row: QueryRow) -> bool:
+    return str(row.writes.get("format")).lower() == "kafka"
 
 
 def _committed(query: QueryStatus) -> int | None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import (
@@ -22,6 +21,7 @@ from flinkish.registry.jobs import (
 )
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.resumed_runs import newest_run, resumed_runs, taken_by
+from flinkish.spec.plan import QueryRow
 
 
 @dataclass(frozen=True)
@@ -148,26 +148,19 @@ def outlived(queries: Sequence[QueryStatus], offered: Collection[str | None] = (
         The names of the queries that it began with (:func:`.resumed_runs.offered_names`).
     """
     restored = [
-        (query, entry)
+        (query, row)
         for query in queries
-        for entry in _plans(query)
-        if entry.get("from_batch") is not None
+        if (row := query.planned) is not None and row.from_batch is not None
     ]
     return (
         bool(restored)
-        and all(_has_own_commit(query, entry) for query, entry in restored)
+        and all(_has_own_commit(query, row) for query, row in restored)
         and set(offered) <= taken_by(queries)
     )
 
 
-def _plans(query: QueryStatus) -> Sequence[Mapping[str, Any]]:
-    """Return a query's own entries in its plan (see ``flinkish.restore.plan.document``)."""
-    found = (query.plan or {}).get("queries") or ()
-    return [entry for entry in found if entry.get("name") == query.name]
-
-
-def _has_own_commit(query: QueryStatus, entry: Mapping[str, Any]) -> bool:
-    started_at = entry.get("batch_id")
-    if started_at is None:
-        started_at = entry["from_batch"]
-    return query.batch_id is not None and query.batch_id > started_at
+def _has_own_commit(query: QueryStatus, row: QueryRow) -> bool:
+    started_at = row.from_batch if row.batch_id is None else row.batch_id
+    if query.batch_id is None or started_at is None:
+        return False
+    return query.batch_id > started_at

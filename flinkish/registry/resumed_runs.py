@@ -16,6 +16,7 @@ from flinkish.registry.jobs import (
     RestoreSpec,
     SavepointRecord,
 )
+from flinkish.spec.plan import OperatorRow, RestorePlan, SourceRow
 
 
 @dataclass(frozen=True)
@@ -114,13 +115,11 @@ def taken_by(queries: Iterable[QueryStatus]) -> set[str | None]:
     found: set[str | None] = set()
     for query in queries:
         found.add(query.name)
-        plan = query.plan or {}
-        for row in plan.get("queries") or ():
-            if row.get("from_batch") is not None:
-                found.add(row.get("from"))
-        operators, sources = plan.get("operators") or (), plan.get("sources") or ()
-        rows = [row for row in operators if not sources or row.get("verdict") == "dropped"]
-        found |= {row["from"].get("query") for row in (*rows, *sources) if row.get("from")}
+        plan = query.plan or RestorePlan()
+        found |= {row.origin for row in plan.queries if row.from_batch is not None}
+        rows: list[OperatorRow | SourceRow] = [*plan.sources]
+        rows += [row for row in plan.operators if not plan.sources or row.verdict == "dropped"]
+        found |= {row.origin.query for row in rows if row.origin is not None}
     return found
 
 

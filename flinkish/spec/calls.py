@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from flinkish.spec.codec import OMIT_DEFAULT
 from flinkish.spec.launch import RestoreSpec
+from flinkish.spec.plan import RestorePlan
 from flinkish.spec.queries import QueryFacts, QueryStatus
 from flinkish.spec.requests import LeftOut
 
@@ -137,7 +138,7 @@ class Described:
     """
 
     queries: tuple[dict[str, Any], ...] = ()
-    plan: dict[str, Any] | None = None
+    plan: RestorePlan | None = None
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,11 @@ VERSION_KEY = "version"
 OMIT_DEFAULT: Mapping[str, bool] = {"omit_default": True}
 
 
+def named(key: str) -> Mapping[str, str]:
+    """Return the ``metadata`` of a field whose key is no Python name, such as ``from``."""
+    return {"key": key}
+
+
 def formerly(key: str) -> Mapping[str, str]:
     """Return the ``metadata`` of a field that has another key in older documents."""
     return {"formerly": key}
@@ -46,7 +51,7 @@ def encode(document: Any) -> dict[str, Any]:
 def encode_fields(document: Any) -> dict[str, Any]:
     """Encode a dataclass as JSON data without a version, for a part of a document or for output."""
     return {
-        each.name: _encoded(getattr(document, each.name))
+        _key(each): _encoded(getattr(document, each.name))
         for each in fields(document)
         if not (each.metadata.get("omit_default") and _has_default(document, each))
     }
@@ -86,6 +91,17 @@ def decode(cls: type[_T], document: object) -> _T:
     return made
 
 
+def decode_fields(cls: type[_T], document: object) -> _T:
+    """Decode the JSON data of :func:`encode_fields`; raises Corrupt as :func:`decode` does."""
+    made: _T = _dataclass(cls, _object(document, cls.__name__), cls.__name__)
+    return made
+
+
+def _key(each: Field[Any]) -> str:
+    key: str = each.metadata.get("key", each.name)
+    return key
+
+
 def _has_default(document: Any, each: Field[Any]) -> bool:
     default = each.default if each.default_factory is MISSING else each.default_factory()
     return bool(getattr(document, each.name) == default)
@@ -110,18 +126,18 @@ def _hints(cls: type) -> Mapping[str, Any]:
 
 def _dataclass(cls: Any, values: Mapping[str, Any], place: str) -> Any:
     hints = _hints(cls)
-    known = {each.name: each for each in fields(cls)}
-    names = {each.metadata.get("formerly"): name for name, each in known.items()}
+    known = {_key(each): each for each in fields(cls)}
+    names = {each.metadata.get("formerly"): key for key, each in known.items()}
     values = {names.get(key, key): value for key, value in values.items()}
     unknown = sorted(values.keys() - known.keys())
     if unknown:
         raise Corrupt(f"{place} has an unknown key {unknown[0]!r}", hint="")
     made = {}
-    for name, each in known.items():
-        if name in values:
-            made[name] = _decoded(hints[name], values[name], f"{place}.{name}")
+    for key, each in known.items():
+        if key in values:
+            made[each.name] = _decoded(hints[each.name], values[key], f"{place}.{key}")
         elif each.default is MISSING and each.default_factory is MISSING:
-            raise Corrupt(f"{place} lacks the key {name!r}", hint="")
+            raise Corrupt(f"{place} lacks the key {key!r}", hint="")
     return cls(**made)
 
 

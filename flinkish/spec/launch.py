@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from flinkish.spec.codec import OMIT_DEFAULT
+from flinkish.spec.plan import RestorePlan
 
 #: The values of ``--sink-ahead``.
 SINK_MODES = ("rebase", "accept", "rollback")
@@ -58,7 +58,7 @@ class RestoreSpec:
         How the files of a savepoint are checked before a driver starts: one of
         :data:`VERIFY_LEVELS`.
     expected
-        The plan that was shown to the user, as a document of all queries: the restore must have the
+        The plan that was shown to the user, that of all queries: the restore must have the
         same plan.
     job
         The id of the ended job whose checkpoints are restored instead of a savepoint (``run
@@ -73,7 +73,7 @@ class RestoreSpec:
     reset_sources: tuple[str, ...] = ()
     sink_ahead: str | None = None
     parallelism: int | None = None
-    expected: Mapping[str, Any] | None = None
+    expected: RestorePlan | None = None
     accept_lost_rows: bool = field(default=False, metadata=OMIT_DEFAULT)
     offline: bool = field(default=False, metadata=OMIT_DEFAULT)
     accept_partial: tuple[str, ...] = field(default=(), metadata=OMIT_DEFAULT)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from flinkish.spec.codec import OMIT_DEFAULT
+from flinkish.spec.plan import QueryRow, RestorePlan
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class QueryStatus:
     notes
         Messages for the user about its start: missing uids, state that starts empty ...
     plan
-        Its part of the restore plan (``flinkish.restore.plan.document``).
+        Its part of the restore plan, or the plan of all queries.
     waits_for_input
         Whether its newest look for input has found none, and it computes no batch; None if that
         is not known.
@@ -68,7 +69,7 @@ class QueryStatus:
     operators: tuple[OperatorStatus, ...] = ()
     error: str | None = None
     notes: tuple[str, ...] = ()
-    plan: Mapping[str, Any] | None = None
+    plan: RestorePlan | None = None
     waits_for_input: bool | None = field(default=None, metadata=OMIT_DEFAULT)
     trigger_interval: float | None = field(default=None, metadata=OMIT_DEFAULT)
     last_batch_end: str | None = field(default=None, metadata=OMIT_DEFAULT)
@@ -77,8 +78,13 @@ class QueryStatus:
     @property
     def restored_batch(self) -> int | None:
         """The batch of the savepoint that the query was restored at; None if it was not."""
-        rows = (self.plan or {}).get("queries", ())
-        return next((row.get("batch_id") for row in rows if row.get("name") == self.name), None)
+        row = self.planned
+        return None if row is None else row.batch_id
+
+    @property
+    def planned(self) -> QueryRow | None:
+        """Its row in the plan of the restore; None if nothing was restored."""
+        return None if self.plan is None else self.plan.query(self.name)
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from flinkish.spec.calls import RestoreQuestion
+from flinkish.spec.plan import RestorePlan
 
 
 @dataclass(frozen=True)
@@ -124,8 +123,8 @@ class Rehearsed:
     queries
         In the order of their starts.
     plan
-        The plan of the restore, as ``flinkish check --json`` has it.
+        The plan of the restore.
     """
 
     queries: tuple[RehearsedQuery, ...] = ()
-    plan: Mapping[str, Any] = field(default_factory=dict)
+    plan: RestorePlan = field(default_factory=RestorePlan)

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.client import requests
@@ -38,6 +37,7 @@ from flinkish.registry.jobs import (
     RestoreSpec,
 )
 from flinkish.registry.waiting import wait_job
+from flinkish.spec.plan import SinkRow
 from flinkish.spec.upgrades import Upgrade, UpgradeState
 from flinkish.upgrade.preparation import Secrets
 from flinkish.upgrade.steps import after, after_failure, brought_back, lacking
@@ -104,7 +104,7 @@ class Execution:
                 self._fail(state, error)
         return self.upgrade
 
-    def sinks_of_old(self) -> list[Mapping[str, Any]]:
+    def sinks_of_old(self) -> list[SinkRow]:
         """Return what the way back has made of sinks that were ahead, from the old job's plan."""
         if self.upgrade.old_again_id is None:
             return []

@@ -154,7 +154,7 @@ def check_agreed(ready: Ready) -> None:
     """Raise Incompatible or ConsentNeeded when the plan of an upgrade is not one to carry out."""
     upgrade = ready.upgrade
     require_agreed(
-        ready.plan.document,
+        ready.plan.restore_plan,
         f"the new program would not go on from job {upgrade.name} ({upgrade.job_id}); the job runs "
         "as before",
     )

@@ -25,6 +25,7 @@ from flinkish.registry.jobs import (
 )
 from flinkish.registry.liveness import process_ref
 from flinkish.savepoint.directory.leases import Kind, Lease
+from flinkish.spec.plan import QueryRow, RestorePlan
 from flinkish.spec.requests import RequestResult, SavepointArguments
 from tests.cli.conftest import ROOT, Command
 from tests.support.savepoint.small_savepoints import JOB_ID, make_savepoint
@@ -439,7 +440,7 @@ def test_prune_leaves_what_a_running_job_was_restored_from(cli: Command, place: 
 
     why = "job job (fedcba) was restored from it and has no commit of its own yet"
     assert kept()[old] == [why], "no query has started yet"
-    plan = {"queries": [{"name": "counts", "from_batch": 4, "batch_id": 6}]}
+    plan = RestorePlan(queries=(QueryRow("counts", from_batch=4, batch_id=6),))
     status = QueryStatus("counts", "id", "run", "/c", batch_id=6, plan=plan)
     with cli.registry() as registry:
         registry.heartbeat(OTHER, [status])

@@ -18,6 +18,7 @@ from flinkish.errors import (
 )
 from flinkish.launch.job_origin import job_origin
 from flinkish.registry.jobs import JobRecord, JobState, Launch, QueryStatus
+from flinkish.spec.plan import RestorePlan
 from tests.cli.conftest import Command
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 
@@ -100,7 +101,7 @@ def test_the_queries_that_a_savepoint_would_have(
     cli: Command, client: Client, tmp_path: Path
 ) -> None:
     root = CheckpointLikeness(tmp_path / "one").run_to(2).root
-    one = QueryStatus("one", "i", "r", str(root), batch_id=2, notes=("n",), plan={"x": 1})
+    one = QueryStatus("one", "i", "r", str(root), batch_id=2, notes=("n",), plan=RestorePlan())
     none = QueryStatus("none", "j", "r", str(tmp_path / "none"))
     job = add(cli, "a", "rides", one, none)
     found = job_origin(client._context.registry, job)

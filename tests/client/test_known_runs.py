@@ -14,6 +14,7 @@ from flinkish.registry.jobs import (
     SavepointRecord,
 )
 from flinkish.spec.calls import KnownRun
+from flinkish.spec.plan import QueryRow, RestorePlan
 from tests.cli.conftest import Command
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 
@@ -43,10 +44,10 @@ def test_what_a_killed_job_has_committed_and_begun(cli: Command, tmp_path: Path)
 def test_a_job_that_went_back_under_another_query_id(cli: Command) -> None:
     """And one that has gone on from it; a fork and a query with another sink are none of them."""
 
-    def row(batch: int, format: str = "kafka") -> dict[str, object]:
+    def row(batch: int, format: str = "kafka") -> RestorePlan:
         writes = {"format": format}
-        found = {"name": "q", "from": "q", "from_batch": batch, "batch_id": batch, "writes": writes}
-        return {"queries": [found]}
+        found = QueryRow("q", origin="q", from_batch=batch, batch_id=batch, writes=writes)
+        return RestorePlan(queries=(found,))
 
     sp = "/savepoints/sp"
     cli.ok("list")

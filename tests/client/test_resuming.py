@@ -6,7 +6,6 @@ import inspect
 import shutil
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,6 +40,14 @@ from flinkish.registry.jobs import (
     arguments_for,
 )
 from flinkish.registry.resumed_runs import offered_names, taken_by
+from flinkish.spec.plan import (
+    OperatorOrigin,
+    OperatorRow,
+    QueryRow,
+    RestorePlan,
+    SourceOrigin,
+    SourceRow,
+)
 from tests.cli.conftest import Command
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 
@@ -63,7 +70,7 @@ class Jobs:
         *,
         query: str = "q",
         state: JobState = JobState.FAILED,
-        plan: Mapping[str, Any] | None = None,
+        plan: RestorePlan | None = None,
     ) -> str:
         job_id = digit * (32 // len(digit))
         root = self._directory / job_id / query
@@ -97,11 +104,17 @@ class Jobs:
         return {q.name: newest_committed_batch(q.checkpoint_dir) for q in origin.queries}
 
 
-def took(*names: str, query: str = "q", **more: Any) -> dict[str, Any]:
+def took(*names: str, query: str = "q", operators: tuple[OperatorRow, ...] = ()) -> RestorePlan:
     """The plan of a query that began with the positions of saved ones."""
-    row = {"name": query, "from": names[0], "from_batch": 3, "batch_id": 3}
-    sources = [{"query": query, "from": {"query": name, "entry": 0}} for name in names]
-    return {"queries": [row], "sources": sources, **more}
+    row = QueryRow(query, origin=names[0], from_batch=3, batch_id=3)
+    sources = tuple(SourceRow(query, origin=SourceOrigin(name, 0)) for name in names)
+    return RestorePlan(queries=(row,), sources=sources, operators=operators)
+
+
+def state(verdict: str, query: str | None) -> OperatorRow:
+    """The row of an operator whose state was that of another query, if it had any."""
+    origin = None if query is None else OperatorOrigin(query)
+    return OperatorRow("q", "dedupe", verdict=verdict, origin=origin)
 
 
 def test_the_newest_run_that_has_committed(cli: Command, tmp_path: Path) -> None:
@@ -138,8 +151,7 @@ def test_queries_that_the_newest_run_had_not_started(cli: Command, tmp_path: Pat
         assert jobs.offered(killed) == {"q": 4, "second": 1}
         dropped = jobs.ran("c", "cron", 4, restore=replace(spec, allow_non_restored=True))
         assert jobs.offered(dropped) == {"q": 4, "second": 1}, "it was killed before it dropped any"
-        rows = [{"query": "second", "verdict": "dropped", "from": {"query": "second"}}]
-        said = jobs.after("d", first, plan=took("q", operators=rows))
+        said = jobs.after("d", first, plan=took("q", operators=(state("dropped", "second"),)))
         assert jobs.offered(said) == {"q": 4}, "dropped on purpose"
         ended = jobs.after("e", first, state=JobState.FINISHED)
         assert jobs.offered(ended) == {"q": 4}, "its program was through"
@@ -175,15 +187,15 @@ def test_a_long_chain_of_runs_of_which_old_ones_are_gone(cli: Command, tmp_path:
         (None, {"q"}),
         (took("q"), {"q"}),
         (took("a", "b"), {"q", "a", "b"}),
-        (took("q", operators=[{"verdict": "as-is", "from": {"query": "b"}}]), {"q"}),
-        (took("q", operators=[{"verdict": "dropped", "from": {"query": "b"}}]), {"q", "b"}),
-        ({"operators": [{"verdict": "as-is", "from": {"query": "b"}}]}, {"q", "b"}),
-        ({"queries": [{"name": "q", "from": None, "from_batch": 3}]}, {"q", None}),
-        ({"queries": [{"name": "q", "from": None, "from_batch": None}]}, {"q"}),
-        ({"sources": [{"from": None}], "operators": [{"from": None}]}, {"q"}),
+        (took("q", operators=(state("as-is", "b"),)), {"q"}),
+        (took("q", operators=(state("dropped", "b"),)), {"q", "b"}),
+        (RestorePlan(operators=(state("as-is", "b"),)), {"q", "b"}),
+        (RestorePlan(queries=(QueryRow("q", from_batch=3),)), {"q", None}),
+        (RestorePlan(queries=(QueryRow("q"),)), {"q"}),
+        (RestorePlan(sources=(SourceRow("q"),), operators=(state("new", None),)), {"q"}),
     ],
 )
-def test_what_a_query_took(plan: dict[str, Any] | None, taken: set[str | None]) -> None:
+def test_what_a_query_took(plan: RestorePlan | None, taken: set[str | None]) -> None:
     assert taken_by([QueryStatus("q", "i", "r", "/c", plan=plan)]) == taken
 
 

@@ -13,6 +13,7 @@ from flinkish.config import Config
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.errors import DriverLost, UsageError
 from flinkish.registry.jobs import JobRecord, JobState, Launch, QueryStatus
+from flinkish.spec.plan import QueryRow, RestorePlan
 from tests.cli.conftest import Command
 
 BEGAN = 100.0
@@ -93,7 +94,7 @@ def test_batches() -> None:
 
 
 def test_more_batches_are_counted_from_the_first_look() -> None:
-    restored = {"queries": [{"name": "new", "batch_id": 7}]}
+    restored = RestorePlan(queries=(QueryRow("new", batch_id=7),))
     new = replace(Q, name="new", batch_id=None, plan=restored)
     watch = Watch(parse_goal("batch=+2"), BEGAN)
     assert watch.lacking(JOB, [Q, new]) == (

@@ -21,6 +21,7 @@ from flinkish.spec.calls import (
 from flinkish.spec.codec import decode, encode
 from flinkish.spec.launch import RestoreSpec
 from flinkish.spec.migration import MigratedOperator, Migration, MigrationResult, NewSchema
+from flinkish.spec.plan import RestorePlan
 from flinkish.spec.queries import QueryFacts, QueryStatus
 from flinkish.spec.requests import LeftOut
 from flinkish.spec.savepoints import SavedQuery, SavepointRecord, SavepointResult
@@ -42,7 +43,7 @@ DOCUMENTS = [
             taken=("q", None),
         ),
     ),
-    Described(({"name": "q", "operators": [{"uid": None}]},), {"verdict": "ok"}),
+    Described(({"name": "q", "operators": [{"uid": None}]},), RestorePlan()),
     StateTask("/sp", "dedup", "key.k > 1", 5, 0, "/out", "json"),
     StateAnswer(({"key": {"k": 1}, "value": None},), more=True),
     Migration("/sp", "/t", 64, schemas=(NewSchema("q", 0, "", {"type": "record"}, "u"),)),

@@ -11,6 +11,7 @@ from flinkish.registry import rows
 from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.spec.codec import decode, encode
 from flinkish.spec.launch import Launch, RestoreSpec
+from flinkish.spec.plan import RestorePlan
 
 #: As the flinkish wrote it whose documents had no version.
 BEFORE_VERSIONS = (
@@ -20,7 +21,8 @@ BEFORE_VERSIONS = (
     '"conf":{"spark.sql.shuffle.partitions":"5"},"options":{"client.timeout":"10 min"},'
     '"working_directory":"/jobs","restore":{"path":"/sp/savepoint-1","allow_non_restored":true,'
     '"claim_mode":"claim","fork":false,"uid_map":[["a","b"]],"reset_sources":["flights"],'
-    '"sink_ahead":"rebase","parallelism":5,"expected":{"verdict":"ok"}},'
+    '"sink_ahead":"rebase","parallelism":5,"expected":{"verdict":"ok","exit_code":0,'
+    '"queries":[],"operators":[],"sources":[],"sinks":[],"pins":[],"checks":[]}},'
     '"secret_arguments":["******"]}'
 )
 LAUNCH = Launch(
@@ -41,7 +43,7 @@ LAUNCH = Launch(
         reset_sources=("flights",),
         sink_ahead="rebase",
         parallelism=5,
-        expected={"verdict": "ok"},
+        expected=RestorePlan(),
     ),
     secret_arguments=("******",),
 )

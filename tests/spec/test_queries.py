@@ -10,6 +10,7 @@ import pytest
 from flinkish.errors import RegistryError
 from flinkish.registry import rows
 from flinkish.spec.codec import decode, encode, version_of
+from flinkish.spec.plan import RestorePlan
 from flinkish.spec.queries import OperatorStatus, QueryFacts, QueryStatus
 
 #: As the flinkish wrote them whose documents had no version.
@@ -17,7 +18,8 @@ STATUS_BEFORE = (
     '{"name":"q","query_id":"id","run_id":"run","checkpoint_dir":"/cp","active":true,"batch_id":3,'
     '"watermark":"w","input_rows_per_second":2.5,"processed_rows_per_second":null,"state_rows":4,'
     '"operators":[{"ordinal":0,"kind":"stateStoreSave","uid":"u","operator_id":"aa","rows":4}],'
-    '"error":null,"notes":["n"],"plan":{"query":"q"}}'
+    '"error":null,"notes":["n"],"plan":{"verdict":"ok","exit_code":0,"queries":[],'
+    '"operators":[],"sources":[],"sinks":[],"pins":[],"checks":[]}}'
 )
 FACTS_BEFORE = (
     '{"run_id":"run","sources":[{"uid":"lines"}],"sink":{"format":"parquet"},'
@@ -34,7 +36,7 @@ STATUS = QueryStatus(
     state_rows=4,
     operators=(OperatorStatus(0, "stateStoreSave", "u", "aa", 4),),
     notes=("n",),
-    plan={"query": "q"},
+    plan=RestorePlan(),
 )
 FACTS = QueryFacts("run", ({"uid": "lines"},), {"format": "parquet"}, ({"ordinal": 0},), "3.11.9")
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from flinkish.client.context import Context
 from flinkish.errors import FlinkishError, UsageError, WrongState
 from flinkish.registry.jobs import JobState, RequestKind, RestoreSpec
+from flinkish.spec.plan import QueryRow, RestorePlan
 from flinkish.spec.queries import QueryFacts
 from flinkish.spec.upgrades import Upgrade, UpgradeKind, UpgradeState
 from flinkish.upgrade.shadow import ShadowUpgrade, check_apart, find_shadow, place_of, places_of
@@ -145,8 +144,8 @@ def test_a_shadow_must_not_write_where_its_job_does(cli: Command, context: Conte
         registry.record_facts(job.job_id, "counts", _query_id(context, job.job_id), sink)
         assert name == "q"
 
-    def plan(**writes: str | None) -> Any:
-        return SimpleNamespace(document={"queries": [{"name": "counts", "writes": writes}]})
+    def plan(**writes: str | None) -> RestorePlan:
+        return RestorePlan(queries=(QueryRow("counts", writes=writes),))
 
     with pytest.raises(UsageError, match=r"would write to /srv/out, as job rides \("):
         check_apart(context, job, plan(format="parquet", path="file:/srv/out", table=None))

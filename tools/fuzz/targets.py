@@ -81,6 +81,7 @@ from flinkish.savepoint.manage.diff import compare
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.state.state_rows import open_state, show_rows
 from flinkish.savepoint.write.writer import write_savepoint
+from flinkish.spec.plan import RestorePlan
 from flinkish.spec.requests import SavepointArguments
 from tests.support.checkpoints.recorded import NAMES, unpack
 from tests.support.engine.local_stores import Store, stores
@@ -469,7 +470,7 @@ def _of_the_rest(base: Path) -> list[Target]:
     spec = RestoreSpec("/savepoints/s", uid_map=(("a", "b"),))
     launch = Launch("/p.py", arguments=("x", "1"), conf={"spark.a": "b"}, restore=spec)
     plan = planfile.PlanFile(
-        "/s", "0" * 64, "/p.py", None, ("a",), "1" * 64, "4.3.0", asdict(spec), {"exit_code": 0}
+        "/s", "0" * 64, "/p.py", None, ("a",), "1" * 64, "4.3.0", asdict(spec), RestorePlan()
     )
     path = base / "plan.json"
     planfile.save(plan, str(path))

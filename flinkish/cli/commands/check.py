@@ -68,8 +68,8 @@ def check(call: Call, **options: Any) -> int:
     elif call.out.quiet:
         call.out.line(plan.verdict)
     else:
-        show_plan(plan.document)
-        call.out.line(verdict_line(plan.document))
+        show_plan(plan.restore_plan)
+        call.out.line(verdict_line(plan.restore_plan))
     if given.output is not None:  # last: the plan has been shown even if saving it fails
         plan.save(given.output)
     return plan.exit_code

@@ -31,6 +31,8 @@ from flinkish.errors import FlinkishError, NameTaken, UsageError
 from flinkish.launch import restart_strategy
 from flinkish.registry.jobs import JobRecord
 from flinkish.restore.plan.plan_text import of_query
+from flinkish.spec.codec import decode_fields
+from flinkish.spec.plan import RestorePlan
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,7 @@ def _submit(call: Call, options: RunOptions) -> int:
                     started = wait_until_started(session, job)
             except FlinkishError as error:
                 if "plan" in error.data and not (session.out.json or session.out.quiet):
-                    show_plan(error.data["plan"], sys.stderr)
+                    show_plan(decode_fields(RestorePlan, error.data["plan"]), sys.stderr)
                 raise
             return _show_started(session, started)
         return follow_to_the_end(
@@ -205,13 +207,14 @@ def _show_started(session: Session, job: JobRecord) -> int:
     """Show the result of ``run -d``: how the job was restored, and its driver's notes."""
     start = submission.start_of(session, job)
     told: set[str] = set()
-    if start.plan is not None and not (session.out.json or session.out.quiet):
-        show_plan(start.plan, sys.stderr)
-        planned = start.plan["queries"]
+    plan = start.restore_plan
+    if plan is not None and not (session.out.json or session.out.quiet):
+        show_plan(plan, sys.stderr)
+        planned = plan.queries
         told = {
-            of_query(query["name"], note, count)
+            of_query(query.name, note, count)
             for query in planned
-            for note in query["notes"]
+            for note in query.notes
             for count in (1, len(planned))
         }
     for note in start.notes:

@@ -62,7 +62,7 @@ def in_place(
         if dry_run:
             return show_dry_run(session, ready)
         if not (session.out.json or session.out.quiet):
-            show_plan(ready.plan.document)
+            show_plan(ready.plan.restore_plan)
         check_agreed(ready)
         if rehearsed:
             _rehearse(session, found, ready)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from flinkish.cli.options.arguments import interruptible
 from flinkish.cli.output.plan_table import show_plan
 from flinkish.cli.output.upgrades_text import document
 from flinkish.cli.session import Session
 from flinkish.errors import FlinkishError, RolledBack, from_record
 from flinkish.restore.plan.plan_text import verdict_line
+from flinkish.spec.codec import encode_fields
+from flinkish.spec.plan import SinkRow
 from flinkish.spec.upgrades import Upgrade, UpgradeState
 from flinkish.upgrade.execution import Execution
 from flinkish.upgrade.preparation import Ready
@@ -64,14 +63,14 @@ def carry_out(session: Session, left: Execution, *, asked_back: bool = False) ->
         f"{failure.get('message')}",
         hint=f"see the log of the new program with: flinkish logs {done.new_job_id}",
         **document(done),
-        sinks=[dict(sink) for sink in sinks],
+        sinks=[encode_fields(sink) for sink in sinks],
     )
 
 
-def _tell_what_was_written(session: Session, left: Execution) -> list[Mapping[str, Any]]:
+def _tell_what_was_written(session: Session, left: Execution) -> list[SinkRow]:
     """Warn of what the new program has committed, and return what became of the sinks."""
     sinks = left.sinks_of_old()
-    undone = {sink["query"] for sink in sinks if sink["rollback_to"] is not None}
+    undone = {sink.query for sink in sinks if sink.rollback_to is not None}
     for name, (first, last) in left.upgrade.committed.items():
         stays = "undone in its table" if name in undone else "not undone"
         session.out.warning(
@@ -79,7 +78,7 @@ def _tell_what_was_written(session: Session, left: Execution) -> list[Mapping[st
             f"wrote is {stays}"
         )
     for sink in sinks:
-        session.out.warning(f"query '{sink['query']}' of the old program: {sink['text']}")
+        session.out.warning(f"query '{sink.query}' of the old program: {sink.text}")
     return sinks
 
 
@@ -116,8 +115,8 @@ def show_dry_run(session: Session, ready: Ready) -> int:
             | {"plan": ready.plan.document}
         )
     elif not out.quiet:
-        show_plan(ready.plan.document)
-        out.line(verdict_line(ready.plan.document))
+        show_plan(ready.plan.restore_plan)
+        out.line(verdict_line(ready.plan.restore_plan))
         for line in ready.steps():
             out.line(line)
     return ready.plan.exit_code

@@ -47,12 +47,12 @@ def shadow(
         if promote or abandon:
             return _decide(session, found, given, promote=promote)
         ready = prepared(session, found, given, UpgradeKind.SHADOW)
-        for warning in check_apart(session, found, ready.plan):
+        for warning in check_apart(session, found, ready.plan.restore_plan):
             session.out.warning(warning)
         if dry_run:
             return show_dry_run(session, ready)
         if not (session.out.json or session.out.quiet):
-            show_plan(ready.plan.document)
+            show_plan(ready.plan.restore_plan)
         check_agreed(ready)
         return carry_out(session, takeover.begin(session, ready))
 

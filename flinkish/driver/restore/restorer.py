@@ -51,7 +51,9 @@ from flinkish.restore.source.restore_inputs import NewQuery
 from flinkish.restore.source.restore_source import RestoreSource, open_restore_source
 from flinkish.savepoint.directory.dispose import dispose
 from flinkish.spec.calls import JobOrigin
+from flinkish.spec.codec import encode_fields
 from flinkish.spec.launch import RestoreSpec
+from flinkish.spec.plan import RestorePlan
 
 if TYPE_CHECKING:
     from flinkish.restore.plan.sinks import SinkMode
@@ -68,14 +70,14 @@ class Restored:
     notes
         Messages for the user.
     plan
-        The query's part of the restore plan as plain data.
+        The query's part of the restore plan.
     typed
         How its typed states go on.
     """
 
     batch_id: int | None
     notes: tuple[str, ...]
-    plan: Mapping[str, Any]
+    plan: RestorePlan
     typed: TypedStates = field(default_factory=dict)
 
 
@@ -161,17 +163,17 @@ class Restorer:
             modules = self._planning.snapshot_modules(planned)
             new, plan = plan_start(self._planner, name, planned, facts, session, modules)
             self._starting[name] = new
-            record = self._planner.document_of(plan)
-            for line in plan_lines(record):
+            part = self._planner.restore_plan_of(plan)
+            for line in plan_lines(part):
                 log(line)
-            refusal = plan.refusal or compare_with_expected(record, self._spec.expected, name)
+            refusal = plan.refusal or compare_with_expected(part, self._spec.expected, name)
             if refusal is not None:
-                refusal.data.setdefault("plan", record)
+                refusal.data.setdefault("plan", encode_fields(part))
                 raise refusal
             if plan.recipe is None or plan.identity is None:
                 for note in plan.notes:
                     log(note)
-                return Restored(None, plan.notes, record)
+                return Restored(None, plan.notes, part)
             keep = plan.identity.keep
             recipe = replace(plan.recipe, query_id=None if keep else new_query_id())
             self._take(new, plan, recipe.query_id)
@@ -191,7 +193,7 @@ class Restorer:
         )
         for note in notes:
             log(note)
-        return Restored(recipe.batch_id, notes, record, typed_states_of(plan))
+        return Restored(recipe.batch_id, notes, part, typed_states_of(plan))
 
     def _take(self, new: NewQuery, plan: QueryRestore, query_id: str | None) -> None:
         """Take the query's id (None: the saved one) and its output for this job."""
@@ -222,10 +224,10 @@ class Restorer:
         with self._lock:
             return self._planner.non_restored()
 
-    def document(self) -> dict[str, Any]:
+    def restore_plan(self) -> RestorePlan:
         """Return the plan of the whole restore; the program has started all its queries by now."""
         with self._lock:
-            return self._planner.document(complete=True)
+            return self._planner.restore_plan(complete=True)
 
     def is_waiting(self) -> bool:
         """Return whether state, or a name in an option, waits for a query that is not started."""
@@ -285,7 +287,7 @@ class Restorer:
             return notes
         if not self._spec.allow_non_restored:
             error: FlinkishError = left.error()
-            error.data.setdefault("plan", self.document())
+            error.data.setdefault("plan", encode_fields(self.restore_plan()))
             raise error
         if more_to_come:
             return notes

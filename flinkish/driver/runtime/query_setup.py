@@ -35,6 +35,7 @@ from flinkish.errors import ConsentNeeded
 from flinkish.operators.state_semantics import StateSemantics
 from flinkish.restore.plan.changed_settings import refuse_in_place
 from flinkish.restore.plan.left_out import LostOrigin
+from flinkish.spec.plan import RestorePlan
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Prepared:
     restored_batch: int | None
     planned: PlannedQuery | None
     notes: tuple[str, ...]
-    plan: Mapping[str, Any] | None = None
+    plan: RestorePlan | None = None
     own: str | None = None
 
 

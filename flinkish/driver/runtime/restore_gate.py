@@ -210,7 +210,7 @@ class RestoreGate:
         queries = self._queries()
         if notes and queries and self._restorer is not None:
             queries[-1].notes = (*queries[-1].notes, *notes)
-            queries[-1].plan = self._restorer.document()
+            queries[-1].plan = self._restorer.restore_plan()
 
     def close(self) -> None:
         """End the held queries and all watches when the job ends."""

@@ -16,6 +16,7 @@ from flinkish.driver.restore import history
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import StorageError
 from flinkish.registry.jobs import OperatorStatus, QueryFacts, QueryStatus
+from flinkish.spec.plan import RestorePlan
 from flinkish.storage import locate
 
 
@@ -57,7 +58,7 @@ class ManagedQuery:
     restored_batch: int | None = None
     planned: PlannedQuery | None = None
     notes: tuple[str, ...] = ()
-    plan: Mapping[str, Any] | None = None
+    plan: RestorePlan | None = None
     own: str | None = None
     quiesced: bool = False
     progress: Mapping[str, Any] = field(default_factory=dict)

@@ -140,7 +140,7 @@ class Description:
     def found(self) -> Described:
         """Describe the queries, and plan the restore if one was requested."""
         queries = tuple(query_record(name, planned) for name, planned in self.queries)
-        plan = None if self._planner is None else self._planner.document(complete=True)
+        plan = None if self._planner is None else self._planner.restore_plan(complete=True)
         return Described(queries, plan)
 
     def run(self, program: Callable[[], ProgramOutcome]) -> ProgramOutcome:

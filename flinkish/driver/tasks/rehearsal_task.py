@@ -108,7 +108,9 @@ class RehearsedProgram(Description):
 
     def answer(self) -> Rehearsed:
         """Return what became of the queries, and the plan of the restore."""
-        return Rehearsed(tuple(self._rehearsed), self._rehearsal.planner.document(complete=True))
+        return Rehearsed(
+            tuple(self._rehearsed), self._rehearsal.planner.restore_plan(complete=True)
+        )
 
     def close(self) -> None:
         """Remove all that was written."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from flinkish.checkpoint.format.pins import backend_of
 from flinkish.compat.data import load
@@ -24,6 +23,7 @@ from flinkish.restore.materialize.source_checkpoints import read_logs
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.source.restore_source import RestorableQuery, RestoreSource
 from flinkish.restore.source.spark_compat import fit_query
+from flinkish.spec.plan import SparkLimitation, SparkVersions
 
 CHECK_ID = "spark-version"
 
@@ -34,13 +34,11 @@ class Gate:
 
     Attributes
     ----------
-    record
-        Plain data: ``from``, ``to``, ``verdict``, ``limitations``.
     error
         The refusal, or None.
     """
 
-    record: dict[str, Any]
+    versions: SparkVersions
     check: Check
     error: Incompatible | None = None
 
@@ -68,12 +66,8 @@ def version_gate(offers: RestoreSource, spark: str | None) -> Gate:
     except UsageError as error:  # a version that cannot be parsed: a private build
         return _unknown(created, spark, error.message)
     found = check_versions(judgement)
-    record = {
-        "from": created,
-        "to": spark,
-        "verdict": judgement.verdict.value,
-        "limitations": [{"id": one.id, "text": one.text} for one in judgement.limitations],
-    }
+    limitations = (SparkLimitation(one.id, one.text) for one in judgement.limitations)
+    versions = SparkVersions(created, spark, judgement.verdict.value, tuple(limitations))
     outcome = {
         Exit.FINE: RestoreOutcome.NOTE,
         Exit.WARNED: RestoreOutcome.WARNING,
@@ -83,7 +77,7 @@ def version_gate(offers: RestoreSource, spark: str | None) -> Gate:
     check = Check(
         CHECK_ID, outcome[found.exit] if found.message else RestoreOutcome.OK, text, found.hint
     )
-    return Gate(record, check, found.error())
+    return Gate(versions, check, found.error())
 
 
 def fit_offers(offers: RestoreSource, spark: str | None) -> RestoreSource:
@@ -128,14 +122,9 @@ def _judge(offers: RestoreSource, created: str, spark: str) -> Judgement:
 
 
 def _unknown(created: str | None, spark: str | None, why: str) -> Gate:
-    record: dict[str, Any] = {
-        "from": created,
-        "to": spark,
-        "verdict": "unknown",
-        "limitations": [],
-    }
+    versions = SparkVersions(created, spark, "unknown")
     text = f"whether this Spark can resume it was not looked up: {why}"
-    return Gate(record, Check(CHECK_ID, RestoreOutcome.WARNING, text, "see flinkish compat"))
+    return Gate(versions, Check(CHECK_ID, RestoreOutcome.WARNING, text, "see flinkish compat"))
 
 
 def _uses(offers: RestoreSource) -> Sequence[Use]:

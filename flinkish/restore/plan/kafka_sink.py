@@ -16,7 +16,6 @@ not be the same ones again: only a planned batch has its range fixed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from flinkish.restore.plan.query_id import OtherRun
@@ -24,23 +23,6 @@ from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 
 #: The id of the check.
 KAFKA_SINK = "kafka-sink"
-
-
-@dataclass(frozen=True)
-class WrittenAgain(Check):
-    """The check of a Kafka sink.
-
-    Attributes
-    ----------
-    batches
-        How many batches at most are written to it again; None when nobody knows, as a job goes on.
-    """
-
-    batches: int | None = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data, with the number of batches."""
-        return {**super().to_json(), "batches": self.batches}
 
 
 def judge_kafka_sink(
@@ -51,7 +33,7 @@ def judge_kafka_sink(
     runs: Sequence[OtherRun],
     *,
     planned: bool,
-) -> WrittenAgain | None:
+) -> Check | None:
     """Return what is written to a Kafka sink again; None for another sink.
 
     Parameters
@@ -72,16 +54,16 @@ def judge_kafka_sink(
     about = f"query '{query}': the Kafka sink is at-least-once"
     if saved_format is not None and saved_format.lower() != "kafka":
         text = f"{about}; the savepoint's query wrote to {saved_format}, so that it repeats nothing"
-        return WrittenAgain(KAFKA_SINK, RestoreOutcome.NOTE, text)
+        return Check(KAFKA_SINK, RestoreOutcome.NOTE, text, batches=0)
     running = [run for run in runs if not run.state.is_final]
     if running:
-        return WrittenAgain(
+        return Check(
             KAFKA_SINK,
             RestoreOutcome.WARNING,
             f"{about}: what job {running[0].job_id}, which is {running[0].state.value}, writes "
             f"after batch {batch} is written to it again",
             "stop the job first, or let the program write to another topic",
-            None,
+            batches=None,
         )
     last = max((_last(run, batch) for run in runs), default=batch)
     last = max(last, batch + 1 if planned else batch)
@@ -90,14 +72,14 @@ def judge_kafka_sink(
             f"{about}; no batch after {batch} was begun by the jobs that ran it, so that it "
             "repeats none; a fork is not one of them"
         )
-        return WrittenAgain(KAFKA_SINK, RestoreOutcome.NOTE, text)
-    return WrittenAgain(
+        return Check(KAFKA_SINK, RestoreOutcome.NOTE, text, batches=0)
+    return Check(
         KAFKA_SINK,
         RestoreOutcome.WARNING,
         f"{about}: what it already has of {_batches(batch + 1, last)} is written to it again "
         f"({_why(runs, batch, planned=planned)})",
         "let whoever reads the topic ignore rows that are there twice, or write to another topic",
-        last - batch,
+        batches=last - batch,
     )
 
 

@@ -30,6 +30,7 @@ from flinkish.restore.plan.kafka_reading import (
 )
 from flinkish.restore.plan.positions import SET
 from flinkish.restore.plan.source_findings import ACCEPT_LOST_ROWS
+from flinkish.spec.plan import Move
 
 #: The user's agreement that rows are read again.
 ACCEPT_REPEATED = "--accept-repeated-rows"
@@ -120,28 +121,6 @@ def _milliseconds(text: str) -> int:
     if since.days < 0:
         raise UsageError(f"the time {text!r} is before 1970")
     return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
-
-
-@dataclass(frozen=True)
-class Move:
-    """One partition that is moved.
-
-    Attributes
-    ----------
-    before
-        The saved offset; None for a partition that the savepoint does not know.
-    after
-        None for a partition that is not read any more.
-    skipped, repeated
-        The rows, at most, that are never read, and that are read again.
-    """
-
-    topic: str
-    partition: int
-    before: int | None
-    after: int | None
-    skipped: int = 0
-    repeated: int = 0
 
 
 @dataclass(frozen=True)

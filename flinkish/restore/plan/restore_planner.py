@@ -10,12 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from flinkish.checkpoint.format.logs import NO_OFFSET
 from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible, UsageError
-from flinkish.restore.plan import document
 from flinkish.restore.plan.decisions import QueryPlan, plan_query
+from flinkish.restore.plan.document import restore_plan
 from flinkish.restore.plan.history import (
     Replay,
     check_foreach_batch,
@@ -25,7 +25,7 @@ from flinkish.restore.plan.history import (
 from flinkish.restore.plan.judging import WITHOUT_ENGINE, ask, refuse
 from flinkish.restore.plan.kafka_reading import BrokerAnswer
 from flinkish.restore.plan.kafka_replay import check_replay
-from flinkish.restore.plan.kafka_sink import WrittenAgain, judge_kafka_sink, sink_format
+from flinkish.restore.plan.kafka_sink import judge_kafka_sink, sink_format
 from flinkish.restore.plan.left_out import check_left_out
 from flinkish.restore.plan.matching import check_uid_map
 from flinkish.restore.plan.new_offsets import Target
@@ -46,6 +46,7 @@ from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.recipe import EmptyState, Recipe
 from flinkish.restore.source.restore_inputs import NewQuery, NewSource, QueryKey, SavedSource
 from flinkish.restore.source.restore_source import RestorableQuery, RestoreSource
+from flinkish.spec.plan import RestorePlan
 
 
 class RestoreEnvironment(Protocol):
@@ -335,7 +336,7 @@ class RestorePlanner:
 
     def _written_again(
         self, new: NewQuery, plan: QueryPlan, offer: RestorableQuery, recipe: Recipe
-    ) -> WrittenAgain | None:
+    ) -> Check | None:
         """Return what a Kafka sink gets again; a running job would end with what it has planned."""
         runs: list[OtherRun] = []
         if plan.own and not offer.live and (new.sink.format or "").lower() == "kafka":
@@ -365,12 +366,12 @@ class RestorePlanner:
             tuple(source for source in left.sources if source.query not in refused),
         )
 
-    def document_of(self, restore: QueryRestore) -> dict[str, Any]:
-        """Return the plan of one query as plain data."""
-        return document.document([restore], NonRestored(), self.options)
+    def restore_plan_of(self, restore: QueryRestore) -> RestorePlan:
+        """Return one query's part of the plan."""
+        return restore_plan([restore], NonRestored(), self.options)
 
-    def document(self, *, complete: bool) -> dict[str, Any]:
-        """Return the plan so far as plain data (:mod:`flinkish.restore.plan.document`).
+    def restore_plan(self, *, complete: bool) -> RestorePlan:
+        """Return the plan so far.
 
         Parameters
         ----------
@@ -378,8 +379,7 @@ class RestorePlanner:
             Whether the program has started all its queries, so that non-restored state counts.
         """
         left = self._left_behind() if complete else NonRestored()
-        found = document.document(self.queries, left, self.options)
-        return {**found, "complete": True} if complete else found
+        return replace(restore_plan(self.queries, left, self.options), complete=complete)
 
 
 def _in_order(new: NewQuery, plan: QueryPlan) -> list[SavedSource]:

@@ -15,6 +15,7 @@ from flinkish.savepoint.format.contents import SavepointJob
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.query_records import query_source
 from flinkish.savepoint.write.writer import write_savepoint
+from flinkish.spec.plan import RestorePlan
 from tests.cli import test_offline
 from tests.cli.conftest import Command
 from tests.support.checkpoints.recorded import unpack
@@ -49,7 +50,7 @@ def facts_for(root: Path) -> QueryFacts:
 
 def known(cli: Command, root: Path, state: JobState = JobState.RUNNING, job: str = JOB) -> str:
     """Add a job whose query has this checkpoint; its processes are this one."""
-    query = QueryStatus("counts", "id", "run-1", str(root), batch_id=1, plan={"big": "x"})
+    query = QueryStatus("counts", "id", "run-1", str(root), batch_id=1, plan=RestorePlan())
     record = JobRecord(job, "app", JobState.INITIALIZING, time.time(), Launch("/app.py"))
     with cli.registry() as registry:
         registry.add_job(replace(record, spark_version="4.3.0", checkpoint_dir=str(root.parent)))

@@ -184,7 +184,7 @@ def test_the_output_is_that_of_the_batch(
     again.wait_until(lambda: len(again.runtime.queries()) == 1)
     (plan,) = (query.plan for query in again.runtime.queries())
     assert plan is not None
-    assert [check["id"] for check in plan["checks"]] == ["drained"]
+    assert [check.id for check in plan.checks] == ["drained"]
     again.request(RequestKind.CANCEL)
     again.wait()
 

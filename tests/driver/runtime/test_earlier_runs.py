@@ -22,6 +22,7 @@ from flinkish.registry.jobs import (
     RequestKind,
     RestoreSpec,
 )
+from flinkish.spec.plan import HistoryShift, QueryRow, RestorePlan
 from tests.driver.test_claim import Counting, stopped
 from tests.driver.test_gate import rate, rate_key
 from tests.support.checkpoints.recorded import unpack
@@ -60,7 +61,7 @@ def test_a_damaged_log_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_restored_batch_is_that_of_its_own_query() -> None:
-    plan = {"queries": [{"name": "other", "batch_id": 3}, {"name": "q", "batch_id": 7}]}
+    plan = RestorePlan(queries=(QueryRow("other", batch_id=3), QueryRow("q", batch_id=7)))
     assert run_of(QueryStatus("q", "id", "run", "/cp", plan=plan)).restored_batch == 7
     assert run_of(QueryStatus("new", "id", "run", "/cp", plan=plan)).restored_batch is None
     assert run_of(QueryStatus("q", "id", "run", "/cp")).restored_batch is None
@@ -188,7 +189,8 @@ def test_a_query_that_was_not_started_yet_begins_from_the_savepoint(
 
 
 def test_the_history_s_shift_is_in_the_facts_and_before_that_in_the_plan() -> None:
-    plan = {"queries": [{"name": "q", "batch_id": 7, "history": {"shift": 5 << 32, "keep": False}}]}
+    row = QueryRow("q", batch_id=7, history=HistoryShift(5 << 32, keep=False))
+    plan = RestorePlan(queries=(row,))
     status = QueryStatus("q", "id", "run", "/cp", plan=plan)
     facts = QueryFacts("run", sink={"format": "foreachBatch", "history_shift": 5 << 32})
     for known in (None, facts, QueryFacts("run")):

@@ -47,7 +47,7 @@ def gone_back(since: int, batches: int, state: JobState = FINISHED) -> OtherRun:
 def test_batches_after_the_savepoint(runs: list[OtherRun], planned: bool, batches: int) -> None:
     found = judge_kafka_sink("q", "Kafka", "kafka", 7, runs, planned=planned)
     assert found is not None
-    assert found.batches == batches == found.to_json()["batches"]
+    assert found.batches == batches
     assert found.outcome is (RestoreOutcome.WARNING if batches else RestoreOutcome.NOTE)
     assert "at-least-once" in found.text
     assert bool(found.advice) is bool(batches)
