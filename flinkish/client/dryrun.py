@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from flinkish.launch import spark_submit
-from flinkish.launch.describer import describe_program
+from flinkish.launch.driver_call import ask_driver
 from flinkish.launch.known_jobs import known_writers, runs_under_other_ids
 from flinkish.launch.spark_submit import Installation
 from flinkish.registry.job_registry import Registry
@@ -16,7 +16,7 @@ from flinkish.restore.plan.query_id import newest_batch, newest_begun
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.source.job_source import open_job
 from flinkish.restore.source.restore_source import open_restore_source
-from flinkish.spec.calls import JobOrigin, KnownRun
+from flinkish.spec.calls import Described, DescribeTask, JobOrigin, KnownRun, RestoreQuestion
 from flinkish.spec.launch import Launch, RestoreSpec
 from flinkish.spec.plan import RestorePlan
 
@@ -37,7 +37,7 @@ def check_restore(
     Parameters
     ----------
     name, environ, show_log
-        See :func:`~flinkish.launch.describer.describe_program`.
+        See :func:`~flinkish.launch.driver_call.ask_driver`.
     registry
         Knows other runs of the savepoint's queries.
     job
@@ -58,19 +58,17 @@ def check_restore(
         text = f"all {files} files of the savepoint are there"
         checks.append(Check("savepoint-reachable", RestoreOutcome.OK, text))
     gate = version_gate(offers, spark_submit.spark_version(installation.spark_home))
-    described = describe_program(
+    own = None if job is None else job.job_id
+    query_ids = [offer.query_id for offer in offers.by_key.values()]
+    runs, writers = known_runs(registry, query_ids, own), known_writers(registry, own)
+    described = ask_driver(
+        DescribeTask(RestoreQuestion(spec, runs, job, writers)),
         replace(launch, restore=spec),
         installation,
+        answer=Described,
         name=name,
         environ=environ,
         show_log=show_log,
-        runs=known_runs(
-            registry,
-            [offer.query_id for offer in offers.by_key.values()],
-            None if job is None else job.job_id,
-        ),
-        job=job,
-        writers=known_writers(registry, None if job is None else job.job_id),
     )
     assert described.plan is not None  # it was requested
     plan = with_checks(described.plan, [*checks, gate.check])

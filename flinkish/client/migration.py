@@ -15,7 +15,7 @@ from flinkish.checkpoint.format.pins import (
 from flinkish.client.context import Context, requester
 from flinkish.client.reporter import REWRITING, Progress
 from flinkish.errors import RegistryError, UsageError
-from flinkish.launch import migrator
+from flinkish.launch.driver_call import ask_driver
 from flinkish.launch.spark_submit import Installation
 from flinkish.spec.launch import Launch
 from flinkish.spec.migration import Migration, MigrationResult, NewSchema
@@ -188,16 +188,17 @@ def rewrite(
 ) -> MigrationResult:
     """Let a driver write a new savepoint, and return its result.
 
-    Parameters, results and errors are those of
-    :func:`~flinkish.launch.migrator.migrate_savepoint`.
+    Errors are those of :func:`~flinkish.launch.driver_call.ask_driver`.
     """
     reporter = context.reporter
     reporter.note(f"rewriting the state of {migration.path} ...")
     reporter.progress(Progress("starting Spark ..."))
-    return migrator.migrate_savepoint(
+    return ask_driver(
         migration,
         launch,
         installation,
+        answer=MigrationResult,
+        name=f"flinkish migrate {os.path.basename(migration.path.rstrip('/'))}",
         environ=os.environ,
         show_log=reporter.log,
         on_progress=lambda rows, size: reporter.progress(

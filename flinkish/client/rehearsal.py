@@ -15,13 +15,13 @@ from flinkish.client.restoring import Restore
 from flinkish.client.submission import check_source, checkpoint_directory
 from flinkish.errors import ProgramFailed
 from flinkish.launch import spark_submit as programs
+from flinkish.launch.driver_call import ask_driver
 from flinkish.launch.job_origin import job_origin
-from flinkish.launch.rehearser import rehearse_program
 from flinkish.registry.jobs import JobRecord, Launch, RestoreSpec
 from flinkish.restore.source.job_source import open_job
 from flinkish.restore.source.restore_source import open_restore_source
-from flinkish.spec.calls import RestoreQuestion
-from flinkish.spec.rehearsals import RehearsalLimits, RehearsalTask, RehearsedQuery
+from flinkish.spec.calls import RehearsalTask, RestoreQuestion
+from flinkish.spec.rehearsals import RehearsalLimits, Rehearsed, RehearsedQuery
 
 
 @dataclass(frozen=True)
@@ -139,10 +139,11 @@ def rehearse_launch(
     )
     context.reporter.note("running the program on a copy of the state ...")
     try:
-        done = rehearse_program(
+        done = ask_driver(
             task,
             replace(programs.pinned(launch, installation), restore=spec),
             installation,
+            answer=Rehearsed,
             name=f"{launch.default_name} (rehearsal)",
             environ=os.environ,
             show_log=context.reporter.log,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from flinkish.client.context import Context
 from flinkish.errors import UsageError
+from flinkish.launch.driver_call import ask_driver
 from flinkish.launch.spark_submit import Installation
-from flinkish.launch.state_exporter import run_state_task
 from flinkish.spec.calls import StateAnswer, StateTask
 from flinkish.spec.launch import Launch
 
@@ -242,6 +242,12 @@ def export(context: Context, planned: Export, launch: Launch, installation: Inst
 def _run(
     context: Context, task: StateTask, launch: Launch, installation: Installation
 ) -> StateAnswer:
-    return run_state_task(
-        task, launch, installation, environ=os.environ, show_log=context.reporter.log
+    return ask_driver(
+        task,
+        launch,
+        installation,
+        answer=StateAnswer,
+        name=f"flinkish state {task.name}",
+        environ=os.environ,
+        show_log=context.reporter.log,
     )

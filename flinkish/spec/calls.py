@@ -1,4 +1,9 @@
-"""The calls of a driver that runs no job, and its answers."""
+"""The calls of a driver that runs no job, and its answers.
+
+The question is in a file that only its owner can read, and that the driver removes as soon as it
+has read it: the configuration may have passwords in it, and a variable's size is limited. The
+driver writes the answer next to it.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +11,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from flinkish.spec.codec import OMIT_DEFAULT
+from flinkish.errors import Corrupt
+from flinkish.spec.codec import OMIT_DEFAULT, decode, encode
 from flinkish.spec.launch import RestoreSpec
+from flinkish.spec.migration import Migration
 from flinkish.spec.plan import RestorePlan
 from flinkish.spec.queries import QueryFacts, QueryStatus
+from flinkish.spec.rehearsals import RehearsalLimits
 from flinkish.spec.requests import LeftOut
+
+#: The environment variable with the path of the call.
+CALL_VARIABLE = "FLINKISH_CALL"
+#: Formats to which a state can be exported.
+EXPORT_FORMATS = ("parquet", "avro", "json")
+
+
+def answer_path(call_path: str) -> str:
+    """Return the path of the answer to a call: JSON, written last."""
+    return f"{call_path}.answer"
+
+
+def progress_path(call_path: str) -> str:
+    """Return the path of the rows and bytes written so far, a list as JSON."""
+    return f"{call_path}.progress"
 
 
 @dataclass(frozen=True)
@@ -126,8 +149,21 @@ class RestoreQuestion:
 
 
 @dataclass(frozen=True)
+class DescribeTask:
+    """A request to describe the queries that a program starts.
+
+    Attributes
+    ----------
+    restore
+        The restore that is to be planned, if any.
+    """
+
+    restore: RestoreQuestion | None = None
+
+
+@dataclass(frozen=True)
 class Described:
-    """A driver's description of a program.
+    """The answer to a :class:`DescribeTask`.
 
     Attributes
     ----------
@@ -139,6 +175,26 @@ class Described:
 
     queries: tuple[dict[str, Any], ...] = ()
     plan: RestorePlan | None = None
+
+
+@dataclass(frozen=True)
+class RehearsalTask:
+    """A request to run a program's queries on copies of state; answered with ``Rehearsed``.
+
+    Attributes
+    ----------
+    question
+        The restore.
+    directory
+        The directory for all that is written, checkpoints and output; it is removed at the end.
+    drop_output
+        Whether the output of every query goes nowhere, also that of file sinks.
+    """
+
+    question: RestoreQuestion
+    directory: str
+    limits: RehearsalLimits
+    drop_output: bool = False
 
 
 @dataclass(frozen=True)
@@ -160,7 +216,7 @@ class StateTask:
     target
         The directory to create.
     format
-        ``parquet``, ``avro`` or ``json``.
+        One of :data:`EXPORT_FORMATS`.
     raw
         Whether the values of typed state stay bytes.
     """
@@ -190,3 +246,39 @@ class StateAnswer:
     rows: tuple[dict[str, Any], ...] = ()
     more: bool = False
     exported: int = 0
+
+
+#: What a driver can be asked.
+Question = DescribeTask | RehearsalTask | Migration | StateTask
+_CLASSES: tuple[type[Question], ...] = (DescribeTask, RehearsalTask, Migration, StateTask)
+
+
+@dataclass(frozen=True)
+class DriverCall:
+    """A question to a driver, as it is written to a file.
+
+    Attributes
+    ----------
+    kind
+        The name of the question's class.
+    question
+        Its document.
+    options
+        The configuration.
+    """
+
+    kind: str
+    question: Mapping[str, Any]
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def of(question: Question, options: Mapping[str, str]) -> DriverCall:
+        """Return the call that asks a question."""
+        return DriverCall(type(question).__name__, encode(question), options)
+
+    def asked(self) -> Question:
+        """Return the question; raises Corrupt or UnsupportedFormat if it cannot be read."""
+        for each in _CLASSES:
+            if each.__name__ == self.kind:
+                return decode(each, self.question)
+        raise Corrupt(f"a driver cannot be asked a {self.kind}", hint="")

@@ -1,10 +1,9 @@
-"""The rehearsal of a program on a copy of state: what is asked of a driver, and its answer."""
+"""The rehearsal of a program on a copy of state: how far it goes, and what became of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from flinkish.spec.calls import RestoreQuestion
 from flinkish.spec.plan import RestorePlan
 
 
@@ -25,26 +24,6 @@ class RehearsalLimits:
     batches: int = 3
     max_rows: int | None = None
     patience: float = 300.0
-
-
-@dataclass(frozen=True)
-class RehearsalTask:
-    """A request to run a program's queries on copies of state.
-
-    Attributes
-    ----------
-    question
-        The restore.
-    directory
-        The directory for all that is written, checkpoints and output; it is removed at the end.
-    drop_output
-        Whether the output of every query goes nowhere, also that of file sinks.
-    """
-
-    question: RestoreQuestion
-    directory: str
-    limits: RehearsalLimits
-    drop_output: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,7 +95,7 @@ class RehearsedQuery:
 
 @dataclass(frozen=True)
 class Rehearsed:
-    """The answer to a :class:`RehearsalTask`.
+    """The answer to a :class:`~flinkish.spec.calls.RehearsalTask`.
 
     Attributes
     ----------

@@ -7,22 +7,28 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.driver.tasks.answering import write_answer
-from flinkish.errors import UsageError, from_record
+from flinkish.driver.tasks.answering import take_call, write_answer
+from flinkish.errors import Corrupt, UsageError, from_record
 from flinkish.spec.calls import (
     Described,
+    DescribeTask,
+    DriverCall,
     JobOrigin,
     KnownRun,
     KnownWriter,
+    Question,
+    RehearsalTask,
     RestoreQuestion,
     StateAnswer,
     StateTask,
+    answer_path,
 )
 from flinkish.spec.codec import decode, encode
 from flinkish.spec.launch import RestoreSpec
 from flinkish.spec.migration import MigratedOperator, Migration, MigrationResult, NewSchema
 from flinkish.spec.plan import RestorePlan
 from flinkish.spec.queries import QueryFacts, QueryStatus
+from flinkish.spec.rehearsals import RehearsalLimits
 from flinkish.spec.requests import LeftOut
 from flinkish.spec.savepoints import SavedQuery, SavepointRecord, SavepointResult
 
@@ -60,9 +66,32 @@ def test_it_comes_back_as_it_was(document: object) -> None:
     assert decode(type(document), json.loads(json.dumps(encode(document)))) == document
 
 
+QUESTIONS: list[Question] = [
+    DescribeTask(),
+    DescribeTask(RestoreQuestion(RestoreSpec("/sp"))),
+    RehearsalTask(RestoreQuestion(RestoreSpec("/sp")), "/d", RehearsalLimits(1)),
+    StateTask("/sp", "dedup"),
+    Migration("/sp", "/t", 64),
+]
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda each: type(each).__name__)
+def test_a_call_is_read_once(question: Question, tmp_path: Path) -> None:
+    path = tmp_path / "call.json"
+    path.write_text(json.dumps(encode(DriverCall.of(question, {"client.timeout": "1 min"}))))
+    call = take_call(str(path))
+    assert (call.asked(), call.options) == (question, {"client.timeout": "1 min"})
+    assert not path.exists(), "the configuration may have passwords in it"
+
+
+def test_a_question_that_nobody_asks_is_refused() -> None:
+    with pytest.raises(Corrupt, match="cannot be asked a KnownRun"):
+        DriverCall("KnownRun", {}).asked()
+
+
 def test_an_answer_is_the_document_or_the_error(tmp_path: Path) -> None:
-    path = tmp_path / "result.json"
-    write_answer(str(path), StateAnswer(exported=3), None)
+    path = Path(answer_path(str(tmp_path / "call.json")))
+    write_answer(str(tmp_path / "call.json"), StateAnswer(exported=3), None)
     assert json.loads(path.read_text()) == {
         "version": 1,
         "rows": [],
@@ -70,6 +99,6 @@ def test_an_answer_is_the_document_or_the_error(tmp_path: Path) -> None:
         "exported": 3,
         "error": None,
     }
-    write_answer(str(path), None, UsageError("no such state", hint="look"))
+    write_answer(str(tmp_path / "call.json"), None, UsageError("no such state", hint="look"))
     (failure,) = json.loads(path.read_text()).values()
     assert isinstance(from_record(failure), UsageError)

@@ -11,7 +11,7 @@ from flinkish.cli.options.arguments import raw_option, savepoint_argument, state
 from flinkish.cli.options.spark import prepared, spark_options
 from flinkish.cli.output.driver_log import driver_output
 from flinkish.client import state
-from flinkish.launch import state_exporter
+from flinkish.spec.calls import EXPORT_FORMATS
 
 
 @command("export", exit_codes=(4, 11, 15))
@@ -21,8 +21,8 @@ from flinkish.launch import state_exporter
 @click.option(
     "--format",
     "form",
-    type=click.Choice(state_exporter.FORMATS, case_sensitive=False),
-    shell_complete=words_of(*state_exporter.FORMATS),
+    type=click.Choice(EXPORT_FORMATS, case_sensitive=False),
+    shell_complete=words_of(*EXPORT_FORMATS),
     default="parquet",
     show_default=True,
     help="What the files are.",

@@ -1,15 +1,13 @@
 """State as data: a driver without a program that selects or exports rows of a savepoint's state.
 
-``flinkish state`` starts it with ``FLINKISH_STATE`` naming the file that gets the result. The
-savepoint is only read.
+``flinkish state`` asks it for that (:class:`~flinkish.spec.calls.StateTask`). The savepoint is only
+read.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,28 +15,20 @@ from flinkish import storage
 from flinkish.driver.tasks.answering import answer
 from flinkish.errors import LaunchFailed, UsageError
 from flinkish.spec.calls import StateAnswer, StateTask
-from flinkish.spec.codec import decode
 from flinkish.state.shipping import ship_package
 
 if TYPE_CHECKING:
     from flinkish.savepoint.state.state_rows import SavedState
 
-#: The environment variable with the path of the result; its presence selects this mode.
-RESULT_VARIABLE = "FLINKISH_STATE"
-#: The environment variable with the :class:`~flinkish.spec.calls.StateTask` as JSON.
-TASK_VARIABLE = "FLINKISH_STATE_TASK"
 _SUCCESS = "_SUCCESS"
 
 
-def main() -> int:
+def main(task: StateTask, options: Mapping[str, str], call_path: str) -> int:
     """Run the driver in this mode and return its exit status.
 
     Writes a :class:`~flinkish.spec.calls.StateAnswer`.
     """
-    return answer(
-        RESULT_VARIABLE,
-        lambda _: run(_session(), decode(StateTask, json.loads(os.environ[TASK_VARIABLE]))),
-    )
+    return answer(call_path, options, lambda: run(_session(), task))
 
 
 def _session() -> Any:
