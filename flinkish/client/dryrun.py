@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from flinkish.launch import spark_submit
@@ -12,6 +12,7 @@ from flinkish.launch.spark_submit import Installation
 from flinkish.registry.job_registry import Registry
 from flinkish.restore.check.version_check import version_gate
 from flinkish.restore.plan.document import with_checks
+from flinkish.restore.plan.kafka_sink import may_be_kafka, sink_format
 from flinkish.restore.plan.query_id import newest_batch, newest_begun
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.source.job_source import open_job
@@ -59,8 +60,8 @@ def check_restore(
         checks.append(Check("savepoint-reachable", RestoreOutcome.OK, text))
     gate = version_gate(offers, spark_submit.spark_version(installation.spark_home))
     own = None if job is None else job.job_id
-    query_ids = [offer.query_id for offer in offers.by_key.values()]
-    runs, writers = known_runs(registry, query_ids, own), known_writers(registry, own)
+    sinks = {offer.query_id: sink_format(offer.query.sink) for offer in offers.by_key.values()}
+    runs, writers = known_runs(registry, sinks, own), known_writers(registry, own)
     described = ask_driver(
         DescribeTask(RestoreQuestion(spec, runs, job, writers)),
         replace(launch, restore=spec),
@@ -76,11 +77,17 @@ def check_restore(
 
 
 def known_runs(
-    registry: Registry, query_ids: Sequence[str], own: str | None
+    registry: Registry, sinks: Mapping[str, str | None], own: str | None
 ) -> dict[str, tuple[KnownRun, ...]]:
     """Return what the registry knows of jobs that ran the savepoint's queries, without ``own``.
 
-    Also of those that went back to an earlier batch of them, under another query id.
+    Also of those that went back to an earlier batch of them, under another query id: only the rows
+    of a Kafka sink are counted by them, and all jobs are looked through for them.
+
+    Parameters
+    ----------
+    sinks
+        The formats of the sinks by query id; None where it is not known.
     """
     return {
         query_id: (
@@ -89,7 +96,7 @@ def known_runs(
                 for job, query in registry.find_query(query_id)
                 if job.job_id != own
             ),
-            *runs_under_other_ids(registry, query_id, own),
+            *(runs_under_other_ids(registry, query_id, own) if may_be_kafka(sink) else ()),
         )
-        for query_id in query_ids
+        for query_id, sink in sinks.items()
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from flinkish import storage
@@ -82,7 +82,7 @@ class OtherJobs:
         query_id: str | None,
         session: Any,
         *,
-        is_empty: bool,
+        is_empty: Callable[[], bool],
         checkpoint: str | None = None,
     ) -> None:
         """Take the query id and the output of a query that is about to start, for this job.
@@ -92,7 +92,7 @@ class OtherJobs:
         query_id
             None for a new one, which Spark makes.
         is_empty
-            Whether the sink has no batches.
+            Whether the sink has no batches; asked only where another host holds its place.
         checkpoint
             Where it starts; None for a new checkpoint of this job's own, which no other job has.
 
@@ -121,7 +121,7 @@ class OtherJobs:
                 raise _in_use(query, held[0], self._writer(held[0]))
             over |= ended
 
-    def _is_over(self, claim: Claim, is_empty: bool, sink: NewSink) -> bool:
+    def _is_over(self, claim: Claim, is_empty: Callable[[], bool], sink: NewSink) -> bool:
         """Return whether a claim does not count."""
         (job,) = reconcile(self._registry, [claim.job])
         if self._state_of(job).is_final:
@@ -132,7 +132,7 @@ class OtherJobs:
         writer = self._writer(claim)
         if writer is None or not may_be_another_directory(writer):
             return False
-        if is_empty:
+        if is_empty():
             return True
         position = file_sink_position(sink.format, claim.place, storage)
         return position is not None and is_another_directory(writer, position)

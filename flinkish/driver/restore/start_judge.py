@@ -11,14 +11,14 @@ from typing import Any, cast
 
 from flinkish import storage
 from flinkish.checkpoint.cut import newest_committed_batch, newest_planned_batch
-from flinkish.driver.plan.outputs import output_of, same_place, short_format
+from flinkish.driver.plan.outputs import output_of, same_place
 from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.planned_queries import new_sink
 from flinkish.driver.plan.restore_environment import beginning, qualified, start_position
 from flinkish.driver.plan.writer_settings import WriterFacts, own_location
 from flinkish.driver.restore.empty_checkpoint import make_empty
 from flinkish.driver.restore.other_jobs import OtherJobs
-from flinkish.driver.tables.sink_tables import SinkPlace, open_table
+from flinkish.driver.tables.sink_tables import SinkPlace, open_table, short_format
 from flinkish.errors import ConsentNeeded, StorageError, TableError
 from flinkish.launch.known_jobs import came_from, standing
 from flinkish.registry.job_registry import Registry
@@ -94,13 +94,20 @@ class StartJudge:
         try:
             begins, query_id = beginning(name, stateful, checkpoint)
         except StorageError as error:
-            self._others.take(name, sink, None, session, is_empty=True, checkpoint=checkpoint)
+            self._others.take(
+                name, sink, None, session, is_empty=lambda: True, checkpoint=checkpoint
+            )
             return [checkpoint_not_read(name, location, error).text]
-        before = file_sink_position(sink.format, sink.path, storage)
-        is_empty = before is None or before.newest_batch is None
         # First: where another job is at work, that is what the user has to know. What is judged
         # after it nobody changes any more: a job that held it has ended.
-        self._others.take(name, sink, query_id, session, is_empty=is_empty, checkpoint=checkpoint)
+        self._others.take(
+            name,
+            sink,
+            query_id,
+            session,
+            is_empty=lambda: _is_empty(sink),
+            checkpoint=checkpoint,
+        )
         begins, query_id = beginning(name, stateful, checkpoint)
         begins = replace(begins, has_place=own_location(facts, session) is not None)
         position = start_position(sink, session, query_id)
@@ -254,6 +261,12 @@ def begun_run(registry: Registry, job: JobRecord, name: str) -> EarlierRun | Non
             return None
         return EarlierRun(each.name, each.job_id, planned, query.checkpoint_dir)
     return None
+
+
+def _is_empty(sink: NewSink) -> bool:
+    """Return whether a file sink has no batches, and another one none that it numbers."""
+    position = file_sink_position(sink.format, sink.path, storage)
+    return position is None or position.newest_batch is None
 
 
 def _signatures(known: QueryFacts) -> list[str]:

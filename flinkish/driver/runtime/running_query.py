@@ -184,7 +184,7 @@ def sources_of(query: ManagedQuery) -> list[dict[str, Any]]:
 
 def sink_of(query: ManagedQuery) -> dict[str, Any]:
     """Return the description of the query's sink for a savepoint."""
-    return history.described(query.facts.describe_sink(), query.query_id)
+    return history.described(query.facts.describe_sink(query.session), query.query_id)
 
 
 def lasting_facts(query: ManagedQuery) -> QueryFacts:

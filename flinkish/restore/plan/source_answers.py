@@ -43,7 +43,7 @@ def answered(row: SourcePlan, facts: BrokerFacts) -> SourcePlan:
     target = None if source is None else facts.targets.get(source.entry)
     files = None if source is None else facts.files.get(source.entry)
     if files is not None and (target is None or target.how == MOVED):
-        return judge_files(row, files, target)
+        return judge_files(row, files, target, facts)
     if source is None or target is None or (row.blocks and saved is not None):
         return _with_answer(row, facts)
     if saved is None:

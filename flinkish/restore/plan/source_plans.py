@@ -57,7 +57,7 @@ def source_plans(
         return tuple(
             without_offsets(source, None)
             if source.entry in facts.targets
-            else judge_unknown(_unpaired(source, own, known), facts.files.get(source.entry))
+            else judge_unknown(_unpaired(source, own, known), facts.files.get(source.entry), facts)
             for source in sources
         )
     key = None if own is None else own.key

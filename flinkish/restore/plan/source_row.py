@@ -35,6 +35,54 @@ class FileMove:
 
 
 @dataclass(frozen=True)
+class FileAges:
+    """What becomes of the files of a source by their age.
+
+    Attributes
+    ----------
+    lost
+        How many files that wait are never read, and were read without the restore.
+    forgotten
+        How many files that were read are read again.
+    days
+        The ``maxFileAge`` in days with which neither happens.
+    limit
+        The one of the program in milliseconds.
+    """
+
+    lost: int = 0
+    forgotten: int = 0
+    days: int = 0
+    limit: int = 0
+
+
+#: No file is left out, or read again.
+NO_AGES = FileAges()
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """What others have cleaned since the position: files that it has not read, and that are gone.
+
+    Attributes
+    ----------
+    mode
+        ``archive`` or ``delete``.
+    archived
+        How many such files the archive has.
+    place
+        The archive.
+    gone_on
+        The newest batch of another run of the query, if it is later than the savepoint's.
+    """
+
+    mode: str
+    archived: int = 0
+    place: str = ""
+    gone_on: int | None = None
+
+
+@dataclass(frozen=True)
 class FileReading:
     """Where the files are that a file source has read, and what its path covers.
 
@@ -64,6 +112,10 @@ class FileReading:
         How many files of ``outside`` the newest committed batch has, if none is planned.
     only_batch
         Whether the query has committed one batch alone, and planned none: Spark asks for its files.
+    ages
+        What becomes of files by their age.
+    cleaned
+        What others have cleaned since; None if nothing, as far as is known.
     """
 
     path: str
@@ -79,6 +131,8 @@ class FileReading:
     too_deep: bool = False
     only_batch: bool = False
     asked_outside: int = 0
+    ages: FileAges = NO_AGES
+    cleaned: Cleaned | None = None
 
     @property
     def refused(self) -> bool:

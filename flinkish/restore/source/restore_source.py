@@ -194,6 +194,12 @@ def saved_sources(record: QueryRecord) -> tuple[SavedSource, ...] | None:
             signature=plain_signature(entry.get("signature")),
             inputs=tuple((int(o), int(i)) for o, i in entry.get("inputs") or ()),
             topics=entry.get("topics") or {},
+            options=_texts(entry.get("options")),
         )
         for number, (entry, offset) in enumerate(zip(listed, record.offsets, strict=True))
     )
+
+
+def _texts(found: Any) -> dict[str, str] | None:
+    """Return texts by their names; None for what a savepoint does not have."""
+    return {str(k): str(v) for k, v in found.items()} if isinstance(found, Mapping) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flinkish.registry.jobs import JobState
-from flinkish.restore.plan.kafka_sink import judge_kafka_sink, sink_format
+from flinkish.restore.plan.kafka_sink import judge_kafka_sink, may_be_kafka, sink_format
 from flinkish.restore.plan.query_id import OtherRun
 from flinkish.restore.plan.verdicts import RestoreOutcome
 
@@ -95,3 +95,9 @@ def test_the_format_of_a_saved_sink() -> None:
     assert sink_format({"format": "kafka"}) == "kafka"
     assert sink_format({}) is None
     assert sink_format({"format": 1}) is None
+
+
+def test_a_kafka_sink_that_was_named_by_its_class_is_one() -> None:
+    assert may_be_kafka("org.apache.spark.sql.kafka010.KafkaSourceProvider")
+    assert may_be_kafka(None)
+    assert not may_be_kafka("csv")
