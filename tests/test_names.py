@@ -16,6 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 #: Module -> the test module that proves it, where none has its name.
 COVERED_BY = {
+    "avro/errors": "avro/test_decoding",
     "checkpoint/discovery": "restore/source/test_plain_checkpoints",
     "checkpoint/errors": "checkpoint/test_cut",
     "checkpoint/fileset": "checkpoint/test_cut",
@@ -130,9 +131,7 @@ COVERED_BY = {
     "driver/tasks/migration_task": "driver/requests/test_canonical_savepoints",
     "driver/tasks/rehearsal_task": "driver/test_rehearsal",
     "driver/tasks/state_export": "e2e/test_state",
-    "engine/avro/container": "engine/avro/test_state_avro",
     "engine/avro/encoder": "engine/avro/test_state_avro",
-    "engine/avro/null_arrays": "engine/test_hostile_state",
     "engine/avro/record_columns": "engine/avro/test_state_avro",
     "engine/bounds": "engine/test_hostile_state",
     "engine/errors": "engine/test_avro_damage",
@@ -231,7 +230,6 @@ COVERED_BY = {
     "savepoint/directory/orphans": "savepoint/manage/test_prune",
     "savepoint/directory/places": "savepoint/directory/test_catalog",
     "savepoint/directory/space": "savepoint/manage/test_verify",
-    "savepoint/format/container": "savepoint/test_hostile_metadata",
     "savepoint/format/contents": "savepoint/format/test_metadata",
     "savepoint/format/limits": "savepoint/test_hostile_metadata",
     "savepoint/format/operator_lookup": "cli/test_savepoint_care",

@@ -22,6 +22,7 @@ from typing import Any
 
 import fastavro
 
+from flinkish.avro.container import encode_long
 from flinkish.checkpoint.cut import read_cut
 from flinkish.checkpoint.format.archives import read_archive_metadata
 from flinkish.checkpoint.format.errors import CheckpointFormatError
@@ -209,7 +210,7 @@ def _sealed_metadata(data: bytes, place: Path) -> None:
         count, size = struct.unpack_from(">II", data, at)
         raw = data[at + 8 : at + 8 + min(size, 1 << 20)]
         at += 8 + len(raw)
-        out += _zigzag(count) + _zigzag(len(raw)) + raw + b"s" * 16
+        out += encode_long(count) + encode_long(len(raw)) + raw + b"s" * 16
     seal = hashlib.sha256(out).hexdigest()
     named = zip(("queries", "files", "bytes"), (n & ((1 << 63) - 1) for n in totals), strict=True)
     record = {**dict(named), "sha256": seal}
@@ -217,16 +218,7 @@ def _sealed_metadata(data: bytes, place: Path) -> None:
     name = "flinkish.savepoint.Footer"
     fastavro.schemaless_writer(footer, SCHEMA, (name, record))
     raw = footer.getvalue()
-    _metadata(out + _zigzag(1) + _zigzag(len(raw)) + raw + b"s" * 16, place)
-
-
-def _zigzag(number: int) -> bytes:
-    rest = number << 1
-    found = bytearray()
-    while rest > 0x7F:
-        found.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    return bytes([*found, rest])
+    _metadata(out + encode_long(1) + encode_long(len(raw)) + raw + b"s" * 16, place)
 
 
 def _references(data: bytes, place: Path) -> None:

@@ -23,7 +23,7 @@ from flinkish.state.generations import ResolvedState, resolve_state
 from flinkish.state.places import typed_columns
 from flinkish.state.serializers import TypeSerializer
 from flinkish.state.serializers import Verdict as TypeVerdict
-from flinkish.state.snapshots import DEFAULT_MODULES, SnapshotLoader, StatePlace
+from flinkish.state.snapshots import DEFAULT_MODULES, ModuleLoader, StatePlace
 
 #: The reason of a rewrite that state.migration=lazy does without.
 MIGRATED = "typed-state-migrated"
@@ -120,7 +120,7 @@ def resolve_serializer(
     Corrupt
         A snapshot is damaged.
     """
-    loader = SnapshotLoader(place, rules.modules)
+    loader = ModuleLoader(place, rules.modules)
     stored = [from_text(each) for each in snapshots]
     found = resolve_state(stored, serializer, loader, eager=rules.is_eager)
     if name.endswith(MAP_KEY) and found.verdict is not TypeVerdict.AS_IS:
