@@ -365,7 +365,7 @@ def _store_files(store: _Store, partition: int, choose: _Chooser) -> Iterator[Li
     try:
         chain = choose(store, partition)
     except MissingStateFile as lost:
-        raise FileNotFoundError(2, "not listed", os.path.join(path, lost.name)) from lost
+        raise FileNotFoundError(2, "not listed", os.path.join(path, lost.file)) from lost
     for name in chain.files:
         yield _listed(store.prefix + name, store.listing.files[name])
         sidecar = f"{name}.crc"

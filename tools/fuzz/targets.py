@@ -89,7 +89,7 @@ from tests.support.engine.local_stores import Store, stores
 from tests.support.savepoint.small_savepoints import header, make_savepoint, operator, query
 
 OURS: tuple[type[Exception], ...] = (FlinkishError,)
-ENGINE: tuple[type[Exception], ...] = (EngineError,)
+ENGINE: tuple[type[Exception], ...] = (EngineError, CheckpointFormatError)
 LOG: tuple[type[Exception], ...] = (CheckpointFormatError,)
 #: What the engine cannot read of a schema is not compared with rows.
 _SCHEMA = (CheckpointFormatError, EngineError, BadEncoding)

@@ -133,7 +133,7 @@ def _export_avro(context: Any, state: SavedState, target: str) -> int:
 
     The files are moved to their final place when all of them exist.
     """
-    from flinkish.engine.errors import EngineError
+    from flinkish.engine.errors import PERMANENT
     from flinkish.savepoint.state.state_directories import StorageDirectory
 
     directory = StorageDirectory(target)
@@ -145,7 +145,7 @@ def _export_avro(context: Any, state: SavedState, target: str) -> int:
             _WriteAvro(state.source, state.table, directory, attempts)
         ).collect()
         for result in results:
-            if isinstance(result, EngineError):
+            if isinstance(result, PERMANENT):
                 raise result
         for partition, path, _ in results:
             directory.move(path, f"part-{partition:05}.avro")
@@ -168,7 +168,7 @@ class _WriteAvro:
     attempts: str
 
     def __call__(self, partitions: Iterable[int]) -> Iterator[Any]:
-        from flinkish.engine.errors import EngineError
+        from flinkish.engine.errors import PERMANENT
         from flinkish.engine.tables.table_files import write_table
 
         for partition in partitions:
@@ -176,7 +176,7 @@ class _WriteAvro:
             try:
                 with self.target.create(path) as file:
                     rows = write_table(file, self.source, self.table, partition)
-            except EngineError as error:
+            except PERMANENT as error:
                 yield error
             else:
                 yield partition, path, rows

@@ -10,7 +10,6 @@ from flinkish.checkpoint.format.log_rewrites import with_pins, with_state_ids
 from flinkish.checkpoint.format.logs import StateIds
 from flinkish.checkpoint.format.names import COMMITS, METADATA, OFFSETS, SOURCES, numbers_among
 from flinkish.checkpoint.format.pins import PIN_SHUFFLE_PARTITIONS
-from flinkish.engine.errors import engine_errors
 from flinkish.engine.migration.migration_plan import OperatorMigration
 from flinkish.engine.migration.migration_planner import (
     CannotMigrate,
@@ -136,7 +135,6 @@ def _state_ids(
     return {w.ordinal: w.unique_ids for w in written if w.unique_ids is not None}
 
 
-@engine_errors()
 def rewrite_checkpoint(
     context: Any,
     source: StateSource,

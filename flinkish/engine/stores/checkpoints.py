@@ -39,12 +39,7 @@ from flinkish.checkpoint.format.pins import (
     pinned,
 )
 from flinkish.checkpoint.format.schema_files import FamilySchemas, parse_schema_file, schema_version
-from flinkish.engine.errors import (
-    EngineError,
-    MissingStateFile,
-    StateFormatError,
-    engine_errors,
-)
+from flinkish.engine.errors import EngineError, MissingStateFile, StateFormatError
 from flinkish.engine.stores.directories import StateSource, read_bytes
 from flinkish.engine.stores.files import StoreFiles
 
@@ -147,7 +142,6 @@ class CheckpointState:
     operators: tuple[OperatorState, ...]
 
 
-@engine_errors()
 def read_checkpoint(source: StateSource, batch: int | None = None) -> CheckpointState:
     """Read the description of a checkpoint's state; no rows are read.
 
@@ -177,7 +171,6 @@ def read_checkpoint(source: StateSource, batch: int | None = None) -> Checkpoint
     return CheckpointState(chosen, pins, read_operators(source, chosen, pins, ids))
 
 
-@engine_errors()
 def read_operators(
     source: StateSource,
     batch: int,

@@ -19,7 +19,7 @@ import xxhash
 
 from flinkish.checkpoint.format.names import JOIN_STORES, ROCKSDB, STATE
 from flinkish.checkpoint.format.pins import PIN_SHUFFLE_PARTITIONS
-from flinkish.engine.errors import EngineError, LostRows
+from flinkish.engine.errors import PERMANENT, LostRows
 from flinkish.engine.migration.digests import sum_digests
 from flinkish.engine.migration.migration_plan import store_directory
 from flinkish.engine.migration.migration_planner import (
@@ -220,7 +220,7 @@ def run_bootstrap(context: Any, job: Bootstrap, pieces: Any) -> WrittenOperator:
         arranged = pieces.partitionBy(job.count + 1, _itself)
         results = computed(arranged.mapPartitionsWithIndex(_Writing(job)).collect)
         for result in results:
-            if isinstance(result, EngineError):
+            if isinstance(result, PERMANENT):
                 raise result
         written = [r for r in results if isinstance(r, WrittenStore)]
         _compare(job, [r for r in results if isinstance(r, ReadRows)], written)
@@ -256,7 +256,7 @@ class _Writing:
             rows = _once(in_lists(rows), store)
         try:
             yield write_store(job.target, job.attempts, 0, job.move, store, partition, rows)
-        except EngineError as error:  # a retry would fail again
+        except PERMANENT as error:  # a retry would fail again
             yield error
 
 
