@@ -7,8 +7,9 @@
 * pyspark is for the driver, the engine, typed state and the examples.
 * The checkpoint's format (``checkpoint/format``) is a room of its own: the standard library and
   the errors.
-* The ground rooms: the errors, and Avro's bytes (``avro``), which need nothing else of flinkish.
-* The engine imports only those of flinkish; typed state (``state``) those and the units.
+* The ground rooms: the errors, Avro's bytes (``avro``), which need nothing else of flinkish, and
+  storage.
+* The engine imports only those of flinkish; typed state (``state``) errors, ``avro`` and the units.
 * What ``flinkish list`` imports stays light: no pyspark, click, rich ... at module level.
 * The package imports neither tests nor tools. A tool imports itself, flinkish and the tests'
   support; of the tests only those of the tools import tools.
@@ -63,7 +64,7 @@ ALLOWED: dict[str, frozenset[str]] = {
         FORMAT: "errors",
         "operators": "engine errors config",
         "storage": "errors config",
-        "engine": f"{FORMAT} avro errors",
+        "engine": f"{FORMAT} avro storage errors",
         "state": "avro errors units",
         "examples": "cli upgrade client launch registry restore savepoint compat checkpoint "
         "operators state errors config",

@@ -258,6 +258,7 @@ COVERED_BY = {
     "state/variables": "driver/test_typed_state",
     "storage/below": "storage/test_deletion",
     "storage/bounded": "storage/test_placing",
+    "storage/directory": "engine/test_api",
     "storage/limits": "storage/test_backends",
     "storage/listing": "storage/test_backends",
     "storage/remote": "storage/test_backends",

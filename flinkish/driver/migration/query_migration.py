@@ -24,8 +24,9 @@ from flinkish.savepoint.format.contents import QueryRecord
 from flinkish.savepoint.format.file_table import FileTable
 from flinkish.savepoint.state.engine_errors import in_our_words
 from flinkish.savepoint.state.migration_targets import changes_of, target_of
-from flinkish.savepoint.state.state_directories import StorageDirectory
+from flinkish.savepoint.state.state_directories import SavedDirectory
 from flinkish.spec.migration import MigratedOperator, Migration
+from flinkish.storage.directory import StorageDirectory
 
 
 def rewrite_query(
@@ -94,7 +95,7 @@ def rewrite_restored(
     The state files that are read must be as ``recorded``. Raises Incompatible, UnsupportedFormat or
     Corrupt.
     """
-    source = StorageDirectory(staging, recorded=recorded)
+    source = SavedDirectory(staging, recorded=recorded)
     target = StorageDirectory(final)
     root = f"file:{final}" if storage.is_local(final) else storage.for_spark(final)
     with in_our_words():

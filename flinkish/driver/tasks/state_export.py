@@ -134,7 +134,7 @@ def _export_avro(context: Any, state: SavedState, target: str) -> int:
     The files are moved to their final place when all of them exist.
     """
     from flinkish.engine.errors import PERMANENT
-    from flinkish.savepoint.state.state_directories import StorageDirectory
+    from flinkish.storage.directory import StorageDirectory
 
     directory = StorageDirectory(target)
     attempts = "_temporary"
