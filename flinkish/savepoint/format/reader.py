@@ -10,9 +10,9 @@ from itertools import islice
 from typing import Any
 
 from flinkish import storage
+from flinkish.checkpoint.format import state_layout
 from flinkish.checkpoint.format.drain import MAX_WATERMARK_MS
 from flinkish.checkpoint.format.names import STATE, is_state_data
-from flinkish.checkpoint.operators import expected_partitions
 from flinkish.errors import Corrupt, SavepointNotFound, UnsupportedFormat, UsageError, quoted_path
 from flinkish.savepoint.format import digests
 from flinkish.savepoint.format.contents import FileRecord, Header, OperatorRecord, QueryRecord
@@ -192,7 +192,8 @@ def _missing_partitions(savepoint: OpenSavepoint) -> Iterator[BadFile]:
     """Yield the state partitions that an operator must have and the savepoint was taken without."""
     for query in savepoint.queries:
         for operator in query.operators:
-            expected = expected_partitions(query.pins, operator.stores, operator.partitions)
+            keys = [each.key_schema for each in operator.stores if each.key_schema is not None]
+            expected = state_layout.expected_partitions(query.pins, keys, operator.partitions)
             if operator.partitions < expected:
                 path = f"{query.directory}/{STATE}/{operator.ordinal}/{operator.partitions}"
                 reason = f"is missing: the state has {operator.partitions} of {expected} partitions"
